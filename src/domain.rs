@@ -1,0 +1,24 @@
+//! The words of the service: tools, calls, outcomes, failures, events, stats. Serde and the standard library only.
+
+pub mod answer;
+pub mod call;
+pub mod clock;
+pub mod event;
+pub mod failure;
+pub mod json;
+pub mod limits;
+pub mod outcome;
+pub mod stats;
+pub mod tenant;
+pub mod time;
+pub mod tool;
+
+pub use answer::Answer;
+pub use call::{Call, CallRequest, Phase, Progress, Status};
+pub use clock::{Clock, Ids};
+pub use failure::{Code, Failure};
+pub use limits::{Limits, LimitsSpec};
+pub use outcome::{ContentBlock, Outcome};
+pub use tenant::Tenant;
+pub use time::Time;
+pub use tool::{ExecutorSpec, Source, ToolDefinition};

@@ -1,0 +1,336 @@
+//! One tool call and the machine of its statuses.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{Limits, LimitsSpec, Outcome, Tenant, Time, json};
+
+/// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Status {
+    /// Accepted, not started.
+    Wait,
+    /// The tool runs.
+    Doing,
+    /// It ended well.
+    Success,
+    /// It ended badly.
+    Error,
+}
+
+impl Status {
+    /// Whether the call has ended.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Success | Self::Error)
+    }
+
+    /// Whether `next` may follow.
+    #[must_use]
+    pub fn may_become(self, next: Self) -> bool {
+        matches!(
+            (self, next),
+            (Self::Wait, Self::Doing | Self::Error) | (Self::Doing, Self::Doing | Self::Success | Self::Error)
+        )
+    }
+
+    /// As callers see it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Wait => "WAIT",
+            Self::Doing => "DOING",
+            Self::Success => "SUCCESS",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// What a call is doing within its status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Accepted and waiting for its turn.
+    Queued,
+    /// The tool runs.
+    Running,
+    /// Ended.
+    Done,
+}
+
+/// How far a running call has come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Progress {
+    /// Steps done.
+    pub current: f64,
+    /// Steps in all, if known.
+    pub total: Option<f64>,
+    /// What is being done.
+    pub message: Option<String>,
+}
+
+/// What a caller asks for: one call, before anything is known about its tool.
+#[derive(Debug, Clone, Default)]
+pub struct CallRequest {
+    /// The tool's name, as the model wrote it.
+    pub name: String,
+    /// The caller's own id.
+    pub call_id: Option<String>,
+    /// An object, a JSON text, or whatever the model made of them.
+    pub arguments: Option<Value>,
+    /// Bounds for this call only.
+    pub limits: LimitsSpec,
+}
+
+/// One mended argument.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Coercion {
+    /// Where (RFC 6901).
+    pub pointer: String,
+    /// The JSON type that was given.
+    pub from: String,
+    /// The JSON type that it became; `absent` for an optional `null`.
+    pub to: String,
+}
+
+/// A call with all that has happened to it.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Ours, UUIDv7.
+    pub id: Uuid,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The caller's id; ours as text where none was given.
+    pub call_id: Arc<str>,
+    /// The tool's name as it was asked for.
+    pub name: Arc<str>,
+    /// The tool's display name.
+    pub title: Arc<str>,
+    /// The conversation that it belongs to.
+    pub session: Option<Arc<str>>,
+    /// The batch that it came in.
+    pub batch_id: Option<Uuid>,
+    /// Its place in the batch.
+    pub index: u32,
+    /// Where it stands.
+    pub status: Status,
+    /// What it is doing.
+    pub phase: Phase,
+    /// As given.
+    pub arguments: Arc<Value>,
+    /// What the tool gets, after coercion and defaults; `None` before that is known.
+    pub effective_arguments: Option<Arc<Value>>,
+    /// What was mended.
+    pub coerced: Vec<Coercion>,
+    /// One line for people.
+    pub tip: Option<String>,
+    /// What the tool shows of its parameters, merged over the whole call.
+    pub params: Map<String, Value>,
+    /// Facts, merged over the whole call.
+    pub metadata: Map<String, Value>,
+    /// How far it is.
+    pub progress: Option<Progress>,
+    /// The result, once it has ended.
+    pub outcome: Option<Arc<Outcome>>,
+    /// Runs begun.
+    pub attempts: u32,
+    /// Bounds in force; `None` where no tool was found.
+    pub limits: Option<Limits>,
+    /// When it was accepted.
+    pub created_at: Time,
+    /// When the tool started.
+    pub started_at: Option<Time>,
+    /// When it ended.
+    pub ended_at: Option<Time>,
+    /// The node that ran it.
+    pub node: Arc<str>,
+    /// The number of the call's last event.
+    pub last_seq: u32,
+}
+
+/// A change that the status machine refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a call cannot go from {} to {}", from.as_str(), to.as_str())]
+pub struct ForbiddenTransition {
+    from: Status,
+    to: Status,
+}
+
+/// What a running tool says about itself; it adds up over the whole call.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StatusUpdate {
+    /// Replaces the tip.
+    pub tip: Option<String>,
+    /// Merged deeply.
+    pub params: Map<String, Value>,
+    /// Merged deeply.
+    pub metadata: Map<String, Value>,
+    /// Replaces the progress.
+    pub progress: Option<Progress>,
+}
+
+impl StatusUpdate {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tip.is_none() && self.progress.is_none() && self.params.is_empty() && self.metadata.is_empty()
+    }
+
+    /// Adds a later update to this one.
+    pub fn absorb(&mut self, later: Self) {
+        self.tip = later.tip.or(self.tip.take());
+        self.progress = later.progress.or(self.progress.take());
+        json::merge_deep(&mut self.params, later.params);
+        json::merge_deep(&mut self.metadata, later.metadata);
+    }
+}
+
+/// Events that a call has from its row alone: acceptance and `WAIT`.
+const EVENTS_OF_ACCEPTANCE: u32 = 2;
+
+impl Call {
+    /// A call as it is accepted: `WAIT`, nothing known yet.
+    #[must_use]
+    pub fn accepted(id: Uuid, request_name: Arc<str>, call_id: Option<&str>, created_at: Time, node: Arc<str>) -> Self {
+        Self {
+            id,
+            tenant: Tenant::default(),
+            call_id: call_id.map_or_else(|| Arc::from(id.to_string()), Arc::from),
+            title: request_name.clone(),
+            name: request_name,
+            session: None,
+            batch_id: None,
+            index: 0,
+            status: Status::Wait,
+            phase: Phase::Queued,
+            arguments: Arc::new(Value::Null),
+            effective_arguments: None,
+            coerced: Vec::new(),
+            tip: None,
+            params: Map::new(),
+            metadata: Map::new(),
+            progress: None,
+            outcome: None,
+            attempts: 0,
+            limits: None,
+            created_at,
+            started_at: None,
+            ended_at: None,
+            node,
+            last_seq: EVENTS_OF_ACCEPTANCE,
+        }
+    }
+
+    fn enter(&mut self, next: Status) -> Result<(), ForbiddenTransition> {
+        if !self.status.may_become(next) {
+            return Err(ForbiddenTransition { from: self.status, to: next });
+        }
+        self.status = next;
+        Ok(())
+    }
+
+    /// The tool starts.
+    ///
+    /// # Errors
+    /// If the call is not waiting.
+    pub fn start(&mut self, now: Time) -> Result<(), ForbiddenTransition> {
+        self.enter(Status::Doing)?;
+        self.phase = Phase::Running;
+        self.started_at = Some(now);
+        self.attempts += 1;
+        self.last_seq += 1;
+        Ok(())
+    }
+
+    /// The running tool says something about itself.
+    ///
+    /// # Errors
+    /// If the call is not running.
+    pub fn update(&mut self, update: StatusUpdate) -> Result<(), ForbiddenTransition> {
+        self.enter(Status::Doing)?;
+        let StatusUpdate { tip, params, metadata, progress } = update;
+        self.tip = tip.or(self.tip.take());
+        self.progress = progress.or(self.progress.take());
+        json::merge_deep(&mut self.params, params);
+        json::merge_deep(&mut self.metadata, metadata);
+        self.last_seq += 1;
+        Ok(())
+    }
+
+    /// The call ends. The outcome's metadata is merged and its details get the facts that every call has.
+    ///
+    /// # Errors
+    /// If it has ended before.
+    pub fn settle(&mut self, mut outcome: Outcome, now: Time) -> Result<(), ForbiddenTransition> {
+        self.enter(if outcome.is_error() { Status::Error } else { Status::Success })?;
+        self.phase = Phase::Done;
+        self.ended_at = Some(now);
+        json::merge_deep(&mut self.metadata, std::mem::take(&mut outcome.metadata));
+        outcome.details.insert("execution_time_ms".into(), self.duration_ms().unwrap_or(0).into());
+        outcome.details.insert("tool_name".into(), Value::String(self.name.as_ref().into()));
+        outcome.details.insert("success".into(), Value::Bool(!outcome.is_error()));
+        self.outcome = Some(Arc::new(outcome));
+        self.last_seq += 2;
+        Ok(())
+    }
+
+    /// Milliseconds from the start of the tool to the end; 0 for a call that ended without a run, `None` before its end.
+    #[must_use]
+    pub fn duration_ms(&self) -> Option<u64> {
+        let ended = self.ended_at?;
+        Some(self.started_at.map_or(0, |started| ended.millis_since(started)))
+    }
+
+    /// Milliseconds from acceptance to the start of the tool (to the end, if it never ran; 0 while it waits).
+    #[must_use]
+    pub fn queued_ms(&self) -> u64 {
+        self.started_at.or(self.ended_at).map_or(0, |end| end.millis_since(self.created_at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Failure, Ids};
+
+    fn call() -> Call {
+        Call::accepted(Ids::counted().next(), "t".into(), None, Time(0), "n".into())
+    }
+
+    #[test]
+    fn a_call_never_goes_back_nor_ends_twice() {
+        let mut call = call();
+        assert!(call.settle(Outcome::text("x"), Time(1)).is_err(), "no success without a run");
+        call.start(Time(1)).unwrap();
+        assert_eq!(call.status, Status::Doing);
+        call.settle(Outcome::text("x"), Time(5_000)).unwrap();
+        assert!(call.settle(Outcome::text("y"), Time(6)).is_err());
+        assert!(call.update(StatusUpdate::default()).is_err());
+        assert_eq!((call.status, call.phase), (Status::Success, Phase::Done));
+    }
+
+    #[test]
+    fn a_call_may_fail_without_a_run() {
+        let mut call = call();
+        call.settle(Failure::truncated("t").into(), Time(9_000)).unwrap();
+        assert_eq!((call.status, call.duration_ms(), call.attempts), (Status::Error, Some(0), 0));
+        assert_eq!(call.queued_ms(), 9);
+    }
+
+    #[test]
+    fn updates_add_up_over_the_whole_call() {
+        let mut call = call();
+        call.start(Time(0)).unwrap();
+        let update =
+            |value: Value| StatusUpdate { params: value.as_object().unwrap().clone(), ..StatusUpdate::default() };
+        call.update(StatusUpdate { tip: Some("a".into()), ..update(serde_json::json!({"p": {"x": 1}})) }).unwrap();
+        call.update(update(serde_json::json!({"p": {"y": 2}}))).unwrap();
+        assert_eq!(Value::Object(call.params.clone()), serde_json::json!({"p": {"x": 1, "y": 2}}));
+        assert_eq!(call.tip.as_deref(), Some("a"));
+        assert_eq!(call.last_seq, 5);
+    }
+}

@@ -1,0 +1,183 @@
+//! How a tool call fails: data for the model, never an HTTP error.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The kind of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Code {
+    /// No tool of that name.
+    ToolNotFound,
+    /// The arguments are a string that is not JSON.
+    ArgumentsMalformed,
+    /// The model's answer was cut off before the arguments were complete.
+    ArgumentsTruncated,
+    /// The arguments do not match the tool's schema.
+    ToolValidationError,
+    /// A clock fired before the tool was done.
+    ToolTimeout,
+    /// The tool ran and failed.
+    ToolExecutionError,
+    /// The tool's result does not match its strict output schema.
+    ResultInvalid,
+    /// The call could not be recorded in time and was not run.
+    Overloaded,
+    /// The service stopped before the call was done.
+    ShuttingDown,
+}
+
+impl Code {
+    /// Every code, for documentation and for reading stored rows.
+    pub const ALL: [Self; 9] = [
+        Self::ToolNotFound,
+        Self::ArgumentsMalformed,
+        Self::ArgumentsTruncated,
+        Self::ToolValidationError,
+        Self::ToolTimeout,
+        Self::ToolExecutionError,
+        Self::ResultInvalid,
+        Self::Overloaded,
+        Self::ShuttingDown,
+    ];
+
+    /// The code as callers and the database see it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolNotFound => "TOOL_NOT_FOUND",
+            Self::ArgumentsMalformed => "ARGUMENTS_MALFORMED",
+            Self::ArgumentsTruncated => "ARGUMENTS_TRUNCATED",
+            Self::ToolValidationError => "TOOL_VALIDATION_ERROR",
+            Self::ToolTimeout => "TOOL_TIMEOUT",
+            Self::ToolExecutionError => "TOOL_EXECUTION_ERROR",
+            Self::ResultInvalid => "RESULT_INVALID",
+            Self::Overloaded => "OVERLOADED",
+            Self::ShuttingDown => "SHUTTING_DOWN",
+        }
+    }
+}
+
+/// Why a call ended in `ERROR`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Failure {
+    /// The kind.
+    pub code: Code,
+    /// What happened, in one sentence, for people and logs.
+    pub message: String,
+    /// Whether the same call may succeed later.
+    pub retryable: bool,
+    /// When to try again, in milliseconds, if that is known.
+    pub retry_after_ms: Option<u64>,
+    /// Facts behind the message.
+    #[schema(value_type = Option<Object>)]
+    pub details: Option<Value>,
+    /// The text for the model: the call's `output`.
+    #[serde(skip)]
+    pub text: String,
+}
+
+impl Failure {
+    fn new(code: Code, message: String, text: String) -> Self {
+        Self { code, message, retryable: false, retry_after_ms: None, details: None, text }
+    }
+
+    /// `TOOL_NOT_FOUND`, with the names that there are and the nearest one.
+    #[must_use]
+    pub fn not_found(name: &str, available: &[&str], nearest: Option<&str>) -> Self {
+        let message = format!("Tool not found: {name}");
+        let mut text = format!("Error: {message}\nAvailable tools: {}", available.join(", "));
+        if let Some(nearest) = nearest {
+            text.push_str(&format!("\nDid you mean: {nearest}?"));
+        }
+        let details = serde_json::json!({ "available_tools": available, "did_you_mean": nearest });
+        Self { details: Some(details), ..Self::new(Code::ToolNotFound, message, text) }
+    }
+
+    /// `ARGUMENTS_MALFORMED`: `reason` names the line and the column.
+    #[must_use]
+    pub fn malformed(name: &str, reason: &super::json::JsonError, received: &str) -> Self {
+        let message = format!("Invalid JSON in arguments for tool \"{name}\": {reason}");
+        let details = serde_json::json!({
+            "line": reason.line, "column": reason.column, "reason": reason.reason,
+            "received": super::json::shorten(received, 2000),
+        });
+        let text = format!("Error: {message}");
+        Self { details: Some(details), ..Self::new(Code::ArgumentsMalformed, message, text) }
+    }
+
+    /// `ARGUMENTS_TRUNCATED`: the model's output ended at its token limit.
+    #[must_use]
+    pub fn truncated(name: &str) -> Self {
+        let message = format!("Tool call \"{name}\" was not executed: the response hit the output token limit");
+        let text = format!(
+            "Error: {message}, so its arguments may be incomplete. Send the call again with shorter arguments, \
+             or in several smaller calls."
+        );
+        Self::new(Code::ArgumentsTruncated, message, text)
+    }
+
+    /// `TOOL_VALIDATION_ERROR`: one `(pointer, message)` line per violation; `details` as the contract names them.
+    #[must_use]
+    pub fn validation<'a>(name: &str, lines: impl IntoIterator<Item = (&'a str, &'a str)>, details: Value) -> Self {
+        let message = format!("Invalid parameters for tool \"{name}\"");
+        let mut text = format!("Error: {message}");
+        for (pointer, line) in lines {
+            text.push_str(&format!("\n- {pointer}: {line}"));
+        }
+        Self { details: Some(details), ..Self::new(Code::ToolValidationError, message, text) }
+    }
+
+    /// `TOOL_TIMEOUT`: `clock` is the field that fired, as `timeout_ms`.
+    #[must_use]
+    pub fn timeout(after_ms: u64, clock: &str) -> Self {
+        let message = format!("Tool execution timeout after {after_ms}ms");
+        let text = format!("Error: {message} ({clock})");
+        let details = serde_json::json!({ "clock": clock, "after_ms": after_ms });
+        Self { retryable: true, details: Some(details), ..Self::new(Code::ToolTimeout, message, text) }
+    }
+
+    /// `TOOL_EXECUTION_ERROR` with the tool's own message.
+    #[must_use]
+    pub fn execution(name: &str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        let text = format!("Error executing tool \"{name}\": {message}");
+        Self::new(Code::ToolExecutionError, message, text)
+    }
+
+    /// `RESULT_INVALID` with the first violations of the output schema.
+    #[must_use]
+    pub fn result_invalid(name: &str, violations: Value) -> Self {
+        let message = format!("Tool \"{name}\" returned a result that does not match its output schema");
+        let text = format!("Error: {message}");
+        let details = serde_json::json!({ "validation_errors": violations });
+        Self { details: Some(details), ..Self::new(Code::ResultInvalid, message, text) }
+    }
+
+    /// `OVERLOADED`: nothing ran.
+    #[must_use]
+    pub fn overloaded(message: &str) -> Self {
+        let text = format!("Error: {message}");
+        Self { retryable: true, ..Self::new(Code::Overloaded, message.to_owned(), text) }
+    }
+
+    /// `SHUTTING_DOWN`: the run was stopped.
+    #[must_use]
+    pub fn shutting_down() -> Self {
+        let message = "The service is shutting down and stopped this call".to_owned();
+        let text = format!("Error: {message}");
+        Self { retryable: true, ..Self::new(Code::ShuttingDown, message, text) }
+    }
+
+    /// Marks the failure as one that may pass, after `retry_after_ms` where that is known.
+    #[must_use]
+    pub fn retryable(self, retry_after_ms: Option<u64>) -> Self {
+        Self { retryable: true, retry_after_ms, ..self }
+    }
+
+    /// Adds facts for people.
+    #[must_use]
+    pub fn with_details(self, details: Value) -> Self {
+        Self { details: Some(details), ..self }
+    }
+}

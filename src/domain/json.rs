@@ -1,0 +1,177 @@
+//! Reading JSON without losing anything: 128 levels, 64-bit integers or doubles, never a rounded integer.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// Deepest nesting of arrays and objects that is read.
+pub const MAX_DEPTH: usize = 128;
+
+/// Why a text is no JSON that the service takes, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} at line {line} column {column}")]
+pub struct JsonError {
+    /// What is wrong, without the place.
+    pub reason: String,
+    /// Line, counted from 1.
+    pub line: usize,
+    /// Column in bytes, counted from 1.
+    pub column: usize,
+}
+
+/// Parses one JSON document.
+///
+/// # Errors
+/// Text that is not JSON (RFC 8259), is nested deeper than [`MAX_DEPTH`], or holds an integer that neither fits 64 bits
+/// nor is exactly a double.
+pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
+    check_depth_and_integers(bytes)?;
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    // The depth was bounded above.
+    deserializer.disable_recursion_limit();
+    let value = Value::deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
+    value.map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let text = error.to_string();
+        let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text).to_owned();
+        JsonError { reason, line, column }
+    })
+}
+
+/// One pass over the raw text; what is not JSON at all is left for the parser to tell.
+fn check_depth_and_integers(bytes: &[u8]) -> Result<(), JsonError> {
+    let (mut depth, mut at) = (0_usize, 0_usize);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => at = end_of_string(bytes, at + 1),
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(error_at(bytes, at, format!("nested deeper than {MAX_DEPTH} levels")));
+                }
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'0'..=b'9' | b'-' => {
+                let start = at;
+                while at + 1 < bytes.len() && matches!(bytes[at + 1], b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') {
+                    at += 1;
+                }
+                let token = &bytes[start..=at];
+                if token.len() > 18 && !is_exact(token) {
+                    return Err(error_at(bytes, start, "integer beyond 64 bits".to_owned()));
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// The index of the closing quote (or the end of the text).
+fn end_of_string(bytes: &[u8], mut at: usize) -> usize {
+    while at < bytes.len() && bytes[at] != b'"' {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    at
+}
+
+/// Whether an integer's text keeps its value as `i64`, `u64` or `f64`. Fractions and exponents are doubles by intent.
+fn is_exact(token: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(token) else { return true };
+    if text.contains(['.', 'e', 'E']) || text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() {
+        return true;
+    }
+    text.parse::<f64>().is_ok_and(|double| format!("{double:.0}") == text)
+}
+
+fn error_at(bytes: &[u8], at: usize, reason: String) -> JsonError {
+    let before = &bytes[..at];
+    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    JsonError { reason, line, column: at - line_start + 1 }
+}
+
+/// Merges `patch` into `target`: objects recursively, everything else replaced.
+pub fn merge_deep(target: &mut Map<String, Value>, patch: Map<String, Value>) {
+    for (key, new) in patch {
+        match (target.get_mut(&key), new) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge_deep(old, new),
+            (_, new) => {
+                target.insert(key, new);
+            }
+        }
+    }
+}
+
+/// The JSON type of a value as JSON Schema names it.
+#[must_use]
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// One reference token of a JSON Pointer (RFC 6901, section 3), escaped.
+#[must_use]
+pub fn pointer_token(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// At most `limit` characters of `text`, with `…` where something was left out.
+#[must_use]
+pub fn shorten(text: &str, limit: usize) -> String {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_keep_their_value_or_are_refused() {
+        for kept in ["9223372036854775807", "-9223372036854775808", "18446744073709551615"] {
+            assert_eq!(parse(kept.as_bytes()).unwrap().to_string(), kept);
+        }
+        let refused = parse(b"[1,\n 123456789012345678901234567890]").unwrap_err();
+        assert_eq!((refused.line, refused.column), (2, 2));
+        assert!(parse(b"18446744073709551617").is_err());
+        assert!(parse(b"1e400").is_err());
+        assert_eq!(parse(b"18446744073709551616").unwrap().as_f64(), Some(18446744073709551616.0));
+    }
+
+    #[test]
+    fn a_hundred_and_twenty_eight_levels_are_read_and_one_more_is_not() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(parse(nested(128).as_bytes()).is_ok());
+        assert!(parse(nested(129).as_bytes()).unwrap_err().reason.contains("128"));
+        assert!(parse(format!("\"{}\"", "[".repeat(500)).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_wins() {
+        assert_eq!(parse(br#"{"a":1,"a":2}"#).unwrap(), serde_json::json!({"a": 2}));
+    }
+
+    #[test]
+    fn a_syntax_error_names_its_place_once() {
+        let error = parse(b"{\"a\": tru}").unwrap_err();
+        assert_eq!(error.to_string(), "expected ident at line 1 column 10");
+    }
+
+    #[test]
+    fn objects_merge_and_everything_else_is_replaced() {
+        let mut target = serde_json::json!({"a": {"x": 1}, "b": [1], "c": 1});
+        let patch = serde_json::json!({"a": {"y": 2}, "b": [2], "c": {"z": 1}});
+        merge_deep(target.as_object_mut().unwrap(), patch.as_object().unwrap().clone());
+        assert_eq!(target, serde_json::json!({"a": {"x": 1, "y": 2}, "b": [2], "c": {"z": 1}}));
+    }
+}

@@ -1,0 +1,155 @@
+//! What a call came to: for the model, for programs and for people.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Failure;
+
+/// One piece of what the model is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ContentBlock {
+    /// Plain text.
+    Text(String),
+    /// An image, base64 (RFC 4648, section 4) in `data`.
+    Image {
+        /// The encoded bytes.
+        data: String,
+        /// As `image/png`.
+        mime_type: String,
+    },
+    /// A block of a type that the service passes on as it is; its `type` is a string.
+    Other(Map<String, Value>),
+}
+
+impl ContentBlock {
+    /// Reads a typed block; `None` if it has no string `type`.
+    #[must_use]
+    pub fn from_value(value: Value) -> Option<Self> {
+        let Value::Object(mut block) = value else { return None };
+        let text_of = |block: &mut Map<String, Value>, key: &str| match block.get_mut(key) {
+            Some(Value::String(text)) => Some(std::mem::take(text)),
+            _ => None,
+        };
+        match block.get("type")?.as_str()? {
+            "text" => text_of(&mut block, "text").map(Self::Text),
+            "image" => {
+                let mime_key = if block.contains_key("mime_type") { "mime_type" } else { "mimeType" };
+                let (data, mime_type) = (text_of(&mut block, "data")?, text_of(&mut block, mime_key)?);
+                Some(Self::Image { data, mime_type })
+            }
+            _ => Some(Self::Other(block)),
+        }
+    }
+}
+
+impl Serialize for ContentBlock {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeMap;
+        match self {
+            Self::Text(text) => {
+                let mut map = serializer.serialize_map(Some(2))?;
+                map.serialize_entry("type", "text")?;
+                map.serialize_entry("text", text)?;
+                map.end()
+            }
+            Self::Image { data, mime_type } => {
+                let mut map = serializer.serialize_map(Some(3))?;
+                map.serialize_entry("type", "image")?;
+                map.serialize_entry("data", data)?;
+                map.serialize_entry("mime_type", mime_type)?;
+                map.end()
+            }
+            Self::Other(block) => block.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentBlock {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Self::from_value(value).ok_or_else(|| serde::de::Error::custom("not a typed content block"))
+    }
+}
+
+/// The result of a call, the same whatever executor made it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    /// The text blocks of `content`, joined by newlines: what the model reads.
+    pub output: String,
+    /// What the model is shown.
+    pub content: Vec<ContentBlock>,
+    /// The value as data, for programs.
+    pub structured: Option<Arc<Value>>,
+    /// For people only; no model ever sees it.
+    pub details: Map<String, Value>,
+    /// Merged into the call's metadata.
+    pub metadata: Map<String, Value>,
+    /// Why it is an error, if it is one.
+    pub error: Option<Failure>,
+}
+
+impl Outcome {
+    /// A success with one text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        let output = text.into();
+        Self { content: vec![ContentBlock::Text(output.clone())], output, ..Self::default() }
+    }
+
+    /// A success with typed blocks; `output` is what their texts say.
+    #[must_use]
+    pub fn blocks(content: Vec<ContentBlock>) -> Self {
+        Self { output: joined_text(&content), content, ..Self::default() }
+    }
+
+    /// An error; the failure's text is the output.
+    #[must_use]
+    pub fn failed(failure: Failure) -> Self {
+        Self { error: Some(failure.clone()), ..Self::text(failure.text) }
+    }
+
+    /// Whether it is an error.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.error.is_some()
+    }
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Self {
+        Self::failed(failure)
+    }
+}
+
+/// The texts of the blocks, joined by newlines.
+#[must_use]
+pub fn joined_text(content: &[ContentBlock]) -> String {
+    let texts: Vec<&str> = content
+        .iter()
+        .filter_map(|block| match block {
+            ContentBlock::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    texts.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_read_and_write_the_same() {
+        for block in [
+            serde_json::json!({"type": "text", "text": "a"}),
+            serde_json::json!({"type": "image", "data": "AA==", "mime_type": "image/png"}),
+            serde_json::json!({"type": "resource", "uri": "x:y"}),
+        ] {
+            let read: ContentBlock = serde_json::from_value(block.clone()).unwrap();
+            assert_eq!(serde_json::to_value(read).unwrap(), block);
+        }
+        assert_eq!(ContentBlock::from_value(serde_json::json!({"text": "a"})), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! How often, how well and how fast a tool runs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::Time;
+
+/// The counts of one tool. Durations are those of executions; a call that never ran is only rejected.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
+pub struct ToolStats {
+    /// The tool.
+    pub tool_name: String,
+    /// Calls that ran and ended.
+    pub execution_count: u64,
+    /// Of these, the good ones.
+    pub success_count: u64,
+    /// Of these, the bad ones.
+    pub failure_count: u64,
+    /// The bad ones by code.
+    pub failures_by_code: BTreeMap<String, u64>,
+    /// Sum of durations.
+    pub total_duration_ms: u64,
+    /// Mean duration, rounded half up.
+    pub average_duration_ms: u64,
+    /// Shortest duration.
+    pub min_duration_ms: u64,
+    /// Longest duration.
+    pub max_duration_ms: u64,
+    /// Half of the executions were no slower (within 1 %).
+    pub p50_duration_ms: u64,
+    /// 95 of 100 were no slower (within 1 %).
+    pub p95_duration_ms: u64,
+    /// 99 of 100 were no slower (within 1 %).
+    pub p99_duration_ms: u64,
+    /// Attempts after the first.
+    pub retry_count: u64,
+    /// Answers from the cache.
+    pub cache_hit_count: u64,
+    /// Calls that never ran.
+    pub rejected_count: u64,
+    /// These by code.
+    pub rejected_by_code: BTreeMap<String, u64>,
+    /// When the last call ended.
+    pub last_called_at: Option<Time>,
+}
+
+/// The counts of one minute.
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
+pub struct MinuteStats {
+    /// The minute's beginning.
+    pub minute: Time,
+    /// Calls that ran and ended in it.
+    pub execution_count: u64,
+    /// Of these, the good ones.
+    pub success_count: u64,
+    /// Of these, the bad ones.
+    pub failure_count: u64,
+    /// Calls that never ran.
+    pub rejected_count: u64,
+    /// Sum of durations.
+    pub total_duration_ms: u64,
+}
+
+/// The name under which calls of unknown tools are counted; no tool can have it.
+pub const UNKNOWN_TOOL: &str = "";
+
+/// What one settled call adds to the stats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sample<'a> {
+    /// The tool, or [`UNKNOWN_TOOL`].
+    pub tool: &'a str,
+    /// The failure's code; empty for a success.
+    pub code: &'a str,
+    /// Whether it ran.
+    pub executed: bool,
+    /// How long it ran.
+    pub duration_ms: u64,
+    /// Attempts after the first.
+    pub retries: u32,
+    /// When it ended.
+    pub at: Time,
+}

@@ -1,0 +1,241 @@
+//! A tool as it is declared.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::LimitsSpec;
+
+/// Where a definition comes from; a later variant shadows an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Compiled in.
+    Builtin,
+    /// From the folder given by `--tools`.
+    File,
+    /// Registered over HTTP.
+    Api,
+}
+
+/// Hints about what a tool does (those of the Model Context Protocol, with its defaults).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Annotations {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It may destroy something.
+    pub destructive: bool,
+    /// Running it again with the same arguments changes nothing more.
+    pub idempotent: bool,
+    /// It reaches the world outside.
+    pub open_world: bool,
+}
+
+impl Default for Annotations {
+    fn default() -> Self {
+        Self { read_only: false, destructive: true, idempotent: false, open_world: true }
+    }
+}
+
+/// What a mismatch with the output schema does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputCheck {
+    /// It is noted in the call's metadata.
+    #[default]
+    Warn,
+    /// The call ends `RESULT_INVALID`.
+    Strict,
+}
+
+/// How often and when a failed attempt is made again.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetrySpec {
+    /// Attempts in all.
+    #[schema(minimum = 1)]
+    pub max_attempts: u32,
+    /// Wait before the second attempt, in milliseconds.
+    pub initial_backoff_ms: u64,
+    /// Longest wait, in milliseconds.
+    pub max_backoff_ms: u64,
+    /// Factor from one wait to the next.
+    pub backoff_multiplier: f64,
+    /// Share of the wait that is random, 0 to 1.
+    pub jitter: f64,
+}
+
+impl Default for RetrySpec {
+    fn default() -> Self {
+        Self { max_attempts: 1, initial_backoff_ms: 1000, max_backoff_ms: 10_000, backoff_multiplier: 2.0, jitter: 0.5 }
+    }
+}
+
+/// What runs a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
+pub enum ExecutorSpec {
+    /// Rust code in this process.
+    Builtin {
+        /// The built-in's name.
+        name: String,
+    },
+    /// A request to an HTTP server.
+    Http(HttpSpec),
+}
+
+/// The request that an `http` tool makes. `{placeholders}` in every part take arguments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HttpSpec {
+    /// `http://` or `https://`.
+    pub url: String,
+    /// The method; `POST` unless given.
+    #[serde(default = "post")]
+    pub method: String,
+    /// Headers by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Query parameters by name, added to those of the URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub query: Option<Map<String, Value>>,
+    /// A JSON template for the body instead of the service's own envelope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub body: Option<Value>,
+    /// Credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<HttpAuth>,
+}
+
+fn post() -> String {
+    "POST".to_owned()
+}
+
+/// Credentials of an `http` tool; the secret itself never stands in the definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
+pub enum HttpAuth {
+    /// `Authorization: Bearer …` (RFC 6750).
+    Bearer {
+        /// The token.
+        token: SecretRef,
+    },
+    /// `Authorization: Basic …` (RFC 7617).
+    Basic {
+        /// The user.
+        username: String,
+        /// The password.
+        password: SecretRef,
+    },
+}
+
+/// Names a secret: `{"secret":"X"}` is the environment variable `TOOLPOST_SECRET_X`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecretRef {
+    /// The name, in upper case.
+    pub secret: String,
+}
+
+/// One worked example of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Example {
+    /// Arguments.
+    #[schema(value_type = Object)]
+    pub arguments: Value,
+    /// What comes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub output: Option<Value>,
+}
+
+/// A tool's definition: what the model reads, what is checked, and what runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolDefinition {
+    /// `^[A-Za-z0-9_.-]{1,128}$`.
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    pub name: String,
+    /// For people; the name unless given.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// For the model.
+    #[serde(default)]
+    pub description: String,
+    /// A heading to list it under.
+    #[serde(default)]
+    pub category: Option<String>,
+    /// Words to find it by.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// The author's version.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// Worked examples.
+    #[serde(default)]
+    pub examples: Vec<Example>,
+    /// JSON Schema of the arguments: an object. May be left out for the `builtin` executor, which brings its own.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub input_schema: Value,
+    /// JSON Schema of the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub output_schema: Option<Value>,
+    /// What a mismatch with `output_schema` does.
+    #[serde(default)]
+    pub output_check: OutputCheck,
+    /// Hints about what it does.
+    #[serde(default)]
+    pub annotations: Annotations,
+    /// Groups that it belongs to.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// Accepted and queued, the caller is not kept waiting.
+    #[serde(default, rename = "async")]
+    pub asynchronous: bool,
+    /// Whether it may run beside others in a batch; `null` follows `annotations.read_only`.
+    #[serde(default)]
+    pub concurrency_safe: Option<bool>,
+    /// Its bounds.
+    #[serde(default)]
+    pub limits: LimitsSpec,
+    /// Its retries.
+    #[serde(default)]
+    pub retry: RetrySpec,
+    /// Whether types that the model got wrong are mended.
+    #[serde(default = "yes")]
+    pub coerce: bool,
+    /// What runs it.
+    pub executor: ExecutorSpec,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl ToolDefinition {
+    /// The name for people.
+    #[must_use]
+    pub fn display_name(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Whether it may run beside others in a batch.
+    #[must_use]
+    pub fn is_concurrency_safe(&self) -> bool {
+        self.concurrency_safe.unwrap_or(self.annotations.read_only)
+    }
+}
+
+/// Whether `name` is one that a tool can have.
+#[must_use]
+pub fn is_valid_name(name: &str) -> bool {
+    (1..=128).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
+}

@@ -1,0 +1,48 @@
+//! What runs a tool: the trait, and what a run is given.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::domain::{Answer, Failure};
+
+pub mod emitter;
+
+pub use emitter::Emitter;
+
+/// A boxed future that owns all it needs.
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
+
+/// One run of a tool.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// Our id of the call.
+    pub id: Uuid,
+    /// The caller's id of the call.
+    pub call_id: Arc<str>,
+    /// The tool's name.
+    pub name: Arc<str>,
+    /// Valid arguments: a JSON object.
+    pub arguments: Arc<Value>,
+    /// Counted from 1.
+    pub attempt: u32,
+    /// How long the run may take, in milliseconds.
+    pub timeout_ms: u64,
+    /// W3C Trace Context of the request, to be passed on.
+    pub traceparent: Option<Arc<str>>,
+    /// Where the run reports what it is doing.
+    pub emitter: Emitter,
+    /// Fires when the run must stop: its clock, or the end of the service. The future is dropped as well; this is for
+    /// work that a dropped future does not stop.
+    pub cancel: CancellationToken,
+}
+
+/// Runs calls of one tool.
+pub trait Executor: Send + Sync + 'static {
+    /// Runs one call. Dropping the future stops the work.
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>>;
+}

@@ -1,0 +1,4 @@
+//! Toolpost: a tool-execution service for LLM agents.
+
+pub mod domain;
+pub mod executor;
