@@ -11,8 +11,12 @@ use uuid::Uuid;
 use crate::domain::{Answer, Failure};
 
 pub mod emitter;
+pub mod http;
+pub mod secrets;
 
 pub use emitter::Emitter;
+pub use http::{Egress, HttpClient, HttpExecutor};
+pub use secrets::Secrets;
 
 /// A boxed future that owns all it needs.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;

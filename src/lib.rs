@@ -1,4 +1,66 @@
 //! Toolpost: a tool-execution service for LLM agents.
+//!
+//! A model asks for a tool; Toolpost finds it, checks and mends the arguments, runs it within its limits, records what
+//! happened, and answers in the words that the model's vendor expects.
+//!
+//! # A tool in Rust
+//!
+//! A tool is a type with one async function. Its arguments are a type too: the schema, and the descriptions that the model
+//! reads, come from it.
+//!
+//! ```
+//! use toolpost::tool::{BuiltinTool, Run, Tool, ToolError};
+//!
+//! /// Greets somebody.
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! #[serde(deny_unknown_fields)]
+//! struct Greeting {
+//!     /// Whom to greet.
+//!     name: String,
+//! }
+//!
+//! struct Greet;
+//!
+//! impl Tool for Greet {
+//!     const NAME: &'static str = "greet";
+//!     type Args = Greeting;
+//!     type Output = String;
+//!
+//!     async fn call(&self, args: Greeting, run: Run) -> Result<String, ToolError> {
+//!         run.tip("thinking of something nice");
+//!         Ok(format!("Hello, {}!", args.name))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let greet = BuiltinTool::new(Greet);
+//! assert_eq!(greet.definition.description, "Greets somebody.");
+//!
+//! let answer = greet.try_out(serde_json::json!({"name": "Ada"})).await;
+//! assert_eq!(answer, Ok(toolpost::domain::Answer::Text("Hello, Ada!".into())));
+//! # }
+//! ```
+//!
+//! Where one function says it all, it is enough:
+//!
+//! ```
+//! # #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! # struct Sum { a: i64, b: i64 }
+//! let add = toolpost::tool::tool_fn("add", "Adds two numbers.", |sum: Sum| Ok(sum.a + sum.b));
+//! ```
 
+pub mod app;
+pub mod config;
 pub mod domain;
+pub mod engine;
+pub mod events;
 pub mod executor;
+pub mod formats;
+pub mod lifecycle;
+pub mod policy;
+pub mod registry;
+pub mod schema;
+pub mod store;
+pub mod telemetry;
+pub mod tool;

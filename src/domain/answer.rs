@@ -25,5 +25,5 @@ pub enum Answer {
         mime_type: String,
     },
     /// Already an outcome.
-    Outcome(Outcome),
+    Outcome(Box<Outcome>),
 }

@@ -246,6 +246,11 @@ impl Call {
         Ok(())
     }
 
+    /// The start was recorded, but the tool was not run after all.
+    pub fn never_ran(&mut self) {
+        self.started_at = None;
+    }
+
     /// The running tool says something about itself.
     ///
     /// # Errors

@@ -1,9 +1,11 @@
-//! The kinds of events that a call gives.
+//! What a call tells whoever watches it.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::ContentBlock;
+use super::{Call, ContentBlock};
 
 /// The name of an event on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -33,13 +35,59 @@ impl EventKind {
             Self::Batch => "batch",
         }
     }
+}
 
-    /// Reads the name back.
+/// What has happened. All but `Reported` can be told from the call itself, so only that is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Stage {
+    /// The call was accepted: the `tool_call` event.
+    Accepted,
+    /// It waits: the first `status` event.
+    Waiting,
+    /// Its tool has started: a `status` event.
+    Started,
+    /// Its tool has reported something, already serialised.
+    Reported(Arc<Reported>),
+    /// It has ended: the last `status` event.
+    Settled,
+    /// Its result: the `tool_result` event.
+    Result,
+}
+
+/// An event that only the running tool could tell of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reported {
+    /// Its number within the call.
+    pub seq: u32,
+    /// `Status` or `Progress`.
+    pub kind: EventKind,
+    /// Its data as JSON.
+    pub data: String,
+}
+
+/// One event of one call.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// Its place among all events of the service: what a stream resumes from.
+    pub pos: i64,
+    /// Its number within the call, from 1 without a gap.
+    pub seq: u32,
+    /// The call, as it was then or later.
+    pub call: Arc<Call>,
+    /// What has happened.
+    pub stage: Stage,
+}
+
+impl Event {
+    /// Its name on the wire.
     #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::ToolCall, Self::Status, Self::Progress, Self::ToolResult, Self::Batch]
-            .into_iter()
-            .find(|kind| kind.as_str() == name)
+    pub fn kind(&self) -> EventKind {
+        match &self.stage {
+            Stage::Accepted => EventKind::ToolCall,
+            Stage::Waiting | Stage::Started | Stage::Settled => EventKind::Status,
+            Stage::Reported(reported) => reported.kind,
+            Stage::Result => EventKind::ToolResult,
+        }
     }
 }
 

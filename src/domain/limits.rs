@@ -28,6 +28,22 @@ pub struct LimitsSpec {
     pub truncate: Option<Truncate>,
 }
 
+impl LimitsSpec {
+    /// Field by field: these, or else those.
+    #[must_use]
+    pub fn or(self, those: &Self) -> Self {
+        Self {
+            timeout_ms: self.timeout_ms.or(those.timeout_ms),
+            idle_timeout_ms: self.idle_timeout_ms.or(those.idle_timeout_ms),
+            queue_timeout_ms: self.queue_timeout_ms.or(those.queue_timeout_ms),
+            max_concurrency: self.max_concurrency.or(those.max_concurrency),
+            max_output_bytes: self.max_output_bytes.or(those.max_output_bytes),
+            max_output_lines: self.max_output_lines.or(those.max_output_lines),
+            truncate: self.truncate.or(those.truncate),
+        }
+    }
+}
+
 /// Which part of an output is kept when it is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Time;
+use super::{Call, Code, Time};
 
 /// The counts of one tool. Durations are those of executions; a call that never ran is only rejected.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
@@ -66,12 +66,12 @@ pub struct MinuteStats {
 pub const UNKNOWN_TOOL: &str = "";
 
 /// What one settled call adds to the stats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample<'a> {
     /// The tool, or [`UNKNOWN_TOOL`].
     pub tool: &'a str,
     /// The failure's code; empty for a success.
-    pub code: &'a str,
+    pub code: &'static str,
     /// Whether it ran.
     pub executed: bool,
     /// How long it ran.
@@ -80,4 +80,37 @@ pub struct Sample<'a> {
     pub retries: u32,
     /// When it ended.
     pub at: Time,
+}
+
+impl<'a> Sample<'a> {
+    /// What a call adds; `None` before its end.
+    #[must_use]
+    pub fn of(call: &'a Call) -> Option<Self> {
+        let (outcome, at) = (call.outcome.as_ref()?, call.ended_at?);
+        let code = outcome.error.as_ref().map(|failure| failure.code);
+        Some(Self {
+            tool: if code == Some(Code::ToolNotFound) { UNKNOWN_TOOL } else { &call.name },
+            code: code.map_or("", Code::as_str),
+            executed: call.started_at.is_some(),
+            duration_ms: call.duration_ms()?,
+            retries: call.attempts.saturating_sub(1),
+            at,
+        })
+    }
+}
+
+impl MinuteStats {
+    /// A minute in which nothing ended yet.
+    #[must_use]
+    pub fn empty(minute: Time) -> Self {
+        Self { minute, execution_count: 0, success_count: 0, failure_count: 0, rejected_count: 0, total_duration_ms: 0 }
+    }
+}
+
+impl ToolStats {
+    /// A tool that was never called.
+    #[must_use]
+    pub fn never_called(tool_name: &str) -> Self {
+        Self { tool_name: tool_name.to_owned(), ..Self::default() }
+    }
 }

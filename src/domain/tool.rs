@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::LimitsSpec;
+use super::shape::{self, ShapeError};
 
 /// Where a definition comes from; a later variant shadows an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -83,26 +84,30 @@ pub enum ExecutorSpec {
         name: String,
     },
     /// A request to an HTTP server.
-    Http(HttpSpec),
+    Http(Box<HttpSpec>),
 }
 
-/// The request that an `http` tool makes. `{placeholders}` in every part take arguments.
+/// The request that an `http` tool makes. `{name}` stands for the argument of that name, encoded for its place; `{{` and
+/// `}}` are literal braces. Where an optional argument is absent, its query parameter, header or body member is left out;
+/// the path needs all of its arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpSpec {
-    /// `http://` or `https://`.
+    /// `http://` or `https://`, with placeholders in the path and the query only.
     pub url: String,
-    /// The method; `POST` unless given.
+    /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH` or `DELETE`; `POST` unless given.
     #[serde(default = "post")]
     pub method: String,
     /// Headers by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Query parameters by name, added to those of the URL.
+    /// Query parameters by name, added to those of the URL. Arrays and objects are sent as compact JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub query: Option<Map<String, Value>>,
-    /// A JSON template for the body instead of the service's own envelope.
+    /// A template for the body: a string that is exactly `"{name}"` is the argument with its own type. It is sent as JSON,
+    /// or as a form if `Content-Type` says so. Without it, `GET`, `HEAD` and `DELETE` have no body and send the arguments
+    /// that no placeholder names as query parameters; other methods send the service's own envelope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub body: Option<Value>,
@@ -238,4 +243,20 @@ impl ToolDefinition {
 pub fn is_valid_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
+}
+
+/// What an answer adds to a definition; taken back in silence, so that a tool can be read, changed and put.
+const READ_ONLY: [&str; 6] = ["source", "revision", "active", "paused", "created_at", "updated_at"];
+
+/// Reads a definition that someone wrote.
+///
+/// # Errors
+/// The first thing that does not fit, as a member that there is not.
+pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
+    if let Value::Object(members) = &mut value {
+        for name in READ_ONLY {
+            members.shift_remove(name);
+        }
+    }
+    shape::read(value)
 }

@@ -1,0 +1,35 @@
+# List the commands.
+default:
+    @just --list
+
+# Run the service from a debug build, with the example tools.
+run *arguments:
+    cargo run -- serve --tools examples/tools {{arguments}}
+
+# Run the tests; arguments go to cargo test.
+test *arguments:
+    scripts/test {{arguments}}
+
+# Check format, lints and documentation.
+lint:
+    cargo fmt --check
+    cargo clippy --locked --all-targets -- -D warnings
+    RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps
+
+# Format the code.
+fmt:
+    cargo fmt
+
+# Write openapi/openapi.json anew.
+openapi:
+    cargo run --quiet -- openapi > openapi/openapi.json.new
+    mv openapi/openapi.json.new openapi/openapi.json
+
+# Measure the hot path inside the process.
+bench *arguments:
+    cargo bench --bench hot_path {{arguments}}
+
+# Measure the service over HTTP on both databases; needs wrk and PostgreSQL.
+load *arguments:
+    cargo build --release --locked
+    scripts/load {{arguments}}

@@ -1,0 +1,247 @@
+//! The one place that names every concrete type and joins them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::domain::{Call, CallRequest, Clock, Ids};
+use crate::engine::{Engine, NotRecorded, Refusal, Settings, Submission};
+use crate::events::Bus;
+use crate::executor::{Egress, HttpClient, Secrets};
+use crate::policy::Wrap;
+use crate::registry::entry::Workshop;
+use crate::registry::files::{self, ToolsFolder};
+use crate::registry::{Registry, check};
+use crate::store::{Journal, Store, StoreError};
+use crate::tool::{BuiltinTool, builtin};
+
+/// How often the registered tools are compared with what other nodes may have made of them.
+const LOOK_AT_TOOLS: Duration = Duration::from_secs(1);
+
+/// Why the service cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What `http` tools may reach.
+    #[error("egress.allow: {0}")]
+    Egress(String),
+    /// The HTTP client.
+    #[error("the HTTP client cannot be made: {0}")]
+    Client(String),
+    /// A built-in tool whose definition is refused.
+    #[error("the built-in tool \"{name}\" is refused: {reason}")]
+    Builtin {
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The tools folder.
+    #[error("the tools folder {} cannot be read: {source}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Why a call made from Rust did not come to an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// Too many calls are in flight.
+    #[error("too many calls are in flight")]
+    Overloaded,
+    /// The service is stopping.
+    #[error("the service is stopping")]
+    ShuttingDown,
+    /// The database is away.
+    #[error("the call could not be recorded: the database is away")]
+    NotRecorded,
+}
+
+/// Makes an [`App`].
+pub struct Builder {
+    config: Config,
+    tools: Vec<BuiltinTool>,
+    wraps: Vec<Wrap>,
+    clock: Clock,
+    ids: Ids,
+    secrets: Secrets,
+}
+
+/// The whole service without its server.
+#[derive(Debug)]
+pub struct App {
+    /// Its settings.
+    pub config: Config,
+    /// Runs calls.
+    pub engine: Arc<Engine>,
+    /// Reads calls, events and stats.
+    pub store: Store,
+    /// Tells of what was committed.
+    pub bus: Bus,
+    /// The time.
+    pub clock: Clock,
+    /// The way to the database.
+    pub journal: Journal,
+    background: CancellationToken,
+    writer: JoinHandle<()>,
+}
+
+impl Builder {
+    /// Adds a tool, or replaces the built-in one of the same name.
+    #[must_use]
+    pub fn tool(mut self, tool: BuiltinTool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Wraps every tool in a tower layer of one's own, outside the service's.
+    #[must_use]
+    pub fn wrap(mut self, wrap: Wrap) -> Self {
+        self.wraps.push(wrap);
+        self
+    }
+
+    /// Where time and ids come from; the machine's unless given.
+    #[must_use]
+    pub fn clock(self, clock: Clock, ids: Ids) -> Self {
+        Self { clock, ids, ..self }
+    }
+
+    /// Where secrets come from; the environment unless given.
+    #[must_use]
+    pub fn secrets(self, secrets: Secrets) -> Self {
+        Self { secrets, ..self }
+    }
+
+    /// Opens the database, brings it to the newest version, and reads the tools.
+    ///
+    /// # Errors
+    /// What cannot be opened, read or used.
+    pub async fn start(self) -> Result<App, StartError> {
+        let Self { config, tools, wraps, clock, ids, secrets } = self;
+        let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
+        let client = HttpClient::new(egress, secrets, clock.clone()).map_err(StartError::Client)?;
+        let builtins = builtin::standard(&clock).into_iter().chain(tools).collect();
+        let registry = Registry::new(Workshop::new(builtins, client, wraps), clock.clone())
+            .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
+        let registry = Arc::new(registry);
+        let background = CancellationToken::new();
+        if !config.tools.dir.is_empty() {
+            let folder = PathBuf::from(&config.tools.dir);
+            let mut tools = ToolsFolder::new(folder.clone());
+            let broken =
+                tools.read(&registry).map_err(|source| StartError::Folder { folder: folder.clone(), source })?;
+            files::report(&folder, Ok(broken));
+            tokio::spawn(files::watch(tools, registry.clone(), background.clone()));
+        }
+        let store = Store::open(&config.database_url()).await?;
+        let (stored, version) = store.tools().await?;
+        registry.show_stored(stored, version);
+        tokio::spawn(follow_tools(store.clone(), registry.clone(), background.clone()));
+        let bus = Bus::default();
+        let publisher = bus.clone();
+        let sink = Arc::new(move |committed| publisher.publish(committed));
+        let (journal, writer) = Journal::start(store.db().clone(), clock.clone(), ids.clone(), sink);
+        let settings = Settings {
+            node: node_name().into(),
+            limits: config.limits,
+            store_patience: Duration::from_millis(config.store.patience_ms),
+            room_kib: config.server.max_in_flight_mib * 1024,
+        };
+        let engine = Arc::new(Engine::new(registry, journal.clone(), clock.clone(), ids, settings));
+        Ok(App { config, engine, store, bus, clock, journal, background, writer })
+    }
+}
+
+impl App {
+    /// An app with these settings.
+    #[must_use]
+    pub fn builder(config: Config) -> Builder {
+        Builder {
+            config,
+            tools: Vec::new(),
+            wraps: Vec::new(),
+            clock: Clock::system(),
+            ids: Ids::random(),
+            secrets: Secrets::from_env(),
+        }
+    }
+
+    /// Runs one call to its end.
+    ///
+    /// # Errors
+    /// If it was not taken or not recorded. A call that ends badly is no error here: its outcome says so.
+    pub async fn call(&self, name: &str, arguments: Value) -> Result<Arc<Call>, CallError> {
+        let request = CallRequest { name: name.to_owned(), arguments: Some(arguments), ..CallRequest::default() };
+        let submission = Submission { calls: vec![request], ..Submission::default() };
+        let submitted = self.engine.submit(submission, self.engine.ids(1), 0).map_err(|refusal| match refusal {
+            Refusal::Overloaded => CallError::Overloaded,
+            Refusal::ShuttingDown => CallError::ShuttingDown,
+        })?;
+        match submitted.calls.into_iter().next() {
+            Some(pending) => pending.end().await.map_err(|NotRecorded { .. }| CallError::NotRecorded),
+            None => Err(CallError::NotRecorded),
+        }
+    }
+
+    /// Shows what the database says of the registered tools, now.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn reload_tools(&self) -> Result<(), StoreError> {
+        let (stored, version) = self.store.tools().await?;
+        self.engine.registry().show_stored(stored, version);
+        Ok(())
+    }
+
+    /// Lets running calls end (for `drain_ms` at most), writes everything, and closes the database.
+    pub async fn stop(self) {
+        self.engine.drain(Duration::from_millis(self.config.server.drain_ms)).await;
+        self.background.cancel();
+        let Self { engine, journal, store, writer, .. } = self;
+        drop((engine, journal));
+        // The writer ends when the last handle is gone and everything is on disk. A database that is away is not waited
+        // for beyond this: what it should have got was never acknowledged.
+        if tokio::time::timeout(LAST_WRITES, writer).await.is_err() {
+            tracing::error!("the database is away; changes that were not acknowledged are given up");
+        }
+        store.close().await;
+    }
+}
+
+/// How long the last changes may take to be written at the end.
+const LAST_WRITES: Duration = Duration::from_secs(5);
+
+/// Reads the registered tools again whenever another node, or the command line, has changed them.
+async fn follow_tools(store: Store, registry: Arc<Registry>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(LOOK_AT_TOOLS) => {}
+        }
+        // A database that is away is told of by the journal; the next look finds it again.
+        let Ok(version) = store.tools_version().await else { continue };
+        if version != registry.api_version()
+            && let Ok((stored, version)) = store.tools().await
+        {
+            registry.show_stored(stored, version);
+        }
+    }
+}
+
+/// The host's name and the process: unique enough to tell nodes apart in a record.
+fn node_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    format!("{}-{}", if host.is_empty() { "node" } else { host }, std::process::id())
+}

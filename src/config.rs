@@ -1,0 +1,168 @@
+//! Settings: the embedded defaults < a file < the environment < flags.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::domain::limits::ServerLimits;
+
+/// The defaults with what they mean: the reference of all settings.
+pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// All settings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The HTTP server.
+    pub server: Server,
+    /// The database.
+    pub store: StoreConfig,
+    /// The tools folder.
+    pub tools: Tools,
+    /// What `http` tools may reach.
+    pub egress: EgressConfig,
+    /// Bounds of calls.
+    pub limits: ServerLimits,
+    /// The log.
+    pub log: Log,
+}
+
+/// Settings of the HTTP server.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Where it listens.
+    pub listen: String,
+    /// Largest request body.
+    pub max_body_bytes: usize,
+    /// How long a request body may take.
+    pub body_timeout_ms: u64,
+    /// Memory that requests in flight may hold.
+    pub max_in_flight_mib: usize,
+    /// How long running calls may take to end after the first signal.
+    pub drain_ms: u64,
+}
+
+/// Settings of the database.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreConfig {
+    /// Which one; empty for the file in the user's data folder.
+    pub database_url: String,
+    /// How long a caller waits while it is away.
+    pub patience_ms: u64,
+}
+
+/// Settings of the tools folder.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tools {
+    /// The folder; empty for none.
+    pub dir: String,
+}
+
+/// Settings of what `http` tools may reach.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EgressConfig {
+    /// CIDRs, addresses or host names.
+    pub allow: Vec<String>,
+}
+
+/// Settings of the log.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// For people or programs.
+    pub format: LogFormat,
+    /// What is logged.
+    pub filter: String,
+}
+
+/// For whom the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// People.
+    Text,
+    /// Programs: one JSON object a line.
+    Json,
+}
+
+/// Settings that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the settings cannot be used: {0}")]
+pub struct ConfigError(#[from] config::ConfigError);
+
+impl Config {
+    /// The defaults, a file if one is named, and `TOOLPOST__SECTION__KEY` from the environment.
+    ///
+    /// # Errors
+    /// A file that cannot be read, an unknown setting, or a value of the wrong type.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
+        let mut builder = Self::defaults_source();
+        if let Some(file) = file {
+            builder = builder.add_source(config::File::from(file).format(config::FileFormat::Toml));
+        }
+        let environment = config::Environment::with_prefix("TOOLPOST")
+            .prefix_separator("__")
+            .separator("__")
+            .try_parsing(true)
+            .list_separator(",")
+            .with_list_parse_key("egress.allow");
+        Ok(builder.add_source(environment).build()?.try_deserialize()?)
+    }
+
+    fn defaults_source() -> config::ConfigBuilder<config::builder::DefaultState> {
+        config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml))
+    }
+
+    /// The database's URL; the file in the user's data folder if none was set.
+    #[must_use]
+    pub fn database_url(&self) -> String {
+        if !self.store.database_url.is_empty() {
+            return self.store.database_url.clone();
+        }
+        format!("sqlite://{}", data_folder().join("toolpost.db").display())
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let built = Self::defaults_source().build().and_then(config::Config::try_deserialize);
+        #[expect(clippy::expect_used, reason = "the embedded file is a constant that a test reads")]
+        built.expect("the embedded defaults are complete")
+    }
+}
+
+/// Where the user's data belongs (XDG Base Directory Specification).
+fn data_folder() -> PathBuf {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_DATA_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
+        .unwrap_or_default()
+        .join("toolpost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_defaults_are_complete() {
+        let config = Config::default();
+        assert_eq!(config.limits.timeout_ms, 30_000);
+        assert!(config.database_url().ends_with("toolpost/toolpost.db"));
+    }
+
+    #[test]
+    fn a_file_changes_what_it_names_and_a_typo_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("toolpost.toml");
+        std::fs::write(&file, "[limits]\ntimeout_ms = 5\n").unwrap();
+        let config = Config::load(Some(&file)).unwrap();
+        assert_eq!((config.limits.timeout_ms, config.limits.max_timeout_ms), (5, 1_800_000));
+        std::fs::write(&file, "[limits]\ntimout_ms = 5\n").unwrap();
+        assert!(Config::load(Some(&file)).unwrap_err().to_string().contains("timout_ms"));
+    }
+}

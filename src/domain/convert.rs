@@ -1,0 +1,282 @@
+//! From what an executor hands back to an outcome: contract section 4, "Result conversion", the same for every executor.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use serde_json::{Map, Value};
+
+use super::{Answer, ContentBlock, Failure, Outcome};
+
+/// What the model reads when a tool answered nothing.
+const DONE: &str = "Done";
+
+/// Keys of an object that is an outcome already.
+const OUTCOME_KEYS: [&str; 6] = ["output", "content", "details", "structured", "is_error", "metadata"];
+
+/// The outcome of a run of the tool `name` that answered `answer`.
+///
+/// - A string is the text as it is, never quoted; [`Answer::Nothing`] is `Done`; an image is one image block, base64 as in
+///   RFC 4648, section 4.
+/// - An object whose `output` is a string or whose `content` is an array of typed blocks is taken as given, with
+///   `details`, `structured`, `is_error` and `metadata`. Where both are there, `content` counts, because `output` is
+///   always the text of the blocks.
+/// - Any other JSON is its compact text, and `structured` is the value. Such an object is an error if it has
+///   `success: false`, `status: "error"` or an `error` that is neither `null`, `false`, `0`, `""`, `[]` nor `{}`.
+/// - [`Answer::Data`] is data whatever its shape, so never an error.
+#[must_use]
+pub fn outcome_of(name: &str, answer: Answer) -> Outcome {
+    match answer {
+        Answer::Nothing => Outcome::text(DONE),
+        Answer::Text(text) => Outcome::text(text),
+        Answer::Data(value) => data(value),
+        Answer::Image { bytes, mime_type } => {
+            let data = base64::engine::general_purpose::STANDARD.encode(bytes);
+            Outcome::blocks(vec![ContentBlock::Image { data, mime_type }])
+        }
+        Answer::Outcome(outcome) => *outcome,
+        Answer::Json(Value::String(text)) => Outcome::text(text),
+        Answer::Json(Value::Object(object)) => match as_given(name, object) {
+            Ok(outcome) => outcome,
+            Err(object) => match error_message(&object) {
+                Some(message) => {
+                    let structured = Some(Arc::new(Value::Object(object)));
+                    Outcome { structured, ..Outcome::failed(Failure::execution(name, message)) }
+                }
+                None => data(Arc::new(Value::Object(object))),
+            },
+        },
+        Answer::Json(value) => data(Arc::new(value)),
+    }
+}
+
+/// A value as data: its compact JSON for the model, itself for programs.
+fn data(value: Arc<Value>) -> Outcome {
+    Outcome { structured: Some(value.clone()), ..Outcome::text(value.to_string()) }
+}
+
+/// Reads an object that is an outcome already, or gives it back.
+fn as_given(name: &str, mut object: Map<String, Value>) -> Result<Outcome, Map<String, Value>> {
+    let content = match typed_blocks(&object) {
+        Some(blocks) => blocks,
+        None => match object.get_mut("output") {
+            Some(Value::String(text)) => vec![ContentBlock::Text(std::mem::take(text))],
+            _ => return Err(object),
+        },
+    };
+    let mut map_of = |key: &str| match object.remove(key) {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    };
+    let (details, metadata) = (map_of("details"), map_of("metadata"));
+    let structured = object.remove("structured").map(Arc::new);
+    let given = Outcome { details, metadata, structured, ..Outcome::blocks(content) };
+    let is_error = object.get("is_error") == Some(&Value::Bool(true));
+    Ok(if is_error { failed_as_given(name, given, &object) } else { given })
+}
+
+/// The typed blocks of `content`, if all its elements are such. An empty array says nothing about its elements, so there
+/// the other keys decide: a listing that happens to be empty (`{"content":[],"total":0}`) is data.
+fn typed_blocks(object: &Map<String, Value>) -> Option<Vec<ContentBlock>> {
+    let blocks = object.get("content")?.as_array()?;
+    if blocks.is_empty() && !object.keys().all(|key| OUTCOME_KEYS.contains(&key.as_str())) {
+        return None;
+    }
+    let blocks: Option<Vec<_>> = blocks.iter().cloned().map(ContentBlock::from_value).collect();
+    // Without blocks to show, a given `output` is the better text.
+    blocks.filter(|blocks| !blocks.is_empty() || !matches!(object.get("output"), Some(Value::String(_))))
+}
+
+/// An outcome that says of itself that it is an error: its text becomes the failure's message, the rest stays.
+fn failed_as_given(name: &str, given: Outcome, object: &Map<String, Value>) -> Outcome {
+    let message = match given.output.trim() {
+        "" => stated_message(object).unwrap_or_else(|| "the tool reported an error without a message".to_owned()),
+        _ => given.output,
+    };
+    let failure = Failure::execution(name, message);
+    let mut content = vec![ContentBlock::Text(failure.text.clone())];
+    content.extend(given.content.into_iter().filter(|block| !matches!(block, ContentBlock::Text(_))));
+    Outcome { output: failure.text.clone(), content, error: Some(failure), ..given }
+}
+
+/// The message of an object that reports an error by its shape; `None` if it reports none.
+fn error_message(object: &Map<String, Value>) -> Option<String> {
+    let is_error = object.get("success") == Some(&Value::Bool(false))
+        || object.get("status").and_then(Value::as_str) == Some("error")
+        || object.get("error").is_some_and(is_truthy);
+    is_error.then(|| stated_message(object).unwrap_or_else(|| Value::Object(object.clone()).to_string()))
+}
+
+/// The first text that is not blank of `error`, `error.message` and `message`.
+fn stated_message(object: &Map<String, Value>) -> Option<String> {
+    let error = object.get("error");
+    [error, error.and_then(|error| error.get("message")), object.get("message")]
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .find(|text| !text.trim().is_empty())
+        .map(str::to_owned)
+}
+
+fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(value: Value) -> Outcome {
+        outcome_of("t", Answer::Json(value))
+    }
+
+    fn failed(value: Value) -> Option<String> {
+        of(value).error.map(|failure| failure.message)
+    }
+
+    #[test]
+    fn a_string_is_the_text_as_it_is() {
+        for text in ["plain", "", "\"quoted\"", "a\nb\u{0}😀", "{\"error\":1}"] {
+            assert_eq!(of(json!(text)), Outcome::text(text));
+            assert_eq!(outcome_of("t", Answer::Text(text.into())), Outcome::text(text));
+        }
+        assert_eq!(of(json!("x")).structured, None);
+    }
+
+    #[test]
+    fn numbers_booleans_arrays_objects_and_null_are_compact_json_and_structured() {
+        for (value, text) in [
+            (json!(12), "12"),
+            (json!(1.5), "1.5"),
+            (json!(u64::MAX), "18446744073709551615"),
+            (json!(false), "false"),
+            (json!(null), "null"),
+            (json!([1, "a", null]), "[1,\"a\",null]"),
+            (json!({"b": 1, "a": {"c": "é"}}), "{\"b\":1,\"a\":{\"c\":\"é\"}}"),
+        ] {
+            let outcome = of(value.clone());
+            assert_eq!(outcome.output, text);
+            assert_eq!(outcome.content, [ContentBlock::Text(text.into())]);
+            assert_eq!(outcome.structured.as_deref(), Some(&value));
+            assert!(!outcome.is_error());
+        }
+    }
+
+    #[test]
+    fn no_body_is_done_and_bytes_of_an_image_are_a_block() {
+        assert_eq!(outcome_of("t", Answer::Nothing), Outcome::text("Done"));
+        let image = outcome_of("t", Answer::Image { bytes: vec![0, 255, 16], mime_type: "image/png".into() });
+        assert_eq!(image.content, [ContentBlock::Image { data: "AP8Q".into(), mime_type: "image/png".into() }]);
+        assert_eq!((image.output.as_str(), image.is_error()), ("", false));
+    }
+
+    #[test]
+    fn an_output_or_typed_content_is_taken_as_given() {
+        let outcome = of(json!({"output": "shown", "details": {"d": 1}, "structured": [1], "metadata": {"m": 2}}));
+        assert_eq!((outcome.output.as_str(), outcome.content.len()), ("shown", 1));
+        assert_eq!(Value::Object(outcome.details), json!({"d": 1}));
+        assert_eq!(Value::Object(outcome.metadata), json!({"m": 2}));
+        assert_eq!(outcome.structured.as_deref(), Some(&json!([1])));
+
+        let outcome = of(json!({"content": [
+            {"type": "text", "text": "a"}, {"type": "image", "data": "AA==", "mime_type": "image/png"},
+            {"type": "text", "text": "b"}, {"type": "resource", "uri": "x:y"}]}));
+        assert_eq!((outcome.output.as_str(), outcome.content.len()), ("a\nb", 4));
+        assert_eq!(outcome.structured, None);
+    }
+
+    #[test]
+    fn with_both_the_content_counts_unless_it_is_none() {
+        let both = of(json!({"output": "o", "content": [{"type": "text", "text": "c"}]}));
+        assert_eq!(both, Outcome::text("c"));
+        assert_eq!(of(json!({"output": "o", "content": [1]})), Outcome::text("o"));
+        assert_eq!(of(json!({"output": "o", "content": []})), Outcome::text("o"));
+    }
+
+    #[test]
+    fn content_with_an_untyped_element_is_plain_data() {
+        for value in [
+            json!({"content": [{"type": "text", "text": "a"}, {"text": "b"}]}),
+            json!({"content": "text"}),
+            json!({"output": 5}),
+            json!({"content": [], "total": 0}),
+        ] {
+            let outcome = of(value.clone());
+            assert_eq!((outcome.output.as_str(), outcome.is_error()), (value.to_string().as_str(), false));
+            assert_eq!(outcome.structured.as_deref(), Some(&value));
+        }
+        assert_eq!(of(json!({"content": []})), Outcome::default());
+    }
+
+    #[test]
+    fn a_given_error_keeps_its_blocks_data_and_details() {
+        let image = json!({"type": "image", "data": "AA==", "mime_type": "image/png"});
+        let outcome = of(json!({"is_error": true, "content": [{"type": "text", "text": "no ink"}, image],
+            "structured": {"ink": 0}, "details": {"d": 1}}));
+        let text = "Error executing tool \"t\": no ink";
+        assert_eq!(outcome.output, text);
+        assert_eq!(outcome.content[0], ContentBlock::Text(text.into()));
+        assert_eq!(serde_json::to_value(&outcome.content[1]).unwrap(), image);
+        assert_eq!(outcome.structured.as_deref(), Some(&json!({"ink": 0})));
+        assert_eq!(Value::Object(outcome.details), json!({"d": 1}));
+        assert_eq!(outcome.error.unwrap().message, "no ink");
+
+        assert!(!of(json!({"output": "x", "is_error": false})).is_error());
+        assert!(!of(json!({"output": "x", "success": false})).is_error(), "only other objects are read for errors");
+        assert_eq!(failed(json!({"output": "", "is_error": true, "message": "m"})).as_deref(), Some("m"));
+    }
+
+    #[test]
+    fn other_objects_may_report_an_error() {
+        for (value, message) in [
+            (json!({"success": false, "message": "m"}), "m"),
+            (json!({"success": false}), "{\"success\":false}"),
+            (json!({"success": false, "error": ""}), "{\"success\":false,\"error\":\"\"}"),
+            (json!({"status": "error", "message": "m"}), "m"),
+            (json!({"error": "e", "message": "m"}), "e"),
+            (json!({"error": {"message": "em", "code": 1}, "message": "m"}), "em"),
+            (json!({"error": true, "message": "m"}), "m"),
+            (json!({"error": {"code": 1}}), "{\"error\":{\"code\":1}}"),
+            (json!({"error": 1}), "{\"error\":1}"),
+            (json!({"success": true, "error": ["x"]}), "{\"success\":true,\"error\":[\"x\"]}"),
+        ] {
+            let outcome = of(value.clone());
+            assert_eq!(outcome.output, format!("Error executing tool \"t\": {message}"));
+            assert_eq!(outcome.error.unwrap().message, message);
+            assert_eq!(outcome.structured.as_deref(), Some(&value));
+        }
+    }
+
+    #[test]
+    fn falsy_errors_and_other_states_are_none() {
+        for falsy in [json!(null), json!(false), json!(0), json!(0.0), json!(""), json!([]), json!({})] {
+            assert_eq!(failed(json!({"error": falsy})), None);
+        }
+        assert_eq!(failed(json!({"status": "ERROR"})), None);
+        assert_eq!(failed(json!({"success": 0})), None);
+        assert_eq!(failed(json!([{"error": "e"}])), None);
+    }
+
+    #[test]
+    fn data_is_never_an_error_and_never_copied() {
+        let value = Arc::new(json!({"error": "e", "output": "o"}));
+        let outcome = outcome_of("t", Answer::Data(value.clone()));
+        assert_eq!((outcome.output.as_str(), outcome.is_error()), ("{\"error\":\"e\",\"output\":\"o\"}", false));
+        assert!(Arc::ptr_eq(&value, outcome.structured.as_ref().unwrap()));
+        assert_eq!(outcome_of("t", Answer::Data(Arc::new(json!("s")))).output, "\"s\"");
+    }
+
+    #[test]
+    fn an_outcome_stays_what_it_is() {
+        let outcome = Outcome::failed(Failure::execution("u", "x"));
+        assert_eq!(outcome_of("t", Answer::Outcome(Box::new(outcome.clone()))), outcome);
+    }
+}

@@ -1,0 +1,117 @@
+//! One call's way into the journal, and the word to whoever waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::domain::Call;
+use crate::domain::event::Reported;
+use crate::store::journal::{Change, Journal, JournalError, News};
+
+/// The call could not be recorded within the caller's patience; the database is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotRecorded {
+    /// Whether it is on disk as accepted: then it goes on, and its end will be recorded.
+    pub accepted: bool,
+}
+
+/// Where the end of a call arrives.
+pub(super) type End = oneshot::Receiver<Result<Arc<Call>, NotRecorded>>;
+
+/// Knows what of a call is in the journal already.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    journal: Journal,
+    patience: Duration,
+    waiting: Option<oneshot::Sender<Result<Arc<Call>, NotRecorded>>>,
+    accepted: bool,
+    started: bool,
+}
+
+/// A recorder, and where the end arrives.
+pub(super) fn pair(journal: Journal, patience: Duration) -> (Recorder, End) {
+    let (waiting, end) = oneshot::channel();
+    (Recorder { journal, patience, waiting: Some(waiting), accepted: false, started: false }, end)
+}
+
+impl Recorder {
+    /// What is new since the last change.
+    fn news(&mut self, call: &Call) -> News {
+        let started = call.started_at.is_some();
+        News {
+            accepted: !std::mem::replace(&mut self.accepted, true),
+            started: started && !std::mem::replace(&mut self.started, started),
+            settled: call.status.is_terminal(),
+        }
+    }
+
+    /// Whether watchers were told that the tool has started.
+    pub fn has_announced_start(&self) -> bool {
+        self.started
+    }
+
+    /// The call as it is, to be written.
+    pub fn change(&mut self, call: &Call) -> Change {
+        let news = self.news(call);
+        Change::new(Arc::new(call.clone()), news)
+    }
+
+    /// Something that the running tool reported, to be written.
+    pub fn reported(&self, call: &Call, reported: Reported) -> Change {
+        Change::reported(Arc::new(call.clone()), Arc::new(reported))
+    }
+
+    /// Writes a change of a call that is not yet acknowledged to its caller; returns once it is on disk. Whoever waits
+    /// is told after the patience has passed, but the change is not taken back.
+    ///
+    /// # Errors
+    /// If the change is refused for good.
+    pub async fn write(&mut self, change: Change) -> Result<Recorded, JournalError> {
+        let was_accepted = self.accepted && !change.brings_acceptance();
+        let journal = self.journal.clone();
+        let writing = journal.write(change);
+        tokio::pin!(writing);
+        match tokio::time::timeout(self.patience, &mut writing).await {
+            Ok(written) => written.map(|()| Recorded::InTime),
+            Err(_) => {
+                self.tell(Err(NotRecorded { accepted: was_accepted }));
+                writing.await.map(|()| Recorded::Late)
+            }
+        }
+    }
+
+    /// Writes the end of a call and tells whoever waits.
+    pub async fn settle(&mut self, call: Call) {
+        let news = self.news(&call);
+        let call = Arc::new(call);
+        match self.write(Change::new(call.clone(), news)).await {
+            Ok(_) => self.tell(Ok(call)),
+            Err(error) => {
+                tracing::error!(id = %call.id, %error, "the end of a call was not recorded");
+                self.tell(Err(NotRecorded { accepted: false }));
+            }
+        }
+    }
+
+    /// The journal, for changes that nobody waits for.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    fn tell(&mut self, end: Result<Arc<Call>, NotRecorded>) {
+        if let Some(waiting) = self.waiting.take() {
+            // Whoever waited may have gone.
+            let _ = waiting.send(end);
+        }
+    }
+}
+
+/// When a change came to disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// While the caller was waiting.
+    InTime,
+    /// After the caller was told that it could not be.
+    Late,
+}

@@ -1,0 +1,8 @@
+//! Who watches is told: commits fan out to subscribers, and a stream can be resumed from any event.
+
+pub mod bus;
+pub mod frame;
+pub mod render;
+pub mod stream;
+
+pub use bus::Bus;

@@ -1,0 +1,101 @@
+//! From the journal to whoever watches in this process. Nothing here waits: a reader that is behind is told so.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{broadcast, mpsc};
+use uuid::Uuid;
+
+use super::frame::{Chunk, Framed};
+use crate::store::journal::Committed;
+
+/// Commits that a reader of everything may be behind before it is cut off.
+const COMMITS_BEHIND: usize = 256;
+/// Events that a reader of one call may be behind before it is cut off.
+const EVENTS_BEHIND: usize = 256;
+
+/// Carries what was committed. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Bus {
+    all: broadcast::Sender<Arc<Chunk>>,
+    calls: Arc<Calls>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    readers: Mutex<HashMap<Uuid, Vec<mpsc::Sender<Arc<Framed>>>>>,
+    count: AtomicUsize,
+}
+
+/// A subscription to one call or several; ends by being dropped. Closed before the end: it was too slow.
+#[derive(Debug)]
+pub struct CallReader {
+    /// The calls' events in commit order.
+    pub events: mpsc::Receiver<Arc<Framed>>,
+    ids: Vec<Uuid>,
+    calls: Arc<Calls>,
+}
+
+impl Default for Bus {
+    fn default() -> Self {
+        Self { all: broadcast::Sender::new(COMMITS_BEHIND), calls: Arc::default() }
+    }
+}
+
+impl Bus {
+    /// Tells everyone. Costs next to nothing while nobody watches.
+    pub fn publish(&self, committed: Committed) {
+        let to_calls = self.calls.count.load(Ordering::Relaxed) > 0;
+        if !to_calls && self.all.receiver_count() == 0 {
+            return;
+        }
+        let chunk = Arc::new(Chunk::from(committed));
+        if to_calls {
+            let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
+            for event in &chunk.events {
+                if let Some(senders) = readers.get_mut(&event.event.call.id) {
+                    // Full or gone: dropping the sender closes the stream, and its reader resumes from the store.
+                    senders.retain(|sender| sender.try_send(event.clone()).is_ok());
+                }
+            }
+        }
+        // Fails when nobody watches everything.
+        let _ = self.all.send(chunk);
+    }
+
+    /// All commits from now on.
+    #[must_use]
+    pub fn subscribe_all(&self) -> broadcast::Receiver<Arc<Chunk>> {
+        self.all.subscribe()
+    }
+
+    /// All events of these calls from now on.
+    #[must_use]
+    pub fn subscribe(&self, ids: Vec<Uuid>) -> CallReader {
+        let (sender, events) = mpsc::channel(EVENTS_BEHIND + 8 * ids.len());
+        let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in &ids {
+            readers.entry(*id).or_default().push(sender.clone());
+        }
+        self.calls.count.fetch_add(1, Ordering::Relaxed);
+        drop(readers);
+        CallReader { events, ids, calls: self.calls.clone() }
+    }
+}
+
+impl Drop for CallReader {
+    fn drop(&mut self) {
+        self.events.close();
+        let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in &self.ids {
+            if let Some(senders) = readers.get_mut(id) {
+                senders.retain(|sender| !sender.is_closed());
+                if senders.is_empty() {
+                    readers.remove(id);
+                }
+            }
+        }
+        self.calls.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,263 @@
+//! Streams that can be resumed: subscribe first, read back what is stored, then go live and drop what was seen.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::{self, Stream};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::bus::{Bus, CallReader};
+use super::frame::{self, Chunk, Framed};
+use crate::domain::event::{Event, Stage};
+use crate::store::{Store, StoreError};
+
+/// How often an idle stream says that it is still there.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Commits read back from the store at a time.
+const PAGE: u32 = 16;
+
+/// What a stream's next piece came to.
+type Piece = Option<Bytes>;
+
+/// A source of pieces of one SSE body.
+trait Pieces: Send + 'static {
+    /// The next piece; `None` ends the stream.
+    fn next(&mut self) -> impl Future<Output = Piece> + Send;
+}
+
+fn body(pieces: impl Pieces) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
+    let opening = stream::once(std::future::ready(Ok(frame::OPENING)));
+    let rest = stream::unfold(pieces, |mut pieces| async move { pieces.next().await.map(|piece| (Ok(piece), pieces)) });
+    futures_util::StreamExt::chain(opening, rest)
+}
+
+fn heartbeat() -> Interval {
+    let mut interval = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+/// Everything that has happened to one call behind `after`, then what happens, until its end. `None`: no such call.
+///
+/// # Errors
+/// If the store fails before the stream has begun.
+pub async fn of_call(
+    store: &Store,
+    bus: &Bus,
+    id: Uuid,
+    after: i64,
+    closing: CancellationToken,
+) -> Result<Option<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static>, StoreError> {
+    let reader = bus.subscribe(vec![id]);
+    let Some(events) = store.events_of(id).await? else { return Ok(None) };
+    let mut pieces = OneCall {
+        id,
+        last: after,
+        ended: false,
+        stored: VecDeque::new(),
+        reader,
+        store: store.clone(),
+        heartbeat: heartbeat(),
+        closing,
+    };
+    pieces.take(events);
+    Ok(Some(body(pieces)))
+}
+
+struct OneCall {
+    id: Uuid,
+    last: i64,
+    ended: bool,
+    stored: VecDeque<Bytes>,
+    reader: CallReader,
+    store: Store,
+    heartbeat: Interval,
+    closing: CancellationToken,
+}
+
+impl OneCall {
+    fn take(&mut self, events: Vec<Event>) {
+        let finished = events.last().is_some_and(|event| event.stage == Stage::Result);
+        for event in events {
+            if event.pos > self.last {
+                self.last = event.pos;
+                self.stored.push_back(Framed::from(event).bytes());
+            }
+        }
+        self.ended = self.ended || finished;
+    }
+
+    fn see(&mut self, event: &Framed) -> Option<Bytes> {
+        if event.event.pos <= self.last {
+            return None;
+        }
+        self.last = event.event.pos;
+        Some(event.bytes())
+    }
+}
+
+impl Pieces for OneCall {
+    async fn next(&mut self) -> Piece {
+        loop {
+            if let Some(piece) = self.stored.pop_front() {
+                return Some(piece);
+            }
+            if self.ended {
+                return None;
+            }
+            tokio::select! {
+                () = self.closing.cancelled() => return None,
+                event = self.reader.events.recv() => match event {
+                    Some(event) => {
+                        let is_last = event.event.stage == Stage::Result;
+                        if let Some(piece) = self.see(&event) {
+                            self.ended = is_last;
+                            return Some(piece);
+                        }
+                        // The end was read back already.
+                        if is_last {
+                            return None;
+                        }
+                    }
+                    None => {
+                        self.ended = true;
+                        return Some(frame::CUT_OFF);
+                    }
+                },
+                // A signal may be lost, as when another node runs the call; the store knows.
+                _ = self.heartbeat.tick() => match self.store.events_of(self.id).await {
+                    Ok(Some(events)) => {
+                        self.take(events);
+                        if self.stored.is_empty() {
+                            return Some(frame::HEARTBEAT);
+                        }
+                    }
+                    Ok(None) => return None,
+                    Err(_) => return Some(frame::HEARTBEAT),
+                },
+            }
+        }
+    }
+}
+
+/// Which events of all calls are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct EventFilter {
+    /// Of this tool.
+    pub name: Option<String>,
+    /// Of this session.
+    pub session: Option<String>,
+}
+
+impl EventFilter {
+    fn wants_all(&self) -> bool {
+        self.name.is_none() && self.session.is_none()
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        self.name.as_deref().is_none_or(|name| *event.call.name == *name)
+            && self.session.as_deref().is_none_or(|session| event.call.session.as_deref() == Some(session))
+    }
+}
+
+/// Events of all calls: everything behind `after`, or only what is new from now on; then what happens, without end.
+pub fn of_all(
+    store: &Store,
+    bus: &Bus,
+    after: Option<i64>,
+    filter: EventFilter,
+    closing: CancellationToken,
+) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
+    let live = bus.subscribe_all();
+    body(AllCalls {
+        last: after.unwrap_or(0),
+        behind: after.is_some(),
+        live,
+        filter,
+        store: store.clone(),
+        heartbeat: heartbeat(),
+        closing,
+        ended: false,
+    })
+}
+
+struct AllCalls {
+    last: i64,
+    behind: bool,
+    live: broadcast::Receiver<Arc<Chunk>>,
+    filter: EventFilter,
+    store: Store,
+    heartbeat: Interval,
+    closing: CancellationToken,
+    ended: bool,
+}
+
+impl AllCalls {
+    /// A page from the store; `None` where there is nothing more, or nothing wanted in it.
+    async fn read_back(&mut self) -> Result<Piece, StoreError> {
+        let (events, until) = self.store.events_after(self.last, PAGE).await?;
+        self.behind = until > self.last;
+        self.last = until;
+        let mut joined = BytesMut::new();
+        for event in events.into_iter().filter(|event| self.filter.wants(event)) {
+            joined.extend_from_slice(&Framed::from(event).bytes());
+        }
+        Ok((!joined.is_empty()).then(|| joined.freeze()))
+    }
+
+    /// What of a commit is new and wanted.
+    fn see(&mut self, chunk: &Chunk) -> Piece {
+        if chunk.last_pos <= self.last {
+            return None;
+        }
+        let seen = std::mem::replace(&mut self.last, chunk.last_pos);
+        let fresh = chunk.events.first().is_some_and(|event| event.event.pos > seen);
+        if fresh && self.filter.wants_all() {
+            return Some(chunk.bytes());
+        }
+        let mut joined = BytesMut::new();
+        for event in chunk.events.iter().filter(|event| event.event.pos > seen && self.filter.wants(&event.event)) {
+            joined.extend_from_slice(&event.bytes());
+        }
+        (!joined.is_empty()).then(|| joined.freeze())
+    }
+}
+
+impl Pieces for AllCalls {
+    async fn next(&mut self) -> Piece {
+        loop {
+            if self.ended {
+                return None;
+            }
+            if self.behind {
+                match self.read_back().await {
+                    Ok(Some(piece)) => return Some(piece),
+                    Ok(None) => continue,
+                    // The reader comes back with the last id that it has seen.
+                    Err(_) => return None,
+                }
+            }
+            tokio::select! {
+                () = self.closing.cancelled() => return None,
+                chunk = self.live.recv() => match chunk {
+                    Ok(chunk) => if let Some(piece) = self.see(&chunk) {
+                        return Some(piece);
+                    },
+                    Err(RecvError::Lagged(_)) => {
+                        self.ended = true;
+                        return Some(frame::CUT_OFF);
+                    }
+                    Err(RecvError::Closed) => return None,
+                },
+                _ = self.heartbeat.tick() => return Some(frame::HEARTBEAT),
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! JSON templates: the `body` and the `query` of an HTTP tool.
+
+use serde_json::Value;
+
+use super::template::{Arguments, Template};
+use crate::domain::json::pointer_token;
+
+/// A JSON value in whose strings `{name}` stands for an argument. Keys are taken as they are.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JsonTemplate {
+    /// A value without placeholders.
+    Fixed(Value),
+    /// Exactly `"{name}"`: the argument with its own type.
+    Typed(String),
+    /// A string with arguments in it as text.
+    Text(Template),
+    /// An array.
+    Array(Vec<JsonTemplate>),
+    /// An object, in the order that it was declared in.
+    Object(Vec<(String, JsonTemplate)>),
+}
+
+impl JsonTemplate {
+    /// Reads a template; what is wrong is added to `faults` under the pointer of the string that it is wrong in.
+    pub fn parse(value: &Value, pointer: &str, faults: &mut Vec<(String, String)>) -> Self {
+        match value {
+            Value::String(text) => match Template::parse(text) {
+                Ok(template) => match template.sole() {
+                    Some(name) => Self::Typed(name.to_owned()),
+                    None => Self::Text(template),
+                },
+                Err(fault) => {
+                    faults.push((pointer.to_owned(), fault));
+                    Self::Fixed(Value::Null)
+                }
+            },
+            Value::Array(items) => {
+                let parsed = items.iter().enumerate();
+                Self::Array(parsed.map(|(at, item)| Self::parse(item, &format!("{pointer}/{at}"), faults)).collect())
+            }
+            Value::Object(members) => {
+                let mut parse = |key: &String, member: &Value| {
+                    Self::parse(member, &format!("{pointer}/{}", pointer_token(key)), faults)
+                };
+                Self::Object(members.iter().map(|(key, member)| (key.clone(), parse(key, member))).collect())
+            }
+            other => Self::Fixed(other.clone()),
+        }
+    }
+
+    /// Calls `visit` with the pointer and the name of every placeholder.
+    pub fn names<'t>(&'t self, pointer: &str, visit: &mut impl FnMut(&str, &'t str)) {
+        match self {
+            Self::Fixed(_) => {}
+            Self::Typed(name) => visit(pointer, name),
+            Self::Text(template) => template.names().for_each(|name| visit(pointer, name)),
+            Self::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    item.names(&format!("{pointer}/{at}"), visit);
+                }
+            }
+            Self::Object(members) => {
+                for (key, member) in members {
+                    member.names(&format!("{pointer}/{}", pointer_token(key)), visit);
+                }
+            }
+        }
+    }
+
+    /// The value with every argument in its place; `None` where an argument is absent: its member or element is left out.
+    #[must_use]
+    pub fn render(&self, arguments: &Arguments) -> Option<Value> {
+        match self {
+            Self::Fixed(value) => Some(value.clone()),
+            Self::Typed(name) => arguments.get(name).cloned(),
+            Self::Text(template) => template.render(arguments, str::to_owned).ok().map(Value::String),
+            Self::Array(items) => Some(items.iter().filter_map(|item| item.render(arguments)).collect()),
+            Self::Object(members) => {
+                let rendered =
+                    members.iter().filter_map(|(key, member)| Some((key.clone(), member.render(arguments)?)));
+                Some(Value::Object(rendered.collect()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rendered(template: Value, arguments: Value) -> Option<Value> {
+        let mut faults = Vec::new();
+        let template = JsonTemplate::parse(&template, "", &mut faults);
+        assert_eq!(faults, []);
+        template.render(arguments.as_object().unwrap())
+    }
+
+    #[test]
+    fn a_lone_placeholder_keeps_its_type_and_one_in_text_becomes_text() {
+        let template =
+            json!({"n": "{n}", "t": "n={n}", "list": ["{s}", 1, true, null], "deep": {"o": "{o}", "{s}": "{{s}}"}});
+        assert_eq!(
+            rendered(template, json!({"n": 5, "s": "\"}{", "o": {"k": [null]}})),
+            Some(json!({"n": 5, "t": "n=5", "list": ["\"}{", 1, true, null],
+                "deep": {"o": {"k": [null]}, "{s}": "{s}"}}))
+        );
+    }
+
+    #[test]
+    fn what_is_absent_is_left_out_and_null_is_null() {
+        let template = json!({"a": "{a}", "b": "x{a}", "c": ["{a}", 2], "d": "{d}", "e": {"f": "{a}"}});
+        assert_eq!(rendered(template, json!({"d": null})), Some(json!({"c": [2], "d": null, "e": {}})));
+        assert_eq!(rendered(json!("{a}"), json!({})), None);
+    }
+
+    #[test]
+    fn faults_and_names_have_pointers() {
+        let mut faults = Vec::new();
+        let template = JsonTemplate::parse(&json!({"a/b": ["{x}", "{"], "c": "{y}{z}"}), "/body", &mut faults);
+        assert_eq!(faults.len(), 1);
+        assert_eq!(faults[0].0, "/body/a~1b/1");
+        let mut names = Vec::new();
+        template.names("/body", &mut |pointer, name| names.push(format!("{pointer}={name}")));
+        assert_eq!(names, ["/body/a~1b/0=x", "/body/c=y", "/body/c=z"]);
+    }
+}

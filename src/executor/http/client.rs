@@ -1,0 +1,158 @@
+//! The one HTTP client that all tools share: its connections, its guard, and the way it follows redirects.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{self, HeaderMap};
+use reqwest::{Method, Request, Response, StatusCode, redirect};
+use url::Url;
+
+use super::egress::Egress;
+use super::fault::{Fault, authority};
+use super::plan::Outgoing;
+use crate::domain::Clock;
+use crate::executor::secrets::Secrets;
+
+/// Longest wait for a connection, TLS included. The whole run is bounded by its own clock, outside.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long an unused connection is kept. Below the 5 s after which common servers close theirs, so that a request is
+/// hardly ever written to a connection that is just being closed, which would leave its outcome unknown.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Most redirects that are followed.
+const MAX_REDIRECTS: usize = 5;
+
+/// Sends requests of tools. Cheap to clone; all clones share their connections.
+#[derive(Debug, Clone)]
+pub struct HttpClient {
+    inner: reqwest::Client,
+    egress: Egress,
+    pub(super) secrets: Secrets,
+    pub(super) clock: Clock,
+}
+
+/// Makes ring the process's TLS provider, once. Without one, making a client panics.
+pub fn install_crypto_provider() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        // An error means that there is one already, which is all that is needed.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+impl HttpClient {
+    /// A client that connects to nothing but what `egress` lets through. Proxies from the environment are not used: the
+    /// guard has to see the address that is really connected to.
+    ///
+    /// # Errors
+    /// TLS cannot be set up, as without any trusted root certificate.
+    pub fn new(egress: Egress, secrets: Secrets, clock: Clock) -> Result<Self, String> {
+        install_crypto_provider();
+        let inner = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .dns_resolver(egress.clone())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .user_agent(concat!("toolpost/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| format!("no HTTP client can be made: {error}"))?;
+        Ok(Self { inner, egress, secrets, clock })
+    }
+
+    /// Sends a request and follows redirects, each of them through the guard:
+    /// - `GET` and `HEAD` without a body follow 301, 302, 303, 307 and 308 anywhere;
+    /// - any other request is sent again only on 307 and 308 and only to the same origin; 303 is followed with `GET`, as
+    ///   it says that the request itself is done; after 301 and 302, where clients differ, the redirect is the answer;
+    /// - once another origin is asked, it and all that follow get neither credentials nor declared headers.
+    ///
+    /// The answer is whatever is no such redirect. Its body is not read yet. Dropping the future or the answer closes
+    /// the connection.
+    pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Response, Fault> {
+        let Outgoing { method, url, headers, private, body } = outgoing;
+        let mut hop = Hop { method, url, headers, private, body };
+        for followed in 0..=MAX_REDIRECTS {
+            // Only the first hop can prove that nothing was ever sent.
+            let place = |fault: Fault| Fault { sent: fault.sent || followed > 0, ..fault };
+            let through = |denied: super::egress::Denied| match followed {
+                0 => Fault::unsent(denied.to_string()),
+                _ => Fault::terminal(format!("a redirect was not followed: {denied}")),
+            };
+            self.egress.check_url(&hop.url).map_err(through)?;
+            let answer = self.inner.execute(hop.request()).await;
+            let response = answer.map_err(|error| place(Fault::of_request(&error, &hop.url)))?;
+            match hop.next(&response)? {
+                Some(next) => hop = next,
+                None => return Ok(response),
+            }
+        }
+        Err(Fault::terminal(format!(
+            "more than {MAX_REDIRECTS} redirects; the last one led to {}",
+            authority(&hop.url)
+        )))
+    }
+}
+
+/// One request on the way through redirects.
+struct Hop {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    private: HeaderMap,
+    body: Option<Bytes>,
+}
+
+impl Hop {
+    fn request(&self) -> Request {
+        let mut request = Request::new(self.method.clone(), self.url.clone());
+        let headers = request.headers_mut();
+        headers.extend(self.headers.clone());
+        // The definition's own headers replace the service's of the same name.
+        headers.extend(self.private.clone());
+        *request.body_mut() = self.body.clone().map(Into::into);
+        request
+    }
+
+    /// The request that a redirect asks for; `None` if the answer is none that is followed.
+    fn next(&self, response: &Response) -> Result<Option<Self>, Fault> {
+        let safe = matches!(self.method, Method::GET | Method::HEAD) && self.body.is_none();
+        let again = match response.status() {
+            StatusCode::SEE_OTHER => safe,
+            StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND if safe => true,
+            _ => return Ok(None),
+        };
+        let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
+        let parsed = std::str::from_utf8(location.as_bytes()).ok().and_then(|text| self.url.join(text).ok());
+        let Some(mut url) = parsed.filter(|url| matches!(url.scheme(), "http" | "https")) else {
+            return Err(Fault::terminal(format!(
+                "{} redirects to something that is no web address",
+                authority(&self.url)
+            )));
+        };
+        url.set_fragment(None);
+        // Credentials in a Location are the server's idea, not the definition's.
+        let _ = (url.set_username(""), url.set_password(None));
+        let same_origin = url.origin() == self.url.origin();
+        if again && !safe && !same_origin {
+            let (from, to, method) = (authority(&self.url), authority(&url), &self.method);
+            return Err(Fault::terminal(format!(
+                "{from} redirects this {method} to another server, {to}, which is not followed"
+            )));
+        }
+        let mut private = if same_origin { self.private.clone() } else { HeaderMap::new() };
+        if !again {
+            private.remove(header::CONTENT_TYPE);
+        }
+        Ok(Some(Self {
+            method: if again { self.method.clone() } else { Method::GET },
+            url,
+            headers: self.headers.clone(),
+            private,
+            body: self.body.clone().filter(|_| again),
+        }))
+    }
+}

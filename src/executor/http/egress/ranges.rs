@@ -1,0 +1,170 @@
+//! Which addresses are not of the public internet (the IANA special-purpose registries, RFC 6890, and what clouds add).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// First address, prefix length, what it is.
+type Range<A> = (A, u32, &'static str);
+
+const V4: [Range<[u8; 4]>; 17] = [
+    ([0, 0, 0, 0], 8, "unspecified address"),
+    ([10, 0, 0, 0], 8, "private address"),
+    ([100, 64, 0, 0], 10, "carrier-grade NAT address"),
+    ([127, 0, 0, 0], 8, "loopback address"),
+    // Azure answers its machines' metadata here, on an address that looks public.
+    ([168, 63, 129, 16], 32, "cloud metadata address"),
+    ([169, 254, 0, 0], 16, "link-local or cloud metadata address"),
+    ([172, 16, 0, 0], 12, "private address"),
+    ([192, 0, 0, 0], 24, "reserved address"),
+    ([192, 0, 2, 0], 24, "documentation address"),
+    ([192, 88, 99, 0], 24, "reserved address"),
+    ([192, 168, 0, 0], 16, "private address"),
+    ([198, 18, 0, 0], 15, "benchmarking address"),
+    ([198, 51, 100, 0], 24, "documentation address"),
+    ([203, 0, 113, 0], 24, "documentation address"),
+    ([224, 0, 0, 0], 4, "multicast address"),
+    ([255, 255, 255, 255], 32, "broadcast address"),
+    ([240, 0, 0, 0], 4, "reserved address"),
+];
+
+const V6: [Range<[u16; 8]>; 9] = [
+    ([0, 0, 0, 0, 0, 0, 0, 0], 128, "unspecified address"),
+    ([0, 0, 0, 0, 0, 0, 0, 1], 128, "loopback address"),
+    ([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128, "cloud metadata address"),
+    ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "private address"),
+    ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "link-local address"),
+    ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "multicast address"),
+    // Holds Teredo (2001::/32), benchmarking and ORCHID.
+    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, "reserved address"),
+    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, "documentation address"),
+    ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "documentation address"),
+];
+
+/// The address that a packet to `address` ends at: the IPv4 address inside an IPv4-mapped (RFC 4291), NAT64 (RFC 6052) or
+/// 6to4 (RFC 3056) address, else the address itself.
+pub(super) fn reached(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address.to_canonical() else { return address.to_canonical() };
+    let inner = |high: u16, low: u16| IpAddr::V4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)));
+    match v6.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => inner(high, low),
+        _ => address,
+    }
+}
+
+/// What `address` is, if it is not of the public internet. Takes what [`reached`] gave.
+pub(super) fn denied(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(v4) => {
+            let within =
+                |start: [u8; 4], bits: u32| (u32::from(v4) ^ u32::from(Ipv4Addr::from(start))) >> (32 - bits) == 0;
+            V4.iter().find(|(start, bits, _)| within(*start, *bits)).map(|(_, _, what)| *what)
+        }
+        IpAddr::V6(v6) => {
+            let within =
+                |start: [u16; 8], bits: u32| (u128::from(v6) ^ u128::from(Ipv6Addr::from(start))) >> (128 - bits) == 0;
+            let named = V6.iter().find(|(start, bits, _)| within(*start, *bits)).map(|(_, _, what)| *what);
+            // Global unicast is 2000::/3 and nothing else so far.
+            named.or((v6.segments()[0] & 0xe000 != 0x2000).then_some("reserved address"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(address: &str) -> Option<&'static str> {
+        denied(reached(address.parse().unwrap()))
+    }
+
+    #[test]
+    fn every_special_range_is_known_from_its_first_to_its_last_address() {
+        for address in [
+            "0.0.0.0",
+            "0.255.255.255",
+            "10.0.0.0",
+            "10.255.255.255",
+            "100.64.0.0",
+            "100.127.255.255",
+            "100.100.100.200",
+            "127.0.0.1",
+            "127.255.255.255",
+            "168.63.129.16",
+            "169.254.0.0",
+            "169.254.169.254",
+            "172.16.0.0",
+            "172.31.255.255",
+            "192.0.0.192",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.255.255",
+            "198.18.0.0",
+            "198.19.255.255",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::2",
+            "::127.0.0.1",
+            "::ffff:127.0.0.1",
+            "::ffff:0:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::127.0.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::1",
+            "100::1",
+            "2001::1",
+            "2001:0:5ef5::1",
+            "2001:2::1",
+            "2001:20::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+            "2002:a00:1::1",
+            "3fff::1",
+            "5f00::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fdff::1",
+            "fe80::1",
+            "febf::1",
+            "fec0::1",
+            "ff02::1",
+            "4000::1",
+        ] {
+            assert!(reason(address).is_some(), "{address}");
+        }
+        assert_eq!(reason("255.255.255.255"), Some("broadcast address"));
+        assert_eq!(reason("fd00:ec2::254"), Some("cloud metadata address"));
+    }
+
+    #[test]
+    fn the_public_internet_is_free() {
+        for address in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.1",
+            "169.253.255.255",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.167.1.1",
+            "198.17.0.1",
+            "198.20.0.1",
+            "223.255.255.255",
+            "2606:4700::1111",
+            "2a00:1450::1",
+            "::ffff:8.8.8.8",
+            "64:ff9b::8.8.8.8",
+            "2002:808:808::1",
+        ] {
+            assert_eq!(reason(address), None, "{address}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The headers that a definition declares, and its credentials.
+
+use base64::Engine;
+use reqwest::header::{self, HeaderName, HeaderValue};
+
+use super::template::{Arguments, Template};
+use crate::domain::json::pointer_token;
+use crate::domain::tool::HttpAuth;
+use crate::executor::secrets::{Secrets, is_valid_secret_name};
+
+/// Headers that belong to the connection or the message itself (RFC 9110, sections 7.6.1 and 8.6), which the HTTP library
+/// writes, and `Accept-Encoding`, because only plain answers are read.
+const RESERVED: [&str; 14] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "proxy-authenticate",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "http2-settings",
+    "accept-encoding",
+];
+
+/// A header whose value takes arguments.
+#[derive(Debug, Clone)]
+pub struct HeaderTemplate {
+    /// Its name, in lower case.
+    pub name: HeaderName,
+    /// Where it was declared, as a JSON Pointer within the executor's object.
+    pub pointer: String,
+    value: Template,
+}
+
+impl HeaderTemplate {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// A sentence about a name or a value that no header has, or a header that is not for definitions to set.
+    pub fn parse(name: &str, value: &str) -> Result<Self, String> {
+        let pointer = format!("/headers/{}", pointer_token(name));
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("\"{name}\" is no header name"))?;
+        if RESERVED.contains(&name.as_str()) {
+            return Err(format!("the header {name} is set by the service"));
+        }
+        let value = Template::parse(value)?;
+        // Everything but the arguments is known now, so it is checked now.
+        let literal = value.names().map(|name| (name.to_owned(), "x".into())).collect();
+        match value.render(&literal, str::to_owned).map(|text| header_value(&text)) {
+            Ok(Ok(_)) => Ok(Self { name, pointer, value }),
+            Ok(Err(fault)) => Err(format!("the value {fault}")),
+            Err(_) => Err("the value is no header".to_owned()),
+        }
+    }
+
+    /// The names of its placeholders.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.value.names()
+    }
+
+    /// The value as it was declared, if it has no placeholders.
+    #[must_use]
+    pub fn fixed(&self) -> Option<HeaderValue> {
+        self.value.names().next().is_none().then(|| self.render(&Arguments::new()).ok().flatten()).flatten()
+    }
+
+    /// The value, UTF-8 where it is not ASCII; `None` where an argument is absent: the header is left out.
+    ///
+    /// # Errors
+    /// A sentence that names the header whose value would hold what a header cannot.
+    pub fn render(&self, arguments: &Arguments) -> Result<Option<HeaderValue>, String> {
+        let Ok(text) = self.value.render(arguments, str::to_owned) else { return Ok(None) };
+        let names: Vec<&str> = self.names().collect();
+        let named = |fault| format!("the value of the header {}, made of {}, {fault}", self.name, names.join(", "));
+        header_value(&text).map(Some).map_err(named)
+    }
+}
+
+/// A value that arrives as it was sent. Blanks at its ends are refused because every receiver takes them away (RFC 9110,
+/// section 5.5).
+fn header_value(text: &str) -> Result<HeaderValue, &'static str> {
+    if text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']) {
+        return Err("cannot begin or end with a blank");
+    }
+    HeaderValue::from_bytes(text.as_bytes()).map_err(|_| "cannot hold line breaks or other control characters")
+}
+
+/// Checks credentials; what is wrong is added to `faults`.
+pub fn check_auth(auth: &HttpAuth, faults: &mut Vec<(String, String)>) {
+    let (pointer, secret) = match auth {
+        HttpAuth::Bearer { token } => ("/auth/token/secret", token),
+        HttpAuth::Basic { username, password } => {
+            if username.contains(':') || username.chars().any(char::is_control) {
+                let fault = "a user name has no colon and no control characters (RFC 7617)";
+                faults.push(("/auth/username".to_owned(), fault.to_owned()));
+            }
+            ("/auth/password/secret", password)
+        }
+    };
+    if !is_valid_secret_name(&secret.secret) {
+        let fault = "the name of a secret has 1 to 128 letters, digits and underscores, as MAIL_API_KEY";
+        faults.push((pointer.to_owned(), fault.to_owned()));
+    }
+}
+
+/// The `Authorization` header, looked up anew for every request so that a changed secret needs no restart.
+///
+/// # Errors
+/// A sentence that names the secret, never its value.
+pub fn authorization(auth: &HttpAuth, secrets: &Secrets) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, text) = match auth {
+        HttpAuth::Bearer { token } => (&token.secret, format!("Bearer {}", secrets.get(&token.secret)?)),
+        HttpAuth::Basic { username, password } => {
+            let pair = format!("{username}:{}", secrets.get(&password.secret)?);
+            (&password.secret, format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair)))
+        }
+    };
+    let mut value =
+        header_value(&text).map_err(|fault| format!("the secret \"{name}\" is no credential: it {fault}"))?;
+    value.set_sensitive(true);
+    Ok((header::AUTHORIZATION, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::tool::SecretRef;
+
+    #[test]
+    fn a_header_takes_arguments_or_is_left_out() {
+        let header = HeaderTemplate::parse("X-Note", "n: {a}").unwrap();
+        let of = |value| header.render(json!({"a": value}).as_object().unwrap());
+        assert_eq!(of(json!("é\tb")).unwrap().unwrap().as_bytes(), "n: é\tb".as_bytes());
+        assert_eq!(of(json!(null)), Ok(None));
+        for bad in ["a\r\nX-Evil: 1", "a\nb", "\u{0}", "\u{7f}", "x "] {
+            assert!(of(json!(bad)).unwrap_err().starts_with("the value of the header x-note, made of a, cannot"));
+        }
+    }
+
+    #[test]
+    fn names_and_values_are_checked_when_they_are_declared() {
+        for (name, value) in [
+            ("Host", "x"),
+            ("content-length", "1"),
+            ("Transfer-Encoding", "chunked"),
+            ("CONNECTION", "x"),
+            ("a b", "x"),
+            ("", "x"),
+            ("é", "x"),
+            ("x", "a\r\nb"),
+            ("x", " a"),
+            ("x", "{"),
+            ("x", "{a} "),
+        ] {
+            assert!(HeaderTemplate::parse(name, value).is_err(), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_made_of_secrets_and_never_told() {
+        let secrets = Secrets::new(|name| match name {
+            "T" => Some("tok".to_owned()),
+            "BROKEN" => Some("a\nhidden".to_owned()),
+            _ => None,
+        });
+        let bearer = |name: &str| HttpAuth::Bearer { token: SecretRef { secret: name.into() } };
+        let (name, value) = authorization(&bearer("T"), &secrets).unwrap();
+        assert_eq!((name.as_str(), value.as_bytes()), ("authorization", b"Bearer tok".as_slice()));
+        assert!(value.is_sensitive() && !format!("{value:?}").contains("tok"));
+        let basic = HttpAuth::Basic { username: "u".into(), password: SecretRef { secret: "T".into() } };
+        assert_eq!(authorization(&basic, &secrets).unwrap().1.as_bytes(), b"Basic dTp0b2s=");
+        assert_eq!(
+            authorization(&bearer("NONE"), &secrets).unwrap_err(),
+            "the secret \"NONE\" is not set; the operator of this service sets it as TOOLPOST_SECRET_NONE"
+        );
+        let broken = authorization(&bearer("BROKEN"), &secrets).unwrap_err();
+        assert!(broken.contains("\"BROKEN\"") && !broken.contains("hidden"));
+    }
+}

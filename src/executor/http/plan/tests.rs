@@ -1,0 +1,133 @@
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::executor::emitter;
+
+fn spec(value: Value) -> HttpSpec {
+    serde_json::from_value(value).unwrap()
+}
+
+fn run(arguments: Value) -> Invocation {
+    Invocation {
+        id: uuid::Uuid::from_u128(7),
+        call_id: "call_1".into(),
+        name: "t".into(),
+        arguments: Arc::new(arguments),
+        attempt: 2,
+        timeout_ms: 1500,
+        traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
+        emitter: emitter::channel().0,
+        cancel: CancellationToken::new(),
+    }
+}
+
+fn request(value: Value, arguments: Value) -> Result<Outgoing, String> {
+    let secrets = Secrets::new(|name| (name == "KEY").then(|| "s3cret".to_owned()));
+    Plan::new(&spec(value), &json!({})).unwrap().request(&run(arguments), &secrets)
+}
+
+fn faults(value: Value, schema: Value) -> Vec<String> {
+    Plan::new(&spec(value), &schema).unwrap_err().into_iter().map(|(pointer, _)| pointer).collect()
+}
+
+#[test]
+fn without_a_body_the_envelope_is_posted() {
+    let request = request(json!({"url": "http://h/p"}), json!({"a": 1})).unwrap();
+    assert_eq!((request.method, request.url.as_str()), (Method::POST, "http://h/p"));
+    let body: Value = serde_json::from_slice(&request.body.unwrap()).unwrap();
+    assert_eq!(
+        body,
+        json!({"id": "00000000-0000-0000-0000-000000000007", "call_id": "call_1", "name": "t", "arguments": {"a": 1},
+            "context": {}, "agent": null, "attempt": 2, "deadline_ms": 1500})
+    );
+    assert_eq!(request.private["idempotency-key"], "00000000-0000-0000-0000-000000000007");
+    assert_eq!(request.private["content-type"], "application/json");
+    assert_eq!(request.headers["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    assert_eq!(request.headers["accept-encoding"], "identity");
+}
+
+#[test]
+fn a_request_without_a_body_takes_unplaced_arguments_into_its_query() {
+    for method in ["GET", "delete", "HEAD"] {
+        let request = request(
+            json!({"url": "http://h/{a}?own=1", "method": method, "query": {"q": "{b}", "fixed": 2}, "headers": {"x-c": "{c}"}}),
+            json!({"a": "x", "b": "y", "c": "z", "d": "&é", "e": [1, "2"], "f": null, "g": false}),
+        )
+        .unwrap();
+        let query = "own=1&q=y&fixed=2&d=%26%C3%A9&e=%5B1%2C%222%22%5D&g=false";
+        assert_eq!(request.url.as_str(), format!("http://h/x?{query}"));
+        assert_eq!((request.body, request.private.get("content-type")), (None, None));
+        assert_eq!(request.private["x-c"], "z");
+    }
+}
+
+#[test]
+fn a_body_is_json_or_a_form() {
+    let json_body = request(
+        json!({"url": "http://h", "method": "GET", "body": {"n": "{n}", "t": "<{n}>", "gone": "{m}"}, "headers": {"Content-Type": "application/vnd.x+json"}}),
+        json!({"n": 1, "other": 2}),
+    )
+    .unwrap();
+    assert_eq!(json_body.body.unwrap(), r#"{"n":1,"t":"<1>"}"#);
+    assert_eq!(
+        (json_body.url.as_str(), &json_body.private["content-type"]),
+        ("http://h/", &HeaderValue::from_static("application/vnd.x+json"))
+    );
+
+    let form = request(
+        json!({"url": "http://h", "body": {"a b": "{n}", "t": "&{s}", "gone": "{m}"},
+            "headers": {"content-type": "application/x-www-form-urlencoded"}}),
+        json!({"n": 1, "s": "é="}),
+    )
+    .unwrap();
+    assert_eq!(form.body.unwrap(), "a%20b=1&t=%26%C3%A9%3D");
+}
+
+#[test]
+fn the_definition_may_replace_what_the_service_sends_but_not_the_other_way_round() {
+    let request = request(
+        json!({"url": "http://h", "headers": {"Idempotency-Key": "{order}"}, "auth": {"type": "bearer", "token": {"secret": "KEY"}}}),
+        json!({"order": "o-1"}),
+    )
+    .unwrap();
+    assert_eq!(request.private["idempotency-key"], "o-1");
+    assert_eq!(request.private["authorization"], "Bearer s3cret");
+    assert!(!request.headers.contains_key("authorization"));
+}
+
+#[test]
+fn a_call_that_cannot_be_sent_says_why() {
+    let path = request(json!({"url": "http://h/{a}"}), json!({})).unwrap_err();
+    assert_eq!(path, "the URL needs the argument \"a\", which is missing");
+    let secret = json!({"url": "http://h", "auth": {"type": "basic", "username": "u", "password": {"secret": "NO"}}});
+    assert!(request(secret, json!({})).unwrap_err().contains("TOOLPOST_SECRET_NO"));
+}
+
+#[test]
+fn every_fault_of_a_definition_is_found_at_once() {
+    let found = faults(
+        json!({"url": "ftp://h", "method": "TRACE", "headers": {"Host": "x", "x-ok": "{nope}", "Authorization": "x"}, "query": {"a/b": "{"},
+            "body": {"k": ["{"]}, "auth": {"type": "bearer", "token": {"secret": "a-b"}}}),
+        json!({"properties": {}}),
+    );
+    let expected = [
+        "/method",
+        "/url",
+        "/headers/Host",
+        "/query/a~1b",
+        "/body/k/0",
+        "/auth/token/secret",
+        "/headers/Authorization",
+        "/headers/x-ok",
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(faults(json!({"url": "http://h", "headers": {"X-A": "1", "x-a": "2"}}), json!({})), ["/headers/x-a"]);
+    assert_eq!(faults(json!({"url": "http://h/{x}"}), json!({"properties": {"y": {}}})), ["/url"]);
+    for content_type in ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded", "{a}"] {
+        let spec = json!({"url": "http://h", "headers": {"content-type": content_type}});
+        assert_eq!(faults(spec, json!({})), ["/headers/content-type"], "{content_type}");
+    }
+}

@@ -1,0 +1,257 @@
+//! Reading an answer: bounded, and by its media type.
+
+use encoding_rs::{Encoding, UTF_8};
+use reqwest::Response;
+use reqwest::header::{self, HeaderMap, HeaderName};
+use serde_json::Value;
+
+use super::fault::Fault;
+use crate::domain::{Answer, json};
+
+/// Largest answer that is read, in bytes.
+pub const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// JSON above this size is parsed on a thread of its own, because it would keep other calls of this one waiting.
+const PARSE_INLINE_BYTES: usize = 256 * 1024;
+
+/// Types outside `text/` that are text all the same.
+const TEXTUAL: [&str; 12] = [
+    "application/xml",
+    "application/javascript",
+    "application/ecmascript",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+    "application/sql",
+    "application/graphql",
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/x-www-form-urlencoded",
+];
+
+/// The answer of a 2xx response.
+///
+/// # Errors
+/// A body that is too large, cut off, compressed, of a type that is neither text, JSON nor an image, or not what its type
+/// says; and the two kinds of answer that come later, 202 and `text/event-stream`, which are not waited for.
+pub async fn answer(response: Response) -> Result<Answer, Fault> {
+    let media = Media::of(response.headers());
+    if response.status() == reqwest::StatusCode::ACCEPTED {
+        return Err(Fault::terminal(
+            "the server answered 202 Accepted, but results that come later are not supported by this version",
+        ));
+    }
+    if media.essence == "text/event-stream" {
+        return Err(Fault::terminal(
+            "the server answered with an event stream, which is not supported by this version",
+        ));
+    }
+    check_encoding(response.headers())?;
+    let bytes = body(response).await?;
+    if bytes.len() <= PARSE_INLINE_BYTES {
+        return media.read(bytes).map_err(Fault::terminal);
+    }
+    match tokio::task::spawn_blocking(move || media.read(bytes)).await {
+        Ok(read) => read.map_err(Fault::terminal),
+        Err(_) => Err(Fault::terminal("the answer could not be read")),
+    }
+}
+
+/// A whole body. One that is too large is noticed by its announced length, or while it comes, and the connection dropped.
+async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
+    let too_large = || Fault::terminal(format!("the answer is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)"));
+    if response.content_length().is_some_and(|length| length > MAX_ANSWER_BYTES as u64) {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if bytes.len() + chunk.len() > MAX_ANSWER_BYTES => return Err(too_large()),
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+            Ok(None) => return Ok(bytes),
+            Err(_) => return Err(Fault::of_body(response.url())),
+        }
+    }
+}
+
+/// At most about `limit` bytes of the beginning of a body, as text; what cannot be read is left out. For error messages.
+pub async fn beginning(mut response: Response, limit: usize) -> String {
+    if check_encoding(response.headers()).is_err() {
+        return String::new();
+    }
+    let media = Media::of(response.headers());
+    let mut bytes = Vec::new();
+    while bytes.len() < limit
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        bytes.extend_from_slice(&chunk);
+    }
+    bytes.truncate(limit);
+    if media.is_text() || media.essence.is_empty() {
+        media.charset().decode(&bytes).0.into_owned()
+    } else {
+        String::new()
+    }
+}
+
+/// No encoding is asked for, and none is undone: a small answer must not unfold to a huge one.
+fn check_encoding(headers: &HeaderMap) -> Result<(), Fault> {
+    match text_of(headers, &header::CONTENT_ENCODING).trim() {
+        "" | "identity" => Ok(()),
+        other => Err(Fault::terminal(format!(
+            "the answer is compressed ({}), though only plain answers were asked for",
+            json::shorten(other, 100)
+        ))),
+    }
+}
+
+fn text_of<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// A media type (RFC 9110, section 8.3.1).
+#[derive(Debug, PartialEq)]
+struct Media {
+    /// Type and subtype, in lower case; empty if there is none.
+    essence: String,
+    /// The `charset` parameter, if any.
+    charset: Option<String>,
+}
+
+impl Media {
+    fn of(headers: &HeaderMap) -> Self {
+        Self::parse(text_of(headers, &header::CONTENT_TYPE))
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut parts = text.split(';');
+        let essence = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+        let charset = parts
+            .filter_map(|parameter| parameter.split_once('='))
+            .find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))
+            .map(|(_, value)| value.trim().trim_matches('"').to_owned());
+        Self { essence, charset }
+    }
+
+    fn is_json(&self) -> bool {
+        self.essence == "application/json" || self.essence == "text/json" || self.essence.ends_with("+json")
+    }
+
+    fn is_text(&self) -> bool {
+        self.is_json()
+            || self.essence.starts_with("text/")
+            || self.essence.ends_with("+xml") && !self.essence.starts_with("image/")
+            || TEXTUAL.contains(&self.essence.as_str())
+    }
+
+    fn charset(&self) -> &'static Encoding {
+        self.charset.as_deref().and_then(|label| Encoding::for_label(label.as_bytes())).unwrap_or(UTF_8)
+    }
+
+    fn read(&self, bytes: Vec<u8>) -> Result<Answer, String> {
+        if bytes.is_empty() {
+            return Ok(Answer::Nothing);
+        }
+        if self.is_json() {
+            let text = self.decode(bytes)?;
+            return parse(&text)
+                .map(Answer::Json)
+                .map_err(|error| format!("the answer says that it is JSON but is not: {error}"));
+        }
+        if self.essence.starts_with("image/") {
+            return Ok(Answer::Image { bytes, mime_type: self.essence.clone() });
+        }
+        if self.is_text() {
+            return self.decode(bytes).map(Answer::Text);
+        }
+        if self.essence.is_empty() {
+            let text = self.decode(bytes)?;
+            return Ok(parse(&text).map_or_else(|_| Answer::Text(text), Answer::Json));
+        }
+        let (essence, length) = (json::shorten(&self.essence, 100), bytes.len());
+        Err(format!("the answer is {length} bytes of {essence}, which is neither text nor JSON nor an image"))
+    }
+
+    /// The text in its charset, UTF-8 unless another is named; a byte order mark is left out.
+    fn decode(&self, bytes: Vec<u8>) -> Result<String, String> {
+        let encoding = match &self.charset {
+            Some(label) => Encoding::for_label(label.as_bytes())
+                .ok_or_else(|| format!("the answer is in an unknown charset, \"{}\"", json::shorten(label, 100)))?,
+            None => UTF_8,
+        };
+        let wrong = || format!("the answer is not valid text in its charset ({})", encoding.name());
+        if encoding == UTF_8 {
+            let text = String::from_utf8(bytes).map_err(|_| wrong())?;
+            return Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text));
+        }
+        let (text, _, malformed) = encoding.decode(&bytes);
+        if malformed { Err(wrong()) } else { Ok(text.into_owned()) }
+    }
+}
+
+fn parse(text: &str) -> Result<Value, json::JsonError> {
+    json::parse(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(content_type: &str, bytes: &[u8]) -> Result<Answer, String> {
+        Media::parse(content_type).read(bytes.to_vec())
+    }
+
+    fn text(text: &str) -> Result<Answer, String> {
+        Ok(Answer::Text(text.to_owned()))
+    }
+
+    #[test]
+    fn the_media_type_decides() {
+        let json = || Ok(Answer::Json(json!({"a": 1})));
+        for content_type in ["application/json", "Application/JSON; charset=utf-8", "application/problem+json", ""] {
+            assert_eq!(read(content_type, br#"{"a":1}"#), json(), "{content_type}");
+        }
+        for content_type in ["text/plain", "text/html; charset=\"UTF-8\"", "application/xml", "application/atom+xml"] {
+            assert_eq!(read(content_type, b"{\"a\":1}"), text("{\"a\":1}"), "{content_type}");
+            assert_eq!(read(content_type, b""), Ok(Answer::Nothing));
+        }
+        assert_eq!(read("", b"{a"), text("{a"));
+        assert_eq!(
+            read("image/PNG;x=y", &[1, 255]),
+            Ok(Answer::Image { bytes: vec![1, 255], mime_type: "image/png".into() })
+        );
+        assert_eq!(
+            read("application/octet-stream", b"abc").unwrap_err(),
+            "the answer is 3 bytes of application/octet-stream, which is neither text nor JSON nor an image"
+        );
+    }
+
+    #[test]
+    fn the_charset_is_honoured_and_checked() {
+        assert_eq!(read("text/plain; charset=iso-8859-1", b"caf\xe9"), text("café"));
+        assert_eq!(read("text/plain;charset=UTF-16LE", b"h\0i\0"), text("hi"));
+        assert_eq!(read("application/json;charset=utf-16be", b"\0[\0]"), Ok(Answer::Json(json!([]))));
+        assert_eq!(read("text/plain", b"\xef\xbb\xbfx"), text("x"));
+        for (content_type, bytes) in [
+            ("text/plain", b"\xff".as_slice()),
+            ("", b"\xff"),
+            ("application/json", b"\"\xff\""),
+            ("text/plain; charset=utf-16le", b"\x00\xd8"),
+            ("text/plain; charset=klingon", b"x"),
+        ] {
+            assert!(read(content_type, bytes).unwrap_err().contains("charset"), "{content_type}");
+        }
+    }
+
+    #[test]
+    fn json_that_is_none_is_an_error_that_says_where() {
+        assert_eq!(
+            read("application/json", b"{\"a\":}").unwrap_err(),
+            "the answer says that it is JSON but is not: expected value at line 1 column 6"
+        );
+        assert!(read("application/json", b"123456789012345678901234567890").unwrap_err().contains("64 bits"));
+    }
+}

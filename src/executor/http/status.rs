@@ -1,0 +1,107 @@
+//! Answers other than 2xx: what they say, and whether to ask again.
+
+use reqwest::header::{self, HeaderValue};
+use reqwest::{Response, StatusCode};
+use serde_json::Value;
+
+use super::fault::Fault;
+use super::read;
+use crate::domain::{Time, json};
+
+/// How much of an error's body is read, in bytes.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How much of it the message for the model holds, and how much the details for people, in characters.
+const MESSAGE_CHARS: usize = 500;
+const DETAIL_CHARS: usize = 4000;
+
+/// The fault of an answer other than 2xx. 429 and 5xx may pass; what the server says of the wait is believed.
+/// `credential` is the value of the `Authorization` header that was sent; a server that repeats it is not quoted with it.
+pub async fn fault(response: Response, now: Time, credential: Option<&HeaderValue>) -> Fault {
+    let status = response.status();
+    let retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+    let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let retry_after_ms = retry_after.filter(|_| retryable).and_then(|text| wait_ms(text, now));
+    let mut body = read::beginning(response, READ_BYTES).await;
+    if let Some(secret) = credential.and_then(|value| secret_part(value)) {
+        body = body.replace(secret, "[redacted]");
+    }
+    let mut fault = Fault { retryable, retry_after_ms, ..Fault::terminal(message(status, &body)) };
+    fault.details.insert("status".to_owned(), status.as_u16().into());
+    fault.details.insert("body".to_owned(), json::shorten(&body, DETAIL_CHARS).into());
+    fault
+}
+
+/// `HTTP 404 Not Found: …`, with the problem's detail (RFC 9457), the usual error messages of JSON APIs, or the body's
+/// beginning.
+fn message(status: StatusCode, body: &str) -> String {
+    let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
+    let said = json::parse(body.as_bytes()).ok().and_then(|value| said(&value));
+    let text = json::shorten(said.as_deref().unwrap_or(body).trim(), MESSAGE_CHARS);
+    let separator = if text.is_empty() { "" } else { ": " };
+    format!("HTTP {}{reason}{separator}{text}", status.as_u16())
+}
+
+fn said(body: &Value) -> Option<String> {
+    [
+        "/detail",
+        "/error/message",
+        "/error_description",
+        "/message",
+        "/error",
+        "/errors/0/message",
+        "/errors/0",
+        "/title",
+    ]
+    .iter()
+    .filter_map(|pointer| body.pointer(pointer).and_then(Value::as_str))
+    .find(|text| !text.trim().is_empty())
+    .map(str::to_owned)
+}
+
+/// `Retry-After` (RFC 9110, section 10.2.3) in milliseconds: seconds, or a date, which may be over already.
+fn wait_ms(text: &str, now: Time) -> Option<u64> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(seconds.saturating_mul(1000));
+    }
+    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    Some(Time(at.as_microsecond()).millis_since(now))
+}
+
+/// What follows the scheme of an `Authorization` value, if it is long enough not to be any word.
+fn secret_part(value: &HeaderValue) -> Option<&str> {
+    let (_, secret) = value.to_str().ok()?.split_once(' ')?;
+    (secret.len() >= 6).then_some(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_is_what_the_server_says() {
+        for (body, text) in [
+            ("", "HTTP 404 Not Found"),
+            ("  no such thing\n", "HTTP 404 Not Found: no such thing"),
+            (r#"{"title":"t","detail":"d"}"#, "HTTP 404 Not Found: d"),
+            (r#"{"error":{"message":"em"}}"#, "HTTP 404 Not Found: em"),
+            (r#"{"error":"e"}"#, "HTTP 404 Not Found: e"),
+            (r#"{"message":"m"}"#, "HTTP 404 Not Found: m"),
+            (r#"{"code":1}"#, "HTTP 404 Not Found: {\"code\":1}"),
+        ] {
+            assert_eq!(message(StatusCode::NOT_FOUND, body), text);
+        }
+        let long = message(StatusCode::from_u16(599).unwrap(), &"é".repeat(600));
+        assert_eq!(long, format!("HTTP 599: {}…", "é".repeat(500)));
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = Time::parse("1994-11-06T08:49:07Z").unwrap();
+        assert_eq!(wait_ms(" 120 ", now), Some(120_000));
+        assert_eq!(wait_ms("Sun, 06 Nov 1994 08:49:37 GMT", now), Some(30_000));
+        assert_eq!(wait_ms("Sun, 06 Nov 1994 08:49:00 GMT", now), Some(0));
+        assert_eq!(wait_ms("soon", now), None);
+    }
+}

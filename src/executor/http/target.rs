@@ -1,0 +1,263 @@
+//! The URL of an HTTP tool: a fixed origin, and a path and query that take arguments without ever changing their shape.
+
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use url::Url;
+
+use super::template::{Arguments, Missing, Part, Template};
+
+/// Everything but the unreserved characters (RFC 3986, section 2.3).
+const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What an author may have written and what no URL holds as it is.
+const LITERAL: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'{').add(b'}').add(b'|').add(b'^');
+
+/// Longest URL that is sent, in bytes; the HTTP library takes no more than 65,534.
+const MAX_URL_BYTES: usize = 65_000;
+
+/// A URL with placeholders in its path and query.
+#[derive(Debug, Clone)]
+pub struct UrlTemplate {
+    /// As `https://example.com:8443`.
+    origin: String,
+    /// Between slashes; the first is what stands before the first slash: nothing.
+    segments: Vec<Template>,
+    /// Between ampersands.
+    pairs: Vec<Template>,
+    /// As it was declared, without the query.
+    declared: String,
+}
+
+impl UrlTemplate {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// A sentence about what is wrong: the scheme, a user or a placeholder in the authority, a fragment, a stray `%`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
+            return Err("a URL has no blanks, control characters or backslashes".to_owned());
+        }
+        let (scheme, rest) = text.split_once("://").ok_or("must begin with http:// or https://")?;
+        if !["http", "https"].iter().any(|allowed| scheme.eq_ignore_ascii_case(allowed)) {
+            return Err("must begin with http:// or https://".to_owned());
+        }
+        let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if authority.contains(['{', '}']) {
+            return Err("the host and the port cannot hold placeholders".to_owned());
+        }
+        if authority.contains('@') {
+            return Err("a user or password does not belong in the URL; use `auth`".to_owned());
+        }
+        let url = Url::parse(&format!("{scheme}://{authority}")).map_err(|error| format!("not a URL: {error}"))?;
+
+        let whole = Template::parse(rest)?;
+        check_literals(&whole)?;
+        let mut halves = split(&whole, '?', 2).into_iter();
+        let (path, query) = (halves.next().unwrap_or_default(), halves.next());
+        let pairs = query.map(|query| split(&query, '&', usize::MAX)).unwrap_or_default();
+        Ok(Self {
+            origin: url.origin().ascii_serialization(),
+            segments: split(&path, '/', usize::MAX).into_iter().map(encode_literals).collect(),
+            pairs: pairs.into_iter().filter(|pair| !pair.0.is_empty()).map(encode_literals).collect(),
+            declared: text.split('?').next().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// The names of its placeholders.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().chain(&self.pairs).flat_map(Template::names)
+    }
+
+    /// As it was declared, without the query: what may be shown to people, because it holds no value of any call.
+    #[must_use]
+    pub fn declared(&self) -> &str {
+        &self.declared
+    }
+
+    /// The URL with every argument in its place and `added` behind its own query. A query parameter whose argument is
+    /// absent is left out.
+    ///
+    /// # Errors
+    /// A sentence that names the argument that the path needs, or that would change the path's shape (`.`, `..`, nothing).
+    pub fn render(&self, arguments: &Arguments, added: &[(String, String)]) -> Result<Url, String> {
+        let mut text = self.origin.clone();
+        for (at, segment) in self.segments.iter().enumerate() {
+            if at > 0 {
+                text.push('/');
+            }
+            text.push_str(&render_segment(segment, arguments)?);
+        }
+        let own = self.pairs.iter().filter_map(|pair| pair.render(arguments, encode_component).ok());
+        let added = added.iter().map(|(name, value)| format!("{}={}", encode_component(name), encode_component(value)));
+        for (at, pair) in own.chain(added).enumerate() {
+            text.push(if at == 0 { '?' } else { '&' });
+            text.push_str(&pair);
+        }
+        if text.len() > MAX_URL_BYTES {
+            return Err(format!("with these arguments the URL has {} bytes; the limit is {MAX_URL_BYTES}", text.len()));
+        }
+        let url = Url::parse(&text).map_err(|error| format!("the arguments do not make a URL: {error}"))?;
+        // Cannot happen, and must not: whoever chooses the arguments must never choose the server.
+        if url.origin().ascii_serialization() != self.origin {
+            return Err("the arguments would change the URL's host".to_owned());
+        }
+        Ok(url)
+    }
+}
+
+/// Percent-encodes one path segment's or query parameter's text (RFC 3986, section 2.1).
+#[must_use]
+pub fn encode_component(text: &str) -> String {
+    utf8_percent_encode(text, COMPONENT).to_string()
+}
+
+/// A segment that holds an argument is never empty and never a dot segment, which a URL parser would resolve (also as
+/// `%2e`), so that no argument climbs to another path.
+fn render_segment(segment: &Template, arguments: &Arguments) -> Result<String, String> {
+    let text = segment
+        .render(arguments, encode_component)
+        .map_err(|Missing(name)| format!("the URL needs the argument \"{name}\", which is missing"))?;
+    let Some(name) = segment.names().next() else { return Ok(text) };
+    let decoded = percent_decode_str(&text).collect::<Vec<u8>>();
+    match decoded.as_slice() {
+        b"" => Err(format!("the argument \"{name}\" is part of the URL's path and cannot be empty")),
+        b"." | b".." => Err(format!("the argument \"{name}\" is part of the URL's path and cannot be \".\" or \"..\"")),
+        _ => Ok(text),
+    }
+}
+
+fn check_literals(template: &Template) -> Result<(), String> {
+    for part in &template.0 {
+        let Part::Literal(literal) = part else { continue };
+        if literal.contains('#') {
+            return Err("a fragment (#…) is never sent; a literal # is written %23".to_owned());
+        }
+        let is_hex = |at: usize| literal.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
+        if literal.match_indices('%').any(|(at, _)| !is_hex(at + 1) || !is_hex(at + 2)) {
+            return Err("a `%` needs two hexadecimal digits behind it; a literal % is written %25".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn encode_literals(template: Template) -> Template {
+    let encoded = template.0.into_iter().map(|part| match part {
+        Part::Literal(literal) => Part::Literal(utf8_percent_encode(&literal, LITERAL).to_string()),
+        placeholder => placeholder,
+    });
+    Template(encoded.collect())
+}
+
+/// Cuts a template at a character of its literals into at most `limit` pieces.
+fn split(template: &Template, at: char, limit: usize) -> Vec<Template> {
+    let mut pieces = vec![Template::default()];
+    for part in &template.0 {
+        let mut rest = match part {
+            Part::Literal(literal) => Some(literal.as_str()),
+            Part::Placeholder(_) => {
+                pieces.last_mut().expect("never empty").0.push(part.clone());
+                None
+            }
+        };
+        while let Some(literal) = rest {
+            let (before, after) = match literal.split_once(at).filter(|_| pieces.len() < limit) {
+                Some((before, after)) => (before, Some(after)),
+                None => (literal, None),
+            };
+            if !before.is_empty() {
+                pieces.last_mut().expect("never empty").0.push(Part::Literal(before.to_owned()));
+            }
+            if after.is_some() {
+                pieces.push(Template::default());
+            }
+            rest = after;
+        }
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn rendered(template: &str, arguments: Value) -> Result<String, String> {
+        UrlTemplate::parse(template)?.render(arguments.as_object().unwrap(), &[]).map(String::from)
+    }
+
+    #[test]
+    fn arguments_are_encoded_for_their_place() {
+        let arguments = json!({"a": "x/y?z#%&=+ é\u{0}", "n": 5, "d": "...", "e": ""});
+        let encoded = "x%2Fy%3Fz%23%25%26%3D%2B%20%C3%A9%00";
+        for (template, url) in [
+            ("https://h.example", "https://h.example/".to_owned()),
+            ("HTTPS://H.Example:443/p", "https://h.example/p".to_owned()),
+            ("https://h/{a}/{n}", format!("https://h/{encoded}/5")),
+            ("https://h/v{n}.{d}/{{x}}", "https://h/v5..../%7Bx%7D".to_owned()),
+            ("https://h?q={a}&n={n}&&k=v%20w|", format!("https://h/?q={encoded}&n=5&k=v%20w%7C")),
+            ("https://h/p?a={missing}&e={e}&b=1", "https://h/p?e=&b=1".to_owned()),
+            ("https://h/p?{a}={n}?", format!("https://h/p?{encoded}=5?")),
+        ] {
+            assert_eq!(rendered(template, arguments.clone()), Ok(url), "{template}");
+        }
+    }
+
+    #[test]
+    fn added_parameters_follow_those_of_the_url() {
+        let url = UrlTemplate::parse("http://h/p?a=1").unwrap();
+        let added = [("b c".to_owned(), "&".to_owned())];
+        assert_eq!(url.render(&Arguments::new(), &added).unwrap().as_str(), "http://h/p?a=1&b%20c=%26");
+    }
+
+    #[test]
+    fn no_argument_climbs_out_of_its_segment() {
+        for value in [".", "..", ""] {
+            for template in ["http://h/a/{x}/b", "http://h/{x}"] {
+                assert!(rendered(template, json!({"x": value})).unwrap_err().contains("\"x\""), "{value}");
+            }
+        }
+        assert!(rendered("http://h/.{x}", json!({"x": "."})).is_err());
+        assert!(rendered("http://h/%2e{x}", json!({"x": "."})).is_err());
+        assert_eq!(rendered("http://h/a/{x}", json!({"x": "%2e%2e"})).unwrap(), "http://h/a/%252e%252e");
+        assert_eq!(rendered("http://h/a/{x}", json!({"x": "../.."})).unwrap(), "http://h/a/..%2F..");
+        assert!(rendered("http://h/{x}", json!({})).unwrap_err().contains("\"x\", which is missing"));
+        assert!(rendered("http://h/{x}", json!({"x": "a".repeat(70_000)})).unwrap_err().contains("65000"));
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_server_is_refused() {
+        for broken in [
+            "",
+            "h.example/x",
+            "ftp://h/x",
+            "file:///etc/passwd",
+            "http:h",
+            "http:///x",
+            "http://",
+            "http://u:p@h/",
+            "http://h\\@e/",
+            "http://{h}/",
+            "http://h{x}/",
+            "http://h:{p}/",
+            "{x}://h/",
+            "{x}",
+            "http://h/#f",
+            "http://h/#{x}",
+            "http://h/%{x}",
+            "http://h/100%",
+            "http://h/ x",
+            "http://h/{",
+            "http://h:99999/",
+            "http://[::1/",
+            "http://h\n/",
+        ] {
+            assert!(UrlTemplate::parse(broken).is_err(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_holds_no_query() {
+        assert_eq!(UrlTemplate::parse("http://h/{x}?key={y}").unwrap().declared(), "http://h/{x}");
+    }
+}

@@ -1,0 +1,162 @@
+//! Text with `{placeholders}`: reading it, and putting arguments into it. How a value is encoded is up to its place.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+/// The arguments of a call by name.
+pub type Arguments = Map<String, Value>;
+
+/// One stretch of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Text as it is.
+    Literal(String),
+    /// The argument of that name.
+    Placeholder(String),
+}
+
+/// A text in which `{name}` stands for an argument; `{{` and `}}` are literal braces.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Template(pub Vec<Part>);
+
+impl Template {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// A sentence about a brace that is not closed, not opened or empty.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            literal.push_str(&rest[..at]);
+            let brace = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if let Some(after) = rest.strip_prefix(brace) {
+                literal.push_str(brace);
+                rest = after;
+                continue;
+            }
+            let end = match rest.find(['{', '}']) {
+                Some(end) if brace == "{" && rest.as_bytes()[end] == b'}' => end,
+                _ => return Err(format!("the `{brace}` has no partner (a literal brace is written `{brace}{brace}`)")),
+            };
+            if end == 0 {
+                return Err("`{}` names no argument".to_owned());
+            }
+            if !literal.is_empty() {
+                parts.push(Part::Literal(std::mem::take(&mut literal)));
+            }
+            parts.push(Part::Placeholder(rest[..end].to_owned()));
+            rest = &rest[end + 1..];
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            parts.push(Part::Literal(literal));
+        }
+        Ok(Self(parts))
+    }
+
+    /// The names of its placeholders.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Placeholder(name) => Some(name.as_str()),
+            Part::Literal(_) => None,
+        })
+    }
+
+    /// The name, if the whole template is one placeholder.
+    #[must_use]
+    pub fn sole(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [Part::Placeholder(name)] => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The text with every argument in its place, each passed through `encode`; literals stay as they are.
+    ///
+    /// # Errors
+    /// The name of an argument that is absent or `null`.
+    pub fn render<'t>(&'t self, arguments: &Arguments, encode: impl Fn(&str) -> String) -> Result<String, Missing<'t>> {
+        let mut text = String::new();
+        for part in &self.0 {
+            match part {
+                Part::Literal(literal) => text.push_str(literal),
+                Part::Placeholder(name) => match arguments.get(name) {
+                    None | Some(Value::Null) => return Err(Missing(name)),
+                    Some(value) => text.push_str(&encode(&text_of(value))),
+                },
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// An argument that a template needs and the call does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missing<'t>(pub &'t str);
+
+/// A value in a place for text: a string as it is, everything else as compact JSON.
+#[must_use]
+pub fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        other => Cow::Owned(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rendered(template: &str, arguments: Value) -> Result<String, String> {
+        let template = Template::parse(template)?;
+        template.render(arguments.as_object().unwrap(), str::to_owned).map_err(|missing| missing.0.to_owned())
+    }
+
+    #[test]
+    fn arguments_take_their_places() {
+        let arguments = json!({"a": "x", "n": 1.5, "o": {"k": [1]}, "b": true, "with space": "é"});
+        for (template, text) in [
+            ("", ""),
+            ("plain", "plain"),
+            ("{a}", "x"),
+            ("<{a}{n}>{b}", "<x1.5>true"),
+            ("{o}", "{\"k\":[1]}"),
+            ("{{a}} {{{a}}} }}{{", "{a} {x} }{"),
+            ("{with space}ü", "éü"),
+        ] {
+            assert_eq!(rendered(template, arguments.clone()).as_deref(), Ok(text), "{template}");
+        }
+    }
+
+    #[test]
+    fn an_argument_is_never_read_as_a_template() {
+        assert_eq!(rendered("{a}", json!({"a": "{b}", "b": "no"})).as_deref(), Ok("{b}"));
+    }
+
+    #[test]
+    fn what_is_absent_or_null_is_missing() {
+        assert_eq!(rendered("{a}", json!({})), Err("a".into()));
+        assert_eq!(rendered("x{a}", json!({"a": null})), Err("a".into()));
+    }
+
+    #[test]
+    fn braces_without_a_partner_are_refused() {
+        for broken in ["{", "}", "{a", "a}", "{a{b}}", "{}", "x{ {", "{a}}"] {
+            assert!(Template::parse(broken).is_err(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_sole_placeholder_is_told_from_one_in_text() {
+        assert_eq!(Template::parse("{a}").unwrap().sole(), Some("a"));
+        for other in ["{a}{b}", " {a}", "{{a}}", "a"] {
+            assert_eq!(Template::parse(other).unwrap().sole(), None);
+        }
+    }
+}

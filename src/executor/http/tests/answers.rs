@@ -1,0 +1,73 @@
+//! Answers that come whole.
+
+use super::*;
+
+async fn answer_of(head: &str, body: &[u8]) -> Result<Answer, String> {
+    let server = TestServer::answering(response(head, body)).await;
+    run(json!({"url": server.url("/x"), "method": "GET"}), json!({})).await.map_err(|failure| failure.message)
+}
+
+#[tokio::test]
+async fn a_2xx_is_read_by_its_type() {
+    assert_eq!(answer_of("200 OK\r\ncontent-type: text/plain", b"hi").await, Ok(Answer::Text("hi".into())));
+    assert_eq!(
+        answer_of("201 Created\r\ncontent-type: application/json", b"null").await,
+        Ok(Answer::Json(Value::Null))
+    );
+    assert_eq!(answer_of("200 OK", b"[1]").await, Ok(Answer::Json(json!([1]))));
+    assert_eq!(answer_of("200 OK\r\ncontent-type: application/json", b"").await, Ok(Answer::Nothing));
+    assert_eq!(
+        answer_of("200 OK\r\ncontent-type: image/png", b"\x89PNG").await,
+        Ok(Answer::Image { bytes: b"\x89PNG".to_vec(), mime_type: "image/png".into() })
+    );
+    let none = TestServer::answering("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+    assert_eq!(run(json!({"url": none.url("/")}), json!({})).await, Ok(Answer::Nothing));
+}
+
+#[tokio::test]
+async fn a_large_answer_arrives_whole() {
+    let body = format!("[\"{}\"]", "x".repeat(MAX_ANSWER_BYTES - 4));
+    let Ok(Answer::Json(value)) = answer_of("200 OK\r\ncontent-type: application/json", body.as_bytes()).await else {
+        panic!("an answer of exactly the limit is read");
+    };
+    assert_eq!(value[0].as_str().map(str::len), Some(MAX_ANSWER_BYTES - 4));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_said_clearly() {
+    for (head, body, message) in [
+        ("200 OK\r\ncontent-type: application/json", "{", "the answer says that it is JSON but is not: "),
+        ("200 OK\r\ncontent-type: application/pdf", "%PDF", "the answer is 4 bytes of application/pdf, which"),
+        ("200 OK\r\ncontent-encoding: gzip", "x", "the answer is compressed (gzip)"),
+        ("202 Accepted", "", "the server answered 202 Accepted, but"),
+        ("200 OK\r\ncontent-type: text/event-stream", "data: 1\n\n", "the server answered with an event stream"),
+    ] {
+        let error = answer_of(head, body.as_bytes()).await.unwrap_err();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_status_is_told_with_what_the_server_said() {
+    let failure = failure_of(response("404 Not Here", "{\"detail\":\"no such city\"}")).await;
+    assert_eq!(failure.text, "Error executing tool \"t\": HTTP 404 Not Found: no such city");
+    assert!(!failure.retryable);
+    let details = failure.details.unwrap();
+    assert_eq!((&details["status"], &details["request_sent"]), (&json!(404), &json!(true)));
+    assert_eq!(details["body"], "{\"detail\":\"no such city\"}");
+    assert!(details["url"].as_str().unwrap().ends_with("/x"));
+}
+
+#[tokio::test]
+async fn only_429_and_5xx_may_pass_and_say_when() {
+    for (head, retryable, after) in [
+        ("429 Too Many Requests\r\nretry-after: 7", true, Some(7000)),
+        ("503 Busy\r\nretry-after: Thu, 01 Jan 2026 00:00:05 GMT", true, Some(5000)),
+        ("500 Oops", true, None),
+        ("400 Bad\r\nretry-after: 7", false, None),
+        ("408 Slow", false, None),
+    ] {
+        let failure = failure_of(response(head, "")).await;
+        assert_eq!((failure.retryable, failure.retry_after_ms), (retryable, after), "{head}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Where a redirect leads, and what goes along.
+
+use super::*;
+
+fn redirect(status: u16, location: &str) -> Vec<u8> {
+    response(&format!("{status} R\r\nlocation: {location}"), "")
+}
+
+/// Redirects `/start` there and answers everything else.
+async fn redirecting(status: u16, location: String) -> TestServer {
+    TestServer::start(move |request| match request.target.as_str() {
+        "/start" => redirect(status, &location),
+        _ => response("200 OK\r\ncontent-type: text/plain", "arrived"),
+    })
+    .await
+}
+
+fn spec(server: &TestServer, method: &str) -> Value {
+    json!({"url": server.url("/start"), "method": method, "headers": {"x-key": "k"},
+        "auth": {"type": "bearer", "token": {"secret": "KEY"}}})
+}
+
+#[tokio::test]
+async fn a_get_follows_every_kind_and_keeps_its_headers_at_home() {
+    for status in [301, 302, 303, 307, 308] {
+        let mut server = redirecting(status, "/end?x=1#f".into()).await;
+        assert_eq!(run(spec(&server, "GET"), json!({})).await, Ok(Answer::Text("arrived".into())));
+        server.received.recv().await.unwrap();
+        let second = server.received.recv().await.unwrap();
+        assert_eq!((second.method.as_str(), second.target.as_str()), ("GET", "/end?x=1"));
+        assert_eq!(second.text_header("authorization").as_deref(), Some("Bearer s3cret-value"));
+        assert_eq!(second.text_header("x-key").as_deref(), Some("k"));
+    }
+}
+
+#[tokio::test]
+async fn another_origin_gets_no_credentials_and_no_declared_headers() {
+    let mut other = TestServer::answering(response("200 OK", "there")).await;
+    let away = format!("http://user:pass@127.0.0.1:{}/end", other.port);
+    let mut server = redirecting(302, away).await;
+    assert_eq!(run(spec(&server, "GET"), json!({})).await, Ok(Answer::Text("there".into())));
+    assert!(server.received.recv().await.unwrap().header("authorization").is_some());
+    let second = other.received.recv().await.unwrap();
+    for name in ["authorization", "x-key", "idempotency-key", "referer", "cookie"] {
+        assert_eq!(second.header(name), None, "{name}");
+    }
+    assert!(second.header("accept").is_some());
+}
+
+#[tokio::test]
+async fn a_post_is_sent_again_only_to_the_same_origin() {
+    for status in [307, 308] {
+        let mut server = redirecting(status, "/end".into()).await;
+        assert!(run(spec(&server, "POST"), json!({"a": 1})).await.is_ok());
+        let first = server.received.recv().await.unwrap();
+        let second = server.received.recv().await.unwrap();
+        assert_eq!((second.method.as_str(), &second.body), ("POST", &first.body));
+
+        let other = TestServer::answering(response("200 OK", "there")).await;
+        let server = redirecting(status, other.url("/")).await;
+        let failure = run(spec(&server, "POST"), json!({})).await.unwrap_err();
+        assert!(failure.message.contains("redirects this POST to another server"), "{}", failure.message);
+    }
+    let mut server = redirecting(303, "/end".into()).await;
+    assert!(run(spec(&server, "POST"), json!({"a": 1})).await.is_ok());
+    server.received.recv().await.unwrap();
+    let second = server.received.recv().await.unwrap();
+    assert_eq!((second.method.as_str(), second.body.len(), second.header("content-type")), ("GET", 0, None));
+
+    let server = redirecting(302, "/end".into()).await;
+    assert_eq!(run(spec(&server, "POST"), json!({})).await.unwrap_err().message, "HTTP 302 Found");
+}
+
+#[tokio::test]
+async fn every_target_passes_the_guard() {
+    for (location, said) in [
+        ("http://169.254.169.254/latest/meta-data/", "address 169.254.169.254 is not allowed"),
+        ("http://127.2.3.4/", "address 127.2.3.4 is not allowed"),
+        ("//0x7f000002/", "address 127.0.0.2 is not allowed"),
+        ("http://[::ffff:10.0.0.1]/", "address 10.0.0.1 is not allowed"),
+        ("http://[::1]/", "address ::1 is not allowed"),
+        ("file:///etc/passwd", "redirects to something that is no web address"),
+        ("gopher://x/", "redirects to something that is no web address"),
+        ("http://[broken/", "redirects to something that is no web address"),
+    ] {
+        let server = redirecting(302, location.into()).await;
+        let failure = run(spec(&server, "GET"), json!({})).await.unwrap_err();
+        assert!(failure.message.contains(said), "{location}: {}", failure.message);
+        assert_eq!((failure.retryable, &failure.details.unwrap()["request_sent"]), (false, &json!(true)));
+    }
+    // An allowed name allows no address that is written out.
+    let server = redirecting(302, "/end".into()).await;
+    let to_number = redirecting(302, server.url("/end")).await;
+    let by_name = json!({"url": format!("http://localhost:{}/start", to_number.port), "method": "GET"});
+    let failure = executor(by_name, client(&["localhost"])).execute(invocation(json!({}))).await.unwrap_err();
+    assert!(failure.message.starts_with("a redirect was not followed: address 127.0.0.1 is not allowed"));
+}
+
+#[tokio::test]
+async fn a_loop_ends_after_five() {
+    let mut server = redirecting(302, "/start".into()).await;
+    let failure = run(spec(&server, "GET"), json!({})).await.unwrap_err();
+    assert!(failure.message.starts_with("more than 5 redirects"), "{}", failure.message);
+    let mut requests = 0;
+    while server.received.try_recv().is_ok() {
+        requests += 1;
+    }
+    assert_eq!(requests, 6);
+}

@@ -1,0 +1,4 @@
+//! How calls and results look to others. Pure functions.
+
+pub mod cut;
+pub mod native;

@@ -1,0 +1,147 @@
+//! Events stay small: long texts are cut and images left out, each with the address of the whole (contract, section 6).
+
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::domain::ContentBlock;
+
+/// Longest text in an event, in characters.
+pub const LONGEST_TEXT: usize = 8000;
+
+/// The first [`LONGEST_TEXT`] characters.
+#[must_use]
+pub fn text(text: &str) -> &str {
+    if !is_long(text) {
+        return text;
+    }
+    text.char_indices().nth(LONGEST_TEXT).map_or(text, |(end, _)| &text[..end])
+}
+
+/// Whether a text is cut.
+#[must_use]
+pub fn is_long(text: &str) -> bool {
+    // No text has more characters than bytes.
+    text.len() > LONGEST_TEXT && text.chars().nth(LONGEST_TEXT).is_some()
+}
+
+/// Whether any text in the value is cut.
+#[must_use]
+pub fn has_long_text(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_long(text),
+        Value::Array(items) => items.iter().any(has_long_text),
+        Value::Object(members) => members.values().any(has_long_text),
+        _ => false,
+    }
+}
+
+/// A value with its long texts cut.
+#[derive(Debug, Clone, Copy)]
+pub struct ShortValue<'a>(pub &'a Value);
+
+impl Serialize for ShortValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::String(long) => serializer.serialize_str(text(long)),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(ShortValue)),
+            Value::Object(members) => ShortMap(members).serialize(serializer),
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+/// An object with its long texts cut.
+#[derive(Debug, Clone, Copy)]
+pub struct ShortMap<'a>(pub &'a Map<String, Value>);
+
+impl Serialize for ShortMap<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, ShortValue(value))))
+    }
+}
+
+/// Content blocks with long texts cut and images left out.
+#[derive(Debug, Clone, Copy)]
+pub struct ShortContent<'a> {
+    /// The call that they belong to.
+    pub call: Uuid,
+    /// The blocks.
+    pub blocks: &'a [ContentBlock],
+}
+
+impl Serialize for ShortContent<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut blocks = serializer.serialize_seq(Some(self.blocks.len()))?;
+        for (index, block) in self.blocks.iter().enumerate() {
+            blocks.serialize_element(&ShortBlock { call: self.call, index, block })?;
+        }
+        blocks.end()
+    }
+}
+
+struct ShortBlock<'a> {
+    call: Uuid,
+    index: usize,
+    block: &'a ContentBlock,
+}
+
+impl Serialize for ShortBlock<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let url = || format!("/tool-calls/{}/content/{}", self.call, self.index);
+        match self.block {
+            ContentBlock::Text(whole) if is_long(whole) => {
+                let mut map = serializer.serialize_map(Some(4))?;
+                map.serialize_entry("type", "text")?;
+                map.serialize_entry("text", text(whole))?;
+                map.serialize_entry("truncated", &true)?;
+                map.serialize_entry("url", &url())?;
+                map.end()
+            }
+            ContentBlock::Image { data, mime_type } => {
+                let mut map = serializer.serialize_map(Some(5))?;
+                map.serialize_entry("type", "image")?;
+                map.serialize_entry("mime_type", mime_type)?;
+                map.serialize_entry("omitted", &true)?;
+                map.serialize_entry("bytes", &decoded_length(data))?;
+                map.serialize_entry("url", &url())?;
+                map.end()
+            }
+            ContentBlock::Other(members) => ShortMap(members).serialize(serializer),
+            whole @ ContentBlock::Text(_) => whole.serialize(serializer),
+        }
+    }
+}
+
+/// How many bytes a base64 text stands for.
+fn decoded_length(data: &str) -> usize {
+    data.trim_end_matches('=').len() * 3 / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_at_characters_and_short_ones_are_left_alone() {
+        let long = "ä".repeat(LONGEST_TEXT + 1);
+        assert_eq!(text(&long).chars().count(), LONGEST_TEXT);
+        let fits = "ä".repeat(LONGEST_TEXT);
+        assert_eq!(text(&fits), fits);
+        assert!(!is_long(&fits));
+        let value = serde_json::json!({"a": [long, 1]});
+        let cut = serde_json::to_value(ShortValue(&value)).unwrap();
+        assert_eq!(cut["a"][0].as_str().unwrap().chars().count(), LONGEST_TEXT);
+        assert_eq!(cut["a"][1], 1);
+    }
+
+    #[test]
+    fn images_are_left_out_with_their_size_and_address() {
+        let blocks = [ContentBlock::Image { data: "AAAA".into(), mime_type: "image/png".into() }];
+        let shown = serde_json::to_value(ShortContent { call: Uuid::nil(), blocks: &blocks }).unwrap();
+        assert_eq!(shown[0]["omitted"], true);
+        assert_eq!(shown[0]["bytes"], 3);
+        assert_eq!(shown[0]["url"], "/tool-calls/00000000-0000-0000-0000-000000000000/content/0");
+    }
+}

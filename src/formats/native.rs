@@ -1,0 +1,150 @@
+//! A call in the service's own shape: the ToolCall of contract section 3.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::cut;
+use crate::domain::call::{Call, Coercion, Phase, Progress, Status};
+use crate::domain::{ContentBlock, Failure, Limits, Time};
+
+/// One tool call with all that has happened to it.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ToolCall)]
+pub struct ToolCall<'a> {
+    /// The service's id (UUIDv7).
+    id: Uuid,
+    /// The caller's id; the service's where none was given.
+    call_id: &'a str,
+    /// The tool's name as it was asked for.
+    name: &'a str,
+    /// The tool's display name.
+    title: &'a str,
+    /// The conversation that it belongs to.
+    session: Option<&'a str>,
+    /// The batch that it came in.
+    batch_id: Option<Uuid>,
+    /// Its place in the batch.
+    index: u32,
+    /// Where it stands.
+    status: Status,
+    /// What it is doing.
+    phase: Phase,
+    /// As given.
+    #[schema(value_type = Value)]
+    arguments: &'a Value,
+    /// After coercion and defaults; `null` where they were not valid.
+    #[schema(value_type = Option<Object>)]
+    effective_arguments: Option<&'a Value>,
+    /// One line for people.
+    tip: Option<&'a str>,
+    /// How far it is.
+    progress: Option<&'a Progress>,
+    /// The text for the model; `null` before the end.
+    output: Option<&'a str>,
+    /// What the model is shown; typed blocks.
+    #[schema(value_type = Vec<Object>)]
+    content: Content<'a>,
+    /// The value as data, for programs.
+    #[schema(value_type = Option<Value>)]
+    structured: Option<&'a Value>,
+    /// For people only; no model ever sees it.
+    #[schema(value_type = Object)]
+    details: Option<&'a Map<String, Value>>,
+    /// Whether it ended badly.
+    is_error: bool,
+    /// Why it ended badly.
+    error: Option<&'a Failure>,
+    /// Runs begun.
+    attempts: u32,
+    /// Whether the result comes from the cache.
+    cached: bool,
+    /// What was mended in the arguments.
+    coerced: &'a [Coercion],
+    /// Facts, merged over the whole call.
+    #[schema(value_type = Object)]
+    metadata: &'a Map<String, Value>,
+    /// Bounds in force; `null` where no tool was found.
+    limits: Option<Limits>,
+    /// From acceptance to the start of the tool.
+    queued_ms: u64,
+    /// From the start of the tool to the end; `null` before the end.
+    duration_ms: Option<u64>,
+    /// When it was accepted.
+    created_at: Time,
+    /// When the tool started.
+    started_at: Option<Time>,
+    /// When it ended.
+    ended_at: Option<Time>,
+    /// The node that ran it.
+    node: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Whole(&'a [ContentBlock]),
+    Short(cut::ShortContent<'a>),
+}
+
+impl<'a> From<&'a Call> for ToolCall<'a> {
+    fn from(call: &'a Call) -> Self {
+        let outcome = call.outcome.as_deref();
+        Self {
+            id: call.id,
+            call_id: &call.call_id,
+            name: &call.name,
+            title: &call.title,
+            session: call.session.as_deref(),
+            batch_id: call.batch_id,
+            index: call.index,
+            status: call.status,
+            phase: call.phase,
+            arguments: &call.arguments,
+            effective_arguments: call.effective_arguments.as_deref(),
+            tip: call.tip.as_deref(),
+            progress: call.progress.as_ref(),
+            output: outcome.map(|outcome| outcome.output.as_str()),
+            content: Content::Whole(outcome.map_or(&[], |outcome| outcome.content.as_slice())),
+            structured: outcome.and_then(|outcome| outcome.structured.as_deref()),
+            details: outcome.map(|outcome| &outcome.details),
+            is_error: outcome.is_some_and(crate::domain::Outcome::is_error),
+            error: outcome.and_then(|outcome| outcome.error.as_ref()),
+            attempts: call.attempts,
+            cached: false,
+            coerced: &call.coerced,
+            metadata: &call.metadata,
+            limits: call.limits,
+            queued_ms: call.queued_ms(),
+            duration_ms: call.duration_ms(),
+            created_at: call.created_at,
+            started_at: call.started_at,
+            ended_at: call.ended_at,
+            node: &call.node,
+        }
+    }
+}
+
+impl<'a> ToolCall<'a> {
+    /// The call as an event shows it: long outputs cut, images left out.
+    #[must_use]
+    pub fn short(call: &'a Call) -> Self {
+        let whole = Self::from(call);
+        let blocks = call.outcome.as_deref().map_or(&[][..], |outcome| outcome.content.as_slice());
+        Self {
+            output: whole.output.map(cut::text),
+            content: Content::Short(cut::ShortContent { call: call.id, blocks }),
+            ..whole
+        }
+    }
+}
+
+/// What a batch answers.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = BatchAnswer)]
+pub struct BatchAnswer<'a> {
+    /// The batch's id; `null` for a single call.
+    pub batch_id: Option<Uuid>,
+    /// The calls, in request order.
+    pub results: Vec<ToolCall<'a>>,
+}

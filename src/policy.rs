@@ -1,0 +1,45 @@
+//! What stands between a call and its executor: the tower stack of one tool, built once when it is registered.
+//!
+//! Read from the top: a call passes `timeout → executor`. Layers of the library's users stand outermost.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceBuilder};
+
+use crate::domain::{Answer, Failure, ToolDefinition};
+use crate::executor::{BoxFuture, Executor, Invocation};
+
+pub mod timeout;
+
+/// One tool, ready to be called.
+pub type Stack = BoxCloneSyncService<Invocation, Answer, Failure>;
+
+/// Wraps every tool's stack in a layer of one's own.
+pub type Wrap = Arc<dyn Fn(&ToolDefinition, Stack) -> Stack + Send + Sync>;
+
+/// Builds the stack of one tool.
+#[must_use]
+pub fn stack(definition: &ToolDefinition, executor: Arc<dyn Executor>, wraps: &[Wrap]) -> Stack {
+    let own = ServiceBuilder::new().layer(timeout::TimeoutLayer).service(Run(executor));
+    wraps.iter().fold(BoxCloneSyncService::new(own), |stack, wrap| wrap(definition, stack))
+}
+
+/// The innermost service: the executor itself.
+#[derive(Clone)]
+struct Run(Arc<dyn Executor>);
+
+impl Service<Invocation> for Run {
+    type Response = Answer;
+    type Error = Failure;
+    type Future = BoxFuture<Result<Answer, Failure>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, invocation: Invocation) -> Self::Future {
+        self.0.execute(invocation)
+    }
+}

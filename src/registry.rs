@@ -1,0 +1,181 @@
+//! The tools that there are: layers by source, compiled once, read without a lock.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use crate::domain::{Clock, Source, ToolDefinition};
+use crate::store::tools::StoredTool;
+use crate::tool::BuiltinTool;
+
+pub mod check;
+pub mod entry;
+pub mod files;
+pub mod snapshot;
+
+pub use check::Fault;
+pub use entry::Entry;
+pub use snapshot::Snapshot;
+
+use entry::{Made, Workshop};
+
+/// One layer: its tools by name.
+type Layer = BTreeMap<String, Arc<Entry>>;
+
+/// All tools of all sources. What a caller sees is a [`Snapshot`]; a call keeps the entry that it started with.
+pub struct Registry {
+    workshop: Workshop,
+    clock: Clock,
+    layers: Mutex<Layers>,
+    snapshot: ArcSwap<Snapshot>,
+}
+
+#[derive(Default)]
+struct Layers {
+    builtin: Layer,
+    file: Layer,
+    api: Layer,
+    /// The stored tools' version that `api` shows.
+    api_version: i64,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Registry").field("tools", &self.snapshot.load().list().len()).finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    /// A registry with the built-in tools.
+    ///
+    /// # Errors
+    /// A built-in whose own definition is refused.
+    pub fn new(workshop: Workshop, clock: Clock) -> Result<Self, (String, Vec<Fault>)> {
+        let now = clock.now();
+        let mut layers = Layers { api_version: -1, ..Layers::default() };
+        for tool in workshop.builtins() {
+            let made = Made { source: Source::Builtin, revision: 1, created_at: now, updated_at: now };
+            let name = tool.definition.name.clone();
+            let entry = workshop.make(tool.definition.clone(), made).map_err(|faults| (name.clone(), faults))?;
+            layers.builtin.insert(name, Arc::new(entry));
+        }
+        let snapshot = ArcSwap::from_pointee(Snapshot::default());
+        let registry = Self { workshop, clock, layers: Mutex::new(layers), snapshot };
+        registry.change(|_| ());
+        Ok(registry)
+    }
+
+    /// What there is now.
+    #[must_use]
+    pub fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+        self.snapshot.load()
+    }
+
+    /// Compiles a definition without registering it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn try_definition(&self, definition: ToolDefinition) -> Result<ToolDefinition, Vec<Fault>> {
+        let now = self.clock.now();
+        let made = Made { source: Source::Api, revision: 0, created_at: now, updated_at: now };
+        self.workshop.make(definition, made).map(|entry| entry.definition)
+    }
+
+    /// The version of the stored tools that is shown.
+    #[must_use]
+    pub fn api_version(&self) -> i64 {
+        self.layers().api_version
+    }
+
+    /// The registered tool of this name, even where another hides it; nothing hides one from the API.
+    #[must_use]
+    pub fn api_entry(&self, name: &str) -> Option<Arc<Entry>> {
+        self.layers().api.get(name).cloned()
+    }
+
+    /// Shows the stored tools. One that cannot be compiled any more is left out and told in the log. An older version
+    /// than the one shown changes nothing.
+    pub fn show_stored(&self, tools: Vec<StoredTool>, version: i64) {
+        let mut fresh = Layer::new();
+        for stored in tools {
+            let known = self
+                .api_entry(&stored.name)
+                .filter(|entry| (entry.made.revision, entry.made.updated_at) == (stored.revision, stored.updated_at));
+            let entry = match known {
+                Some(entry) => entry,
+                None => match self.make_stored(&stored) {
+                    Ok(entry) => Arc::new(entry),
+                    Err(reason) => {
+                        tracing::error!(tool = stored.name, reason, "a registered tool is left out");
+                        continue;
+                    }
+                },
+            };
+            fresh.insert(stored.name, entry);
+        }
+        self.change(|layers| {
+            if version >= layers.api_version {
+                layers.api = fresh;
+                layers.api_version = version;
+            }
+        });
+    }
+
+    fn make_stored(&self, stored: &StoredTool) -> Result<Entry, String> {
+        let definition = serde_json::from_str(&stored.definition).map_err(|error| error.to_string())?;
+        let made = Made {
+            source: Source::Api,
+            revision: stored.revision,
+            created_at: stored.created_at,
+            updated_at: stored.updated_at,
+        };
+        self.workshop.make(definition, made).map_err(|faults| check::summary(&faults))
+    }
+
+    /// Shows the definitions of the tools folder; an unchanged one keeps its compiled form and its revision.
+    ///
+    /// # Errors
+    /// The first definition that is refused; then nothing changes.
+    pub fn show_files(&self, definitions: Vec<ToolDefinition>) -> Result<(), (String, Vec<Fault>)> {
+        let now = self.clock.now();
+        let old = self.layers().file.clone();
+        let mut fresh = Layer::new();
+        for definition in definitions {
+            let name = definition.name.clone();
+            let before = old.get(&name);
+            if let Some(same) = before.filter(|entry| entry.declared == definition) {
+                fresh.insert(name, same.clone());
+                continue;
+            }
+            let made = Made {
+                source: Source::File,
+                revision: before.map_or(1, |entry| entry.made.revision + 1),
+                created_at: before.map_or(now, |entry| entry.made.created_at),
+                updated_at: now,
+            };
+            let entry = self.workshop.make(definition, made).map_err(|faults| (name.clone(), faults))?;
+            fresh.insert(name, Arc::new(entry));
+        }
+        self.change(|layers| layers.file = fresh);
+        Ok(())
+    }
+
+    fn layers(&self) -> std::sync::MutexGuard<'_, Layers> {
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the layers and shows what follows from them.
+    fn change(&self, change: impl FnOnce(&mut Layers)) {
+        let mut layers = self.layers();
+        change(&mut layers);
+        let mut shown = layers.builtin.clone();
+        shown.extend(layers.file.clone());
+        shown.extend(layers.api.clone());
+        // Stored while the layers are locked, so that snapshots follow each other as the changes do.
+        self.snapshot.store(Arc::new(Snapshot::new(shown)));
+    }
+}
+
+/// The built-in tools by name.
+pub(crate) type Builtins = BTreeMap<String, BuiltinTool>;

@@ -1,0 +1,176 @@
+//! The tools folder: definitions as `*.json` and `*.toml`, one or an array each, read again when they change.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{RecursiveMode, Watcher};
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{Registry, check};
+use crate::domain::{ToolDefinition, json, tool};
+
+/// How long a change may settle before the folder is read, so that a half-written file is not.
+const SETTLE: Duration = Duration::from_millis(50);
+/// How often the folder is looked at even if nothing was heard: some file systems tell nothing.
+const LOOK_ANYWAY: Duration = Duration::from_secs(2);
+
+/// The folder and what was last good in each of its files.
+#[derive(Debug)]
+pub struct ToolsFolder {
+    path: PathBuf,
+    good: BTreeMap<PathBuf, Vec<ToolDefinition>>,
+    bytes: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+/// A file that is not as it should be; its last good state stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokenFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl ToolsFolder {
+    /// A folder that was not read yet.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, good: BTreeMap::new(), bytes: BTreeMap::new() }
+    }
+
+    /// Reads what has changed and shows it; the files that are broken keep what was last good in them.
+    ///
+    /// # Errors
+    /// If the folder itself cannot be read.
+    pub fn read(&mut self, registry: &Registry) -> std::io::Result<Vec<BrokenFile>> {
+        let found = files(&self.path)?;
+        if found == self.bytes {
+            return Ok(Vec::new());
+        }
+        self.good.retain(|path, _| found.contains_key(path));
+        let mut broken = Vec::new();
+        for (path, bytes) in &found {
+            if self.bytes.get(path) == Some(bytes) {
+                continue;
+            }
+            match self.accept(path, bytes, registry) {
+                Ok(definitions) => {
+                    self.good.insert(path.clone(), definitions);
+                }
+                Err(reason) => broken.push(BrokenFile { path: path.clone(), reason }),
+            }
+        }
+        self.bytes = found;
+        // Every definition was tried above.
+        if let Err((name, faults)) = registry.show_files(self.good.values().flatten().cloned().collect()) {
+            broken.push(BrokenFile { path: self.path.clone(), reason: format!("{name}: {}", check::summary(&faults)) });
+        }
+        Ok(broken)
+    }
+
+    fn accept(&self, path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<ToolDefinition>, String> {
+        let definitions = definitions(path, bytes)?;
+        for (index, definition) in definitions.iter().enumerate() {
+            let name = &definition.name;
+            registry
+                .try_definition(definition.clone())
+                .map_err(|faults| format!("tool \"{name}\": {}", check::summary(&faults)))?;
+            let twice = definitions[..index].iter().any(|other| other.name == *name);
+            let other =
+                self.good.iter().find(|(other, tools)| *other != path && tools.iter().any(|tool| tool.name == *name));
+            if let Some((other, _)) = other {
+                return Err(format!("tool \"{name}\" is already declared in {}", other.display()));
+            }
+            if twice {
+                return Err(format!("tool \"{name}\" is declared twice"));
+            }
+        }
+        Ok(definitions)
+    }
+}
+
+/// The definitions in one file.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn definitions(path: &Path, bytes: &[u8]) -> Result<Vec<ToolDefinition>, String> {
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    let value: Value = if is_toml {
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        toml::from_str(text).map_err(|error| error.to_string())?
+    } else {
+        json::parse(bytes).map_err(|error| error.to_string())?
+    };
+    let list = match value {
+        Value::Array(list) => list,
+        // TOML has no array at its root: a file of several has `[[tools]]`.
+        Value::Object(mut one) if one.len() == 1 && one.get("tools").is_some_and(Value::is_array) => {
+            match one.remove("tools") {
+                Some(Value::Array(list)) => list,
+                _ => Vec::new(),
+            }
+        }
+        one => vec![one],
+    };
+    list.into_iter().map(|value| tool::read_definition(value).map_err(|error| error.to_string())).collect()
+}
+
+/// The folder's definition files and what is in them.
+fn files(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let wanted = path.extension().is_some_and(|extension| extension == "json" || extension == "toml");
+        if wanted && !hidden && path.is_file() {
+            // A file may go between listing and reading.
+            if let Ok(bytes) = std::fs::read(&path) {
+                found.insert(path, bytes);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the folder whenever it changes, until `stop`.
+pub async fn watch(mut folder: ToolsFolder, registry: Arc<Registry>, stop: CancellationToken) {
+    let changed = Arc::new(Notify::new());
+    let heard = changed.clone();
+    let watcher = notify::recommended_watcher(move |_: notify::Result<notify::Event>| heard.notify_one());
+    let watcher =
+        watcher.and_then(|mut watcher| watcher.watch(&folder.path, RecursiveMode::NonRecursive).map(|()| watcher));
+    if let Err(error) = &watcher {
+        tracing::warn!(%error, "the tools folder cannot be watched; it is looked at every {LOOK_ANYWAY:?}");
+    }
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = changed.notified() => tokio::time::sleep(SETTLE).await,
+            () = tokio::time::sleep(LOOK_ANYWAY) => {}
+        }
+        let shown = registry.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let broken = folder.read(&shown);
+            (folder, broken)
+        });
+        let Ok((back, broken)) = read.await else { return };
+        folder = back;
+        report(&folder.path, broken);
+    }
+}
+
+/// Tells the log which files are broken.
+pub fn report(folder: &Path, broken: std::io::Result<Vec<BrokenFile>>) {
+    match broken {
+        Ok(broken) => {
+            for BrokenFile { path, reason } in broken {
+                tracing::error!(file = %path.display(), reason, "a tools file is broken; its last good state is kept");
+            }
+        }
+        Err(error) => tracing::error!(folder = %folder.display(), %error, "the tools folder cannot be read"),
+    }
+}

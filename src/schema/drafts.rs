@@ -1,0 +1,43 @@
+//! The drafts of JSON Schema that are understood.
+
+use jsonschema::Draft;
+use serde_json::{Map, Value};
+
+use super::{SchemaError, shown};
+
+/// The draft that a schema declares; 2020-12 where it declares none.
+///
+/// # Errors
+/// A `$schema` that is none of the known ones.
+pub(super) fn of(schema: &Value) -> Result<Draft, SchemaError> {
+    declared("", schema.as_object()).map(|draft| draft.unwrap_or(Draft::Draft202012))
+}
+
+/// Refuses an unknown `$schema` in a subschema.
+///
+/// # Errors
+/// As [`of`].
+pub(super) fn check(pointer: &str, keywords: &Map<String, Value>) -> Result<(), SchemaError> {
+    declared(pointer, Some(keywords)).map(|_| ())
+}
+
+fn declared(pointer: &str, keywords: Option<&Map<String, Value>>) -> Result<Option<Draft>, SchemaError> {
+    let Some(value) = keywords.and_then(|keywords| keywords.get("$schema")) else { return Ok(None) };
+    let uri = value.as_str().unwrap_or_default();
+    let name = uri.trim_end_matches('#').trim_start_matches("https://").trim_start_matches("http://");
+    match name {
+        "json-schema.org/draft-04/schema" => Ok(Some(Draft::Draft4)),
+        "json-schema.org/draft-06/schema" => Ok(Some(Draft::Draft6)),
+        "json-schema.org/draft-07/schema" => Ok(Some(Draft::Draft7)),
+        "json-schema.org/draft/2019-09/schema" => Ok(Some(Draft::Draft201909)),
+        "json-schema.org/draft/2020-12/schema" => Ok(Some(Draft::Draft202012)),
+        _ => Err(SchemaError {
+            pointer: format!("{pointer}/$schema"),
+            message: format!(
+                "{} is not a known draft: leave \"$schema\" out (2020-12), or use \
+                 \"https://json-schema.org/draft/2020-12/schema\" or another official draft from 4 on",
+                shown::value(value)
+            ),
+        }),
+    }
+}

@@ -1,0 +1,168 @@
+//! What is wrong, in words that a model can act on.
+
+use std::collections::HashSet;
+
+use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+use jsonschema::{ValidationError, Validator};
+use serde_json::{Map, Value};
+
+use super::accept::Budget;
+use super::graph::{Graph, ROOT};
+use super::violation::Violation;
+use super::{SchemaError, nearest, shown};
+use crate::domain::json;
+
+mod branches;
+mod wording;
+
+/// Violations that are reported at once.
+const MAX_VIOLATIONS: usize = 20;
+/// Subschemas that are looked at to find them.
+const STEPS: u32 = 2_000_000;
+
+/// The first violations of a value that is known to be invalid; at least one.
+pub(super) fn violations(schema: &Value, validator: &Validator, graph: &Graph, instance: &Value) -> Vec<Violation> {
+    // Recursion through several branches doubles with every level of the value when errors are collected.
+    if !graph.affordable(ROOT, instance, &mut Budget::new(STEPS)) {
+        return vec![somewhere("does not match the schema; it is too large or too deeply nested to say where")];
+    }
+    let explainer = Explainer { schema, instance };
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    for error in validator.iter_errors(instance) {
+        for violation in explainer.explain(&error) {
+            if seen.insert((violation.pointer.clone(), violation.message.clone())) {
+                found.push(violation.bounded());
+            }
+            if found.len() == MAX_VIOLATIONS {
+                return found;
+            }
+        }
+    }
+    if found.is_empty() {
+        found.push(somewhere("does not match the schema"));
+    }
+    found
+}
+
+fn somewhere(message: &str) -> Violation {
+    Violation {
+        pointer: String::new(),
+        message: message.to_owned(),
+        keyword: "schema".to_owned(),
+        expected: Value::Null,
+        property: None,
+    }
+}
+
+/// What is wrong with a schema, which is itself the value that its draft's meta-schema is about.
+pub(super) fn schema_error(error: &ValidationError<'_>) -> SchemaError {
+    let empty = Value::Null;
+    let explainer = Explainer { schema: &empty, instance: &empty };
+    let message = match error.kind() {
+        Kind::Referencing(reason) => json::shorten(&format!("a reference cannot be resolved: {reason}"), 300),
+        _ => explainer
+            .explain(error)
+            .into_iter()
+            .next()
+            .map_or_else(String::new, |violation| violation.bounded().message),
+    };
+    SchemaError { pointer: error.instance_path().as_str().to_owned(), message }
+}
+
+/// Turns the validator's errors into violations.
+#[derive(Clone, Copy)]
+struct Explainer<'a> {
+    schema: &'a Value,
+    instance: &'a Value,
+}
+
+impl Explainer<'_> {
+    /// One error as one violation, or as several where it names several properties.
+    fn explain(&self, error: &ValidationError<'_>) -> Vec<Violation> {
+        let at = error.instance_path().as_str();
+        match error.kind() {
+            Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+                let known = self.known_properties(error);
+                unexpected.iter().take(MAX_VIOLATIONS).map(|name| self.unexpected(error, at, name, &known)).collect()
+            }
+            Kind::Required { property } => {
+                let name = property.as_str().unwrap_or_default();
+                let message = format!("missing required property {}", shown::text(name));
+                vec![Violation { property: Some(name.to_owned()), ..self.violation(error, message) }]
+            }
+            Kind::FalseSchema => vec![self.forbidden(error, at)],
+            Kind::PropertyNames { error: inner } => {
+                let name = inner.instance().as_str().unwrap_or_default();
+                let message = format!("property name {} {}", shown::text(name), wording::of(inner));
+                vec![Violation { property: Some(name.to_owned()), ..self.violation(error, message) }]
+            }
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+                let (message, forms) = branches::describe(*self, error, context);
+                vec![Violation { expected: forms, ..self.violation(error, message) }]
+            }
+            _ => vec![self.violation(error, wording::of(error))],
+        }
+    }
+
+    fn violation(&self, error: &ValidationError<'_>, message: String) -> Violation {
+        Violation {
+            pointer: error.instance_path().as_str().to_owned(),
+            message,
+            keyword: error.kind().keyword().to_owned(),
+            expected: self.keyword_value(error).cloned().unwrap_or_else(|| wording::expected(error.kind())),
+            property: None,
+        }
+    }
+
+    /// What the schema has at the keyword that is not met.
+    fn keyword_value(&self, error: &ValidationError<'_>) -> Option<&Value> {
+        self.schema.pointer(error.schema_path().as_str())
+    }
+
+    /// The properties that the schema around the keyword declares.
+    fn known_properties(&self, error: &ValidationError<'_>) -> Vec<&str> {
+        let path = error.schema_path().as_str();
+        let around = path.rsplit_once('/').and_then(|(around, _)| self.schema.pointer(around));
+        let properties = around.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
+        properties.map_or_else(Vec::new, |properties| properties.keys().map(String::as_str).collect())
+    }
+
+    fn unexpected(&self, error: &ValidationError<'_>, at: &str, name: &str, known: &[&str]) -> Violation {
+        let empty = Map::new();
+        let present = self.instance.pointer(at).and_then(Value::as_object).unwrap_or(&empty);
+        let free = known.iter().copied().filter(|known| !present.contains_key(*known));
+        let hint = match nearest(name, free) {
+            Some(meant) => format!(", did you mean {}?", shown::text(meant)),
+            None if known.is_empty() || known.len() > 12 => String::new(),
+            None => {
+                let known: Vec<Value> = known.iter().map(|name| Value::String((*name).to_owned())).collect();
+                format!("; known are {}", shown::listed(known.iter()))
+            }
+        };
+        let message = format!("unexpected property {}{hint}", shown::text(name));
+        Violation { property: Some(name.to_owned()), ..self.violation(error, message) }
+    }
+
+    /// A value where the schema says `false`.
+    fn forbidden(&self, error: &ValidationError<'_>, at: &str) -> Violation {
+        let around =
+            at.rsplit_once('/').filter(|(around, _)| self.instance.pointer(around).is_some_and(Value::is_object));
+        let Some((around, token)) = around else {
+            return self.violation(error, "must not be there at all".to_owned());
+        };
+        let name = token.replace("~1", "/").replace("~0", "~");
+        Violation {
+            pointer: around.to_owned(),
+            property: Some(name.clone()),
+            ..self.violation(error, format!("unexpected property {}", shown::text(&name)))
+        }
+    }
+}
+
+/// The names of the types that a `type` keyword allows.
+fn type_names(kind: &TypeKind) -> Vec<String> {
+    match kind {
+        TypeKind::Single(one) => vec![one.to_string()],
+        TypeKind::Multiple(several) => several.iter().map(|one| one.to_string()).collect(),
+    }
+}

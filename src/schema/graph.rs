@@ -1,0 +1,139 @@
+//! The schema as a graph of subschemas with its local references resolved: what coercion, defaults and the bounds walk.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use jsonschema::{Draft, Validator};
+use serde_json::{Map, Value};
+
+use super::types::Types;
+
+mod build;
+
+pub(in crate::schema) use build::build;
+
+/// The index of a node in its graph.
+pub(super) type NodeId = usize;
+
+/// All subschemas that evaluation can reach, and those that are only defined.
+#[derive(Debug)]
+pub(super) struct Graph {
+    pub(super) nodes: Vec<Node>,
+    pub(super) draft: Draft,
+}
+
+/// The subschema at the root of the document is always the first node.
+pub(super) const ROOT: NodeId = 0;
+
+/// One subschema: what it asserts itself, and which other subschemas it applies where.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    /// RFC 6901, within the document.
+    pub(super) pointer: String,
+    /// `true` and `false` as schemas.
+    pub(super) constant: Option<bool>,
+    /// The value of `type`.
+    pub(super) types: Option<Types>,
+    /// The types of the values that `enum` and `const` allow.
+    pub(super) listed_types: Option<Types>,
+    /// Applied to the same value, all of them: `$ref`, `allOf`.
+    pub(super) all: Vec<NodeId>,
+    pub(super) any: Vec<NodeId>,
+    pub(super) one: Vec<NodeId>,
+    pub(super) not: Option<NodeId>,
+    /// `if`, `then`, `else`.
+    pub(super) condition: Option<(NodeId, Option<NodeId>, Option<NodeId>)>,
+    /// `dependentSchemas`, and `dependencies` with schemas.
+    pub(super) dependent: Vec<(String, NodeId)>,
+    pub(super) properties: BTreeMap<String, NodeId>,
+    pub(super) patterns: Vec<(Validator, NodeId)>,
+    pub(super) additional: Option<NodeId>,
+    pub(super) prefix: Vec<NodeId>,
+    pub(super) items: Option<NodeId>,
+    pub(super) required: Vec<String>,
+    /// The schema's own `default`.
+    pub(super) default: Option<Value>,
+    /// What absent properties get, in the order of the schema; filled by `defaults`.
+    pub(super) defaults: Vec<(String, Value)>,
+    /// Whether this node or one below it has defaults to apply.
+    pub(super) fills: bool,
+    /// Further subschemas that are evaluated on the same value, in ways that only the validator knows.
+    pub(super) same_value: Vec<NodeId>,
+    /// Further subschemas that are evaluated on a part of the value, in ways that only the validator knows.
+    pub(super) part_of_value: Vec<NodeId>,
+    /// The assertions of this one schema, without `type`, `required` and whatever applies other schemas.
+    assertions: Map<String, Value>,
+    /// Those as a validator; made when first needed, as valid calls never need it.
+    asserting: OnceLock<Option<Validator>>,
+}
+
+impl Graph {
+    /// Whether the node's own assertions hold, leaving aside every other node.
+    pub(super) fn asserts(&self, id: NodeId, value: &Value) -> bool {
+        let node = &self.nodes[id];
+        if let Some(constant) = node.constant {
+            return constant;
+        }
+        if node.types.is_some_and(|types| !types.allow(value, self.draft)) {
+            return false;
+        }
+        if let Value::Object(object) = value
+            && node.required.iter().any(|name| !object.contains_key(name))
+        {
+            return false;
+        }
+        if node.assertions.is_empty() {
+            return true;
+        }
+        let validator = node.asserting.get_or_init(|| {
+            super::validator(self.draft, super::patterns::MAX_SIZE, &Value::Object(node.assertions.clone())).ok()
+        });
+        validator.as_ref().is_none_or(|validator| validator.is_valid(value))
+    }
+
+    /// The subschemas that the node applies to the property `name`.
+    pub(super) fn of_property(&self, id: NodeId, name: &str) -> Vec<NodeId> {
+        let node = &self.nodes[id];
+        let mut found: Vec<NodeId> = node.properties.get(name).copied().into_iter().collect();
+        if !node.patterns.is_empty() {
+            let key = Value::String(name.to_owned());
+            found.extend(node.patterns.iter().filter(|(pattern, _)| pattern.is_valid(&key)).map(|(_, id)| *id));
+        }
+        if found.is_empty() {
+            found.extend(node.additional);
+        }
+        found
+    }
+
+    /// The subschema that the node applies to the array's element at `index`.
+    pub(super) fn of_element(&self, id: NodeId, index: usize) -> Option<NodeId> {
+        let node = &self.nodes[id];
+        node.prefix.get(index).copied().or(node.items)
+    }
+}
+
+impl Node {
+    /// The subschemas evaluated on the very value that this one is evaluated on.
+    pub(super) fn in_place(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let condition = self.condition.iter().flat_map(|(when, then, other)| [Some(*when), *then, *other]);
+        [&self.all, &self.any, &self.one, &self.same_value]
+            .into_iter()
+            .flatten()
+            .copied()
+            .chain(self.not)
+            .chain(condition.flatten())
+            .chain(self.dependent.iter().map(|(_, id)| *id))
+    }
+
+    /// The subschemas evaluated on properties, elements or names of the value.
+    pub(super) fn below(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.properties
+            .values()
+            .copied()
+            .chain(self.patterns.iter().map(|(_, id)| *id))
+            .chain(self.additional)
+            .chain(self.prefix.iter().copied())
+            .chain(self.items)
+            .chain(self.part_of_value.iter().copied())
+    }
+}

@@ -1,0 +1,190 @@
+//! Coercion: mends what a model got wrong in the type of an argument, where the schema says what was meant.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::accept::Budget;
+use super::graph::{Graph, NodeId, ROOT};
+use super::types::Types;
+use crate::domain::call::Coercion;
+use crate::domain::json;
+
+/// Subschemas looked at while mending one instance.
+const STEPS: u32 = 1_000_000;
+
+/// Mends what can be mended. The answer may still be invalid; `None` if there was nothing to mend.
+pub(super) fn mend(graph: &Graph, instance: &Value) -> Option<(Value, Vec<Coercion>)> {
+    let mut mender = Mender { graph, budget: Budget::new(STEPS), coerced: Vec::new(), path: Vec::new() };
+    let mended = mender.value(ROOT, instance)?;
+    Some((mended, mender.coerced))
+}
+
+struct Mender<'a> {
+    graph: &'a Graph,
+    budget: Budget,
+    coerced: Vec<Coercion>,
+    /// Escaped tokens of the pointer to the value in hand.
+    path: Vec<String>,
+}
+
+impl Mender<'_> {
+    /// A better value for the subschema, or `None` if it takes this one or there is none.
+    fn value(&mut self, id: NodeId, value: &Value) -> Option<Value> {
+        if self.graph.accepts(id, value, &mut self.budget) || self.budget.is_spent() {
+            return None;
+        }
+        let parts = self.parts(id, value);
+        let mended = match value {
+            // The arguments as a whole were parsed before; a root that is no object is an error.
+            Value::String(text) if !self.path.is_empty() => self.string(id, text, &parts),
+            Value::Object(object) => self.object(object, &parts).map(Value::Object),
+            Value::Array(items) => self.array(items, &parts),
+            _ => None,
+        };
+        self.branches(&parts, mended.as_ref().unwrap_or(value)).or(mended)
+    }
+
+    /// The subschema with all that apply to the same value whatever it is: references, `allOf`, `then` or `else`.
+    fn parts(&mut self, id: NodeId, value: &Value) -> Vec<NodeId> {
+        let (mut parts, mut seen, mut waiting) = (Vec::new(), HashSet::new(), vec![id]);
+        while let Some(part) = waiting.pop() {
+            if seen.insert(part) {
+                parts.push(part);
+                waiting.extend(self.graph.conditional(part, value, &mut self.budget));
+                waiting.extend(self.graph.nodes[part].all.iter().rev());
+            }
+        }
+        parts
+    }
+
+    /// What a string may have been meant to be.
+    fn string(&mut self, id: NodeId, text: &str, parts: &[NodeId]) -> Option<Value> {
+        let nodes = parts.iter().map(|part| &self.graph.nodes[*part]);
+        let wanted = nodes.filter_map(|node| node.types.or(node.listed_types)).reduce(Types::intersect)?;
+        if wanted.contains("string") {
+            return None;
+        }
+        let meant = read(text, wanted)?;
+        let listed = self.coerced.len();
+        self.note(json::type_name(&Value::String(String::new())), json::type_name(&meant));
+        let meant = self.value(id, &meant).unwrap_or(meant);
+        // What is inside an object or array may be mended no further and still tell the model more than its text does.
+        if meant.is_object() || meant.is_array() || self.graph.accepts(id, &meant, &mut self.budget) {
+            return Some(meant);
+        }
+        self.coerced.truncate(listed);
+        None
+    }
+
+    fn object(&mut self, object: &Map<String, Value>, parts: &[NodeId]) -> Option<Map<String, Value>> {
+        let mut mended: Option<Map<String, Value>> = None;
+        for (name, given) in object {
+            let below: Vec<NodeId> = parts.iter().flat_map(|part| self.graph.of_property(*part, name)).collect();
+            if below.is_empty() {
+                continue;
+            }
+            self.path.push(json::pointer_token(name));
+            if given.is_null() && self.is_absent(name, parts, &below) {
+                self.note("null", "absent");
+                mended.get_or_insert_with(|| object.clone()).shift_remove(name);
+            } else if let Some(better) = self.through(&below, given) {
+                mended.get_or_insert_with(|| object.clone()).insert(name.clone(), better);
+            }
+            self.path.pop();
+        }
+        mended
+    }
+
+    /// Whether a `null` stands for a declared optional property that was left out.
+    fn is_absent(&mut self, name: &str, parts: &[NodeId], below: &[NodeId]) -> bool {
+        let mut nodes = parts.iter().map(|part| &self.graph.nodes[*part]);
+        let required = nodes.clone().any(|node| node.required.iter().any(|required| required == name));
+        let declared = nodes.any(|node| node.properties.contains_key(name));
+        declared && !required && !below.iter().all(|id| self.graph.accepts(*id, &Value::Null, &mut self.budget))
+    }
+
+    fn array(&mut self, items: &[Value], parts: &[NodeId]) -> Option<Value> {
+        let mut mended: Option<Vec<Value>> = None;
+        for (index, given) in items.iter().enumerate() {
+            let below: Vec<NodeId> = parts.iter().filter_map(|part| self.graph.of_element(*part, index)).collect();
+            if below.is_empty() {
+                continue;
+            }
+            self.path.push(index.to_string());
+            if let Some(better) = self.through(&below, given) {
+                mended.get_or_insert_with(|| items.to_vec())[index] = better;
+            }
+            self.path.pop();
+        }
+        mended.map(Value::Array)
+    }
+
+    /// Mends a value for several subschemas, one after another.
+    fn through(&mut self, ids: &[NodeId], given: &Value) -> Option<Value> {
+        let mut better: Option<Value> = None;
+        for id in ids {
+            better = self.value(*id, better.as_ref().unwrap_or(given)).or(better);
+        }
+        better
+    }
+
+    /// `anyOf` and `oneOf`: the first branch whose mended value is taken counts.
+    fn branches(&mut self, parts: &[NodeId], given: &Value) -> Option<Value> {
+        let mut better: Option<Value> = None;
+        for part in parts {
+            let node = &self.graph.nodes[*part];
+            for (branches, exclusive) in [(&node.any, false), (&node.one, true)] {
+                let current = better.as_ref().unwrap_or(given);
+                if self.holds(*part, exclusive, current) {
+                    continue;
+                }
+                let found = branches.iter().find_map(|branch| {
+                    let listed = self.coerced.len();
+                    let tried = self.value(*branch, current);
+                    let tried = tried.filter(|tried| {
+                        self.graph.accepts(*branch, tried, &mut self.budget) && self.holds(*part, exclusive, tried)
+                    });
+                    if tried.is_none() {
+                        self.coerced.truncate(listed);
+                    }
+                    tried
+                });
+                better = found.or(better);
+            }
+        }
+        better
+    }
+
+    fn holds(&mut self, part: NodeId, exclusive: bool, value: &Value) -> bool {
+        if exclusive {
+            self.graph.accepts_one(part, value, &mut self.budget)
+        } else {
+            self.graph.accepts_any(part, value, &mut self.budget)
+        }
+    }
+
+    fn note(&mut self, from: &str, to: &str) {
+        let pointer = self.path.iter().fold(String::new(), |pointer, token| pointer + "/" + token);
+        self.coerced.push(Coercion { pointer, from: from.to_owned(), to: to.to_owned() });
+    }
+}
+
+/// Reads a string as one of the wanted types.
+fn read(text: &str, wanted: Types) -> Option<Value> {
+    let trimmed = text.trim();
+    if wanted.contains("boolean") {
+        for boolean in [true, false] {
+            if trimmed.eq_ignore_ascii_case(if boolean { "true" } else { "false" }) {
+                return Some(Value::Bool(boolean));
+            }
+        }
+    }
+    let fits = match trimmed.as_bytes().first()? {
+        b'{' => wanted.contains("object"),
+        b'[' => wanted.contains("array"),
+        b'-' | b'0'..=b'9' => wanted.contains("integer") || wanted.contains("number"),
+        _ => false,
+    };
+    fits.then(|| json::parse(trimmed.as_bytes()).ok()).flatten()
+}

@@ -1,0 +1,75 @@
+//! "Did you mean …?"
+
+/// Longest name that is worth comparing, in bytes.
+const MAX_BYTES: usize = 128;
+
+/// The name that was most likely meant, if any is close enough: equal but for case and separators, or few edits away
+/// for its length. Cheap for thousands of names; of equally near ones the first is taken.
+pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if wanted.is_empty() || wanted.len() > MAX_BYTES {
+        return None;
+    }
+    let wanted_folded = folded(wanted);
+    let length = wanted_folded.chars().count();
+    // One edit in three characters: "citty" is "city", but "map" is not "cat".
+    let mut best: Option<(usize, &str)> = None;
+    for name in names {
+        let limit = best.map_or(length / 3, |(distance, _)| distance.saturating_sub(1));
+        // Edits only ever add up from the difference in length; the bytes rule out most names without folding them.
+        if name == wanted || name.len() > MAX_BYTES || name.len() > 4 * (length + limit) + 8 {
+            continue;
+        }
+        let name_folded = folded(name);
+        let name_length = name_folded.chars().count();
+        if name_length == 0 || name_length.abs_diff(length) > limit || best.is_some_and(|(distance, _)| distance == 0) {
+            continue;
+        }
+        let distance = strsim::osa_distance(&wanted_folded, &name_folded);
+        if distance <= limit && distance * 3 <= length.min(name_length) {
+            best = Some((distance, name));
+        }
+    }
+    best.map(|(_, name)| name)
+}
+
+/// Without case and separators; a name of separators only stays as it is.
+fn folded(name: &str) -> String {
+    let letters: String =
+        name.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' ')).flat_map(char::to_lowercase).collect();
+    if letters.is_empty() { name.to_owned() } else { letters }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn typing_errors_case_and_separators_are_seen_through() {
+        let names = ["city", "country", "get_weather", "C"];
+        for (wanted, meant) in [
+            ("citty", "city"),
+            ("ctiy", "city"),
+            ("City", "city"),
+            ("getWeather", "get_weather"),
+            ("get-wether", "get_weather"),
+            ("contry", "country"),
+            ("c", "C"),
+        ] {
+            assert_eq!(nearest(wanted, names), Some(meant), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn what_is_far_away_is_not_suggested() {
+        for wanted in ["", "x", "map", "weather_of_the_day", "it", &"c".repeat(10_000)] {
+            assert_eq!(nearest(wanted, ["city", "country", "get_weather", "C", "cat", "id"]), None, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_wins_and_the_first_of_equals() {
+        assert_eq!(nearest("colour", ["colours", "color", "colour_"]), Some("colour_"));
+        assert_eq!(nearest("nam", ["name", "names"]), Some("name"));
+        assert_eq!(nearest("file1", ["file2", "file3"]), Some("file2"));
+    }
+}

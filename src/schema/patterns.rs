@@ -1,0 +1,74 @@
+//! Regular expressions in schemas: linear time and bounded memory, or refused.
+
+use std::collections::HashSet;
+
+use jsonschema::{Draft, Validator};
+use serde_json::{Value, json};
+
+use super::{SchemaError, shown};
+
+/// Compiled size of one pattern in bytes.
+pub(super) const MAX_SIZE: usize = 4 << 20;
+/// Compiled size of all patterns of a schema, roughly.
+const MAX_TOTAL: usize = 32 << 20;
+/// Distinct patterns in a schema.
+const MAX_PATTERNS: usize = 500;
+
+/// The patterns met so far in one schema.
+pub(super) struct Patterns {
+    draft: Draft,
+    seen: HashSet<String>,
+}
+
+impl Patterns {
+    pub(super) fn new(draft: Draft) -> Self {
+        Self { draft, seen: HashSet::new() }
+    }
+
+    /// The size that each pattern may have, as there are so many.
+    pub(super) fn size_limit(&self) -> usize {
+        (MAX_TOTAL / self.seen.len().max(1)).min(MAX_SIZE)
+    }
+
+    /// A validator of strings for the pattern.
+    ///
+    /// # Errors
+    /// What is no regular expression, needs backtracking, or grows too large.
+    pub(super) fn check(&mut self, pointer: &str, pattern: &str) -> Result<Validator, SchemaError> {
+        let refuse = |message: String| Err(SchemaError { pointer: pointer.to_owned(), message });
+        self.seen.insert(pattern.to_owned());
+        if self.seen.len() > MAX_PATTERNS {
+            return refuse(format!("a schema may have {MAX_PATTERNS} different patterns at most"));
+        }
+        let schema = json!({ "pattern": pattern });
+        if let Ok(validator) = super::validator(self.draft, self.size_limit(), &schema) {
+            return Ok(validator);
+        }
+        let shown = shown::text(pattern);
+        let look_around = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| pattern.contains(group));
+        refuse(if look_around {
+            format!("{shown} uses look-around, which cannot be matched in linear time: rewrite it without, or drop it")
+        } else if has_backreference(pattern) {
+            format!(
+                "{shown} uses a back-reference, which cannot be matched in linear time: rewrite it without, or drop it"
+            )
+        } else if super::validator(Draft::Draft202012, 64, &json!({"format": "regex"}))
+            .is_ok_and(|format| format.is_valid(&Value::String(pattern.to_owned())))
+        {
+            format!("{shown} is too large once compiled, or unsupported: use fewer or smaller repetitions")
+        } else {
+            format!("{shown} is not a regular expression")
+        })
+    }
+}
+
+/// `\1` to `\9` and `\k<name>`, outside an escaped backslash.
+fn has_backreference(pattern: &str) -> bool {
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if character == '\\' && matches!(characters.next(), Some('1'..='9' | 'k')) {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,144 @@
+use super::*;
+
+fn messages(compiled: &Compiled, arguments: Value) -> Vec<String> {
+    wrong(compiled, arguments).into_iter().map(|v| format!("{}: {}", v.pointer, v.message)).collect()
+}
+
+#[track_caller]
+fn assert_says(schema: Value, x: Value, message: &str) {
+    assert_eq!(messages(&of_x(schema), json!({"x": x})), [format!("/x: {message}")]);
+}
+
+#[test]
+fn missing_and_unexpected_properties_belong_to_their_object() {
+    let compiled = input(json!({
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "at": {
+            "type": "object", "properties": {"lat": {}}, "required": ["lat", "lon"], "additionalProperties": false
+        }},
+        "required": ["city"],
+        "additionalProperties": false
+    }));
+    let violations = wrong(&compiled, json!({"citty": "x", "zzzz": 1, "at": {"lta": 1}}));
+    let told: Vec<(&str, Option<&str>, &str)> =
+        violations.iter().map(|v| (v.pointer.as_str(), v.property.as_deref(), v.message.as_str())).collect();
+    for expected in [
+        ("", Some("citty"), "unexpected property \"citty\", did you mean \"city\"?"),
+        ("", Some("zzzz"), "unexpected property \"zzzz\"; known are \"city\", \"at\""),
+        ("", Some("city"), "missing required property \"city\""),
+        ("/at", Some("lat"), "missing required property \"lat\""),
+        ("/at", Some("lon"), "missing required property \"lon\""),
+        ("/at", Some("lta"), "unexpected property \"lta\", did you mean \"lat\"?"),
+    ] {
+        assert!(told.contains(&expected), "{expected:?} is not among {told:#?}");
+    }
+    assert_eq!(violations.len(), 6);
+    let json = serde_json::to_value(&violations[0]).unwrap();
+    assert!(json["expected"] == json!(false) || json["expected"].is_array() || json["expected"].is_string(), "{json}");
+}
+
+#[test]
+fn each_keyword_has_its_sentence() {
+    assert_says(json!({"type": "integer"}), json!("x"), "must be integer, got string \"x\"");
+    assert_says(json!({"type": ["integer", "null"]}), json!([1]), "must be integer or null, got array");
+    assert_says(
+        json!({"enum": ["C", "F"]}),
+        json!("c"),
+        "must be one of \"C\", \"F\" (got \"c\"), did you mean \"C\"?",
+    );
+    assert_says(json!({"const": 1}), json!(2), "must be 1 (got 2)");
+    assert_says(json!({"minimum": 3}), json!(2), "must be at least 3 (got 2)");
+    assert_says(json!({"exclusiveMaximum": 3}), json!(3), "must be less than 3 (got 3)");
+    assert_says(json!({"maxLength": 1}), json!("ab"), "must have at most 1 character (got 2)");
+    assert_says(json!({"minItems": 2}), json!([1]), "must have at least 2 items (got 1)");
+    assert_says(json!({"uniqueItems": true}), json!([1, 1]), "must not have equal items");
+    assert_says(json!({"pattern": "^a"}), json!("b"), "must match the pattern \"^a\" (got \"b\")");
+    assert_says(
+        json!({"format": "date"}),
+        json!("tomorrow"),
+        "must be a valid date, like \"2026-01-31\" (got \"tomorrow\")",
+    );
+    assert_says(json!({"not": {"const": 1}}), json!(1), "must not have this form");
+}
+
+#[test]
+fn branches_are_told_in_one_sentence() {
+    let scalars = json!({"anyOf": [{"type": "integer"}, {"type": "null"}]});
+    assert_says(scalars, json!("x"), "must be integer or null, got string \"x\"");
+    assert_says(
+        json!({"oneOf": [{"const": "a"}, {"enum": ["b"]}]}),
+        json!("A"),
+        "must be one of \"a\", \"b\" (got \"A\"), did you mean \"a\"?",
+    );
+    let shapes = json!({"oneOf": [
+        {"title": "Circle", "type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]},
+        {"title": "Square", "type": "object", "properties": {"kind": {"const": "square"}, "a": {"type": "number"}}, "required": ["kind", "a"]}
+    ]});
+    assert_says(
+        shapes,
+        json!({"kind": "square", "a": "wide"}),
+        "matches none of the forms that are allowed here; nearest is Square: /a: must be number, got string \"wide\"",
+    );
+    let both = json!({"oneOf": [{"type": "integer"}, {"type": "number"}]});
+    assert!(messages(&of_x(both), json!({"x": 1}))[0].contains("exactly one"));
+}
+
+#[test]
+fn at_most_twenty_and_each_is_small() {
+    let long = "y".repeat(100_000);
+    let many: serde_json::Map<String, Value> = (0..100).map(|i| (format!("{long}{i}"), json!(long))).collect();
+    let options: Vec<String> = (0..500).map(|i| format!("option \u{0}\u{1} number {i}")).collect();
+    let compiled = input(json!({
+        "type": "object",
+        "properties": {"e": {"enum": options}, "o": {"anyOf": [{"type": "object", "additionalProperties": false}, {"minLength": 1_000_000}]}},
+        "patternProperties": {"^y": {"type": "array"}}
+    }));
+    let unexpected = input(json!({"type": "object", "additionalProperties": false}));
+    let mut all = wrong(&unexpected, Value::Object(many.clone()));
+    all.extend(wrong(&compiled, Value::Object(many)));
+    assert_eq!(all.len(), 40);
+    all.extend(wrong(&compiled, json!({"e": long, "o": long})));
+    all.extend(wrong(&compiled, json!({"e": "\u{0}".repeat(500), "o": {long.as_str(): long}})));
+    for violation in all {
+        let bytes = serde_json::to_string(&violation).unwrap().len();
+        assert!(bytes < 500, "{bytes}: {violation:?}");
+    }
+}
+
+#[test]
+fn pointers_are_right_whatever_the_names() {
+    let compiled = input(json!({"type": "object", "additionalProperties": {"items": {"type": "integer"}}}));
+    for (name, pointer) in [("a/b", "/a~1b/0"), ("~", "/~0/0"), ("\u{0}", "/\u{0}/0"), ("😀 %", "/😀 %/0"), ("", "//0")]
+    {
+        assert_eq!(wrong(&compiled, json!({name: ["x"]}))[0].pointer, pointer);
+    }
+}
+
+#[test]
+fn an_output_is_checked_as_it_is() {
+    let compiled = compile(&json!({"type": "integer"}), Role::Output).unwrap();
+    assert!(compiled.violations(&json!(1)).is_empty());
+    let violation = &compiled.violations(&json!("1"))[0];
+    assert_eq!(
+        (violation.pointer.as_str(), violation.keyword.as_str(), &violation.expected),
+        ("", "type", &json!("integer"))
+    );
+}
+
+#[test]
+fn keywords_that_only_the_validator_knows_are_told_too() {
+    let compiled = input(json!({
+        "type": "object",
+        "allOf": [{"properties": {"a": {}}}],
+        "properties": {"never": false, "c": {"contains": {"const": 1}}},
+        "propertyNames": {"maxLength": 5},
+        "dependentRequired": {"a": ["c"]},
+        "unevaluatedProperties": false
+    }));
+    let told = messages(&compiled, json!({"never": 1, "b": 1, "toolong": 1, "a": 1}));
+    for part in
+        ["unexpected property \"never\"", "unexpected property \"b\"", "property name \"toolong\"", "property \"c\""]
+    {
+        assert!(told.iter().any(|message| message.contains(part) && message.starts_with(": ")), "{part}: {told:#?}");
+    }
+}

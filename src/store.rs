@@ -1,0 +1,53 @@
+//! The only floor with SQL: calls, events, stats and tools in SQLite or Postgres.
+
+use crate::domain::Tenant;
+
+pub mod calls;
+mod codec;
+pub mod db;
+pub mod events;
+pub mod journal;
+mod migrate;
+pub mod stats;
+pub mod tools;
+
+pub use db::{Db, StoreError};
+pub use journal::Journal;
+
+/// Reads, and the rare writes that are not the journal's. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Store {
+    db: Db,
+    tenant: Tenant,
+}
+
+impl Store {
+    /// Opens the database, makes it if it is SQLite and missing, and brings it to the newest migration.
+    ///
+    /// # Errors
+    /// An URL that is none, a database out of reach, or a migration that fails.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        let db = Db::open(url).await?;
+        migrate::run(&db).await?;
+        Ok(Self { db, tenant: Tenant::default() })
+    }
+
+    /// The database beneath, for the journal.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Whether the database answers.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        db::on_reader!(&self.db, pool => sqlx::query("SELECT 1").execute(pool).await.map(|_| ())).map_err(Into::into)
+    }
+
+    /// Closes all connections; SQLite folds its log back into the file.
+    pub async fn close(&self) {
+        self.db.close().await;
+    }
+}

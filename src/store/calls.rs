@@ -1,0 +1,118 @@
+//! Reading calls: one, or a page of them.
+
+use std::collections::HashSet;
+
+use sqlx::{Postgres, QueryBuilder, Sqlite};
+use uuid::Uuid;
+
+use super::codec::{self, CallRow};
+use super::{Db, Store, StoreError, db};
+use crate::domain::{Call, Status, Time};
+
+/// Which calls are wanted; absent fields ask nothing.
+#[derive(Debug, Clone, Default)]
+pub struct CallFilter {
+    /// Of this session.
+    pub session: Option<String>,
+    /// Of this batch.
+    pub batch_id: Option<Uuid>,
+    /// Of this tool.
+    pub name: Option<String>,
+    /// In this status.
+    pub status: Option<Status>,
+    /// Accepted at or after.
+    pub since: Option<Time>,
+    /// Accepted before.
+    pub until: Option<Time>,
+    /// Older than this call: where the page before ended.
+    pub before: Option<Uuid>,
+    /// Most calls of a page.
+    pub limit: u32,
+}
+
+impl Store {
+    /// One call.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn call(&self, id: Uuid) -> Result<Option<Call>, StoreError> {
+        self.call_row(id).await?.map(CallRow::decode).transpose()
+    }
+
+    pub(super) async fn call_row(&self, id: Uuid) -> Result<Option<CallRow>, StoreError> {
+        const SQL: &str = "SELECT id, session, batch_id, batch_index, tool, status, attempt, node, created_at, \
+            started_at, ended_at, accepted_pos, started_pos, settled_pos, arguments, record \
+            FROM tool_calls WHERE id = $1 AND tenant = $2";
+        let tenant = self.tenant.as_str();
+        let row = db::on_reader!(&self.db, pool =>
+            sqlx::query_as::<_, CallRow>(SQL).bind(id).bind(tenant.to_owned()).fetch_optional(pool).await)?;
+        Ok(row)
+    }
+
+    /// A page of calls, newest first.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<Call>, StoreError> {
+        let rows: Vec<CallRow> = match &self.db {
+            Db::Sqlite(pools) => page::<Sqlite>(self, filter).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Postgres(pools) => page::<Postgres>(self, filter).build_query_as().fetch_all(&pools.reader).await?,
+        };
+        rows.into_iter().map(CallRow::decode).collect()
+    }
+}
+
+fn page<D: sqlx::Database>(store: &Store, filter: &CallFilter) -> QueryBuilder<D>
+where
+    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    i16: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new("SELECT ");
+    query.push(codec::COLUMNS).push(" FROM tool_calls WHERE tenant = ").push_bind(store.tenant.as_str().to_owned());
+    if let Some(session) = &filter.session {
+        query.push(" AND session = ").push_bind(session.clone());
+    }
+    if let Some(batch) = filter.batch_id {
+        query.push(" AND batch_id = ").push_bind(batch);
+    }
+    if let Some(name) = &filter.name {
+        query.push(" AND tool = ").push_bind(codec::indexed_name(name).into_owned());
+    }
+    if let Some(status) = filter.status {
+        query.push(" AND status = ").push_bind(codec::status_number(status));
+    }
+    if let Some(since) = filter.since {
+        query.push(" AND created_at >= ").push_bind(since.0);
+    }
+    if let Some(until) = filter.until {
+        query.push(" AND created_at < ").push_bind(until.0);
+    }
+    if let Some(before) = filter.before {
+        query.push(" AND id < ").push_bind(before);
+    }
+    query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(filter.limit));
+    query
+}
+
+/// Which of these calls have ended.
+pub(super) async fn ended_among(db: &Db, ids: &[Uuid]) -> Result<HashSet<Uuid>, StoreError> {
+    fn query<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
+    where
+        Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    {
+        let mut query = QueryBuilder::<D>::new("SELECT id FROM tool_calls WHERE status >= 2 AND id IN (");
+        let mut list = query.separated(", ");
+        for id in ids {
+            list.push_bind(*id);
+        }
+        query.push(")");
+        query
+    }
+    let found: Vec<(Uuid,)> = match db {
+        Db::Sqlite(pools) => query::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
+        Db::Postgres(pools) => query::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
+    };
+    Ok(found.into_iter().map(|(id,)| id).collect())
+}

@@ -1,0 +1,302 @@
+//! Between a call and the columns of its row.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
+use uuid::Uuid;
+
+use super::StoreError;
+use crate::domain::call::Coercion;
+use crate::domain::{
+    Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json, outcome,
+};
+
+/// Longest name in the indexed column; no tool has a longer one.
+const INDEXED_NAME: usize = 128;
+
+/// `status` in its column. Terminal ones are the greatest, which the journal's guard relies on.
+pub(super) fn status_number(status: Status) -> i16 {
+    match status {
+        Status::Wait => 0,
+        Status::Doing => 1,
+        Status::Success => 2,
+        Status::Error => 3,
+    }
+}
+
+fn status_from(number: i16) -> Result<Status, StoreError> {
+    match number {
+        0 => Ok(Status::Wait),
+        1 => Ok(Status::Doing),
+        2 => Ok(Status::Success),
+        3 => Ok(Status::Error),
+        other => Err(StoreError::Corrupt(format!("status {other}"))),
+    }
+}
+
+/// The name as its column takes it: cut, and without U+0000, which Postgres refuses.
+pub(super) fn indexed_name(name: &str) -> std::borrow::Cow<'_, str> {
+    if name.len() <= INDEXED_NAME && !name.contains('\0') {
+        return name.into();
+    }
+    name.chars().take(INDEXED_NAME).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect::<String>().into()
+}
+
+/// The `code` column: the failure's code, or empty.
+pub(super) fn code(call: &Call) -> &'static str {
+    let failure = call.outcome.as_ref().and_then(|outcome| outcome.error.as_ref());
+    failure.map_or("", |failure| failure.code.as_str())
+}
+
+/// The columns that a call is read from.
+pub(super) const COLUMNS: &str = "id, session, batch_id, batch_index, tool, status, attempt, node, created_at, \
+     started_at, ended_at, accepted_pos, started_pos, settled_pos, arguments, record";
+
+/// A call's row as it is read.
+#[derive(Debug)]
+pub(super) struct CallRow {
+    pub id: Uuid,
+    session: Option<String>,
+    batch_id: Option<Uuid>,
+    batch_index: i32,
+    tool: String,
+    status: i16,
+    attempt: i32,
+    node: String,
+    created_at: i64,
+    started_at: Option<i64>,
+    ended_at: Option<i64>,
+    pub accepted_pos: i64,
+    pub started_pos: Option<i64>,
+    pub settled_pos: Option<i64>,
+    arguments: String,
+    record: String,
+}
+
+impl<'r, R: Row> FromRow<'r, R> for CallRow
+where
+    usize: ColumnIndex<R>,
+    Uuid: Decode<'r, R::Database> + Type<R::Database>,
+    String: Decode<'r, R::Database> + Type<R::Database>,
+    i16: Decode<'r, R::Database> + Type<R::Database>,
+    i32: Decode<'r, R::Database> + Type<R::Database>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            id: row.try_get(0)?,
+            session: row.try_get(1)?,
+            batch_id: row.try_get(2)?,
+            batch_index: row.try_get(3)?,
+            tool: row.try_get(4)?,
+            status: row.try_get(5)?,
+            attempt: row.try_get(6)?,
+            node: row.try_get(7)?,
+            created_at: row.try_get(8)?,
+            started_at: row.try_get(9)?,
+            ended_at: row.try_get(10)?,
+            accepted_pos: row.try_get(11)?,
+            started_pos: row.try_get(12)?,
+            settled_pos: row.try_get(13)?,
+            arguments: row.try_get(14)?,
+            record: row.try_get(15)?,
+        })
+    }
+}
+
+/// What has no column, as JSON; what is empty or follows from the rest is left out.
+#[derive(Serialize)]
+struct RecordOut<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    /// Absent: the same as the arguments. Null: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective: Option<Option<&'a Value>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    coerced: &'a [Coercion],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tip: Option<&'a str>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    params: &'a Map<String, Value>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    metadata: &'a Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<&'a Progress>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<&'a Limits>,
+    last_seq: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<OutcomeOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct OutcomeOut<'a> {
+    /// Absent: the compact JSON of `structured`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<&'a str>,
+    /// Absent: one text block with the output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a [ContentBlock]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured: Option<&'a RawValue>,
+    details: &'a Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Failure>,
+}
+
+#[derive(Deserialize)]
+struct RecordIn {
+    call_id: Option<String>,
+    name: Option<String>,
+    title: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    effective: Option<Option<Value>>,
+    #[serde(default)]
+    coerced: Vec<Coercion>,
+    tip: Option<String>,
+    #[serde(default)]
+    params: Map<String, Value>,
+    #[serde(default)]
+    metadata: Map<String, Value>,
+    progress: Option<Progress>,
+    limits: Option<Limits>,
+    last_seq: u32,
+    outcome: Option<OutcomeIn>,
+}
+
+#[derive(Deserialize)]
+struct OutcomeIn {
+    output: Option<String>,
+    content: Option<Vec<ContentBlock>>,
+    #[serde(default, deserialize_with = "present")]
+    structured: Option<Value>,
+    details: Map<String, Value>,
+    error: Option<Failure>,
+}
+
+/// Tells a null from an absent member.
+fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// The `arguments` and `record` columns of a call.
+pub(super) fn encode(call: &Call) -> (String, String) {
+    let arguments = call.arguments.to_string();
+    let structured = call.outcome.as_ref().and_then(|outcome| outcome.structured.as_ref()).map(|value| {
+        // A value always serialises to valid JSON.
+        RawValue::from_string(value.to_string()).unwrap_or_else(|_| RawValue::NULL.to_owned())
+    });
+    let record = RecordOut {
+        call_id: (!is_text_of(&call.call_id, call.id)).then_some(&*call.call_id),
+        name: (indexed_name(&call.name) != call.name.as_ref()).then_some(&*call.name),
+        title: (call.title != call.name).then_some(&*call.title),
+        effective: match &call.effective_arguments {
+            Some(effective) if Arc::ptr_eq(effective, &call.arguments) => None,
+            effective => Some(effective.as_deref()),
+        },
+        coerced: &call.coerced,
+        tip: call.tip.as_deref(),
+        params: &call.params,
+        metadata: &call.metadata,
+        progress: call.progress.as_ref(),
+        limits: call.limits.as_ref(),
+        last_seq: call.last_seq,
+        outcome: call.outcome.as_deref().map(|outcome| {
+            let only_text = matches!(outcome.content.as_slice(), [ContentBlock::Text(text)] if *text == outcome.output);
+            let derived = structured.as_deref().is_some_and(|raw| raw.get() == outcome.output);
+            OutcomeOut {
+                output: (!derived).then_some(outcome.output.as_str()),
+                content: (!only_text).then_some(outcome.content.as_slice()),
+                structured: structured.as_deref(),
+                details: &outcome.details,
+                error: outcome.error.as_ref(),
+            }
+        }),
+    };
+    // Maps with string keys and numbers that came from JSON cannot fail to serialise.
+    let record = serde_json::to_string(&record).unwrap_or_else(|error| format!("{{\"unreadable\":\"{error}\"}}"));
+    (arguments, record)
+}
+
+fn is_text_of(call_id: &str, id: Uuid) -> bool {
+    call_id == id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer())
+}
+
+impl CallRow {
+    pub fn decode(self) -> Result<Call, StoreError> {
+        let id = self.id;
+        let corrupt = |error: &dyn std::fmt::Display| StoreError::Corrupt(format!("call {id}: {error}"));
+        let arguments = Arc::new(json::parse(self.arguments.as_bytes()).map_err(|error| corrupt(&error))?);
+        let record: RecordIn = from_str(&self.record).map_err(|error| corrupt(&error))?;
+        let status = status_from(self.status)?;
+        let name: Arc<str> = record.name.unwrap_or(self.tool).into();
+        let metadata = record.metadata;
+        Ok(Call {
+            id,
+            tenant: Tenant::default(),
+            call_id: record.call_id.unwrap_or_else(|| id.to_string()).into(),
+            title: record.title.map_or_else(|| name.clone(), Arc::from),
+            name,
+            session: self.session.map(Arc::from),
+            batch_id: self.batch_id,
+            index: self.batch_index.try_into().unwrap_or(0),
+            status,
+            phase: match status {
+                Status::Wait => Phase::Queued,
+                Status::Doing => Phase::Running,
+                Status::Success | Status::Error => Phase::Done,
+            },
+            effective_arguments: match record.effective {
+                None => Some(arguments.clone()),
+                Some(effective) => effective.map(Arc::new),
+            },
+            arguments,
+            coerced: record.coerced,
+            tip: record.tip,
+            params: record.params,
+            metadata,
+            progress: record.progress,
+            outcome: record.outcome.map(|outcome| Arc::new(outcome.decode())),
+            attempts: self.attempt.try_into().unwrap_or(0),
+            limits: record.limits,
+            created_at: Time(self.created_at),
+            started_at: self.started_at.map(Time),
+            ended_at: self.ended_at.map(Time),
+            node: self.node.into(),
+            last_seq: record.last_seq,
+        })
+    }
+}
+
+impl OutcomeIn {
+    fn decode(self) -> Outcome {
+        let output = match (self.output, &self.content, &self.structured) {
+            (Some(output), _, _) => output,
+            (None, _, Some(structured)) => structured.to_string(),
+            (None, Some(content), None) => outcome::joined_text(content),
+            (None, None, None) => String::new(),
+        };
+        Outcome {
+            content: self.content.unwrap_or_else(|| vec![ContentBlock::Text(output.clone())]),
+            structured: self.structured.map(Arc::new),
+            details: self.details,
+            metadata: Map::new(),
+            error: self.error.map(|failure| Failure { text: output.clone(), ..failure }),
+            output,
+        }
+    }
+}
+
+/// Stored JSON may be nested deeper than a request's, by what we put around it.
+fn from_str<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    deserializer.disable_recursion_limit();
+    T::deserialize(&mut deserializer)
+}

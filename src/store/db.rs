@@ -1,0 +1,177 @@
+//! The two databases behind one name.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Database, Pool, Postgres, Sqlite};
+
+/// Connections that read at the same time.
+const READERS: u32 = 4;
+/// How long a connection may take to be had.
+const ACQUIRE: Duration = Duration::from_secs(5);
+/// How long SQLite waits for another process's write lock.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// Why the store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The URL names no database that the service knows.
+    #[error("`{url}` is no database URL: use sqlite::memory:, sqlite://PATH or postgres://USER@HOST/DATABASE")]
+    Url {
+        /// As given, without a password.
+        url: String,
+    },
+    /// The folder of the SQLite file cannot be made.
+    #[error("cannot make the folder {}: {source}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A migration failed.
+    #[error("cannot bring the database to the newest version: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    /// The database failed or is out of reach.
+    #[error("the database failed: {0}")]
+    Database(#[from] sqlx::Error),
+    /// A stored row cannot be read.
+    #[error("a stored row cannot be read: {0}")]
+    Corrupt(String),
+}
+
+/// One database's connections: a single writer, so that writes queue here and not inside the database, and readers.
+#[derive(Debug)]
+pub struct Pools<D: Database> {
+    /// One connection.
+    pub writer: Pool<D>,
+    /// A few connections.
+    pub reader: Pool<D>,
+}
+
+impl<D: Database> Clone for Pools<D> {
+    fn clone(&self) -> Self {
+        Self { writer: self.writer.clone(), reader: self.reader.clone() }
+    }
+}
+
+/// Which database it is.
+#[derive(Debug, Clone)]
+pub enum Db {
+    /// A file or memory in this process.
+    Sqlite(Pools<Sqlite>),
+    /// A server.
+    Postgres(Pools<Postgres>),
+}
+
+/// Runs the same code on whichever database it is, with `$pool` a pool that reads.
+macro_rules! on_reader {
+    ($db:expr, $pool:ident => $body:expr) => {
+        match $db {
+            $crate::store::Db::Sqlite(pools) => {
+                let $pool = &pools.reader;
+                $body
+            }
+            $crate::store::Db::Postgres(pools) => {
+                let $pool = &pools.reader;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use on_reader;
+
+impl Db {
+    /// Connects, and makes the SQLite file and its folder if they are missing.
+    ///
+    /// # Errors
+    /// An URL that is none, or a database out of reach.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Self::postgres(url).await;
+        }
+        if url.starts_with("sqlite:") {
+            return Self::sqlite(url).await;
+        }
+        Err(StoreError::Url { url: without_password(url) })
+    }
+
+    async fn postgres(url: &str) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(url)
+            .map_err(|_| StoreError::Url { url: without_password(url) })?
+            .application_name("toolpost")
+            .disable_statement_logging();
+        let pool = |size| PgPoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE);
+        // A broken connection shows in the write itself, which is tried again; no probe before each.
+        let writer = pool(1).test_before_acquire(false).connect_with(options.clone()).await?;
+        let reader = pool(READERS).connect_lazy_with(options);
+        Ok(Self::Postgres(Pools { writer, reader }))
+    }
+
+    async fn sqlite(url: &str) -> Result<Self, StoreError> {
+        let options = SqliteConnectOptions::from_str(url)
+            .map_err(|_| StoreError::Url { url: url.to_owned() })?
+            .create_if_missing(true)
+            .busy_timeout(BUSY)
+            .disable_statement_logging();
+        let pool = |size| SqlitePoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE);
+        if url.contains(":memory:") || url.contains("mode=memory") {
+            // Every connection to memory is a database of its own: one connection does everything, and never goes.
+            let only = pool(1).idle_timeout(None).max_lifetime(None).connect_with(options).await?;
+            return Ok(Self::Sqlite(Pools { writer: only.clone(), reader: only }));
+        }
+        if let Some(folder) = options.get_filename().parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder)
+                .map_err(|source| StoreError::Folder { folder: folder.to_owned(), source })?;
+        }
+        let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
+        let writer = pool(1).connect_with(options.clone()).await?;
+        let reader = pool(READERS).connect_lazy_with(options);
+        Ok(Self::Sqlite(Pools { writer, reader }))
+    }
+
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Sqlite(pools) => {
+                pools.reader.close().await;
+                pools.writer.close().await;
+            }
+            Self::Postgres(pools) => {
+                pools.reader.close().await;
+                pools.writer.close().await;
+            }
+        }
+    }
+}
+
+/// The URL with `…` for its password, fit for a message.
+#[must_use]
+pub fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((login, host)) = rest.rsplit_once('@') else { return url.to_owned() };
+    match login.split_once(':') {
+        Some((user, _)) => format!("{scheme}://{user}:…@{host}"),
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shown_url_has_no_password() {
+        assert_eq!(without_password("postgres://a:b@h/d"), "postgres://a:…@h/d");
+        assert_eq!(without_password("postgres://a@h/d"), "postgres://a@h/d");
+        assert_eq!(without_password("sqlite::memory:"), "sqlite::memory:");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_database_is_named_with_the_way_out() {
+        let error = Db::open("mysql://root:secret@h/d").await.unwrap_err().to_string();
+        assert!(error.contains("mysql://root:…@h/d") && error.contains("postgres://"), "{error}");
+    }
+}

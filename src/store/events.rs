@@ -1,0 +1,125 @@
+//! Events read back: of one call, or of all calls behind a position.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sqlx::{Postgres, QueryBuilder, Sqlite};
+use uuid::Uuid;
+
+use super::codec::{self, CallRow};
+use super::{Db, Store, StoreError, db};
+use crate::domain::Call;
+use crate::domain::event::{Event, EventKind, Reported, Stage};
+
+/// A stored reported event: call, seq, position, kind, data.
+type ReportedRow = (Uuid, i32, i64, String, String);
+
+impl Store {
+    /// All events of one call so far, in order; `None` if there is no such call.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn events_of(&self, id: Uuid) -> Result<Option<Vec<Event>>, StoreError> {
+        let Some(row) = self.call_row(id).await? else { return Ok(None) };
+        let reported = self.reported(&[id]).await?;
+        Ok(Some(events(row, reported)?))
+    }
+
+    /// The position of the newest event.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn last_pos(&self) -> Result<i64, StoreError> {
+        let (pos,): (i64,) = db::on_reader!(&self.db, pool =>
+            sqlx::query_as("SELECT pos FROM event_clock").fetch_one(pool).await)?;
+        Ok(pos)
+    }
+
+    /// Events behind `after` from at most `commits` commits, in order, and the position up to which they are complete.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn events_after(&self, after: i64, commits: u32) -> Result<(Vec<Event>, i64), StoreError> {
+        const SQL: &str = "SELECT last_pos, calls FROM commits WHERE last_pos > $1 ORDER BY last_pos LIMIT $2";
+        let commits: Vec<(i64, Vec<u8>)> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(after).bind(i64::from(commits)).fetch_all(pool).await)?;
+        let Some((until, _)) = commits.last() else { return Ok((Vec::new(), after)) };
+        let until = *until;
+        let mut ids: Vec<Uuid> = commits
+            .iter()
+            .flat_map(|(_, calls)| calls.chunks_exact(16))
+            .filter_map(|bytes| Uuid::from_slice(bytes).ok())
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let rows: Vec<CallRow> = match &self.db {
+            Db::Sqlite(pools) => by_ids::<Sqlite>(&ids).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Postgres(pools) => by_ids::<Postgres>(&ids).build_query_as().fetch_all(&pools.reader).await?,
+        };
+        let mut reported: HashMap<Uuid, Vec<ReportedRow>> = HashMap::new();
+        for event in self.reported(&ids).await? {
+            reported.entry(event.0).or_default().push(event);
+        }
+        let mut found = Vec::with_capacity(rows.len() * 5);
+        for row in rows {
+            let own = reported.remove(&row.id).unwrap_or_default();
+            found.extend(events(row, own)?.into_iter().filter(|event| event.pos > after && event.pos <= until));
+        }
+        found.sort_unstable_by_key(|event| event.pos);
+        Ok((found, until))
+    }
+
+    async fn reported(&self, ids: &[Uuid]) -> Result<Vec<ReportedRow>, StoreError> {
+        Ok(match &self.db {
+            Db::Sqlite(pools) => reported_of::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Postgres(pools) => reported_of::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
+        })
+    }
+}
+
+fn by_ids<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
+where
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new("SELECT ");
+    query.push(codec::COLUMNS).push(" FROM tool_calls WHERE id IN (");
+    push_ids(&mut query, ids);
+    query
+}
+
+fn reported_of<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
+where
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new("SELECT call_id, seq, pos, kind, data FROM call_events WHERE call_id IN (");
+    push_ids(&mut query, ids);
+    query
+}
+
+fn push_ids<D: sqlx::Database>(query: &mut QueryBuilder<D>, ids: &[Uuid])
+where
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut list = query.separated(", ");
+    for id in ids {
+        list.push_bind(*id);
+    }
+    query.push(")");
+}
+
+/// All events of a call: those that its row stands for, and those that were reported.
+fn events(row: CallRow, reported: Vec<ReportedRow>) -> Result<Vec<Event>, StoreError> {
+    let (accepted, started, settled) = (row.accepted_pos, row.started_pos, row.settled_pos);
+    let call: Arc<Call> = Arc::new(row.decode()?);
+    let mut stages = vec![(accepted, Stage::Accepted), (accepted + 1, Stage::Waiting)];
+    stages.extend(started.map(|pos| (pos, Stage::Started)));
+    stages.extend(settled.into_iter().flat_map(|pos| [(pos, Stage::Settled), (pos + 1, Stage::Result)]));
+    for (_, seq, pos, kind, data) in reported {
+        let kind = if kind == EventKind::Progress.as_str() { EventKind::Progress } else { EventKind::Status };
+        let seq = u32::try_from(seq).unwrap_or(0);
+        stages.push((pos, Stage::Reported(Arc::new(Reported { seq, kind, data }))));
+    }
+    stages.sort_unstable_by_key(|(pos, _)| *pos);
+    let numbered = (1..).zip(stages);
+    Ok(numbered.map(|(seq, (pos, stage))| Event { pos, seq, call: call.clone(), stage }).collect())
+}

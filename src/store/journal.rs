@@ -1,0 +1,149 @@
+//! The heart: every change of a call goes through one group-committing writer per node, and is acknowledged and
+//! published only once it is on disk.
+//!
+//! What is waiting becomes one transaction. Changes of one call that meet in it become one row write, so a short call
+//! costs a single row and a share of a commit. The rows, the events' positions and the stats change together, guarded by
+//! the row's status, and every commit has an id: one whose end is unknown is looked up before it is tried again, so
+//! that nothing is counted twice or lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Db, codec};
+use crate::domain::event::{Event, Reported};
+use crate::domain::{Call, Clock, Ids};
+
+mod batch;
+mod bucket;
+mod postgres;
+mod sql;
+mod sqlite;
+mod writer;
+
+pub use bucket::{bucket_of, upper_end_ms};
+
+/// Changes that may wait for the writer. More wait at the door, within the callers' deadlines.
+const QUEUE: usize = 4096;
+
+/// One change of a call: the call as it now is, and what is new about it.
+#[derive(Debug)]
+pub struct Change {
+    call: Arc<Call>,
+    arguments: String,
+    record: String,
+    news: News,
+    reported: Option<Arc<Reported>>,
+}
+
+/// Which of the call's own events this change brings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct News {
+    /// It was accepted; the first change of every call says so.
+    pub accepted: bool,
+    /// Its tool has started.
+    pub started: bool,
+    /// It has ended.
+    pub settled: bool,
+}
+
+impl Change {
+    /// A change of status.
+    #[must_use]
+    pub fn new(call: Arc<Call>, news: News) -> Self {
+        let (arguments, record) = codec::encode(&call);
+        Self { call, arguments, record, news, reported: None }
+    }
+
+    /// Whether it is the call's first.
+    #[must_use]
+    pub fn brings_acceptance(&self) -> bool {
+        self.news.accepted
+    }
+
+    /// Something that the running tool reported.
+    #[must_use]
+    pub fn reported(call: Arc<Call>, reported: Arc<Reported>) -> Self {
+        Self { reported: Some(reported), ..Self::new(call, News::default()) }
+    }
+}
+
+/// Why a change was not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    /// The call has ended already, or a later attempt owns it.
+    #[error("the call has already ended")]
+    Fenced,
+    /// The database refuses this change whatever is tried.
+    #[error("the database refuses the record of this call")]
+    Refused,
+    /// The service is stopping and takes no more.
+    #[error("the journal is closed")]
+    Closed,
+}
+
+/// What a commit has made known, in order.
+#[derive(Debug)]
+pub struct Committed {
+    /// Position of the first event.
+    pub first_pos: i64,
+    /// Position of the last event.
+    pub last_pos: i64,
+    /// The events.
+    pub events: Vec<Event>,
+}
+
+/// Receives each commit, in commit order, right after it is acknowledged.
+pub type Sink = Arc<dyn Fn(Committed) + Send + Sync>;
+
+struct Entry {
+    change: Change,
+    done: oneshot::Sender<Result<(), JournalError>>,
+}
+
+/// The way to the writer. Cheap to clone; the writer ends when the last clone is gone and everything is written.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    queue: mpsc::Sender<Entry>,
+    healthy: Arc<AtomicBool>,
+}
+
+/// The end of a change that was handed over.
+pub type Receipt = oneshot::Receiver<Result<(), JournalError>>;
+
+impl Journal {
+    /// Starts the writer; the handle ends after the last `Journal` is dropped and all is written.
+    #[must_use]
+    pub fn start(db: Db, clock: Clock, ids: Ids, sink: Sink) -> (Self, tokio::task::JoinHandle<()>) {
+        let (queue, entries) = mpsc::channel(QUEUE);
+        let healthy = Arc::new(AtomicBool::new(true));
+        let writer = writer::Writer { db, clock, ids, sink, healthy: healthy.clone() };
+        let task = tokio::spawn(writer.run(entries));
+        (Self { queue, healthy }, task)
+    }
+
+    /// Hands a change over, waiting for a place in the queue. The receipt tells when it is on disk.
+    ///
+    /// # Errors
+    /// [`JournalError::Closed`] if the writer is gone.
+    pub async fn enqueue(&self, change: Change) -> Result<Receipt, JournalError> {
+        let (done, receipt) = oneshot::channel();
+        self.queue.send(Entry { change, done }).await.map_err(|_| JournalError::Closed)?;
+        Ok(receipt)
+    }
+
+    /// Writes a change and returns when it is on disk.
+    ///
+    /// # Errors
+    /// If it was refused; a database that is merely away is waited for.
+    pub async fn write(&self, change: Change) -> Result<(), JournalError> {
+        self.enqueue(change).await?.await.map_err(|_| JournalError::Closed)?
+    }
+
+    /// Whether the last commit went through.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.healthy.load(Ordering::Relaxed)
+    }
+}

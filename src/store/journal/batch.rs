@@ -1,0 +1,189 @@
+//! What has gathered for one commit: one image per row, the stats, and the events in order.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::{Change, Committed, bucket_of};
+use crate::domain::event::{Event, Reported, Stage};
+use crate::domain::stats::Sample;
+use crate::domain::{Call, Time};
+
+/// One row as it is to be written. Offsets count positions from the commit's first.
+#[derive(Debug)]
+pub(super) struct RowImage<'a> {
+    pub call: &'a Arc<Call>,
+    pub arguments: &'a str,
+    pub record: &'a str,
+    pub accepted: Option<i64>,
+    pub started: Option<i64>,
+    pub settled: Option<i64>,
+}
+
+/// A reported event to be stored.
+#[derive(Debug)]
+pub(super) struct ReportedRow {
+    pub call: Uuid,
+    pub offset: i64,
+    pub reported: Arc<Reported>,
+}
+
+/// What one commit adds to one row of stats.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Addition {
+    pub calls: i64,
+    pub total_ms: i64,
+    pub min_ms: i64,
+    pub max_ms: i64,
+    pub retries: i64,
+    pub last_at: i64,
+}
+
+/// `(tool, minute, executed, code, bucket)`, the key of a row of stats.
+pub(super) type StatsKey = (Arc<str>, i64, bool, &'static str, i32);
+
+/// Everything that one commit writes.
+#[derive(Debug)]
+pub(super) struct Batch<'a> {
+    pub id: Uuid,
+    pub at: Time,
+    pub rows: Vec<RowImage<'a>>,
+    pub reported: Vec<ReportedRow>,
+    pub stats: BTreeMap<StatsKey, Addition>,
+    events: Vec<(Arc<Call>, u32, Stage)>,
+}
+
+impl<'a> Batch<'a> {
+    pub fn of(id: Uuid, at: Time, changes: impl ExactSizeIterator<Item = &'a Change>) -> Self {
+        let mut batch = Self {
+            id,
+            at,
+            rows: Vec::with_capacity(changes.len()),
+            reported: Vec::new(),
+            stats: BTreeMap::new(),
+            events: Vec::with_capacity(changes.len() * 5),
+        };
+        let mut places = HashMap::with_capacity(changes.len());
+        for change in changes {
+            batch.add(change, &mut places);
+        }
+        batch
+    }
+
+    /// How many positions the commit takes.
+    pub fn positions(&self) -> i64 {
+        self.events.len() as i64
+    }
+
+    /// The ids of the calls, 16 bytes each.
+    pub fn call_ids(&self) -> Vec<u8> {
+        self.rows.iter().flat_map(|row| *row.call.id.as_bytes()).collect()
+    }
+
+    fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
+        let Change { call, arguments, record, news, reported } = change;
+        let place = *places.entry(call.id).or_insert_with(|| {
+            self.rows.push(RowImage { call, arguments, record, accepted: None, started: None, settled: None });
+            self.rows.len() - 1
+        });
+        let mut next = self.positions();
+        let row = &mut self.rows[place];
+        (row.call, row.arguments, row.record) = (call, arguments, record);
+        let mut seq = call.last_seq + 1 - news.events() - u32::from(reported.is_some());
+        let mut tell = |stages: &[Stage], first: &mut Option<i64>| {
+            *first = Some(next);
+            for stage in stages {
+                self.events.push((call.clone(), seq, stage.clone()));
+                (next, seq) = (next + 1, seq + 1);
+            }
+        };
+        if news.accepted {
+            tell(&[Stage::Accepted, Stage::Waiting], &mut row.accepted);
+        }
+        if news.started {
+            tell(&[Stage::Started], &mut row.started);
+        }
+        if let Some(reported) = reported {
+            let mut place = None;
+            tell(&[Stage::Reported(reported.clone())], &mut place);
+            self.reported.push(ReportedRow { call: call.id, offset: place.unwrap_or(0), reported: reported.clone() });
+        }
+        if news.settled {
+            tell(&[Stage::Settled, Stage::Result], &mut row.settled);
+            self.count(call);
+        }
+    }
+
+    fn count(&mut self, call: &Arc<Call>) {
+        let Some(sample) = Sample::of(call) else { return };
+        let tool: Arc<str> = if sample.tool.is_empty() { Arc::from("") } else { call.name.clone() };
+        let duration = sample.duration_ms as i64;
+        let bucket = if sample.executed { bucket_of(sample.duration_ms) } else { 0 };
+        for minute in [0, sample.at.minute()] {
+            let key = (tool.clone(), minute, sample.executed, sample.code, bucket);
+            let sum = self.stats.entry(key).or_insert(Addition { min_ms: i64::MAX, ..Addition::default() });
+            sum.calls += 1;
+            sum.total_ms += duration;
+            sum.min_ms = sum.min_ms.min(duration);
+            sum.max_ms = sum.max_ms.max(duration);
+            sum.retries += i64::from(sample.retries);
+            sum.last_at = sum.last_at.max(sample.at.0);
+        }
+    }
+
+    /// The batch, once it is on disk behind position `base`.
+    pub fn committed(self, base: i64) -> Committed {
+        let last_pos = base + self.positions();
+        let place = |(index, (call, seq, stage)): (usize, _)| Event { pos: base + 1 + index as i64, seq, call, stage };
+        let events = self.events.into_iter().enumerate().map(place).collect();
+        Committed { first_pos: base + 1, last_pos, events }
+    }
+}
+
+impl super::News {
+    /// How many events they are.
+    fn events(self) -> u32 {
+        2 * u32::from(self.accepted) + u32::from(self.started) + 2 * u32::from(self.settled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::News;
+    use super::*;
+    use crate::domain::{Failure, Ids, Outcome};
+
+    fn call(ids: &Ids) -> Call {
+        Call::accepted(ids.next(), "echo".into(), None, Time(0), "n".into())
+    }
+
+    #[test]
+    fn changes_of_one_call_become_one_row_and_keep_all_their_events() {
+        let ids = Ids::counted();
+        let mut one = call(&ids);
+        one.start(Time(1)).unwrap();
+        let started = Change::new(Arc::new(one.clone()), News { accepted: true, started: true, settled: false });
+        one.settle(Outcome::text("x"), Time(2)).unwrap();
+        let settled = Change::new(Arc::new(one), News { settled: true, ..News::default() });
+        let batch = Batch::of(ids.next(), Time(3), [&started, &settled].into_iter());
+        assert_eq!(batch.rows.len(), 1);
+        let row = &batch.rows[0];
+        assert_eq!((row.accepted, row.started, row.settled), (Some(0), Some(2), Some(3)));
+        assert!(row.call.status.is_terminal());
+        let committed = batch.committed(10);
+        assert_eq!((committed.first_pos, committed.last_pos), (11, 15));
+        assert_eq!(committed.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_rejected_call_is_no_execution_and_an_unknown_tool_has_no_name() {
+        let ids = Ids::counted();
+        let mut one = call(&ids);
+        one.settle(Failure::not_found("echo", &[], None).into(), Time(60_000_000)).unwrap();
+        let change = Change::new(Arc::new(one), News { accepted: true, settled: true, started: false });
+        let batch = Batch::of(ids.next(), Time(3), [&change].into_iter());
+        let keys: Vec<_> = batch.stats.keys().cloned().collect();
+        assert_eq!(keys, [("".into(), 0, false, "TOOL_NOT_FOUND", 0), ("".into(), 1, false, "TOOL_NOT_FOUND", 0)]);
+    }
+}

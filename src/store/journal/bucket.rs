@@ -1,0 +1,60 @@
+//! Durations as histogram buckets that add up across minutes and nodes.
+
+use std::sync::LazyLock;
+
+use hdrhistogram::Histogram;
+
+/// One hour: longer durations share the last bucket.
+const LONGEST_MS: u64 = 3_600_000;
+/// Two digits: below 256 ms every millisecond has its own bucket, above it a bucket is at most 1 % wide.
+/// Must never change once rows exist.
+const DIGITS: u8 = 2;
+/// Buckets per halving of precision, which follows from the digits.
+const HALF: u64 = 128;
+
+static SHAPE: LazyLock<Histogram<u64>> = LazyLock::new(|| {
+    // The bounds are constants that the crate accepts; a test makes one.
+    #[expect(clippy::unwrap_used, reason = "constants")]
+    Histogram::new_with_bounds(1, LONGEST_MS, DIGITS).unwrap()
+});
+
+/// The bucket of a duration: durations in one bucket are taken as equal.
+#[must_use]
+pub fn bucket_of(duration_ms: u64) -> i32 {
+    let value = duration_ms.min(LONGEST_MS);
+    let lowest = SHAPE.lowest_equivalent(value);
+    let width = SHAPE.equivalent_range(lowest);
+    // Buckets below 256 are one wide; each doubling of the width adds HALF more.
+    let doublings = u64::from(width.trailing_zeros());
+    i32::try_from(lowest / width + doublings * HALF).unwrap_or(i32::MAX)
+}
+
+/// The longest duration of a bucket.
+#[must_use]
+pub fn upper_end_ms(bucket: i32) -> u64 {
+    let bucket = u64::try_from(bucket).unwrap_or(0);
+    if bucket < 2 * HALF {
+        return bucket;
+    }
+    let doublings = bucket / HALF - 1;
+    let lowest = (bucket - doublings * HALF) << doublings;
+    SHAPE.highest_equivalent(lowest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_ends_at_or_within_one_percent_above_each_of_its_durations() {
+        let mut last = -1;
+        for duration in (0..4096).chain((4096..LONGEST_MS).step_by(977)) {
+            let bucket = bucket_of(duration);
+            assert!(bucket >= last, "{duration}");
+            last = bucket;
+            let end = upper_end_ms(bucket);
+            assert!(end >= duration && end - duration <= duration / 100 + 1, "{duration}: {bucket} ends at {end}");
+        }
+        assert_eq!(upper_end_ms(bucket_of(255)), 255);
+    }
+}

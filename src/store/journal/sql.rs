@@ -1,0 +1,31 @@
+//! The statements of a commit, in the parts that both databases share.
+
+/// Columns of a call's row, in the order in which they are bound.
+pub(super) const ROW: &str = "id, tenant, session, batch_id, batch_index, tool, status, code, attempt, node, \
+     created_at, started_at, ended_at, accepted_pos, started_pos, settled_pos, arguments, record";
+
+/// What a later change of a call replaces. A row that has ended, or belongs to a later attempt, is left alone, and then
+/// counts as not written.
+pub(super) const ROW_AGAIN: &str = "ON CONFLICT (id) DO UPDATE SET status = excluded.status, code = excluded.code, \
+     attempt = excluded.attempt, node = excluded.node, started_at = excluded.started_at, ended_at = excluded.ended_at, \
+     started_pos = COALESCE(c.started_pos, excluded.started_pos), settled_pos = excluded.settled_pos, \
+     record = excluded.record WHERE c.status < 2 AND c.attempt <= excluded.attempt";
+
+/// Columns of a row of stats, in the order in which they are bound.
+pub(super) const STATS: &str =
+    "tenant, tool, minute, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at";
+
+/// `{MIN}` and `{MAX}` are the scalar functions, which the databases name differently.
+pub(super) const STATS_AGAIN: &str = "ON CONFLICT (tenant, tool, minute, executed, code, bucket) DO UPDATE SET \
+     calls = s.calls + excluded.calls, total_ms = s.total_ms + excluded.total_ms, \
+     min_ms = {MIN}(s.min_ms, excluded.min_ms), max_ms = {MAX}(s.max_ms, excluded.max_ms), \
+     retries = s.retries + excluded.retries, last_at = {MAX}(s.last_at, excluded.last_at)";
+
+/// Columns of a reported event.
+pub(super) const EVENT: &str = "call_id, seq, pos, kind, data";
+
+/// Columns of a commit.
+pub(super) const COMMIT: &str = "id, first_pos, last_pos, at, calls";
+
+/// Whether a commit whose end is unknown was made after all: its first position.
+pub(super) const FIND_COMMIT: &str = "SELECT first_pos FROM commits WHERE id = $1";

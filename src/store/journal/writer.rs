@@ -1,0 +1,200 @@
+//! The one task that writes: takes what has gathered, commits it, then tells.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use super::batch::Batch;
+use super::{Change, Entry, JournalError, Sink, postgres, sqlite};
+use crate::domain::{Clock, Ids};
+use crate::store::Db;
+
+/// Most changes that share one commit.
+const GROUP: usize = 512;
+/// How long a commit on a server may take before its connection is given up and its end looked up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Waits between tries while the database is away, doubling from the first to the last.
+const FIRST_WAIT: Duration = Duration::from_millis(25);
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// Why a commit was not made, or may not have been.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommitError {
+    /// Some rows were refused by their guards; nothing was written.
+    #[error("not all rows were written")]
+    NotAllWritten,
+    /// The server did not answer in time.
+    #[error("no answer within {PATIENCE:?}")]
+    TimedOut,
+    /// The database said no, or nothing.
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+/// The position before the commit's first event.
+pub(super) type CommitResult = Result<i64, CommitError>;
+
+type Done = oneshot::Sender<Result<(), JournalError>>;
+
+pub(super) struct Writer {
+    pub db: Db,
+    pub clock: Clock,
+    pub ids: Ids,
+    pub sink: Sink,
+    pub healthy: Arc<AtomicBool>,
+}
+
+impl Writer {
+    pub async fn run(self, mut entries: mpsc::Receiver<Entry>) {
+        let mut group = Vec::with_capacity(GROUP);
+        while entries.recv_many(&mut group, GROUP).await > 0 {
+            let (changes, done) = group.drain(..).map(|entry| (entry.change, entry.done)).unzip();
+            self.write(changes, done).await;
+        }
+    }
+
+    /// Writes the changes, all together if that is possible, and tells each one's sender.
+    async fn write(&self, changes: Vec<Change>, done: Vec<Done>) {
+        let batch = Batch::of(self.ids.next(), self.clock.now(), changes.iter());
+        match self.commit_until_certain(&batch).await {
+            Ok(base) => {
+                let committed = batch.committed(base);
+                for done in done {
+                    // Whoever waited may have gone.
+                    let _ = done.send(Ok(()));
+                }
+                (self.sink)(committed);
+            }
+            Err(CommitError::NotAllWritten) => Box::pin(self.write_the_unfenced(changes, done)).await,
+            Err(error) => Box::pin(self.write_apart(changes, done, &error)).await,
+        }
+    }
+
+    /// Some calls have ended already: their changes are refused, the rest is written.
+    async fn write_the_unfenced(&self, changes: Vec<Change>, done: Vec<Done>) {
+        let ids: Vec<Uuid> = changes.iter().map(|change| change.call.id).collect();
+        let fenced = self.ended_among(&ids).await;
+        if fenced.is_empty() {
+            let error = CommitError::NotAllWritten;
+            return self.write_apart(changes, done, &error).await;
+        }
+        let mut rest = (Vec::new(), Vec::new());
+        for (change, done) in changes.into_iter().zip(done) {
+            if fenced.contains(&change.call.id) {
+                let _ = done.send(Err(JournalError::Fenced));
+            } else {
+                rest.0.push(change);
+                rest.1.push(done);
+            }
+        }
+        if !rest.0.is_empty() {
+            self.write(rest.0, rest.1).await;
+        }
+    }
+
+    /// The database refuses something in these changes: halves are tried until the culprit stands alone.
+    async fn write_apart(&self, mut changes: Vec<Change>, mut done: Vec<Done>, error: &CommitError) {
+        if changes.len() == 1 {
+            let id = changes.first().map(|change| change.call.id);
+            tracing::error!(?id, %error, "the database refuses the record of a call");
+            for done in done {
+                let _ = done.send(Err(JournalError::Refused));
+            }
+            return;
+        }
+        let (later, later_done) = (changes.split_off(changes.len() / 2), done.split_off(done.len() / 2));
+        self.write(changes, done).await;
+        self.write(later, later_done).await;
+    }
+
+    /// Tries until the commit is made or refused; while the database is away, that is for ever.
+    async fn commit_until_certain(&self, batch: &Batch<'_>) -> CommitResult {
+        let mut wait = FIRST_WAIT;
+        let mut unknown = false;
+        loop {
+            match self.commit_once(batch, unknown).await {
+                Ok(base) => {
+                    if !self.healthy.swap(true, Ordering::Relaxed) {
+                        tracing::info!("the database is back");
+                    }
+                    return Ok(base);
+                }
+                Err(error) if !may_pass(&error) => return Err(error),
+                Err(error) => {
+                    if self.healthy.swap(false, Ordering::Relaxed) {
+                        tracing::warn!(%error, "the database is away; calls wait");
+                    }
+                    unknown = true;
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(LAST_WAIT);
+                }
+            }
+        }
+    }
+
+    /// One try. If an earlier one's end is unknown, that is found out first.
+    async fn commit_once(&self, batch: &Batch<'_>, unknown: bool) -> CommitResult {
+        match &self.db {
+            Db::Sqlite(pools) => {
+                let mut connection = pools.writer.acquire().await?;
+                if unknown && let Some(base) = sqlite::find(&mut connection, batch.id).await? {
+                    return Ok(base);
+                }
+                sqlite::commit(&mut connection, batch).await
+            }
+            Db::Postgres(pools) => {
+                let mut connection = pools.writer.acquire().await?;
+                let attempt = async {
+                    if unknown && let Some(base) = postgres::find(&mut connection, batch.id).await? {
+                        return Ok(base);
+                    }
+                    postgres::commit(&mut connection, batch).await
+                };
+                let outcome = tokio::time::timeout(PATIENCE, attempt).await.unwrap_or(Err(CommitError::TimedOut));
+                if outcome.as_ref().is_err_and(may_pass) {
+                    // Its state is unknown, so it is not used again; the next try has a new one.
+                    drop(connection.detach());
+                }
+                outcome
+            }
+        }
+    }
+
+    /// Which of these calls have ended, or belong to a later attempt. A database that is away is waited for.
+    async fn ended_among(&self, ids: &[Uuid]) -> HashSet<Uuid> {
+        loop {
+            match crate::store::calls::ended_among(&self.db, ids).await {
+                Ok(ended) => return ended,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot look up ended calls");
+                    tokio::time::sleep(LAST_WAIT).await;
+                }
+            }
+        }
+    }
+}
+
+/// Whether the same commit may succeed later, unchanged.
+fn may_pass(error: &CommitError) -> bool {
+    let CommitError::Database(error) = error else { return matches!(error, CommitError::TimedOut) };
+    match error {
+        sqlx::Error::Database(error) => match error.code().as_deref() {
+            // The commit's own id is there already: an earlier try went through, as the next look will tell.
+            Some("23505" | "1555" | "2067") => error.message().contains("commits"),
+            Some(code) if code.len() == 5 => !matches!(&code[..2], "22" | "23" | "42" | "54"),
+            // SQLite's constraint, too big, mismatch, misuse and range; the low byte is the kind.
+            Some(code) => code.parse::<u32>().is_ok_and(|code| !matches!(code & 0xff, 18..=21 | 25)),
+            None => true,
+        },
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::WorkerCrashed => true,
+        _ => false,
+    }
+}

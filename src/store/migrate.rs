@@ -1,0 +1,43 @@
+//! Brings a database to the newest version at start.
+
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{AssertSqlSafe, SqlSafeStr};
+
+use super::{Db, StoreError};
+
+/// `migrations/{sqlite,postgres}/NNNN_name.sql`, compiled in: same numbers, same tables, same columns.
+#[derive(rust_embed::RustEmbed)]
+#[folder = "migrations/"]
+struct Files;
+
+pub(super) async fn run(db: &Db) -> Result<(), StoreError> {
+    match db {
+        Db::Sqlite(pools) => migrator("sqlite/").run(&pools.writer).await?,
+        Db::Postgres(pools) => migrator("postgres/").run(&pools.writer).await?,
+    }
+    Ok(())
+}
+
+fn migrator(folder: &str) -> Migrator {
+    let found = Files::iter().filter_map(|path| {
+        let (number, name) = path.strip_prefix(folder)?.strip_suffix(".sql")?.split_once('_')?;
+        let sql = String::from_utf8(Files::get(&path)?.data.into_owned()).ok()?;
+        let sql = AssertSqlSafe(sql).into_sql_str();
+        Some(Migration::new(number.parse().ok()?, name.to_owned().into(), MigrationType::Simple, sql, false))
+    });
+    Migrator::with_migrations(found.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_databases_have_the_same_migrations_and_none_is_misnamed() {
+        let numbers = |folder| migrator(folder).iter().map(|one| one.version).collect::<Vec<_>>();
+        let files = |folder: &str| Files::iter().filter(|path| path.starts_with(folder)).count();
+        assert_eq!(numbers("sqlite/"), numbers("postgres/"));
+        assert_eq!(numbers("sqlite/").len(), files("sqlite/"));
+        assert_eq!(numbers("postgres/").len(), files("postgres/"));
+    }
+}

@@ -1,0 +1,170 @@
+//! Statistics read from their additive rows, and set back to zero.
+
+use std::collections::BTreeMap;
+
+use super::journal::upper_end_ms;
+use super::{Db, Store, StoreError, db};
+use crate::domain::Time;
+use crate::domain::stats::{MinuteStats, ToolStats};
+
+/// tool, executed, code, bucket, calls, total, min, max, retries, last
+type TotalRow = (String, i16, String, i32, i64, i64, i64, i64, i64, i64);
+
+impl Store {
+    /// The totals of every tool that was ever called, or of one.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn stats(&self, tool: Option<&str>) -> Result<Vec<ToolStats>, StoreError> {
+        const SQL: &str = "SELECT tool, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at \
+            FROM tool_stats WHERE tenant = $1 AND minute = 0 AND (tool = $2 OR $3 = 0) ORDER BY tool, executed, bucket";
+        let (tenant, name) = (self.tenant.as_str().to_owned(), tool.unwrap_or_default().to_owned());
+        let only = i32::from(tool.is_some());
+        let rows: Vec<TotalRow> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(tenant).bind(name).bind(only).fetch_all(pool).await)?;
+        let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+        for row in rows {
+            sums.entry(row.0.clone()).or_default().add(row);
+        }
+        Ok(sums.into_iter().map(|(tool, sum)| sum.finish(tool)).collect())
+    }
+
+    /// One tool's minutes since `since` in which anything ended, oldest first.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn stats_by_minute(&self, tool: &str, since: Time) -> Result<Vec<MinuteStats>, StoreError> {
+        const SQL: &str = "SELECT minute, executed, CASE WHEN code = '' THEN 1 ELSE 0 END AS good, \
+            CAST(SUM(calls) AS BIGINT), CAST(SUM(total_ms) AS BIGINT) FROM tool_stats \
+            WHERE tenant = $1 AND tool = $2 AND minute >= $3 AND minute > 0 \
+            GROUP BY minute, executed, CASE WHEN code = '' THEN 1 ELSE 0 END ORDER BY minute";
+        let (tenant, tool) = (self.tenant.as_str().to_owned(), tool.to_owned());
+        let rows: Vec<(i64, i16, i32, i64, i64)> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(tenant).bind(tool).bind(since.minute()).fetch_all(pool).await)?;
+        let mut series: Vec<MinuteStats> = Vec::new();
+        for (minute, executed, good, calls, total) in rows {
+            let at = Time(minute * 60_000_000);
+            if series.last().is_none_or(|last| last.minute != at) {
+                series.push(MinuteStats::empty(at));
+            }
+            // There is one: it was just made if it was not there.
+            let Some(sum) = series.last_mut() else { continue };
+            let (calls, total) = (unsigned(calls), unsigned(total));
+            match (executed != 0, good != 0) {
+                (true, true) => sum.success_count += calls,
+                (true, false) => sum.failure_count += calls,
+                (false, _) => sum.rejected_count += calls,
+            }
+            sum.execution_count = sum.success_count + sum.failure_count;
+            sum.total_duration_ms += total;
+        }
+        Ok(series)
+    }
+
+    /// Sets one tool's counts, or all, back to zero.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn reset_stats(&self, tool: Option<&str>) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM tool_stats WHERE tenant = $1 AND (tool = $2 OR $3 = 0)";
+        let (tenant, name) = (self.tenant.as_str().to_owned(), tool.unwrap_or_default().to_owned());
+        let only = i32::from(tool.is_some());
+        match &self.db {
+            Db::Sqlite(pools) => {
+                sqlx::query(SQL).bind(tenant).bind(name).bind(only).execute(&pools.writer).await?;
+            }
+            Db::Postgres(pools) => {
+                sqlx::query(SQL).bind(tenant).bind(name).bind(only).execute(&pools.writer).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+/// The rows of one tool, added up.
+#[derive(Default)]
+struct Sum {
+    stats: ToolStats,
+    buckets: BTreeMap<i32, u64>,
+    min: Option<u64>,
+}
+
+impl Sum {
+    fn add(&mut self, row: TotalRow) {
+        let (_, executed, code, bucket, calls, total, min, max, retries, last) = row;
+        let (stats, calls) = (&mut self.stats, unsigned(calls));
+        stats.retry_count += unsigned(retries);
+        stats.last_called_at = stats.last_called_at.max(Some(Time(last)));
+        if executed == 0 {
+            stats.rejected_count += calls;
+            *stats.rejected_by_code.entry(code).or_default() += calls;
+            return;
+        }
+        if code.is_empty() {
+            stats.success_count += calls;
+        } else {
+            stats.failure_count += calls;
+            *stats.failures_by_code.entry(code).or_default() += calls;
+        }
+        stats.total_duration_ms += unsigned(total);
+        stats.max_duration_ms = stats.max_duration_ms.max(unsigned(max));
+        self.min = Some(self.min.map_or(unsigned(min), |least| least.min(unsigned(min))));
+        *self.buckets.entry(bucket).or_default() += calls;
+    }
+
+    fn finish(self, tool_name: String) -> ToolStats {
+        let percentile = |share: u64| self.percentile(share);
+        let (p50, p95, p99) = (percentile(50), percentile(95), percentile(99));
+        let stats = self.stats;
+        let executions = stats.success_count + stats.failure_count;
+        ToolStats {
+            tool_name,
+            execution_count: executions,
+            average_duration_ms: (stats.total_duration_ms + executions / 2).checked_div(executions).unwrap_or(0),
+            min_duration_ms: self.min.unwrap_or(0),
+            p50_duration_ms: p50,
+            p95_duration_ms: p95,
+            p99_duration_ms: p99,
+            ..stats
+        }
+    }
+
+    /// The duration that `share` of 100 executions did not exceed, never outside what was really seen.
+    fn percentile(&self, share: u64) -> u64 {
+        let executions: u64 = self.buckets.values().sum();
+        let wanted = (executions * share).div_ceil(100);
+        let mut seen = 0;
+        for (bucket, calls) in &self.buckets {
+            seen += calls;
+            if seen >= wanted {
+                return upper_end_ms(*bucket).clamp(self.min.unwrap_or(0), self.stats.max_duration_ms);
+            }
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::journal::bucket_of;
+    use super::*;
+
+    #[test]
+    fn sums_percentiles_and_averages_follow_from_the_rows() {
+        let mut sum = Sum::default();
+        for duration in 1..=100_u64 {
+            let ms = duration as i64;
+            sum.add(("t".into(), 1, String::new(), bucket_of(duration), 1, ms, ms, ms, 0, ms));
+        }
+        sum.add(("t".into(), 0, "TOOL_VALIDATION_ERROR".into(), 0, 2, 0, 0, 0, 0, 7));
+        let stats = sum.finish("t".into());
+        assert_eq!((stats.p50_duration_ms, stats.p95_duration_ms, stats.p99_duration_ms), (50, 95, 99));
+        assert_eq!((stats.min_duration_ms, stats.max_duration_ms, stats.average_duration_ms), (1, 100, 51));
+        assert_eq!((stats.execution_count, stats.rejected_count), (100, 2));
+        assert_eq!(stats.last_called_at, Some(Time(100)));
+    }
+}

@@ -1,0 +1,166 @@
+//! The tools registered over HTTP.
+
+use sqlx::{Database, Executor, IntoArguments, Pool};
+
+use super::{Db, Store, StoreError, db};
+use crate::domain::Time;
+
+/// A registered definition as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredTool {
+    /// Its name.
+    pub name: String,
+    /// The definition as JSON.
+    pub definition: String,
+    /// Counted up by every change.
+    pub revision: i64,
+    /// When it was registered.
+    pub created_at: Time,
+    /// When it was last changed.
+    pub updated_at: Time,
+}
+
+/// What must be true of the stored tool for a write to happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing: it is made or replaced.
+    Anything,
+    /// It does not exist.
+    Absent,
+    /// It has this revision.
+    Revision(i64),
+}
+
+const BUMP: &str = "UPDATE tools_clock SET version = version + 1";
+const INSERT: &str = "INSERT INTO tools AS t (tenant, name, definition, revision, created_at, updated_at) \
+    VALUES ($1, $2, $3, 1, $4, $4) ON CONFLICT (tenant, name) DO ";
+const REPLACE: &str = "UPDATE SET definition = excluded.definition, revision = t.revision + 1, \
+    updated_at = excluded.updated_at";
+
+impl Store {
+    /// All registered tools, and the version of the whole.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn tools(&self) -> Result<(Vec<StoredTool>, i64), StoreError> {
+        const SQL: &str =
+            "SELECT name, definition, revision, created_at, updated_at FROM tools WHERE tenant = $1 ORDER BY name";
+        // The version first: if a tool changes in between, the next look reads again rather than never.
+        let version = self.tools_version().await?;
+        let rows: Vec<(String, String, i64, i64, i64)> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
+        let tools = rows.into_iter().map(|(name, definition, revision, created, updated)| StoredTool {
+            name,
+            definition,
+            revision,
+            created_at: Time(created),
+            updated_at: Time(updated),
+        });
+        Ok((tools.collect(), version))
+    }
+
+    /// Moves with every change of the registered tools.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn tools_version(&self) -> Result<i64, StoreError> {
+        let (version,): (i64,) = db::on_reader!(&self.db, pool =>
+            sqlx::query_as("SELECT version FROM tools_clock").fetch_one(pool).await)?;
+        Ok(version)
+    }
+
+    /// Makes or replaces a tool if it is as expected; returns whether it was.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn put_tool(
+        &self,
+        name: &str,
+        definition: &str,
+        expected: Expected,
+        now: Time,
+    ) -> Result<bool, StoreError> {
+        let text = match expected {
+            Expected::Anything => format!("{INSERT}{REPLACE}"),
+            Expected::Absent => format!("{INSERT}NOTHING"),
+            Expected::Revision(_) => "UPDATE tools SET definition = $3, revision = revision + 1, updated_at = $4 \
+                 WHERE tenant = $1 AND name = $2 AND revision = $5"
+                .to_owned(),
+        };
+        macro_rules! write {
+            ($pool:expr) => {{
+                let mut query = sqlx::query(sqlx::AssertSqlSafe(text))
+                    .bind(self.tenant.as_str().to_owned())
+                    .bind(name.to_owned())
+                    .bind(definition.to_owned())
+                    .bind(now.0);
+                if let Expected::Revision(revision) = expected {
+                    query = query.bind(revision);
+                }
+                change($pool, query).await
+            }};
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+
+    /// Removes a tool, if it has this revision where one is given; returns whether it did.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete_tool(&self, name: &str, revision: Option<i64>) -> Result<bool, StoreError> {
+        const SQL: &str = "DELETE FROM tools WHERE tenant = $1 AND name = $2 AND (revision = $3 OR $3 = 0)";
+        macro_rules! write {
+            ($pool:expr) => {{
+                let query = sqlx::query(SQL)
+                    .bind(self.tenant.as_str().to_owned())
+                    .bind(name.to_owned())
+                    .bind(revision.unwrap_or(0));
+                change($pool, query).await
+            }};
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+}
+
+/// Runs a change of `tools` and moves their clock with it, in one transaction; returns whether anything changed.
+async fn change<'q, D, A>(pool: &Pool<D>, query: sqlx::query::Query<'q, D, A>) -> Result<bool, StoreError>
+where
+    D: Database,
+    A: 'q + Send + IntoArguments<D>,
+    for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
+    D::Arguments: IntoArguments<D>,
+    D::QueryResult: Affected,
+{
+    let mut transaction = pool.begin().await?;
+    let changed = query.execute(&mut *transaction).await?.affected() > 0;
+    if changed {
+        sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
+        transaction.commit().await?;
+    } else {
+        transaction.rollback().await?;
+    }
+    Ok(changed)
+}
+
+/// How many rows a statement changed, on either database.
+trait Affected {
+    fn affected(&self) -> u64;
+}
+
+impl Affected for sqlx::sqlite::SqliteQueryResult {
+    fn affected(&self) -> u64 {
+        self.rows_affected()
+    }
+}
+
+impl Affected for sqlx::postgres::PgQueryResult {
+    fn affected(&self) -> u64 {
+        self.rows_affected()
+    }
+}

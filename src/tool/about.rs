@@ -1,0 +1,174 @@
+//! What there is to say about a tool: a builder over its definition.
+
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use crate::domain::tool::{Annotations, Example, OutputCheck, RetrySpec};
+use crate::domain::{ExecutorSpec, LimitsSpec, ToolDefinition};
+
+mod schema;
+
+/// A definition in the making.
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct About(ToolDefinition);
+
+impl About {
+    /// A built-in tool called `name` that takes `A`.
+    pub fn of<A: JsonSchema>(name: &str) -> Self {
+        let (description, input_schema) = schema::of_arguments::<A>();
+        Self::with_schema(name, input_schema).description(description)
+    }
+
+    /// A built-in tool called `name` with a schema written by hand.
+    pub fn with_schema(name: &str, input_schema: Value) -> Self {
+        Self(ToolDefinition {
+            name: name.to_owned(),
+            title: None,
+            description: String::new(),
+            category: None,
+            tags: Vec::new(),
+            version: None,
+            examples: Vec::new(),
+            input_schema,
+            output_schema: None,
+            output_check: OutputCheck::default(),
+            annotations: Annotations::default(),
+            groups: Vec::new(),
+            asynchronous: false,
+            concurrency_safe: None,
+            limits: LimitsSpec::default(),
+            retry: RetrySpec::default(),
+            coerce: true,
+            executor: ExecutorSpec::Builtin { name: name.to_owned() },
+        })
+    }
+
+    /// The name for people.
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.0.title = Some(title.into());
+        self
+    }
+
+    /// What the model reads.
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.0.description = description.into();
+        self
+    }
+
+    /// The heading to list it under.
+    pub fn category(mut self, category: impl Into<String>) -> Self {
+        self.0.category = Some(category.into());
+        self
+    }
+
+    /// One more word to find it by.
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.0.tags.push(tag.into());
+        self
+    }
+
+    /// One more group that it belongs to.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.0.groups.push(group.into());
+        self
+    }
+
+    /// The author's version.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.0.version = Some(version.into());
+        self
+    }
+
+    /// One more worked example.
+    pub fn example(mut self, arguments: Value, output: impl Into<Value>) -> Self {
+        self.0.examples.push(Example { arguments, output: Some(output.into()) });
+        self
+    }
+
+    /// It changes nothing: neither destructive nor different when repeated, and safe beside other calls.
+    pub fn read_only(mut self) -> Self {
+        let open_world = self.0.annotations.open_world;
+        self.0.annotations = Annotations { read_only: true, destructive: false, idempotent: true, open_world };
+        self
+    }
+
+    /// It destroys nothing.
+    pub fn harmless(mut self) -> Self {
+        self.0.annotations.destructive = false;
+        self
+    }
+
+    /// Running it again with the same arguments changes nothing more, so it may be repeated.
+    pub fn idempotent(mut self) -> Self {
+        self.0.annotations.idempotent = true;
+        self
+    }
+
+    /// It reaches nothing outside of the service.
+    pub fn closed_world(mut self) -> Self {
+        self.0.annotations.open_world = false;
+        self
+    }
+
+    /// Whether it may run beside others in a batch; follows [`About::read_only`] unless given.
+    pub fn concurrency_safe(mut self, safe: bool) -> Self {
+        self.0.concurrency_safe = Some(safe);
+        self
+    }
+
+    /// Its calls are accepted and queued; callers are not kept waiting.
+    pub fn asynchronous(mut self) -> Self {
+        self.0.asynchronous = true;
+        self
+    }
+
+    /// The longest run of one attempt, in milliseconds.
+    pub fn timeout_ms(mut self, timeout_ms: u64) -> Self {
+        self.0.limits.timeout_ms = Some(timeout_ms);
+        self
+    }
+
+    /// All of its bounds.
+    pub fn limits(mut self, limits: LimitsSpec) -> Self {
+        self.0.limits = limits;
+        self
+    }
+
+    /// How retryable failures are tried again (see [`ToolError::retryable`](super::ToolError::retryable)).
+    pub fn retry(mut self, retry: RetrySpec) -> Self {
+        self.0.retry = retry;
+        self
+    }
+
+    /// The schema of its result, from a type; a mismatch is noted or, with [`OutputCheck::Strict`], is an error.
+    pub fn returns<T: JsonSchema>(mut self, check: OutputCheck) -> Self {
+        self.0.output_schema = Some(schema::of_result::<T>());
+        self.0.output_check = check;
+        self
+    }
+
+    /// The definition.
+    #[must_use]
+    pub fn into_definition(self) -> ToolDefinition {
+        self.0
+    }
+}
+
+impl From<ToolDefinition> for About {
+    fn from(definition: ToolDefinition) -> Self {
+        Self(definition)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_only_says_all_that_follows_from_it() {
+        let annotations = About::of::<Value>("x").read_only().closed_world().into_definition().annotations;
+        let expected = Annotations { read_only: true, destructive: false, idempotent: true, open_world: false };
+        assert_eq!(annotations, expected);
+    }
+}

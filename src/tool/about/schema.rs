@@ -1,0 +1,134 @@
+//! From a Rust type to what a model reads: its documentation and its schema.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::{RecursiveTransform, Transform};
+use serde_json::{Map, Value};
+
+/// The documentation of a type of arguments, and its schema, which is an object's in any case.
+pub(super) fn of_arguments<T: JsonSchema>() -> (String, Value) {
+    let (description, mut schema) = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
+    // Absent for an enum's `oneOf`, a reference, or anything at all.
+    schema.entry("type").or_insert_with(|| "object".into());
+    (description, Value::Object(schema))
+}
+
+/// The schema of a type of results.
+pub(super) fn of_result<T: JsonSchema>() -> Value {
+    Value::Object(schema_of::<T>(SchemaSettings::draft2020_12().for_serialize()).1)
+}
+
+/// A type's documentation and its schema (JSON Schema 2020-12), without what only repeats Rust's own names.
+fn schema_of<T: JsonSchema>(settings: SchemaSettings) -> (String, Map<String, Value>) {
+    let settings = settings.with(|settings| settings.meta_schema = None);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    RecursiveTransform(|schema: &mut schemars::Schema| {
+        // "uint32" and "double" are no formats of JSON Schema, and some vendors refuse those that they do not know.
+        if schema.get("format").and_then(Value::as_str).is_some_and(is_rust_number) {
+            schema.remove("format");
+        }
+        if let Some(Value::String(description)) = schema.get_mut("description") {
+            *description = unwrapped(description);
+        }
+    })
+    .transform(&mut schema);
+    let mut schema = match Value::from(schema) {
+        Value::Object(schema) => schema,
+        // `true`: anything goes.
+        _ => Map::new(),
+    };
+    // The type's name says nothing to a model; its documentation becomes the tool's description.
+    schema.remove("title");
+    let description = match schema.remove("description") {
+        Some(Value::String(description)) => description,
+        _ => String::new(),
+    };
+    (description, schema)
+}
+
+/// Documentation without the line breaks that only keep source code narrow; paragraphs, lists and code keep theirs.
+fn unwrapped(documentation: &str) -> String {
+    let mut text = String::with_capacity(documentation.len());
+    let mut fenced = false;
+    for line in documentation.lines() {
+        let fence = line.trim_start().starts_with("```");
+        let goes_on = !fenced
+            && !fence
+            && !text.is_empty()
+            && !text.ends_with('\n')
+            && !text.ends_with("```")
+            && !starts_block(line);
+        match (text.is_empty(), goes_on) {
+            (true, _) => {}
+            (false, true) => text.push(' '),
+            (false, false) => text.push('\n'),
+        }
+        fenced ^= fence;
+        text.push_str(line);
+    }
+    text
+}
+
+/// Whether a line of Markdown begins something new: nothing, an item, a heading, a quotation, a table's row.
+fn starts_block(line: &str) -> bool {
+    let numbered = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_item = ["- ", "* ", "+ "].iter().any(|mark| line.starts_with(mark))
+        || numbered.len() < line.len() && numbered.starts_with(". ");
+    is_item || line.is_empty() || line.starts_with(['#', '>', '|', ' '])
+}
+
+fn is_rust_number(format: &str) -> bool {
+    let width = format.trim_start_matches("uint").trim_start_matches("int");
+    matches!(format, "float" | "double") || (width.len() < format.len() && width.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Sends a parcel.
+    #[derive(serde::Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Parcel {
+        /// In grams.
+        #[schemars(range(min = 1, max = 5000))]
+        weight: u32,
+        price: Option<f64>,
+        at: uuid::NonNilUuidText,
+    }
+
+    mod uuid {
+        #[derive(serde::Deserialize, schemars::JsonSchema)]
+        #[schemars(extend("format" = "uuid"))]
+        pub struct NonNilUuidText(#[expect(dead_code)] String);
+    }
+
+    #[test]
+    fn a_types_documentation_and_constraints_become_the_definition() {
+        let (description, schema) = of_arguments::<Parcel>();
+        assert_eq!(description, "Sends a parcel.");
+        assert_eq!(
+            schema["properties"]["weight"],
+            json!({"description": "In grams.", "type": "integer", "minimum": 1, "maximum": 5000})
+        );
+        assert_eq!(schema["properties"]["price"], json!({"type": ["number", "null"]}));
+        assert_eq!(schema["$defs"]["NonNilUuidText"]["format"], "uuid");
+        assert_eq!(schema["additionalProperties"], false);
+        assert_eq!((schema.get("title"), schema.get("$schema"), schema.get("description")), (None, None, None));
+    }
+
+    #[test]
+    fn only_the_line_breaks_that_mean_something_are_kept() {
+        let wrapped = "One sentence\nthat goes on, and\n-2 too.\n\nA list:\n- a\n- b\n1. c\n\n```\nx\ny\n```\nThe end.";
+        let expected = "One sentence that goes on, and -2 too.\n\nA list:\n- a\n- b\n1. c\n\n```\nx\ny\n```\nThe end.";
+        assert_eq!(unwrapped(wrapped), expected);
+    }
+
+    #[test]
+    fn any_value_is_any_object() {
+        assert_eq!(of_arguments::<Value>().1, json!({"type": "object"}));
+        assert_eq!(of_result::<Value>(), json!({}), "a result may be anything");
+    }
+}

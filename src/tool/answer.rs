@@ -1,0 +1,119 @@
+//! What a tool may give back, and what becomes of it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::ToolError;
+use crate::domain::{Answer, ContentBlock, Outcome};
+
+/// Whatever a tool can give.
+///
+/// | Rust | for the model | for programs (`structured`) |
+/// |---|---|---|
+/// | text | the text as it is | – |
+/// | numbers, `bool` | as in JSON | the value |
+/// | [`Json<T>`](Json) | compact JSON | the value, whatever its shape |
+/// | [`Value`] | by the rules for every executor: `{"output": …}` is an outcome, `{"success": false}` an error | |
+/// | `()`, `None` | `Done` | – |
+/// | [`ContentBlock`]s | the blocks | – |
+/// | [`Outcome`], [`Answer`] | as given | as given |
+pub trait IntoAnswer: Send + 'static {
+    /// Makes an answer of it.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    fn into_answer(self) -> Result<Answer, ToolError>;
+}
+
+/// Data: its compact JSON is the output, and it is `structured`, whatever its shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize + Send + 'static> IntoAnswer for Json<T> {
+    fn into_answer(self) -> Result<Answer, ToolError> {
+        let value = serde_json::to_value(self.0)
+            .map_err(|error| ToolError::new(format!("the result cannot be written as JSON: {error}")))?;
+        Ok(Answer::Data(Arc::new(value)))
+    }
+}
+
+impl<T: IntoAnswer> IntoAnswer for Option<T> {
+    fn into_answer(self) -> Result<Answer, ToolError> {
+        self.map_or(Ok(Answer::Nothing), T::into_answer)
+    }
+}
+
+/// Types that are an answer without further ado.
+macro_rules! answers {
+    ($($type:ty: $value:ident => $answer:expr;)*) => {$(
+        impl IntoAnswer for $type {
+            fn into_answer(self) -> Result<Answer, ToolError> {
+                let $value = self;
+                Ok($answer)
+            }
+        }
+    )*};
+}
+
+answers! {
+    (): _nothing => Answer::Nothing;
+    String: text => Answer::Text(text);
+    &'static str: text => Answer::Text(text.to_owned());
+    Cow<'static, str>: text => Answer::Text(text.into_owned());
+    Value: value => Answer::Json(value);
+    Map<String, Value>: object => Answer::Json(Value::Object(object));
+    ContentBlock: block => Answer::Outcome(Box::new(Outcome::blocks(vec![block])));
+    Vec<ContentBlock>: blocks => Answer::Outcome(Box::new(Outcome::blocks(blocks)));
+    Outcome: outcome => Answer::Outcome(Box::new(outcome));
+    Answer: answer => answer;
+    bool: value => Answer::Json(value.into());
+    i8: number => Answer::Json(number.into());
+    i16: number => Answer::Json(number.into());
+    i32: number => Answer::Json(number.into());
+    i64: number => Answer::Json(number.into());
+    isize: number => Answer::Json(number.into());
+    u8: number => Answer::Json(number.into());
+    u16: number => Answer::Json(number.into());
+    u32: number => Answer::Json(number.into());
+    u64: number => Answer::Json(number.into());
+    usize: number => Answer::Json(number.into());
+    f32: number => f64::from(number).into_answer()?;
+    f64: number => Answer::Json(finite(number)?);
+}
+
+/// JSON has no infinities, and `null` in their place would be a lie.
+fn finite(number: f64) -> Result<Value, ToolError> {
+    let number = serde_json::Number::from_f64(number);
+    number.map(Value::Number).ok_or_else(|| ToolError::new("the result is not a finite number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_kind_of_result_has_its_answer() {
+        let of = |answer: Result<Answer, ToolError>| answer.unwrap();
+        assert_eq!(of(().into_answer()), Answer::Nothing);
+        assert_eq!(of(None::<u8>.into_answer()), Answer::Nothing);
+        assert_eq!(of("a".into_answer()), Answer::Text("a".into()));
+        assert_eq!(of(Some(7_u64).into_answer()), Answer::Json(json!(7)));
+        assert_eq!(of(true.into_answer()), Answer::Json(json!(true)));
+        assert_eq!(of(0.5.into_answer()), Answer::Json(json!(0.5)));
+        let error_like = json!({"success": false});
+        assert_eq!(of(Json(error_like.clone()).into_answer()), Answer::Data(Arc::new(error_like.clone())));
+        assert_eq!(of(error_like.clone().into_answer()), Answer::Json(error_like));
+        assert_eq!(of(Outcome::text("a").into_answer()), Answer::Outcome(Box::new(Outcome::text("a"))));
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_an_error() {
+        assert_eq!(f64::NAN.into_answer().unwrap_err().message(), "the result is not a finite number");
+        let unwritable = Json(std::collections::BTreeMap::from([((1, 2), 3)]));
+        assert!(unwritable.into_answer().unwrap_err().message().contains("key must be a string"));
+    }
+}

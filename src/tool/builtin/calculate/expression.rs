@@ -1,0 +1,235 @@
+//! The calculator's language, evaluated in one pass without recursion: no nesting can exhaust the thread's stack.
+//!
+//! From the loosest to the tightest: `+ -`, `* / %`, the sign `-`, `^`; `^` groups to the right, the others to the left. So
+//! `-2^2` is −4, `2^3^2` is 2⁹ and `2^-1` is a half, as in mathematics and Python (spreadsheets differ). `%` is the
+//! remainder with the sign of its left side. `**` is `^`; `×`, `·`, `÷`, `−` and `π` are what they look like. There is no
+//! multiplication without an operator: `2 pi` is an error, not a guess. Integers stay exact up to 127 bits.
+
+use super::functions::{self, Function};
+use super::number::Number;
+
+/// The value of an expression.
+///
+/// # Errors
+/// What is wrong and where, or why there is no finite value, in words for the model.
+pub fn evaluate(text: &str) -> Result<Number, String> {
+    let mut machine = Machine { text, values: Vec::new(), pending: Vec::new(), wants_operand: true };
+    let mut at = 0;
+    while let Some((token, start, end)) = next_token(text, at)? {
+        at = end;
+        machine.take(token, start)?;
+    }
+    machine.finish()
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Token<'a> {
+    Number(Number),
+    Name(&'a str),
+    Symbol(char),
+}
+
+/// The token at or after the byte `at`, with where it starts and ends.
+fn next_token(text: &str, at: usize) -> Result<Option<(Token<'_>, usize, usize)>, String> {
+    let rest = text[at..].trim_start();
+    let start = text.len() - rest.len();
+    let Some(first) = rest.chars().next() else { return Ok(None) };
+    let (token, len) = if first.is_ascii_digit() || first == '.' {
+        let len = number_len(rest);
+        (Token::Number(number(&rest[..len], text, start)?), len)
+    } else if first.is_alphabetic() || first == '_' {
+        let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        (Token::Name(&rest[..len]), len)
+    } else if rest.starts_with("**") {
+        (Token::Symbol('^'), 2)
+    } else {
+        let symbol = match first {
+            '×' | '·' => '*',
+            '÷' => '/',
+            '−' => '-',
+            other => other,
+        };
+        (Token::Symbol(symbol), first.len_utf8())
+    };
+    Ok(Some((token, start, start + len)))
+}
+
+/// How many bytes belong to the number: digits, dots, and an exponent that has digits.
+fn number_len(text: &str) -> usize {
+    let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
+    let mantissa = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let exponent = &text.as_bytes()[mantissa..];
+    let sign = match exponent {
+        [b'e' | b'E', b'+' | b'-', ..] => 2,
+        [b'e' | b'E', ..] => 1,
+        _ => return mantissa,
+    };
+    match digits(mantissa + sign) {
+        0 => mantissa,
+        digits => mantissa + sign + digits,
+    }
+}
+
+fn number(literal: &str, text: &str, start: usize) -> Result<Number, String> {
+    if let Ok(int) = literal.parse() {
+        return Ok(Number::Int(int));
+    }
+    let shown = || crate::domain::json::shorten(literal, 40);
+    let real = literal.parse().map_err(|_| format!("\"{}\" at {} is not a number", shown(), place(text, start)))?;
+    Number::finite(real, shown)
+}
+
+/// What waits for its right side.
+#[derive(Debug, Clone, Copy)]
+enum Pending<'a> {
+    Binary(char),
+    Negation,
+    /// A parenthesis, at this byte.
+    Open(usize),
+    /// A function whose parenthesis has not yet come.
+    Called(Function, &'a str, usize),
+    /// A function's parenthesis, and how many values there were before its arguments.
+    Arguments(Function, usize, usize),
+}
+
+/// Two stacks: Dijkstra's shunting-yard.
+struct Machine<'a> {
+    text: &'a str,
+    values: Vec<Number>,
+    pending: Vec<Pending<'a>>,
+    /// Whether a number, a name or `(` must come next, or else an operator or `)`.
+    wants_operand: bool,
+}
+
+/// How tightly an operator binds, and whether it groups to the right.
+fn binding(operator: char) -> Option<(u8, bool)> {
+    match operator {
+        '+' | '-' => Some((1, false)),
+        '*' | '/' | '%' => Some((2, false)),
+        '^' => Some((4, true)),
+        _ => None,
+    }
+}
+
+/// How tightly a sign binds: `-2^2` is `-(2^2)`, but `-2 * 3` is `(-2) * 3`.
+const SIGN: u8 = 3;
+
+impl<'a> Machine<'a> {
+    fn take(&mut self, token: Token<'a>, start: usize) -> Result<(), String> {
+        if let Some(Pending::Called(function, name, at)) = self.pending.last().copied() {
+            if !matches!(token, Token::Symbol('(')) {
+                return Err(format!("{name} at {} needs parentheses: {name}(…)", place(self.text, at)));
+            }
+            self.pending.pop();
+            self.pending.push(Pending::Arguments(function, self.values.len(), start));
+            return Ok(());
+        }
+        if self.wants_operand { self.operand(token, start) } else { self.operator(token, start) }
+    }
+
+    fn operand(&mut self, token: Token<'a>, start: usize) -> Result<(), String> {
+        match token {
+            Token::Number(number) => self.value(number),
+            Token::Name(name) => match (functions::constant(name), functions::function(name)) {
+                (Some(constant), _) => self.value(constant),
+                (None, Some(function)) => self.pending.push(Pending::Called(function, name, start)),
+                (None, None) => {
+                    let name = crate::domain::json::shorten(name, 40);
+                    let advice = functions::advice(&name);
+                    return Err(format!("unknown name \"{name}\" at {}; {advice}", place(self.text, start)));
+                }
+            },
+            Token::Symbol('(') => self.pending.push(Pending::Open(start)),
+            Token::Symbol('-') => self.pending.push(Pending::Negation),
+            Token::Symbol('+') => {}
+            Token::Symbol(symbol) => {
+                return Err(format!("a number is missing before \"{symbol}\" at {}", place(self.text, start)));
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, number: Number) {
+        self.values.push(number);
+        self.wants_operand = false;
+    }
+
+    fn operator(&mut self, token: Token<'a>, start: usize) -> Result<(), String> {
+        let place = || place(self.text, start);
+        match token {
+            Token::Symbol(')') => match self.reduce(0)? {
+                Some(Pending::Arguments(function, before, _)) => {
+                    self.pending.pop();
+                    let value = function.apply(&self.values[before..])?;
+                    self.values.truncate(before);
+                    self.values.push(value);
+                }
+                Some(_) => drop(self.pending.pop()),
+                None => return Err(format!("\")\" at {} has no \"(\"", place())),
+            },
+            Token::Symbol(',') => match self.reduce(0)? {
+                Some(Pending::Arguments(..)) => self.wants_operand = true,
+                _ => return Err(format!("\",\" at {} is not between the arguments of a function", place())),
+            },
+            Token::Symbol(symbol) => match binding(symbol) {
+                Some((tightness, to_the_right)) => {
+                    self.reduce(if to_the_right { tightness + 1 } else { tightness })?;
+                    self.pending.push(Pending::Binary(symbol));
+                    self.wants_operand = true;
+                }
+                None if symbol == '(' => return Err(format!("an operator is missing before \"(\" at {}", place())),
+                None => return Err(format!("\"{symbol}\" at {} is not known", place())),
+            },
+            Token::Number(_) | Token::Name(_) => {
+                return Err(format!("an operator is missing at {}; to multiply, write *", place()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes what waits and binds at least as tightly, up to the last open parenthesis, which is returned.
+    fn reduce(&mut self, tightness: u8) -> Result<Option<Pending<'a>>, String> {
+        while let Some(last) = self.pending.last().copied() {
+            let value = match last {
+                Pending::Binary(operator) if binding(operator).is_some_and(|(binds, _)| binds >= tightness) => {
+                    let (right, left) = (self.operand_of(), self.operand_of());
+                    left.apply(operator, right)?
+                }
+                Pending::Negation if SIGN >= tightness => self.operand_of().negated(),
+                Pending::Binary(_) | Pending::Negation => return Ok(None),
+                open => return Ok(Some(open)),
+            };
+            self.values.push(value);
+            self.pending.pop();
+        }
+        Ok(None)
+    }
+
+    /// An operator comes only after its operands, so that there always is one.
+    fn operand_of(&mut self) -> Number {
+        self.values.pop().unwrap_or(Number::Int(0))
+    }
+
+    fn finish(mut self) -> Result<Number, String> {
+        if let Some(Pending::Called(_, name, at)) = self.pending.last() {
+            return Err(format!("{name} at {} needs parentheses: {name}(…)", place(self.text, *at)));
+        }
+        if self.wants_operand {
+            return Err("the expression ends where a number should follow".to_owned());
+        }
+        match self.reduce(0)? {
+            Some(Pending::Open(at) | Pending::Arguments(_, _, at)) => {
+                Err(format!("\"(\" at {} is never closed", place(self.text, at)))
+            }
+            _ => Ok(self.operand_of()),
+        }
+    }
+}
+
+/// A place as people count it: in characters, from 1.
+fn place(text: &str, at: usize) -> String {
+    format!("character {}", text[..at].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests;

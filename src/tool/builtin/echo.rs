@@ -1,0 +1,47 @@
+//! `echo`: gives back what it is given.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::domain::{Answer, Failure};
+use crate::executor::{BoxFuture, Executor, Invocation};
+use crate::tool::{About, BuiltinTool};
+
+/// Its arguments, as they are, are its data. It never fails and copies nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Echo;
+
+impl Echo {
+    /// The tool. It is an [`Executor`] itself: there is no type to read its arguments as.
+    #[must_use]
+    pub fn tool() -> BuiltinTool {
+        let about = About::with_schema("echo", json!({ "type": "object" }))
+            .title("Echo")
+            .description("Gives back its arguments as they are. Takes any object.")
+            .category(super::CATEGORY)
+            .example(json!({"text": "Hello"}), r#"{"text":"Hello"}"#)
+            .read_only()
+            .closed_world();
+        BuiltinTool { definition: about.into_definition(), executor: Arc::new(Self), validate: None }
+    }
+}
+
+impl Executor for Echo {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+        Box::pin(std::future::ready(Ok(Answer::Data(invocation.arguments))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whatever_comes_in_is_data_even_if_it_looks_like_an_error() {
+        for arguments in [json!({}), json!({"success": false, "error": "x"}), json!({"output": "\u{0}🦀"})] {
+            let answer = Echo::tool().try_out(arguments.clone()).await;
+            assert_eq!(answer, Ok(Answer::Data(Arc::new(arguments))));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What a tool becomes: a definition, an executor that reads its arguments as their type, and its own validation.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::error::{panic_message, read};
+use super::{About, IntoAnswer, Invalid, Run, Tool, ToolError};
+use crate::domain::{Answer, Failure, ToolDefinition};
+use crate::executor::{BoxFuture, Executor, Invocation, emitter};
+
+/// Says what is wrong with arguments that the schema let pass.
+pub type Validate = Arc<dyn Fn(&Value) -> Result<(), Vec<Invalid>> + Send + Sync>;
+
+/// A tool in this process, ready to be registered.
+#[derive(Clone)]
+pub struct BuiltinTool {
+    /// What the model reads and what is checked.
+    pub definition: ToolDefinition,
+    /// What runs it.
+    pub executor: Arc<dyn Executor>,
+    /// What can be known to be wrong before a run. The executor checks it again: no way in goes around it.
+    pub validate: Option<Validate>,
+}
+
+impl fmt::Debug for BuiltinTool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("BuiltinTool").field("definition", &self.definition).finish_non_exhaustive()
+    }
+}
+
+impl BuiltinTool {
+    /// From a [`Tool`].
+    pub fn new<T: Tool>(tool: T) -> Self {
+        let about = tool.about(About::of::<T::Args>(T::NAME));
+        let tool = Arc::new(tool);
+        let validator = tool.clone();
+        Self::typed(
+            about,
+            move |args| validator.validate(args),
+            move |args, run| {
+                let tool = tool.clone();
+                async move { tool.call(args, run).await }
+            },
+        )
+    }
+
+    /// Says more about a tool that was made from a function: `tool.about(|about| about.read_only())`.
+    #[must_use]
+    pub fn about(self, change: impl FnOnce(About) -> About) -> Self {
+        Self { definition: change(self.definition.into()).into_definition(), ..self }
+    }
+
+    /// Runs it once, outside of any service: for the tests of a tool. The schema is not looked at, what the tool reports
+    /// is not kept, and no clock runs.
+    ///
+    /// # Errors
+    /// As its calls would fail.
+    pub async fn try_out(&self, arguments: Value) -> Result<Answer, Failure> {
+        let (emitter, _) = emitter::channel();
+        let invocation = Invocation {
+            id: Uuid::nil(),
+            call_id: "try_out".into(),
+            name: self.definition.name.as_str().into(),
+            arguments: Arc::new(arguments),
+            attempt: 1,
+            timeout_ms: u64::MAX,
+            traceparent: None,
+            emitter,
+            cancel: CancellationToken::new(),
+        };
+        self.executor.execute(invocation).await
+    }
+
+    fn typed<A, V, F, R, O>(about: About, validate: V, call: F) -> Self
+    where
+        A: DeserializeOwned + Send + 'static,
+        V: Fn(&A) -> Result<(), Vec<Invalid>> + Send + Sync + 'static,
+        F: Fn(A, Run) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, ToolError>> + Send + 'static,
+        O: IntoAnswer,
+    {
+        let definition = about.into_definition();
+        let schema = definition.input_schema.clone();
+        let typed = Arc::new(Typed { schema, validate, call, args: PhantomData::<fn() -> A> });
+        let validator = typed.clone();
+        Self {
+            definition,
+            executor: Arc::new(Shared(typed)),
+            validate: Some(Arc::new(move |arguments| {
+                catch_unwind(AssertUnwindSafe(|| validator.check(arguments).map(drop))).unwrap_or_else(|payload| {
+                    let message = format!("the check of the arguments panicked: {}", panic_message(&*payload));
+                    Err(vec![Invalid::at("", message)])
+                })
+            })),
+        }
+    }
+}
+
+/// A tool of one quick function, run where it stands: `|args: Sum| Ok(args.a + args.b)`.
+pub fn tool_fn<A, O>(
+    name: &str,
+    description: &str,
+    function: impl Fn(A) -> Result<O, ToolError> + Send + Sync + 'static,
+) -> BuiltinTool
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    O: IntoAnswer,
+{
+    async_tool_fn(name, description, move |args, _| std::future::ready(function(args)))
+}
+
+/// A tool of one async function: `|args: Page, run| async move { … }`.
+pub fn async_tool_fn<A, O, R>(
+    name: &str,
+    description: &str,
+    function: impl Fn(A, Run) -> R + Send + Sync + 'static,
+) -> BuiltinTool
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    O: IntoAnswer,
+    R: Future<Output = Result<O, ToolError>> + Send + 'static,
+{
+    BuiltinTool::typed(About::of::<A>(name).description(description), |_| Ok(()), function)
+}
+
+/// A tool of one function that blocks its thread, so it gets a thread of its own: see [`Run::blocking`].
+pub fn blocking_tool_fn<A, O>(
+    name: &str,
+    description: &str,
+    function: impl Fn(A, Run) -> Result<O, ToolError> + Send + Sync + 'static,
+) -> BuiltinTool
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    O: IntoAnswer,
+{
+    let function = Arc::new(function);
+    async_tool_fn(name, description, move |args, run: Run| {
+        let function = function.clone();
+        async move { run.blocking(move |run| function(args, run)).await }
+    })
+}
+
+struct Typed<A, V, F> {
+    schema: Value,
+    validate: V,
+    call: F,
+    args: PhantomData<fn() -> A>,
+}
+
+impl<A, V, F> Typed<A, V, F>
+where
+    A: DeserializeOwned,
+    V: Fn(&A) -> Result<(), Vec<Invalid>>,
+{
+    /// The arguments as their type, if they pass the tool's own validation.
+    fn check(&self, arguments: &Value) -> Result<A, Vec<Invalid>> {
+        let args = read(arguments)?;
+        (self.validate)(&args)?;
+        Ok(args)
+    }
+}
+
+struct Shared<A, V, F>(Arc<Typed<A, V, F>>);
+
+impl<A, V, F, R, O> Executor for Shared<A, V, F>
+where
+    A: DeserializeOwned + Send + 'static,
+    V: Fn(&A) -> Result<(), Vec<Invalid>> + Send + Sync + 'static,
+    F: Fn(A, Run) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<O, ToolError>> + Send + 'static,
+    O: IntoAnswer,
+{
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+        let typed = self.0.clone();
+        Box::pin(async move {
+            let name = invocation.name.clone();
+            let work = async {
+                let args = typed
+                    .check(&invocation.arguments)
+                    .map_err(|invalid| Invalid::failure(&invalid, &name, &invocation.arguments, &typed.schema))?;
+                let result = (typed.call)(args, Run::new(invocation)).await;
+                result.and_then(O::into_answer).map_err(|error| error.into_failure(&name))
+            };
+            // A tool that panics is one failed call. Nothing of ours is left half done by it, hence `AssertUnwindSafe`;
+            // what the tool itself shares between its calls is its own to keep in order, as with any panic.
+            match AssertUnwindSafe(work).catch_unwind().await {
+                Ok(result) => result,
+                Err(payload) => {
+                    Err(Failure::execution(&name, format!("the tool panicked: {}", panic_message(&*payload))))
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+pub(in crate::tool) mod tests;

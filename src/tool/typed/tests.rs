@@ -1,0 +1,270 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::domain::call::{Progress, StatusUpdate};
+use crate::domain::event::Emission;
+use crate::domain::{Code, ContentBlock};
+use crate::executor::emitter::{Report, Reports};
+use crate::tool::{Json, NoArgs, object};
+
+/// A run of a tool called `t`, and what it reports.
+pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
+    let (emitter, reports) = emitter::channel();
+    let invocation = Invocation {
+        id: Uuid::from_u128(1),
+        call_id: "call_1".into(),
+        name: "t".into(),
+        arguments: Arc::new(arguments),
+        attempt: 2,
+        timeout_ms: 30_000,
+        traceparent: Some("00-a-b-01".into()),
+        emitter,
+        cancel: CancellationToken::new(),
+    };
+    (invocation, reports)
+}
+
+/// A span of time.
+#[derive(serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Span {
+    from: u32,
+    to: u32,
+}
+
+/// The length of a span; counts its calls.
+#[derive(Default)]
+struct Length {
+    calls: Arc<Mutex<u32>>,
+}
+
+impl Tool for Length {
+    const NAME: &'static str = "length";
+    type Args = Span;
+    type Output = u32;
+
+    fn about(&self, about: About) -> About {
+        about.title("Length").read_only()
+    }
+
+    fn validate(&self, span: &Span) -> Result<(), Vec<Invalid>> {
+        assert!(span.from != 13, "unlucky");
+        if span.to < span.from { Err(vec![Invalid::at("/to", "is before \"from\"")]) } else { Ok(()) }
+    }
+
+    async fn call(&self, span: Span, _: Run) -> Result<u32, ToolError> {
+        *self.calls.lock().unwrap() += 1;
+        Ok(span.to - span.from)
+    }
+}
+
+#[tokio::test]
+async fn a_tool_is_described_by_its_arguments_and_answers_its_calls() {
+    let tool = BuiltinTool::new(Length::default());
+    assert_eq!((tool.definition.name.as_str(), tool.definition.display_name()), ("length", "Length"));
+    assert_eq!(tool.definition.description, "A span of time.");
+    assert_eq!(tool.definition.input_schema["required"], json!(["from", "to"]));
+    assert!(tool.definition.annotations.read_only);
+    assert_eq!(tool.try_out(json!({"from": 1, "to": 4})).await, Ok(Answer::Json(json!(3))));
+}
+
+#[tokio::test]
+async fn its_own_validation_keeps_the_tool_from_running() {
+    let calls = Arc::new(Mutex::new(0));
+    let tool = BuiltinTool::new(Length { calls: calls.clone() });
+    let arguments = json!({"from": 2, "to": 1});
+    let failure = tool.try_out(arguments.clone()).await.unwrap_err();
+    assert_eq!(failure.code, Code::ToolValidationError);
+    assert_eq!(failure.text, "Error: Invalid parameters for tool \"length\"\n- /to: is before \"from\"");
+    let details = failure.details.unwrap();
+    let expected =
+        json!([{"pointer": "/to", "message": "is before \"from\"", "keyword": "validate", "expected": null}]);
+    assert_eq!(details["validation_errors"], expected);
+    assert_eq!((&details["received"], &details["expected_schema"]), (&arguments, &tool.definition.input_schema));
+    assert_eq!(*calls.lock().unwrap(), 0);
+
+    let validate = tool.validate.unwrap();
+    assert_eq!(validate(&arguments), Err(vec![Invalid::at("/to", "is before \"from\"")]));
+    assert_eq!(validate(&json!({"from": 1, "to": 2})), Ok(()));
+    assert_eq!(*calls.lock().unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_panic_in_its_validation_is_no_worse() {
+    let tool = BuiltinTool::new(Length::default());
+    let arguments = json!({"from": 13, "to": 14});
+    assert_eq!(tool.try_out(arguments.clone()).await.unwrap_err().message, "the tool panicked: unlucky");
+    let invalid = (tool.validate.unwrap())(&arguments).unwrap_err();
+    assert_eq!(invalid, [Invalid::at("", "the check of the arguments panicked: unlucky")]);
+}
+
+#[tokio::test]
+async fn arguments_that_the_type_refuses_are_invalid_and_named() {
+    let tool = tool_fn("t", "", |spans: std::collections::BTreeMap<String, Vec<Span>>| Ok(spans.len()));
+    let failure = tool.try_out(json!({"a": [{"from": 1, "to": 2}, {"from": 1, "to": -2}]})).await.unwrap_err();
+    assert_eq!(failure.code, Code::ToolValidationError);
+    let line = "- /a/1/to: invalid value: integer `-2`, expected u32";
+    assert_eq!(failure.text, format!("Error: Invalid parameters for tool \"t\"\n{line}"));
+    assert_eq!(failure.details.unwrap()["validation_errors"][0]["keyword"], "type");
+}
+
+#[tokio::test]
+async fn a_function_is_enough() {
+    let sync = tool_fn("span", "Its length", |span: Span| Ok(span.to - span.from)).about(|about| about.title("Span"));
+    let asynchronous = async_tool_fn("span", "Its length", |span: Span, run| async move {
+        run.tip("measuring");
+        Ok(span.to - span.from)
+    });
+    let blocking = blocking_tool_fn("span", "Its length", |span: Span, run| {
+        run.tip("measuring");
+        Ok(span.to - span.from)
+    });
+    assert_eq!((sync.definition.description.as_str(), sync.definition.display_name()), ("Its length", "Span"));
+    for tool in [sync, asynchronous, blocking] {
+        assert_eq!(tool.try_out(json!({"from": 1, "to": 4})).await, Ok(Answer::Json(json!(3))));
+    }
+}
+
+#[tokio::test]
+async fn an_error_is_the_tools_own_message() {
+    let tool = tool_fn("t", "", |_: NoArgs| Ok(std::fs::read_to_string("/nowhere/at/all")?));
+    let failure = tool.try_out(json!({})).await.unwrap_err();
+    assert_eq!(failure.code, Code::ToolExecutionError);
+    assert_eq!(failure.text, "Error executing tool \"t\": No such file or directory (os error 2)");
+    assert!(tool.try_out(json!({"x": 1})).await.is_err_and(|failure| failure.code == Code::ToolValidationError));
+}
+
+/// Panics if it is told to.
+async fn moody(arguments: Value) -> Result<Value, ToolError> {
+    assert_eq!(arguments["mood"], "good", "in a bad mood");
+    Ok(arguments)
+}
+
+#[tokio::test]
+async fn a_panic_is_the_failure_of_its_own_call_only() {
+    let asynchronous = async_tool_fn("moody", "", |arguments: Value, _| moody(arguments));
+    let at_once = async_tool_fn("moody", "", |arguments: Value, _| {
+        assert_eq!(arguments["mood"], "good", "in a bad mood");
+        std::future::ready(Ok(arguments))
+    });
+    let blocking = blocking_tool_fn("moody", "", |arguments: Value, _| {
+        assert_eq!(arguments["mood"], "good", "in a bad mood");
+        Ok(arguments)
+    });
+    for tool in [asynchronous, at_once, blocking] {
+        let (bad, good) = tokio::join!(tool.try_out(json!({"mood": "bad"})), tool.try_out(json!({"mood": "good"})));
+        let failure = bad.unwrap_err();
+        assert_eq!(failure.code, Code::ToolExecutionError);
+        assert!(failure.message.starts_with("the tool panicked: ") && failure.message.contains("in a bad mood"));
+        assert_eq!(good, Ok(Answer::Json(json!({"mood": "good"}))));
+    }
+    let silent = tool_fn("t", "", |_: NoArgs| -> Result<(), ToolError> { std::panic::panic_any(7) });
+    assert_eq!(silent.try_out(json!({})).await.unwrap_err().message, "the tool panicked: it did not say why");
+}
+
+/// Says so when it is dropped.
+struct Trap(Option<oneshot::Sender<()>>);
+
+impl Drop for Trap {
+    fn drop(&mut self) {
+        let _ = self.0.take().unwrap().send(());
+    }
+}
+
+#[tokio::test]
+async fn dropping_the_future_stops_an_async_tool() {
+    let (sender, mut dropped) = oneshot::channel();
+    let trap = Mutex::new(Some(Trap(Some(sender))));
+    let went_on = Arc::new(AtomicBool::new(false));
+    let later = went_on.clone();
+    let tool = async_tool_fn("t", "", move |_: NoArgs, run: Run| {
+        let (trap, later) = (trap.lock().unwrap().take(), later.clone());
+        async move {
+            let _trap = trap;
+            run.tip("begun");
+            run.cancelled().await;
+            later.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+    });
+    let (invocation, mut reports) = invocation(json!({}));
+    let running = tokio::spawn(tool.executor.execute(invocation));
+    reports.next().await;
+    assert!(dropped.try_recv().is_err(), "it has begun and not ended");
+    running.abort();
+    dropped.await.unwrap();
+    assert!(!went_on.load(Ordering::Relaxed));
+}
+
+/// Blocks its thread until it is told to stop, and then says whether it was.
+fn stubborn() -> (BuiltinTool, oneshot::Receiver<bool>) {
+    let (sender, stopped) = oneshot::channel();
+    let sender = Mutex::new(Some(sender));
+    let tool = blocking_tool_fn("t", "", move |_: NoArgs, run| {
+        run.tip("begun");
+        while !run.is_cancelled() {
+            std::thread::yield_now();
+        }
+        sender.lock().unwrap().take().unwrap().send(run.is_cancelled()).unwrap();
+        Ok(())
+    });
+    (tool, stopped)
+}
+
+#[tokio::test]
+async fn dropping_the_future_tells_a_blocking_tool() {
+    let (tool, stopped) = stubborn();
+    let (invocation, mut reports) = invocation(json!({}));
+    let service = invocation.cancel.clone();
+    let running = tokio::spawn(tool.executor.execute(invocation));
+    reports.next().await;
+    running.abort();
+    assert!(stopped.await.unwrap());
+    assert!(!service.is_cancelled(), "only this run's own token was used up");
+}
+
+#[tokio::test]
+async fn cancelling_the_run_tells_a_blocking_tool() {
+    let (tool, stopped) = stubborn();
+    let (invocation, mut reports) = invocation(json!({}));
+    let cancel = invocation.cancel.clone();
+    let running = tokio::spawn(tool.executor.execute(invocation));
+    reports.next().await;
+    cancel.cancel();
+    assert!(stopped.await.unwrap());
+    assert_eq!(running.await.unwrap(), Ok(Answer::Nothing));
+}
+
+#[tokio::test]
+async fn what_a_run_reports_reaches_its_call() {
+    let tool = async_tool_fn("t", "", |_: NoArgs, run: Run| async move {
+        run.tip("one");
+        run.params([("city", "Bern")]);
+        run.params(object([("size", json!({"x": 1}))]));
+        run.metadata([("rows", 3)]);
+        run.progress(1, 4, "a quarter");
+        run.progress(f64::NAN, 4, "nonsense");
+        run.emit("seen").await;
+        run.emit(Emission { details: object([("rows", 3)]), ..Emission::default() }).await;
+        run.steps_done(2, "half");
+        Ok(Json((run.id(), run.call_id().to_owned(), run.name().to_owned(), run.attempt(), run.timeout_ms())))
+    });
+    let (invocation, mut reports) = invocation(json!({}));
+    let answer = tool.executor.execute(invocation).await.unwrap();
+    let expected = json!(["00000000-0000-0000-0000-000000000001", "call_1", "t", 2, 30_000]);
+    assert_eq!(answer, Answer::Data(Arc::new(expected)));
+    let status = Report::Status(StatusUpdate {
+        tip: Some("one".into()),
+        params: object([("city", json!("Bern")), ("size", json!({"x": 1}))]),
+        metadata: object([("rows", 3)]),
+        progress: Some(Progress { current: 2.0, total: None, message: Some("half".into()) }),
+    });
+    assert_eq!(reports.take(), Some(status));
+    assert_eq!(reports.take(), Some(Report::Emission(vec![ContentBlock::Text("seen".into())].into())));
+    let details = Emission { details: object([("rows", 3)]), ..Emission::default() };
+    assert_eq!(reports.take(), Some(Report::Emission(details)));
+}

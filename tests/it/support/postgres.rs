@@ -1,0 +1,306 @@
+//! A throwaway PostgreSQL cluster: its own folder, a Unix socket in it, durable as shipped (`fsync` on).
+//!
+//! Nothing of it survives the test process, not even if that is killed: a shell (the watchdog) reads a pipe that only
+//! this process holds open, and when the pipe ends it stops the server and removes the folder.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{env, fs, io, thread};
+
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+
+const USER: &str = "toolpost";
+
+/// Reads until the pipe ends, then wakes what is frozen, stops the server, kills it if it does not stop, and tidies up.
+/// `$1` is the folder, `$2` PostgreSQL's `bin` folder.
+const WATCHDOG: &str = r#"
+while read -r _; do :; done
+pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)
+if [ -n "$pid" ]; then
+    kill -CONT $(cat "$1/frozen" 2>/dev/null) "$pid" 2>/dev/null
+    "$2/pg_ctl" -D "$1/data" -m immediate -t 10 stop || kill -KILL "$pid" 2>/dev/null
+fi
+# A program that was just being started may still write; it gives up when its folder is gone.
+for _ in 1 2 3 4 5; do
+    rm -rf "$1" && [ ! -e "$1" ] && exit
+    sleep 0.2
+done
+"#;
+
+const SETTINGS: &str = "
+listen_addresses = ''
+port = 5432
+max_connections = 300
+shared_buffers = 64MB
+max_wal_size = 1GB
+fsync = on
+synchronous_commit = on
+";
+
+/// The cluster that the tests of this binary share; started by the first that asks.
+pub fn shared() -> &'static PgCluster {
+    static SHARED: OnceLock<PgCluster> = OnceLock::new();
+    SHARED.get_or_init(PgCluster::start)
+}
+
+/// A running cluster. Dropping it removes it.
+pub struct PgCluster {
+    folder: PathBuf,
+    bin: PathBuf,
+    owner: Option<Owner>,
+    databases: AtomicU32,
+    frozen: Mutex<Vec<u32>>,
+    watchdog: Child,
+    lifeline: Option<ChildStdin>,
+}
+
+/// Whose processes and files they are where this process is root's, as PostgreSQL refuses to run as root.
+#[derive(Clone, Copy)]
+struct Owner {
+    uid: u32,
+    gid: u32,
+}
+
+impl PgCluster {
+    /// Makes a cluster and starts it.
+    ///
+    /// # Panics
+    /// If PostgreSQL is not installed, or does not start.
+    pub fn start() -> Self {
+        let bin = bin_folder();
+        let owner = Owner::needed();
+        let folder = tempfile::Builder::new().prefix("toolpost-pg-").tempdir().expect("a temporary folder").keep();
+        if let Some(Owner { uid, gid }) = owner {
+            chown(&folder, Some(uid), Some(gid)).expect("a folder that belongs to postgres");
+        }
+        let mut watchdog = command("sh", owner, &folder)
+            .args(["-c", WATCHDOG, "watchdog"])
+            .args([&folder, &bin])
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("sh");
+        let lifeline = watchdog.stdin.take();
+        let cluster =
+            Self { folder, bin, owner, databases: AtomicU32::new(0), frozen: Mutex::default(), watchdog, lifeline };
+        let data = cluster.data();
+        let mut initdb = cluster.program("initdb");
+        initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--username", USER, "--pgdata"]);
+        succeed(initdb.arg(&data));
+        let socket = format!("unix_socket_directories = '{}'\n", cluster.folder.display());
+        let file = data.join("postgresql.conf");
+        let shipped = fs::read_to_string(&file).expect("postgresql.conf");
+        fs::write(&file, shipped + SETTINGS + &socket).expect("postgresql.conf");
+        cluster.start_again();
+        cluster
+    }
+
+    /// Where to connect to `database`.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://{USER}@localhost:5432/{database}?host={}", self.folder.display())
+    }
+
+    /// Makes an empty database of its own for a test; the URL to connect to it.
+    pub fn create_database(&self) -> String {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        let mut createdb = self.program("createdb");
+        succeed(createdb.arg("--host").arg(&self.folder).args(["--port=5432", "--username", USER, &name]));
+        self.url(&name)
+    }
+
+    /// Stops the server as a crash would: nothing is flushed, clients are cut off.
+    pub fn stop_immediate(&self) {
+        self.thaw();
+        succeed(self.program("pg_ctl").arg("-D").arg(self.data()).args(["-m", "immediate", "-w", "stop"]));
+    }
+
+    /// Starts the stopped server on the same data, and waits until it accepts connections.
+    pub fn start_again(&self) {
+        let log = self.folder.join("log");
+        let mut start = self.program("pg_ctl");
+        start.arg("-D").arg(self.data()).arg("-l").arg(&log).args(["-t", "60", "-w", "start"]);
+        // The server inherits its output: a pipe would never end.
+        let status = start.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("pg_ctl");
+        assert!(status.success(), "PostgreSQL did not start:\n{}", fs::read_to_string(&log).unwrap_or_default());
+    }
+
+    /// Stops all its processes where they are: connections stay open and nothing answers. Linux only.
+    pub fn freeze(&self) {
+        let mut frozen = self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            // The postmaster comes first, so the second look finds whatever it still forked before it stopped.
+            let found = self.processes();
+            if *frozen == found {
+                return;
+            }
+            let words: Vec<String> = found.iter().map(u32::to_string).collect();
+            fs::write(self.folder.join("frozen"), words.join(" ")).expect("the watchdog's list");
+            signal("STOP", &found);
+            *frozen = found;
+            thread::yield_now();
+        }
+    }
+
+    /// Lets frozen processes go on.
+    pub fn thaw(&self) {
+        let mut frozen = self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
+        if !frozen.is_empty() {
+            signal("CONT", &frozen);
+            frozen.clear();
+            fs::remove_file(self.folder.join("frozen")).expect("the watchdog's list");
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    fn program(&self, name: &str) -> Command {
+        command(self.bin.join(name), self.owner, &self.folder)
+    }
+
+    /// The postmaster, then its children.
+    fn processes(&self) -> Vec<u32> {
+        let file = fs::read_to_string(self.data().join("postmaster.pid")).expect("a running server");
+        let postmaster = file.lines().next().and_then(|line| line.parse().ok()).expect("the postmaster's id");
+        let all = fs::read_dir("/proc").expect("/proc");
+        let ids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let mut children: Vec<u32> = ids.filter(|&id| parent_of(id) == Some(postmaster)).collect();
+        children.sort_unstable();
+        children.insert(0, postmaster);
+        children
+    }
+}
+
+impl Drop for PgCluster {
+    fn drop(&mut self) {
+        drop(self.lifeline.take());
+        let _ = self.watchdog.wait();
+    }
+}
+
+impl Owner {
+    fn needed() -> Option<Self> {
+        let number = |arguments: &[&str]| -> u32 {
+            let Output { stdout, .. } = succeed(Command::new("id").args(arguments));
+            String::from_utf8_lossy(&stdout).trim().parse().expect("a number from id")
+        };
+        (number(&["-u"]) == 0).then(|| Self { uid: number(&["-u", "postgres"]), gid: number(&["-g", "postgres"]) })
+    }
+}
+
+/// Runs `program` as `owner` in `folder`, untouched by `PGPORT` and its like.
+fn command(program: impl AsRef<std::ffi::OsStr>, owner: Option<Owner>, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder).env_clear().env("LC_ALL", "C").stdin(Stdio::null());
+    command.env("PATH", env::var_os("PATH").unwrap_or_default());
+    if let Some(Owner { uid, gid }) = owner {
+        command.uid(uid).gid(gid);
+    }
+    command
+}
+
+fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// Sends a signal through the shell, whose `kill` is always there. A process that has ended meanwhile is no error.
+fn signal(name: &str, processes: &[u32]) {
+    let ids = processes.iter().map(u32::to_string);
+    let mut kill = Command::new("sh");
+    kill.args(["-c", r#"kill -s "$@" 2>/dev/null"#, "kill", name]).args(ids).status().expect("sh");
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// The folder with `initdb` and the server: from `PATH`, else where Debian puts it, the newest first.
+fn bin_folder() -> PathBuf {
+    let on_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
+        .filter_map(|folder| fs::canonicalize(folder.join("initdb")).ok()?.parent().map(Path::to_path_buf))
+        .find(|folder| folder.join("pg_ctl").exists());
+    on_path
+        .or_else(|| newest(Path::new("/usr/lib/postgresql")).ok().flatten())
+        .expect("PostgreSQL's server programs (initdb, pg_ctl); scripts/test installs them on Debian")
+}
+
+fn newest(folder: &Path) -> io::Result<Option<PathBuf>> {
+    let versions = fs::read_dir(folder)?.filter_map(|entry| {
+        let entry = entry.ok()?;
+        let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let bin = entry.path().join("bin");
+        bin.join("initdb").exists().then_some((version, bin))
+    });
+    Ok(versions.max().map(|(_, bin)| bin))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sqlx::{Connection, PgConnection};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn databases_of_the_shared_cluster_are_empty_and_apart() {
+        let (one, other) = (shared().create_database(), shared().create_database());
+        assert_ne!(one, other);
+        let mut connection = PgConnection::connect(&one).await.unwrap();
+        sqlx::query("CREATE TABLE mine (n INT)").execute(&mut connection).await.unwrap();
+        let mut connection = PgConnection::connect(&other).await.unwrap();
+        let found: Option<String> =
+            sqlx::query_scalar("SELECT to_regclass('mine')::text").fetch_one(&mut connection).await.unwrap();
+        assert_eq!(found, None);
+    }
+
+    #[tokio::test]
+    async fn committed_rows_outlive_a_crash_of_the_server() {
+        let cluster = PgCluster::start();
+        let url = cluster.create_database();
+        let mut connection = PgConnection::connect(&url).await.unwrap();
+        sqlx::query("CREATE TABLE kept (n INT)").execute(&mut connection).await.unwrap();
+        sqlx::query("INSERT INTO kept VALUES (7)").execute(&mut connection).await.unwrap();
+
+        cluster.stop_immediate();
+        assert!(sqlx::query("SELECT 1").execute(&mut connection).await.is_err(), "the connection is cut off");
+        assert!(PgConnection::connect(&url).await.is_err(), "nobody listens");
+
+        cluster.start_again();
+        let mut connection = PgConnection::connect(&url).await.unwrap();
+        let kept: i32 = sqlx::query_scalar("SELECT n FROM kept").fetch_one(&mut connection).await.unwrap();
+        assert_eq!(kept, 7);
+    }
+
+    #[tokio::test]
+    async fn a_frozen_server_keeps_its_connections_and_answers_once_thawed() {
+        let cluster = PgCluster::start();
+        let mut connection = PgConnection::connect(&cluster.create_database()).await.unwrap();
+        cluster.freeze();
+        let mut question = Box::pin(sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&mut connection));
+        assert!(timeout(Duration::from_millis(300), &mut question).await.is_err(), "nothing answers");
+        cluster.thaw();
+        assert_eq!(question.await.unwrap(), 1);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_dropped_cluster() {
+        let cluster = PgCluster::start();
+        let (folder, processes) = (cluster.folder.clone(), cluster.processes());
+        drop(cluster);
+        assert!(!folder.exists());
+        let lives =
+            |id: &u32| fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains("(postgres) Z "));
+        assert!(!processes.iter().any(lives));
+    }
+}
