@@ -208,14 +208,12 @@ impl App {
     pub async fn stop(self) {
         self.engine.drain(Duration::from_millis(self.config.server.drain_ms)).await;
         self.background.cancel();
-        let Self { engine, journal, store, writer, .. } = self;
-        drop((engine, journal));
-        // The writer ends when the last handle is gone and everything is on disk. A database that is away is not waited
-        // for beyond this: what it should have got was never acknowledged.
-        if tokio::time::timeout(LAST_WRITES, writer).await.is_err() {
+        self.journal.close();
+        // A database that is away is not waited for beyond this: what it should have got was never acknowledged.
+        if tokio::time::timeout(LAST_WRITES, self.writer).await.is_err() {
             tracing::error!("the database is away; changes that were not acknowledged are given up");
         }
-        store.close().await;
+        self.store.close().await;
     }
 }
 

@@ -21,7 +21,7 @@ mod recorder;
 mod run;
 
 pub use batch::Mode;
-pub use prepare::{check_arguments, parse_arguments};
+pub use prepare::try_arguments;
 pub use recorder::NotRecorded;
 
 /// Memory that a call is counted with beside its request, in KiB.
@@ -122,6 +122,12 @@ impl Engine {
     #[must_use]
     pub fn ids(&self, calls: usize) -> Vec<Uuid> {
         (0..calls).map(|_| self.ids.next()).collect()
+    }
+
+    /// An id for anything else that wants one, as a request.
+    #[must_use]
+    pub fn new_id(&self) -> Uuid {
+        self.ids.next()
     }
 
     /// Takes calls: they run whether or not anybody waits. `ids` are from [`Engine::ids`], one a call; `bytes` is the

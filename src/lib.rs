@@ -57,6 +57,7 @@ pub mod engine;
 pub mod events;
 pub mod executor;
 pub mod formats;
+pub mod http;
 pub mod lifecycle;
 pub mod policy;
 pub mod registry;

@@ -84,49 +84,61 @@ impl Engine {
         if submission.truncated {
             return Err(Failure::truncated(&entry.name).into());
         }
-        let arguments = parse_arguments(&entry.name, &call.arguments)?;
-        let checked = check_arguments(entry, &arguments)?;
+        let arguments = parse(&call.arguments).map_err(|reason| {
+            let received = call.arguments.as_str().unwrap_or_default();
+            Failure::malformed(&entry.name, &reason, received)
+        })?;
+        let checked = check(entry, &arguments).map_err(|violations| refused(entry, &arguments, &violations))?;
         call.effective_arguments = Some(checked.arguments);
         call.coerced = checked.coerced;
         Ok(entry.clone())
     }
 }
 
-/// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (contract, section 3).
+/// What a call with these arguments would run with.
 ///
 /// # Errors
-/// `ARGUMENTS_MALFORMED` for a string that is not JSON.
-pub fn parse_arguments(tool: &str, given: &Arc<Value>) -> Result<Arc<Value>, Box<Failure>> {
+/// Everything that is wrong with them.
+pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
+    let arguments = parse(given).map_err(|reason| {
+        vec![Violation {
+            pointer: String::new(),
+            message: format!("invalid JSON: {reason}"),
+            keyword: "json".into(),
+            expected: Value::Null,
+            property: None,
+        }]
+    })?;
+    check(entry, &arguments)
+}
+
+/// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (contract, section 3).
+fn parse(given: &Arc<Value>) -> Result<Arc<Value>, json::JsonError> {
     let none = || Arc::new(Value::Object(Map::new()));
     match &**given {
         Value::Null => Ok(none()),
         Value::String(text) if text.trim().is_empty() => Ok(none()),
-        Value::String(text) => match json::parse(text.as_bytes()) {
-            Ok(Value::Null) => Ok(none()),
-            Ok(value) => Ok(Arc::new(value)),
-            Err(reason) => Err(Failure::malformed(tool, &reason, text).into()),
+        Value::String(text) => match json::parse(text.as_bytes())? {
+            Value::Null => Ok(none()),
+            value => Ok(Arc::new(value)),
         },
         _ => Ok(given.clone()),
     }
 }
 
 /// Coerces, validates, applies defaults, and asks the tool's own check.
-///
-/// # Errors
-/// `TOOL_VALIDATION_ERROR` with every violation.
-pub fn check_arguments(entry: &Entry, arguments: &Arc<Value>) -> Result<Checked, Box<Failure>> {
-    let refuse = |violations: Vec<Violation>| Box::new(refused(entry, arguments, &violations));
+fn check(entry: &Entry, arguments: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
     if !arguments.is_object() {
         let message = format!("arguments must be an object, got {}", json::type_name(arguments));
-        return Err(refuse(vec![Violation {
+        return Err(vec![Violation {
             pointer: String::new(),
             message,
             keyword: "type".into(),
             expected: "object".into(),
             property: None,
-        }]));
+        }]);
     }
-    let checked = entry.input.check(arguments, entry.definition.coerce).map_err(refuse)?;
+    let checked = entry.input.check(arguments, entry.definition.coerce)?;
     if let Some(Err(invalid)) = entry.validate.as_ref().map(|validate| validate(&checked.arguments)) {
         let violations = invalid.into_iter().map(|invalid| Violation {
             pointer: invalid.pointer,
@@ -135,7 +147,7 @@ pub fn check_arguments(entry: &Entry, arguments: &Arc<Value>) -> Result<Checked,
             expected: Value::Null,
             property: None,
         });
-        return Err(refuse(violations.collect()));
+        return Err(violations.collect());
     }
     Ok(checked)
 }

@@ -19,7 +19,7 @@ use crate::domain::event::{Event, Stage};
 use crate::store::{Store, StoreError};
 
 /// How often an idle stream says that it is still there.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Commits read back from the store at a time.
 const PAGE: u32 = 16;
 

@@ -1,4 +1,4 @@
-//! The channel from a running tool to its call: merged status, and a bounded queue of emissions.
+//! The channel from a running tool to its call: merged status, and a bounded queue of what was emitted.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,21 +7,21 @@ use tokio::sync::{Notify, mpsc};
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
 
-/// Emissions that may wait to be recorded before the tool has to.
-const WAITING_EMISSIONS: usize = 64;
+/// Reports that may wait to be recorded before the tool has to.
+const WAITING: usize = 64;
 
 /// The tool's end. Status updates never wait: what is not yet recorded is merged, so they cannot pile up.
 #[derive(Debug, Clone)]
 pub struct Emitter {
     shared: Arc<Shared>,
-    emissions: mpsc::Sender<Emission>,
+    queue: mpsc::Sender<Report>,
 }
 
 /// The engine's end.
 #[derive(Debug)]
 pub struct Reports {
     shared: Arc<Shared>,
-    emissions: mpsc::Receiver<Emission>,
+    queue: mpsc::Receiver<Report>,
 }
 
 #[derive(Debug, Default)]
@@ -43,8 +43,16 @@ pub enum Report {
 #[must_use]
 pub fn channel() -> (Emitter, Reports) {
     let shared = Arc::new(Shared::default());
-    let (sender, emissions) = mpsc::channel(WAITING_EMISSIONS);
-    (Emitter { shared: shared.clone(), emissions: sender }, Reports { shared, emissions })
+    let (sender, queue) = mpsc::channel(WAITING);
+    (Emitter { shared: shared.clone(), queue: sender }, Reports { shared, queue })
+}
+
+impl Shared {
+    /// The updates that are not yet on their way, if there are any.
+    fn take(&self) -> Option<Report> {
+        let update = std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        (!update.is_empty()).then_some(Report::Status(update))
+    }
 }
 
 impl Emitter {
@@ -54,15 +62,19 @@ impl Emitter {
         self.shared.changed.notify_one();
     }
 
-    /// Shows something to whoever watches; waits while too much is unrecorded.
+    /// Shows something to whoever watches, after what was said before; waits while too much is unrecorded.
     pub async fn emit(&self, emission: Emission) {
-        // A closed channel means that the call has ended; nobody is interested any more.
-        let _ = self.emissions.send(emission).await;
+        for report in self.shared.take().into_iter().chain([Report::Emission(emission)]) {
+            // A closed queue means that the call has ended; nobody is interested any more.
+            let _ = self.queue.send(report).await;
+        }
     }
 
     /// [`Emitter::emit`] for code on a blocking thread.
     pub fn emit_blocking(&self, emission: Emission) {
-        let _ = self.emissions.blocking_send(emission);
+        for report in self.shared.take().into_iter().chain([Report::Emission(emission)]) {
+            let _ = self.queue.blocking_send(report);
+        }
     }
 }
 
@@ -75,22 +87,18 @@ impl Reports {
             }
             tokio::select! {
                 () = self.shared.changed.notified() => {}
-                emission = self.emissions.recv(), if !self.emissions.is_closed() => {
-                    if let Some(emission) = emission {
-                        return Report::Emission(emission);
+                report = self.queue.recv(), if !self.queue.is_closed() => {
+                    if let Some(report) = report {
+                        return report;
                     }
                 }
             }
         }
     }
 
-    /// What is there without waiting. A status that was set before an emission is told first.
+    /// What is there without waiting, in the order in which it was said.
     pub fn take(&mut self) -> Option<Report> {
-        let update = std::mem::take(&mut *self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner));
-        if !update.is_empty() {
-            return Some(Report::Status(update));
-        }
-        self.emissions.try_recv().ok().map(Report::Emission)
+        self.queue.try_recv().ok().or_else(|| self.shared.take())
     }
 }
 
@@ -110,5 +118,17 @@ mod tests {
         );
         assert_eq!(reports.next().await, Report::Emission(Emission::default()));
         assert_eq!(reports.take(), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_said_after_an_emission_comes_after_it() {
+        let (emitter, mut reports) = channel();
+        let tip = |text: &str| StatusUpdate { tip: Some(text.into()), ..StatusUpdate::default() };
+        emitter.status(tip("a"));
+        emitter.emit(Emission::default()).await;
+        emitter.status(tip("b"));
+        assert_eq!(reports.take(), Some(Report::Status(tip("a"))));
+        assert_eq!(reports.take(), Some(Report::Emission(Emission::default())));
+        assert_eq!(reports.take(), Some(Report::Status(tip("b"))));
     }
 }

@@ -6,30 +6,69 @@ use serde_json::Value;
 use super::graph::{Graph, NodeId};
 
 /// Work that may still be done; a hostile schema and value could ask for any amount.
-pub(super) struct Budget(u32);
+pub(super) struct Budget {
+    steps: u32,
+    depth: u32,
+}
+
+/// Schemas that may be entered within one another: a stack of two megabytes holds twice as many.
+const MAX_DEPTH: u32 = 1_500;
+
+/// Schemas that usually apply to one value, and then some.
+const STEPS_PER_VALUE: u32 = 20;
 
 impl Budget {
     pub(super) fn new(steps: u32) -> Self {
-        Self(steps)
+        Self { steps, depth: 0 }
+    }
+
+    /// For one value: so many steps, and more for a value that is large itself.
+    pub(super) fn for_value(steps: u32, value: &Value) -> Self {
+        fn count(value: &Value) -> u32 {
+            match value {
+                Value::Array(items) => items.iter().map(count).fold(1, u32::saturating_add),
+                Value::Object(members) => members.values().map(count).fold(1, u32::saturating_add),
+                _ => 1,
+            }
+        }
+        Self::new(count(value).saturating_mul(STEPS_PER_VALUE).saturating_add(steps))
     }
 
     /// Takes one step, if there is one left.
     pub(super) fn step(&mut self) -> bool {
-        self.0 = self.0.saturating_sub(1);
-        self.0 > 0
+        self.steps = self.steps.saturating_sub(1);
+        self.steps > 0
+    }
+
+    /// Takes one step, and goes one schema deeper, if both are within the budget.
+    pub(super) fn enter(&mut self) -> bool {
+        if self.depth >= MAX_DEPTH {
+            self.steps = 0;
+        }
+        self.depth += 1;
+        self.step()
+    }
+
+    /// Comes back from an [`enter`](Self::enter), whatever it answered.
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
     }
 
     pub(super) fn is_spent(&self) -> bool {
-        self.0 == 0
+        self.steps == 0
     }
 }
 
 impl Graph {
     /// Whether the subschema takes the value; `false` when the budget is spent.
     pub(super) fn accepts(&self, id: NodeId, value: &Value, budget: &mut Budget) -> bool {
-        if !budget.step() || !self.asserts(id, value) {
-            return false;
-        }
+        let accepted = budget.enter() && self.asserts(id, value) && self.applies(id, value, budget);
+        budget.leave();
+        accepted && !budget.is_spent()
+    }
+
+    /// Whether the subschemas that the node applies take the value.
+    fn applies(&self, id: NodeId, value: &Value, budget: &mut Budget) -> bool {
         let node = &self.nodes[id];
         node.all.iter().all(|all| self.accepts(*all, value, budget))
             && self.accepts_any(id, value, budget)
@@ -37,7 +76,6 @@ impl Graph {
             && node.not.is_none_or(|not| !self.accepts(not, value, budget))
             && self.conditional(id, value, budget).is_none_or(|then| self.accepts(then, value, budget))
             && self.accepts_parts(id, value, budget)
-            && !budget.is_spent()
     }
 
     pub(super) fn accepts_any(&self, id: NodeId, value: &Value, budget: &mut Budget) -> bool {
@@ -76,23 +114,22 @@ impl Graph {
         }
     }
 
-    /// Whether the validator can look at every subschema that may concern the value within the budget.
-    pub(super) fn affordable(&self, id: NodeId, value: &Value, budget: &mut Budget) -> bool {
-        if !budget.step() {
-            return false;
-        }
+    /// Whether the validator can look at every subschema that may concern the value: within the budget, and no more
+    /// than `room` schemas deep.
+    pub(super) fn affordable(&self, id: NodeId, value: &Value, budget: &mut Budget, room: usize) -> bool {
+        let (true, Some(room)) = (budget.step(), room.checked_sub(1)) else { return false };
         let node = &self.nodes[id];
-        if !node.in_place().all(|next| self.affordable(next, value, budget)) {
+        if !node.in_place().all(|next| self.affordable(next, value, budget, room)) {
             return false;
         }
         match value {
             Value::Object(object) => object.iter().all(|(name, member)| {
                 let below = self.of_property(id, name).into_iter().chain(node.part_of_value.iter().copied());
-                budget.step() && below.into_iter().all(|id| self.affordable(id, member, budget))
+                budget.step() && below.into_iter().all(|id| self.affordable(id, member, budget, room))
             }),
             Value::Array(items) => items.iter().enumerate().all(|(index, item)| {
                 let below = self.of_element(id, index).into_iter().chain(node.part_of_value.iter().copied());
-                below.into_iter().all(|id| self.affordable(id, item, budget))
+                below.into_iter().all(|id| self.affordable(id, item, budget, room))
             }),
             _ => true,
         }

@@ -7,7 +7,7 @@ use super::graph::{Graph, NodeId, ROOT};
 
 /// Bytes that defaults may add to one call's arguments; a default for the items of an array multiplies.
 const MAX_ADDED: usize = 1 << 20;
-/// Subschemas looked at while defaults are tried out at registration.
+/// Subschemas looked at while defaults are tried out at registration, and while a small value is filled.
 const STEPS: u32 = 1_000_000;
 
 /// Finds the defaults that are worth applying: those that their own schema takes, and that come to an end.
@@ -80,7 +80,7 @@ pub(super) fn fill(graph: &Graph, instance: &Value) -> Option<Value> {
     if !graph.nodes[ROOT].fills {
         return None;
     }
-    let mut filler = Filler { graph, room: MAX_ADDED, budget: Budget::new(u32::MAX), inserted: 0 };
+    let mut filler = Filler { graph, room: MAX_ADDED, budget: Budget::for_value(STEPS, instance), inserted: 0 };
     let mut filled: Option<Value> = None;
     // What one part of an `allOf` adds, another one may fill further.
     for _ in 0..8 {

@@ -17,20 +17,22 @@ mod wording;
 
 /// Violations that are reported at once.
 const MAX_VIOLATIONS: usize = 20;
-/// Subschemas that are looked at to find them.
-const STEPS: u32 = 2_000_000;
+/// Subschemas that are looked at to find them in a small value.
+const STEPS: u32 = 300_000;
+/// Schemas through which one of them may be reached; collecting errors takes about a kilobyte of stack for each.
+const MAX_DEPTH: usize = 600;
 
 /// The first violations of a value that is known to be invalid; at least one.
 pub(super) fn violations(schema: &Value, validator: &Validator, graph: &Graph, instance: &Value) -> Vec<Violation> {
     // Recursion through several branches doubles with every level of the value when errors are collected.
-    if !graph.affordable(ROOT, instance, &mut Budget::new(STEPS)) {
+    if !graph.affordable(ROOT, instance, &mut Budget::for_value(STEPS, instance), MAX_DEPTH) {
         return vec![somewhere("does not match the schema; it is too large or too deeply nested to say where")];
     }
     let explainer = Explainer { schema, instance };
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     for error in validator.iter_errors(instance) {
         for violation in explainer.explain(&error) {
-            if seen.insert((violation.pointer.clone(), violation.message.clone())) {
+            if seen.insert((violation.pointer.clone(), violation.property.clone(), violation.message.clone())) {
                 found.push(violation.bounded());
             }
             if found.len() == MAX_VIOLATIONS {
@@ -83,14 +85,22 @@ impl Explainer<'_> {
         match error.kind() {
             Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
                 let known = self.known_properties(error);
-                unexpected.iter().take(MAX_VIOLATIONS).map(|name| self.unexpected(error, at, name, &known)).collect()
+                let names =
+                    self.undeclared(error, &known).unwrap_or_else(|| unexpected.iter().map(String::as_str).collect());
+                names.into_iter().take(MAX_VIOLATIONS).map(|name| self.unexpected(error, at, name, &known)).collect()
             }
             Kind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
                 let message = format!("missing required property {}", shown::text(name));
                 vec![Violation { property: Some(name.to_owned()), ..self.violation(error, message) }]
             }
-            Kind::FalseSchema => vec![self.forbidden(error, at)],
+            Kind::FalseSchema => match self.undeclared(error, &[]) {
+                Some(names) => {
+                    let unexpected = names.into_iter().take(MAX_VIOLATIONS);
+                    unexpected.map(|name| self.unexpected(error, at, name, &[])).collect()
+                }
+                None => vec![self.forbidden(error, at)],
+            },
             Kind::PropertyNames { error: inner } => {
                 let name = inner.instance().as_str().unwrap_or_default();
                 let message = format!("property name {} {}", shown::text(name), wording::of(inner));
@@ -99,6 +109,9 @@ impl Explainer<'_> {
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
                 let (message, forms) = branches::describe(*self, error, context);
                 vec![Violation { expected: forms, ..self.violation(error, message) }]
+            }
+            Kind::Type { kind } => {
+                vec![self.violation(error, wording::of_type(&self.type_names(error, kind), error.instance()))]
             }
             _ => vec![self.violation(error, wording::of(error))],
         }
@@ -119,12 +132,44 @@ impl Explainer<'_> {
         self.schema.pointer(error.schema_path().as_str())
     }
 
+    /// The types that are allowed, in the schema's own order.
+    fn type_names(&self, error: &ValidationError<'_>, kind: &TypeKind) -> Vec<String> {
+        match self.keyword_value(error).and_then(Value::as_array) {
+            Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            None => type_names(kind),
+        }
+    }
+
+    /// The schema that has the keyword.
+    fn around(&self, error: &ValidationError<'_>) -> Option<&Value> {
+        let path = error.schema_path().as_str();
+        match error.kind() {
+            // `additionalProperties: false` without any `properties` is told of as if the schema itself were `false`.
+            Kind::FalseSchema => self.schema.pointer(path.strip_suffix("/additionalProperties").unwrap_or(path)),
+            _ => self.schema.pointer(path.rsplit_once('/')?.0),
+        }
+    }
+
     /// The properties that the schema around the keyword declares.
     fn known_properties(&self, error: &ValidationError<'_>) -> Vec<&str> {
-        let path = error.schema_path().as_str();
-        let around = path.rsplit_once('/').and_then(|(around, _)| self.schema.pointer(around));
-        let properties = around.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
+        let properties = self.around(error).and_then(|schema| schema.get("properties")).and_then(Value::as_object);
         properties.map_or_else(Vec::new, |properties| properties.keys().map(String::as_str).collect())
+    }
+
+    /// All properties that are not declared, where `additionalProperties` goes by names only: without any
+    /// `properties` the validator names but the first.
+    fn undeclared(&self, error: &ValidationError<'_>, known: &[&str]) -> Option<Vec<&str>> {
+        if matches!(error.kind(), Kind::UnevaluatedProperties { .. }) {
+            return None;
+        }
+        let around = self.around(error)?;
+        if around.get("additionalProperties") != Some(&Value::Bool(false)) || around.get("patternProperties").is_some()
+        {
+            return None;
+        }
+        let object = self.instance.pointer(error.instance_path().as_str())?.as_object()?;
+        let names = object.keys().map(String::as_str);
+        Some(names.filter(|name| !known.contains(name)).collect())
     }
 
     fn unexpected(&self, error: &ValidationError<'_>, at: &str, name: &str, known: &[&str]) -> Violation {
@@ -140,7 +185,12 @@ impl Explainer<'_> {
             }
         };
         let message = format!("unexpected property {}{hint}", shown::text(name));
-        Violation { property: Some(name.to_owned()), ..self.violation(error, message) }
+        let keyword = match error.kind() {
+            Kind::FalseSchema => "additionalProperties".to_owned(),
+            kind => kind.keyword().to_owned(),
+        };
+        let expected = Value::Bool(false);
+        Violation { property: Some(name.to_owned()), keyword, expected, ..self.violation(error, message) }
     }
 
     /// A value where the schema says `false`.

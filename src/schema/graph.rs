@@ -53,7 +53,7 @@ pub(super) struct Node {
     pub(super) required: Vec<String>,
     /// The schema's own `default`.
     pub(super) default: Option<Value>,
-    /// What absent properties get, in the order of the schema; filled by `defaults`.
+    /// What absent properties get, by name; filled by `defaults`.
     pub(super) defaults: Vec<(String, Value)>,
     /// Whether this node or one below it has defaults to apply.
     pub(super) fills: bool,

@@ -10,12 +10,13 @@ use super::types::Types;
 use crate::domain::call::Coercion;
 use crate::domain::json;
 
-/// Subschemas looked at while mending one instance.
-const STEPS: u32 = 1_000_000;
+/// Subschemas looked at while mending one small instance.
+const STEPS: u32 = 300_000;
 
 /// Mends what can be mended. The answer may still be invalid; `None` if there was nothing to mend.
 pub(super) fn mend(graph: &Graph, instance: &Value) -> Option<(Value, Vec<Coercion>)> {
-    let mut mender = Mender { graph, budget: Budget::new(STEPS), coerced: Vec::new(), path: Vec::new() };
+    let mut mender =
+        Mender { graph, budget: Budget::for_value(STEPS, instance), coerced: Vec::new(), path: Vec::new() };
     let mended = mender.value(ROOT, instance)?;
     Some((mended, mender.coerced))
 }
@@ -34,6 +35,13 @@ impl Mender<'_> {
         if self.graph.accepts(id, value, &mut self.budget) || self.budget.is_spent() {
             return None;
         }
+        let mended = if self.budget.enter() { self.invalid(id, value) } else { None };
+        self.budget.leave();
+        mended
+    }
+
+    /// A better value than one that the subschema does not take.
+    fn invalid(&mut self, id: NodeId, value: &Value) -> Option<Value> {
         let parts = self.parts(id, value);
         let mended = match value {
             // The arguments as a whole were parsed before; a root that is no object is an error.

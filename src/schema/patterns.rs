@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{SchemaError, shown};
 
-/// Compiled size of one pattern in bytes.
-pub(super) const MAX_SIZE: usize = 4 << 20;
+/// Compiled size of one pattern in bytes: room for a hundred letters of any script.
+pub(super) const MAX_SIZE: usize = 10 << 20;
 /// Compiled size of all patterns of a schema, roughly.
-const MAX_TOTAL: usize = 32 << 20;
+const MAX_TOTAL: usize = 64 << 20;
 /// Distinct patterns in a schema.
 const MAX_PATTERNS: usize = 500;
 

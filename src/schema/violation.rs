@@ -15,7 +15,6 @@ pub struct Violation {
     /// The keyword of the schema that is not met.
     pub keyword: String,
     /// What the keyword says; shortened where it is long.
-    #[schema(value_type = Object)]
     pub expected: Value,
     /// The missing or unexpected property.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::{Db, codec};
 use crate::domain::event::{Event, Reported};
@@ -102,25 +103,32 @@ struct Entry {
     done: oneshot::Sender<Result<(), JournalError>>,
 }
 
-/// The way to the writer. Cheap to clone; the writer ends when the last clone is gone and everything is written.
+/// The way to the writer. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Journal {
     queue: mpsc::Sender<Entry>,
     healthy: Arc<AtomicBool>,
+    closing: CancellationToken,
 }
 
 /// The end of a change that was handed over.
 pub type Receipt = oneshot::Receiver<Result<(), JournalError>>;
 
 impl Journal {
-    /// Starts the writer; the handle ends after the last `Journal` is dropped and all is written.
+    /// Starts the writer; the handle ends after [`Journal::close`], once everything is written.
     #[must_use]
     pub fn start(db: Db, clock: Clock, ids: Ids, sink: Sink) -> (Self, tokio::task::JoinHandle<()>) {
         let (queue, entries) = mpsc::channel(QUEUE);
         let healthy = Arc::new(AtomicBool::new(true));
+        let closing = CancellationToken::new();
         let writer = writer::Writer { db, clock, ids, sink, healthy: healthy.clone() };
-        let task = tokio::spawn(writer.run(entries));
-        (Self { queue, healthy }, task)
+        let task = tokio::spawn(writer.run(entries, closing.clone()));
+        (Self { queue, healthy, closing }, task)
+    }
+
+    /// Takes no more changes; what was taken is written.
+    pub fn close(&self) {
+        self.closing.cancel();
     }
 
     /// Hands a change over, waiting for a place in the queue. The receipt tells when it is on disk.

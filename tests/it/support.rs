@@ -1,3 +1,63 @@
-//! What the integration tests share.
+//! What the tests stand on: a running service, a client, an SSE reader and an HTTP tool under the test's control.
 
+use std::future::Future;
+use std::time::Duration;
+
+pub mod app;
+pub mod client;
+pub mod http_tool;
 pub mod postgres;
+pub mod raw;
+pub mod service;
+pub mod shapes;
+pub mod sse;
+
+pub use app::App;
+pub use client::{Client, Response};
+pub use http_tool::{Answer, HttpTool, Received};
+pub use service::{Backend, Options};
+pub use sse::{Event, EventStream};
+
+/// How long anything that a test awaits may take before the test fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The outcome of `work`, or a failed test.
+pub async fn bounded<F: Future>(what: &str, work: F) -> F::Output {
+    tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+/// Asks `look` again and again until it sees something.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
+    let mut pulse = tokio::time::interval(Duration::from_millis(20));
+    let found = async {
+        loop {
+            pulse.tick().await;
+            if let Some(found) = look().await {
+                return found;
+            }
+        }
+    };
+    bounded(what, found).await
+}
+
+/// One test that runs on SQLite and on Postgres: `on_both_databases!(async fn name(backend: Backend) { … });`.
+macro_rules! on_both_databases {
+    (async fn $name:ident($backend:ident: $kind:ty) $body:block) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+
+            async fn check($backend: $kind) $body
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn sqlite() {
+                check(crate::support::Backend::Sqlite).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn postgres() {
+                check(crate::support::Backend::Postgres).await;
+            }
+        }
+    };
+}

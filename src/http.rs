@@ -1,0 +1,131 @@
+//! The HTTP interface: the whole surface on this page, one file per noun beneath.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::config::Config;
+use crate::domain::Clock;
+use crate::engine::Engine;
+use crate::events::Bus;
+use crate::store::{Journal, Store};
+
+mod call_body;
+mod calls;
+mod docs;
+mod events;
+mod extract;
+mod layers;
+mod listing;
+mod operations;
+mod problem;
+mod reply;
+mod stats;
+mod tools;
+
+pub use problem::Problem;
+
+/// How long connections may take to end once everything else has.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// What every handler can reach. Cheap to clone.
+pub type AppState = Arc<Shared>;
+
+/// See [`AppState`].
+#[derive(Debug)]
+pub struct Shared {
+    config: Config,
+    engine: Arc<Engine>,
+    store: Store,
+    bus: Bus,
+    clock: Clock,
+    journal: Journal,
+    /// Fires when streams must end.
+    closing: CancellationToken,
+}
+
+/// Every route, and the document that describes it.
+fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::with_openapi(docs::frame())
+        .routes(routes!(tools::list, tools::create))
+        .routes(routes!(tools::read, tools::replace, tools::delete))
+        .routes(routes!(tools::validate))
+        .routes(routes!(stats::of_tool, stats::reset_tool))
+        .routes(routes!(stats::of_all, stats::reset_all))
+        .routes(routes!(calls::execute, listing::page))
+        .routes(routes!(listing::one))
+        .routes(routes!(listing::output))
+        .routes(routes!(listing::content))
+        .routes(routes!(events::of_call))
+        .routes(routes!(events::of_all))
+        .routes(routes!(operations::healthz))
+        .routes(routes!(operations::readyz))
+}
+
+/// The OpenAPI document of this version.
+#[must_use]
+pub fn openapi() -> OpenApi {
+    docs::finish(routes().into_openapi())
+}
+
+/// The router with all its layers.
+pub fn router(state: AppState) -> Router {
+    let (router, document) = routes().split_for_parts();
+    let outermost = axum::middleware::from_fn_with_state(state.clone(), layers::outermost);
+    router
+        .merge(docs::router(&docs::finish(document)))
+        .fallback(layers::no_such_path)
+        .method_not_allowed_fallback(layers::no_such_method)
+        .with_state(state)
+        .layer(outermost)
+}
+
+/// Serves until `drain` fires; then takes no new calls, lets running ones end, and closes everything.
+///
+/// # Errors
+/// If the listener fails.
+pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) -> std::io::Result<()> {
+    let closing = CancellationToken::new();
+    let state = Arc::new(Shared {
+        config: app.config.clone(),
+        engine: app.engine.clone(),
+        store: app.store.clone(),
+        bus: app.bus.clone(),
+        clock: app.clock.clone(),
+        journal: app.journal.clone(),
+        closing: closing.clone(),
+    });
+    let listener = listener.tap_io(|socket| {
+        // Answers are written whole; waiting for more only delays them.
+        let _ = socket.set_nodelay(true);
+    });
+    let router = router(state);
+    let closed = closing.clone();
+    let server = axum::serve(listener, router).with_graceful_shutdown(async move { closed.cancelled().await });
+    let mut server = tokio::spawn(async move { server.await });
+    tokio::select! {
+        ended = &mut server => {
+            app.stop().await;
+            return ended.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
+        }
+        () = drain.cancelled() => {}
+    }
+    // While calls end, the listener stays: whoever comes now is told 503 and when to try again.
+    app.engine.drain(Duration::from_millis(app.config.server.drain_ms)).await;
+    closing.cancel();
+    let ended = tokio::time::timeout(LINGER, &mut server).await;
+    if ended.is_err() {
+        server.abort();
+        let _ = server.await;
+    }
+    app.stop().await;
+    Ok(())
+}

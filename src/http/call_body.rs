@@ -1,0 +1,191 @@
+//! What `POST /tool-calls` takes: one call, or a batch of them.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::problem::{FieldError, Problem};
+use crate::domain::limits::LimitsSpec;
+use crate::domain::{CallRequest, json, shape};
+use crate::engine::{Mode, Submission};
+use crate::registry::check;
+
+/// Longest id of a caller, in characters (contract, section 1).
+const LONGEST_ID: usize = 512;
+/// Longest session id, in characters.
+const LONGEST_SESSION: usize = 512;
+/// Most calls of a batch.
+const MOST_CALLS: usize = 1024;
+
+/// One call.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallItem {
+    /// The tool.
+    name: String,
+    /// The caller's own id, up to 512 characters.
+    #[serde(default)]
+    #[schema(max_length = 512)]
+    id: Option<String>,
+    /// An object, or the JSON text that the model wrote. Absent, blank or `null` is `{}`.
+    #[serde(default)]
+    #[schema(value_type = Option<Value>)]
+    #[expect(dead_code, reason = "taken out before the shape is read; the document shows it")]
+    arguments: Option<Value>,
+    /// Bounds for this call.
+    #[serde(default)]
+    limits: LimitsSpec,
+}
+
+/// What stands beside the calls.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Options {
+    /// The conversation that the calls belong to.
+    session: Option<String>,
+    /// How a batch runs.
+    mode: Mode,
+    /// Bounds for all calls; a call's own come first.
+    limits: LimitsSpec,
+    /// Why the model stopped. If it says that the output was cut off at the token limit, nothing runs.
+    stop_reason: Option<String>,
+    /// How long to wait; `result` is the only way of this version.
+    #[serde(rename = "wait")]
+    _wait: Option<Wait>,
+}
+
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Wait {
+    /// Until every call has ended.
+    Result,
+}
+
+/// One call with its options.
+#[derive(Debug, utoipa::ToSchema)]
+#[expect(dead_code, reason = "only the document reads it")]
+pub(super) struct SingleCall {
+    #[serde(flatten)]
+    call: CallItem,
+    #[serde(flatten)]
+    options: Options,
+}
+
+/// A batch with its options.
+#[derive(Debug, utoipa::ToSchema)]
+#[expect(dead_code, reason = "only the document reads it")]
+pub(super) struct BatchOfCalls {
+    /// The calls; no id twice.
+    #[schema(min_items = 1, max_items = 1024)]
+    calls: Vec<CallItem>,
+    #[serde(flatten)]
+    options: Options,
+}
+
+/// The body of `POST /tool-calls`.
+#[derive(Debug, utoipa::ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only the document reads it")]
+pub(super) enum CallBody {
+    One(Box<SingleCall>),
+    Batch(Box<BatchOfCalls>),
+}
+
+/// Words by which models' vendors say that the output was cut off at the token limit.
+const CUT_OFF: [&str; 5] = ["length", "max_tokens", "max_output_tokens", "model_length", "token_limit"];
+
+/// Reads a body.
+pub(super) fn read(value: Value) -> Result<Submission, Problem> {
+    let Value::Object(mut body) = value else {
+        return Err(Problem::field("", format!("the body must be an object, not {}", json::type_name(&value))));
+    };
+    let calls = body.shift_remove("calls");
+    let is_batch = calls.is_some();
+    let requests = match calls {
+        Some(calls) => batch(calls)?,
+        None => {
+            let mut item = Map::new();
+            for name in ["name", "id", "arguments"] {
+                item.extend(body.shift_remove(name).map(|value| (name.to_owned(), value)));
+            }
+            if item.is_empty() {
+                return Err(Problem::field("/name", "is missing: send one call with `name`, or several in `calls`"));
+            }
+            vec![call(item, "")?]
+        }
+    };
+    let options: Options = shape::read(Value::Object(body))?;
+    no_faults(check::limits(&options.limits), "/limits")?;
+    if let Some(session) = &options.session {
+        check_text(session, LONGEST_SESSION, "/session")?;
+    }
+    let stop_reason = options.stop_reason.unwrap_or_default().to_ascii_lowercase();
+    Ok(Submission {
+        calls: requests,
+        is_batch,
+        mode: options.mode,
+        session: options.session.map(Into::into),
+        limits: options.limits,
+        truncated: CUT_OFF.contains(&stop_reason.as_str()),
+        traceparent: None,
+    })
+}
+
+fn batch(calls: Value) -> Result<Vec<CallRequest>, Problem> {
+    let Value::Array(items) = calls else {
+        return Err(Problem::field("/calls", format!("must be an array, not {}", json::type_name(&calls))));
+    };
+    if items.is_empty() || items.len() > MOST_CALLS {
+        return Err(Problem::field("/calls", format!("must have 1 to {MOST_CALLS} calls, not {}", items.len())));
+    }
+    let mut seen = HashSet::new();
+    let mut requests = Vec::with_capacity(items.len());
+    for (index, item) in items.into_iter().enumerate() {
+        let place = format!("/calls/{index}");
+        let Value::Object(item) = item else {
+            return Err(Problem::field(place, format!("must be an object, not {}", json::type_name(&item))));
+        };
+        let request = call(item, &place)?;
+        if let Some(id) = &request.call_id
+            && !seen.insert(id.clone())
+        {
+            return Err(Problem::field(format!("{place}/id"), "is the id of another call of this batch"));
+        }
+        requests.push(request);
+    }
+    Ok(requests)
+}
+
+fn call(mut item: Map<String, Value>, place: &str) -> Result<CallRequest, Problem> {
+    // Arguments are moved past the shape: they may be large, and any JSON is one for the tool's schema to judge.
+    let arguments = item.shift_remove("arguments");
+    let within = |pointer: String| format!("{place}{pointer}");
+    let CallItem { name, id, limits, .. } =
+        shape::read(Value::Object(item)).map_err(|error| Problem::field(within(error.pointer), error.message))?;
+    let id = id.filter(|id| !id.is_empty());
+    if let Some(id) = &id {
+        check_text(id, LONGEST_ID, &within("/id".to_owned()))?;
+    }
+    no_faults(check::limits(&limits), &within("/limits".to_owned()))?;
+    Ok(CallRequest { name, call_id: id, arguments, limits })
+}
+
+fn check_text(text: &str, longest: usize, pointer: &str) -> Result<(), Problem> {
+    if text.chars().count() > longest {
+        return Err(Problem::field(pointer, format!("must have at most {longest} characters")));
+    }
+    if pointer == "/session" && (text.is_empty() || text.contains('\0')) {
+        return Err(Problem::field(pointer, "must have at least one character, and none that is U+0000"));
+    }
+    Ok(())
+}
+
+fn no_faults(faults: Vec<check::Fault>, place: &str) -> Result<(), Problem> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let field =
+        |fault: check::Fault| FieldError { pointer: format!("{place}{}", fault.pointer), message: fault.message };
+    Err(Problem::invalid(faults.into_iter().map(field).collect()))
+}

@@ -1,0 +1,166 @@
+//! `POST /tool-calls`: the one way in for a model's calls.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
+use uuid::Uuid;
+
+use super::call_body::{self, CallBody};
+use super::extract::JsonBody;
+use super::problem::{Problem, ProblemBody};
+use super::{AppState, reply};
+use crate::domain::Call;
+use crate::domain::event::{EventKind, Stage};
+use crate::engine::{NotRecorded, Submitted};
+use crate::events::bus::CallReader;
+use crate::events::frame;
+use crate::formats::native::{BatchAnswer, ToolCall};
+
+/// Runs one tool call, or a batch of them. A call that fails is a 200 with status `ERROR`: the model must read it.
+///
+/// With `Accept: text/event-stream` the answer is the calls' events as they happen (`tool_call`, `status`, `progress`,
+/// `tool_result`), and at the end `batch` with what the JSON answer would have been.
+#[utoipa::path(post, path = "/tool-calls", tag = "tool calls", request_body = CallBody,
+    responses((status = 200, description = "One call: a ToolCall. A batch: its results in request order. Or the events.",
+            content((ToolCall = "application/json"), (BatchAnswer = "application/json+batch"), (String = "text/event-stream"))),
+        (status = 400, description = "The body is no JSON, is nested too deeply, or holds an integer beyond 64 bits", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not have its shape; `errors` say where", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "No room, the database is away, or the service is stopping; `Retry-After` says when to come again", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn execute(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let JsonBody { value, bytes } = body;
+    let mut submission = call_body::read(value)?;
+    submission.traceparent = traceparent(&headers);
+    let ids = state.engine.ids(submission.calls.len());
+    if wants_events(&headers) {
+        let reader = state.bus.subscribe(ids.clone());
+        let submitted = state.engine.submit(submission, ids.clone(), bytes)?;
+        return Ok(stream(state, reader, ids, submitted));
+    }
+    let Submitted { batch_id, calls } = state.engine.submit(submission, ids, bytes)?;
+    if let Some(batch_id) = batch_id {
+        let ended = ended(calls).await.map_err(|not| not_recorded(not, &format!("?batch_id={batch_id}")))?;
+        return Ok(reply::json(StatusCode::OK, &batch_answer(Some(batch_id), &ended)));
+    }
+    let mut calls = calls;
+    let Some(one) = calls.pop() else { return Err(Problem::internal()) };
+    let id = one.id;
+    let call = one.end().await.map_err(|not| not_recorded(not, &format!("/{id}")))?;
+    Ok(reply::json(StatusCode::OK, &ToolCall::from(&*call)))
+}
+
+async fn ended(calls: Vec<crate::engine::Pending>) -> Result<Vec<Arc<Call>>, NotRecorded> {
+    join_all(calls.into_iter().map(crate::engine::Pending::end)).await.into_iter().collect()
+}
+
+fn batch_answer(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> BatchAnswer<'_> {
+    BatchAnswer { batch_id, results: calls.iter().map(|call| ToolCall::from(&**call)).collect() }
+}
+
+/// The database is away. What was accepted goes on; what was not may safely be sent again.
+fn not_recorded(not: NotRecorded, place: &str) -> Problem {
+    if not.accepted {
+        let location = format!("/tool-calls{place}");
+        let detail = "the call was accepted, but its end could not be recorded in time; it is at `Location` once it is";
+        return Problem::store_unavailable(detail).at(location);
+    }
+    Problem::store_unavailable("the call could not be recorded in time; a tool that is not read-only was not run")
+}
+
+fn wants_events(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted
+        .flat_map(|value| value.split(','))
+        .any(|media| media.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// W3C Trace Context, section 3.2: passed on as it is if it has the shape of one.
+fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    let parts: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    let is_one = lengths.starts_with(&[2, 32, 16, 2]) && parts.iter().take(4).all(|part| is_hex(part));
+    is_one.then(|| text.into())
+}
+
+/// The calls' events, and at the end the answer.
+fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, submitted: Submitted) -> Response {
+    let watch = Watch {
+        reader,
+        left: ids.into_iter().collect(),
+        submitted: Some(submitted),
+        last: 0,
+        closing: state.closing.clone(),
+    };
+    let events = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
+    let opening = stream::once(std::future::ready(frame::OPENING));
+    sse(opening.chain(events).map(Ok::<_, Infallible>))
+}
+
+/// An SSE answer; nothing between here and the reader may hold it back or keep it.
+pub(super) fn sse(frames: impl stream::Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (headers, Body::from_stream(frames)).into_response()
+}
+
+struct Watch {
+    reader: CallReader,
+    left: HashSet<Uuid>,
+    submitted: Option<Submitted>,
+    last: i64,
+    closing: tokio_util::sync::CancellationToken,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.left.is_empty() {
+            return self.end().await;
+        }
+        tokio::select! {
+            biased;
+            event = self.reader.events.recv() => match event {
+                Some(event) => {
+                    self.last = event.event.pos;
+                    if event.event.stage == Stage::Result {
+                        self.left.remove(&event.event.call.id);
+                    }
+                    Some(event.bytes())
+                }
+                None => {
+                    self.left.clear();
+                    self.submitted = None;
+                    Some(frame::CUT_OFF)
+                }
+            },
+            () = self.closing.cancelled() => None,
+            () = tokio::time::sleep(crate::events::stream::HEARTBEAT) => Some(frame::HEARTBEAT),
+        }
+    }
+
+    async fn end(&mut self) -> Option<Bytes> {
+        let Submitted { batch_id, calls } = self.submitted.take()?;
+        let ended = ended(calls).await.ok()?;
+        let results = ended.iter().map(|call| ToolCall::short(call)).collect();
+        let data = serde_json::to_string(&BatchAnswer { batch_id, results }).ok()?;
+        Some(frame::frame(self.last, EventKind::Batch.as_str(), &data))
+    }
+}

@@ -1,0 +1,68 @@
+//! The event streams: of one call, and of all.
+
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::AppState;
+use super::calls::sse;
+use super::extract::{self, Params};
+use super::problem::{Problem, ProblemBody};
+use crate::events::stream::{self, EventFilter};
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct OneParams {
+    /// The `id:` of the last event that was seen; `Last-Event-ID` comes first.
+    after: Option<String>,
+}
+
+/// Everything that has happened to one call, then what happens, until its end.
+#[utoipa::path(get, path = "/tool-calls/{id}/events", tag = "events",
+    params(("id" = Uuid, Path, description = "The service's id of the call"), OneParams,
+        ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
+    responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
+        (status = 404, description = "There is no such call", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The event id or a query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn of_call(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Params(params): Params<OneParams>,
+) -> Result<Response, Problem> {
+    let id = extract::call_id(&id)?;
+    let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or(0);
+    let frames = stream::of_call(&state.store, &state.bus, id, after, state.closing.clone()).await?;
+    frames.map(sse).ok_or_else(|| extract::no_such_call(&id.to_string()))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AllParams {
+    /// Of this tool.
+    name: Option<String>,
+    /// Of this session.
+    session: Option<String>,
+    /// The `id:` of the last event that was seen; `Last-Event-ID` comes first. 0 is the beginning; without either, only
+    /// what is new is sent.
+    after: Option<String>,
+}
+
+/// What happens to all calls.
+#[utoipa::path(get, path = "/events", tag = "events",
+    params(AllParams, ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
+    responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
+        (status = 422, description = "The event id or a query parameter is wrong", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn of_all(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    Params(params): Params<AllParams>,
+) -> Result<Response, Problem> {
+    let after = extract::resume_from(&headers, params.after.as_deref())?;
+    let filter = EventFilter { name: params.name, session: params.session };
+    Ok(sse(stream::of_all(&state.store, &state.bus, after, filter, state.closing.clone())))
+}

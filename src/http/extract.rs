@@ -1,0 +1,110 @@
+//! From a request to values: JSON bodies within their bounds, queries and ids with clear refusals.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::AppState;
+use super::problem::Problem;
+use crate::domain::{json, shape};
+
+/// A JSON body as a value, and how many bytes it had.
+#[derive(Debug)]
+pub(super) struct JsonBody {
+    pub value: Value,
+    pub bytes: usize,
+}
+
+impl FromRequest<AppState> for JsonBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        check_content_type(&parts.headers)?;
+        let bytes = read(&parts.headers, body, state).await?;
+        let value = json::parse(&bytes).map_err(|error| Problem::bad_json(error.to_string()))?;
+        Ok(Self { value, bytes: bytes.len() })
+    }
+}
+
+impl JsonBody {
+    /// Reads the value into a shape.
+    pub fn read<T: DeserializeOwned>(self) -> Result<T, Problem> {
+        Ok(shape::read(self.value)?)
+    }
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?")).unwrap_or_default();
+    let media_type = given.split(';').next().unwrap_or_default().trim();
+    let is_json = media_type.eq_ignore_ascii_case("application/json")
+        || media_type.len() > 5
+            && media_type.is_ascii()
+            && media_type[media_type.len() - 5..].eq_ignore_ascii_case("+json");
+    if is_json { Ok(()) } else { Err(Problem::not_json(media_type)) }
+}
+
+async fn read(headers: &HeaderMap, body: Body, state: &AppState) -> Result<Bytes, Problem> {
+    let limit = state.config.server.max_body_bytes;
+    let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if declared.is_some_and(|length| length > limit) {
+        return Err(Problem::too_large(limit));
+    }
+    let patience = state.config.server.body_timeout_ms;
+    let collected = tokio::time::timeout(Duration::from_millis(patience), Limited::new(body, limit).collect()).await;
+    match collected {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(limit)),
+        Ok(Err(_)) => Err(Problem::bad_json("the request body ended early")),
+        Err(_) => Err(Problem::body_timeout(patience)),
+    }
+}
+
+/// A query; an unknown parameter is refused.
+#[derive(Debug)]
+pub(super) struct Params<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<AppState> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+        let parsed: Result<Query<T>, QueryRejection> = Query::from_request_parts(parts, state).await;
+        parsed.map(|Query(value)| Self(value)).map_err(|rejection| {
+            let text = rejection.body_text();
+            let reason = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+            Problem::field("", format!("query: {reason}"))
+        })
+    }
+}
+
+/// The id of a call in a path. What is no UUID names no call.
+pub(super) fn call_id(text: &str) -> Result<Uuid, Problem> {
+    text.parse().map_err(|_| no_such_call(text))
+}
+
+/// 404 for a call.
+pub(super) fn no_such_call(id: &str) -> Problem {
+    Problem::not_found(format!("there is no call {}", json::shorten(id, 64)))
+}
+
+/// Where a stream goes on: `Last-Event-ID`, else `?after=`.
+pub(super) fn resume_from(headers: &HeaderMap, after: Option<&str>) -> Result<Option<i64>, Problem> {
+    let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
+    let Some(text) = last.filter(|text| !text.is_empty()).or(after) else { return Ok(None) };
+    match text.trim().parse::<i64>() {
+        Ok(pos) if pos >= 0 => Ok(Some(pos)),
+        _ => Err(Problem::field(
+            "",
+            format!("\"{}\" is no event id: take the `id:` of an event", json::shorten(text, 64)),
+        )),
+    }
+}

@@ -1,0 +1,42 @@
+//! For whoever keeps the service running.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+
+use super::problem::{Problem, ProblemBody};
+use super::{AppState, reply};
+
+/// How long the database may take to say that it is there.
+const PING: Duration = Duration::from_secs(1);
+
+/// What the probes answer.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Health {
+    /// `ok`.
+    status: &'static str,
+}
+
+/// Whether the process lives.
+#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It lives", body = Health)))]
+pub(super) async fn healthz() -> Response {
+    reply::json(StatusCode::OK, &Health { status: "ok" })
+}
+
+/// Whether calls can be accepted: the database answers, and the service is not stopping.
+#[utoipa::path(get, path = "/readyz", tag = "operations",
+    responses((status = 200, description = "They can", body = Health),
+        (status = 503, description = "They cannot", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn readyz(State(state): State<AppState>) -> Result<Response, Problem> {
+    if state.engine.is_draining() {
+        return Err(Problem::shutting_down());
+    }
+    let answers = tokio::time::timeout(PING, state.store.ping()).await;
+    if !state.journal.is_healthy() || !matches!(answers, Ok(Ok(()))) {
+        return Err(Problem::store_unavailable("the database is away"));
+    }
+    Ok(reply::json(StatusCode::OK, &Health { status: "ok" }))
+}

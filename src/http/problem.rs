@@ -1,0 +1,215 @@
+//! A request that is not one: `application/problem+json` (RFC 9457). A tool call that fails is none of these.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::domain::shape::ShapeError;
+use crate::engine::Refusal;
+use crate::registry::Fault;
+use crate::store::StoreError;
+
+/// Seconds after which a caller that was refused for want of room may come again.
+const COME_AGAIN_S: u64 = 1;
+
+/// What is wrong with a request, or with the service at this moment.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    errors: Vec<FieldError>,
+    retry_after_s: Option<u64>,
+    location: Option<String>,
+}
+
+/// One field that is wrong.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+pub struct FieldError {
+    /// Where in the body (RFC 6901).
+    pub pointer: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// The body of every 4xx and 5xx answer (RFC 9457).
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemBody<'a> {
+    /// `about:blank`: the title says what it is.
+    r#type: &'a str,
+    /// The status in words.
+    title: &'a str,
+    /// The HTTP status.
+    status: u16,
+    /// What is wrong, for people.
+    detail: &'a str,
+    /// What is wrong, for programs.
+    code: &'a str,
+    /// The fields that are wrong.
+    errors: &'a [FieldError],
+    /// The request's id, as in `x-request-id`.
+    request_id: &'a str,
+}
+
+impl Problem {
+    fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, code, detail: detail.into(), errors: Vec::new(), retry_after_s: None, location: None }
+    }
+
+    /// 400: the body is no JSON.
+    pub fn bad_json(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_JSON", reason)
+    }
+
+    /// 422: the body or the query does not have its shape.
+    pub fn invalid(errors: Vec<FieldError>) -> Self {
+        let detail = match errors.as_slice() {
+            [one] if one.pointer.is_empty() => one.message.clone(),
+            [one] => format!("{}: {}", one.pointer, one.message),
+            many => format!("{} fields are wrong", many.len()),
+        };
+        Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_REQUEST", detail) }
+    }
+
+    /// 422 with one field.
+    pub fn field(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::invalid(vec![FieldError { pointer: pointer.into(), message: message.into() }])
+    }
+
+    /// 404.
+    pub fn not_found(what: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", what)
+    }
+
+    /// 405; the `Allow` header is added by the router.
+    pub fn method_not_allowed() -> Self {
+        let detail = "this path does not answer this method; see the Allow header";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", detail)
+    }
+
+    /// 408.
+    pub fn body_timeout(after_ms: u64) -> Self {
+        let detail = format!("the request body did not arrive within {after_ms} ms");
+        Self::new(StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", detail)
+    }
+
+    /// 409.
+    pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, detail)
+    }
+
+    /// 412.
+    pub fn precondition_failed(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PRECONDITION_FAILED, "PRECONDITION_FAILED", detail)
+    }
+
+    /// 413.
+    pub fn too_large(limit: usize) -> Self {
+        let detail = format!("the request body is larger than {limit} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", detail)
+    }
+
+    /// 415.
+    pub fn not_json(found: &str) -> Self {
+        let found = if found.is_empty() { "none" } else { found };
+        let detail = format!("the Content-Type must be application/json, not {found}");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail)
+    }
+
+    /// 500: nothing about the inside is told.
+    pub fn internal() -> Self {
+        let detail = "the service failed; its log knows more under the request's id";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", detail)
+    }
+
+    /// 503: there is no room.
+    pub fn overloaded() -> Self {
+        let detail = "too many calls are in flight; nothing was accepted, try again";
+        Self::unavailable("OVERLOADED", detail)
+    }
+
+    /// 503: the database is away.
+    pub fn store_unavailable(detail: impl Into<String>) -> Self {
+        Self::unavailable("STORE_UNAVAILABLE", detail)
+    }
+
+    /// 503: the service is stopping.
+    pub fn shutting_down() -> Self {
+        Self::unavailable("SHUTTING_DOWN", "the service is stopping and takes no new calls; nothing was accepted")
+    }
+
+    fn unavailable(code: &'static str, detail: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail);
+        Self { retry_after_s: Some(COME_AGAIN_S), ..problem }
+    }
+
+    /// Says where what was asked for will be found after all.
+    pub fn at(self, location: String) -> Self {
+        Self { location: Some(location), ..self }
+    }
+
+    /// The answer, with the request's id in it.
+    pub(super) fn render(&self, request_id: &str) -> Response {
+        let body = ProblemBody {
+            r#type: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Error"),
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            code: self.code,
+            errors: &self.errors,
+            request_id,
+        };
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        let mut response = (self.status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if let Some(location) = self.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
+            headers.insert(header::LOCATION, location);
+        }
+        response
+    }
+}
+
+/// The outermost layer writes the body, since it knows the request's id.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the store failed");
+        match error {
+            StoreError::Corrupt(_) => Self::internal(),
+            _ => Self::store_unavailable("the database is away; try again"),
+        }
+    }
+}
+
+impl From<ShapeError> for Problem {
+    fn from(error: ShapeError) -> Self {
+        Self::field(error.pointer, error.message)
+    }
+}
+
+impl From<Vec<Fault>> for Problem {
+    fn from(faults: Vec<Fault>) -> Self {
+        let field = |Fault { pointer, message }| FieldError { pointer, message };
+        Self::invalid(faults.into_iter().map(field).collect())
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Overloaded => Self::overloaded(),
+            Refusal::ShuttingDown => Self::shutting_down(),
+        }
+    }
+}

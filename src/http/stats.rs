@@ -1,0 +1,143 @@
+//! `/stats`: counts of every tool, and of one.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+
+use super::extract::Params;
+use super::problem::{Problem, ProblemBody};
+use super::{AppState, reply, tools};
+use crate::domain::Time;
+use crate::domain::stats::{MinuteStats, ToolStats, UNKNOWN_TOOL};
+
+/// Longest window of a series.
+const LONGEST_WINDOW_MINUTES: i64 = 7 * 24 * 60;
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WindowParams {
+    /// Adds a series by minute over so long: `15m`, `1h`, `2d`, up to `7d`.
+    #[param(example = "1h", pattern = "^[1-9][0-9]*[smhd]$")]
+    window: Option<String>,
+}
+
+/// The counts of one tool, with the series that was asked for.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct StatsAnswer {
+    #[serde(flatten)]
+    stats: ToolStats,
+    /// The minutes of the window in which anything ended, oldest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Vec<MinuteStats>>,
+}
+
+/// The counts of every tool.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct AllStats {
+    /// Tools that there are, or that were called, by name.
+    tools: Vec<StatsAnswer>,
+    /// Calls of names that no tool has.
+    unknown_tools: ToolStats,
+}
+
+/// Reads the counts of one tool; zeros for one that was never called.
+#[utoipa::path(get, path = "/tools/{name}/stats", tag = "stats", params(("name" = String, Path, description = "The tool's name"), WindowParams),
+    responses((status = 200, description = "The counts", body = StatsAnswer),
+        (status = 404, description = "There is no such tool, nor was there one", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn of_tool(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    Params(params): Params<WindowParams>,
+) -> Result<Response, Problem> {
+    let since = since(&state, params.window.as_deref())?;
+    let stored = state.store.stats(Some(&name)).await?.pop();
+    // A tool that was deleted keeps its counts.
+    let stats = match stored.filter(|_| name != UNKNOWN_TOOL) {
+        Some(stats) => stats,
+        None => ToolStats::never_called(&tools::find(&state, &name)?.name),
+    };
+    let series = series(&state, &name, since).await?;
+    Ok(reply::json(StatusCode::OK, &StatsAnswer { stats, series }))
+}
+
+/// Reads the counts of every tool.
+#[utoipa::path(get, path = "/stats", tag = "stats", params(WindowParams),
+    responses((status = 200, description = "The counts", body = AllStats),
+        (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn of_all(
+    State(state): State<AppState>,
+    Params(params): Params<WindowParams>,
+) -> Result<Response, Problem> {
+    let since = since(&state, params.window.as_deref())?;
+    let mut stored = state.store.stats(None).await?;
+    let unknown = stored.iter().position(|stats| stats.tool_name == UNKNOWN_TOOL).map(|place| stored.remove(place));
+    let snapshot = state.engine.registry().snapshot().clone();
+    for entry in snapshot.list() {
+        if stored.iter().all(|stats| stats.tool_name != *entry.name) {
+            stored.push(ToolStats::never_called(&entry.name));
+        }
+    }
+    stored.sort_by(|one, other| one.tool_name.cmp(&other.tool_name));
+    let mut tools = Vec::with_capacity(stored.len());
+    for stats in stored {
+        let series = series(&state, &stats.tool_name, since).await?;
+        tools.push(StatsAnswer { stats, series });
+    }
+    let unknown_tools = unknown.unwrap_or_else(|| ToolStats::never_called(UNKNOWN_TOOL));
+    Ok(reply::json(StatusCode::OK, &AllStats { tools, unknown_tools }))
+}
+
+/// Sets the counts of one tool to zero.
+#[utoipa::path(delete, path = "/tools/{name}/stats", tag = "stats", params(("name" = String, Path, description = "The tool's name")),
+    responses((status = 204, description = "Reset"),
+        (status = 404, description = "There is no such tool, nor was there one", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn reset_tool(State(state): State<AppState>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
+    if state.store.stats(Some(&name)).await?.is_empty() {
+        tools::find(&state, &name)?;
+    }
+    state.store.reset_stats(Some(&name)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Sets the counts of every tool to zero.
+#[utoipa::path(delete, path = "/stats", tag = "stats",
+    responses((status = 204, description = "Reset"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn reset_all(State(state): State<AppState>) -> Result<StatusCode, Problem> {
+    state.store.reset_stats(None).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn series(state: &AppState, tool: &str, since: Option<Time>) -> Result<Option<Vec<MinuteStats>>, Problem> {
+    match since {
+        Some(since) => Ok(Some(state.store.stats_by_minute(tool, since).await?)),
+        None => Ok(None),
+    }
+}
+
+/// The beginning of the window; its first minute counts whole.
+fn since(state: &AppState, window: Option<&str>) -> Result<Option<Time>, Problem> {
+    let Some(window) = window else { return Ok(None) };
+    let minutes = minutes(window)
+        .filter(|minutes| (1..=LONGEST_WINDOW_MINUTES).contains(minutes))
+        .ok_or_else(|| Problem::field("", "query: window must be a number with s, m, h or d, as `1h`, up to `7d`"))?;
+    Ok(Some(Time(state.clock.now().0 - (minutes - 1) * 60_000_000)))
+}
+
+fn minutes(window: &str) -> Option<i64> {
+    let unit = window.chars().last()?;
+    let number: i64 = window.strip_suffix(unit)?.parse().ok()?;
+    match unit {
+        's' => Some(number.checked_add(59)? / 60),
+        'm' => Some(number),
+        'h' => number.checked_mul(60),
+        'd' => number.checked_mul(24 * 60),
+        _ => None,
+    }
+}

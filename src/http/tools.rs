@@ -1,0 +1,272 @@
+//! `/tools`: what there is, and what the API makes of it.
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+
+use super::extract::{JsonBody, Params};
+use super::problem::{Problem, ProblemBody};
+use super::{AppState, Shared, reply};
+use crate::domain::call::Coercion;
+use crate::domain::{ToolDefinition, json, tool};
+use crate::engine;
+use crate::registry::Entry;
+use crate::registry::entry::ToolView;
+use crate::schema::Violation;
+use crate::store::tools::Expected;
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListParams {
+    /// The shape of the answer.
+    format: Option<Format>,
+    /// Also tools that cannot be called now.
+    #[serde(default)]
+    #[expect(dead_code, reason = "there are no inactive tools without groups")]
+    include_inactive: bool,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    /// The service's own.
+    Native,
+}
+
+/// What `GET /tools` answers.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ToolList)]
+struct ToolList<'a> {
+    tools: Vec<ToolView<'a>>,
+    total: usize,
+}
+
+/// Lists the tools, by name.
+#[utoipa::path(get, path = "/tools", tag = "tools", params(ListParams),
+    responses((status = 200, description = "The tools; `ETag` changes with any of them", body = ToolList),
+        (status = 304, description = "`If-None-Match` names the list as it is"),
+        (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    Params(params): Params<ListParams>,
+) -> Response {
+    let (Some(Format::Native) | None) = params.format;
+    let snapshot = state.engine.registry().snapshot();
+    let tools: Vec<ToolView> = snapshot.list().iter().map(|entry| entry.view()).collect();
+    let total = tools.len();
+    reply::tagged(&headers, StatusCode::OK, snapshot.etag(), &ToolList { tools, total })
+}
+
+/// Registers a tool.
+#[utoipa::path(post, path = "/tools", tag = "tools", request_body = ToolDefinition,
+    responses((status = 201, description = "Registered; `Location` and `ETag` are its own", body = ToolView),
+        (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "The API has a tool of this name already", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The definition is refused; `errors` say where and why", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Result<Response, Problem> {
+    let definition = tool::read_definition(body.value)?;
+    let name = definition.name.clone();
+    let definition = compile(&state, definition).await?;
+    if !put(&state, &definition, Expected::Absent).await? {
+        return Err(Problem::conflict(
+            "TOOL_EXISTS",
+            format!("there is a registered tool \"{name}\" already; PUT replaces it"),
+        ));
+    }
+    shown(&state, &name, StatusCode::CREATED)
+}
+
+/// Reads a tool.
+#[utoipa::path(get, path = "/tools/{name}", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
+    responses((status = 200, description = "The tool, with its `ETag`", body = ToolView),
+        (status = 304, description = "`If-None-Match` names the tool as it is"),
+        (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn read(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let entry = find(&state, &name)?;
+    Ok(reply::tagged(&headers, StatusCode::OK, entry.etag(), &entry.view()))
+}
+
+/// Registers or replaces a tool. `If-Match` makes it compare-and-swap; `If-None-Match: *` makes it only register.
+#[utoipa::path(put, path = "/tools/{name}", tag = "tools", request_body = ToolDefinition,
+    params(("name" = String, Path, description = "The tool's name")),
+    responses((status = 200, description = "Replaced", body = ToolView),
+        (status = 201, description = "Registered", body = ToolView),
+        (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 412, description = "The tool is not what `If-Match` or `If-None-Match` says", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The definition is refused; `errors` say where and why", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn replace(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    mut body: JsonBody,
+) -> Result<Response, Problem> {
+    if let Value::Object(members) = &mut body.value {
+        members.entry("name").or_insert_with(|| name.as_str().into());
+    }
+    let definition = tool::read_definition(body.value)?;
+    if definition.name != name {
+        return Err(Problem::field(
+            "/name",
+            format!("must be \"{}\" as in the path, or left out", json::shorten(&name, 128)),
+        ));
+    }
+    let definition = compile(&state, definition).await?;
+    let registered = state.engine.registry().api_entry(&name);
+    let expected = match precondition(&state, &headers, &name)? {
+        false => Expected::Anything,
+        true => registered.as_ref().map_or(Expected::Absent, |entry| Expected::Revision(entry.made.revision)),
+    };
+    if !put(&state, &definition, expected).await? {
+        return Err(changed(&name));
+    }
+    shown(&state, &name, if registered.is_some() { StatusCode::OK } else { StatusCode::CREATED })
+}
+
+/// Removes a registered tool; one of the same name from a file, or built in, is back.
+#[utoipa::path(delete, path = "/tools/{name}", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
+    responses((status = 204, description = "Removed"),
+        (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "The tool was not registered over the API", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 412, description = "The tool is not what `If-Match` says", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn delete(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Problem> {
+    let shown = find(&state, &name)?;
+    let Some(registered) = state.engine.registry().api_entry(&name) else {
+        let detail = match shown.made.source {
+            crate::domain::Source::File => format!("\"{name}\" is declared in the tools folder; remove it there"),
+            _ => format!("\"{name}\" is built in; a registered tool of the same name can hide it"),
+        };
+        return Err(Problem::conflict("TOOL_NOT_REGISTERED", detail));
+    };
+    let revision = precondition(&state, &headers, &name)?.then_some(registered.made.revision);
+    if !state.store.delete_tool(&name, revision).await? {
+        return Err(changed(&name));
+    }
+    state.reload_tools().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ValidateBody {
+    /// An object or a JSON text, as in a call.
+    #[serde(default)]
+    #[schema(value_type = Value)]
+    arguments: Value,
+}
+
+/// What `POST /tools/{name}/validate` answers.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Validation {
+    /// Whether a call with these arguments would run.
+    valid: bool,
+    /// As the tool would get them; as given where they are not valid.
+    #[schema(value_type = Value)]
+    arguments: Arc<Value>,
+    /// What was mended.
+    coerced: Vec<Coercion>,
+    /// What is wrong.
+    errors: Vec<Violation>,
+}
+
+/// Checks arguments as a call would; nothing runs, nothing is counted.
+#[utoipa::path(post, path = "/tools/{name}/validate", tag = "tools", request_body = ValidateBody,
+    params(("name" = String, Path, description = "The tool's name")),
+    responses((status = 200, description = "Whether they are valid", body = Validation),
+        (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not have its shape", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn validate(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let entry = find(&state, &name)?;
+    let given = Arc::new(body.read::<ValidateBody>()?.arguments);
+    let validation = match engine::try_arguments(&entry, &given) {
+        Ok(checked) => {
+            Validation { valid: true, arguments: checked.arguments, coerced: checked.coerced, errors: Vec::new() }
+        }
+        Err(errors) => Validation { valid: false, arguments: given, coerced: Vec::new(), errors },
+    };
+    Ok(reply::json(StatusCode::OK, &validation))
+}
+
+/// The tool that is shown under this name.
+pub(super) fn find(state: &Shared, name: &str) -> Result<Arc<Entry>, Problem> {
+    let found = state.engine.registry().snapshot().get(name).cloned();
+    found.ok_or_else(|| Problem::not_found(format!("there is no tool \"{}\"", json::shorten(name, 128))))
+}
+
+/// Whether the request has a condition; a condition that does not hold is 412.
+fn precondition(state: &Shared, headers: &HeaderMap, name: &str) -> Result<bool, Problem> {
+    let shown = state.engine.registry().snapshot().get(name).cloned();
+    let etag = shown.as_ref().map(|entry| entry.etag());
+    let is = |header| reply::lists(headers, header, etag.unwrap_or("\"none\""));
+    let matches = is(header::IF_MATCH).map(|listed| listed && shown.is_some());
+    let none_matches = is(header::IF_NONE_MATCH).map(|listed| !(listed && shown.is_some()));
+    if matches == Some(false) || none_matches == Some(false) {
+        return Err(changed(name));
+    }
+    Ok(matches.is_some() || none_matches.is_some())
+}
+
+fn changed(name: &str) -> Problem {
+    let name = json::shorten(name, 128);
+    Problem::precondition_failed(format!("\"{name}\" is not as the request says any more; read it again"))
+}
+
+/// Whether the definition can be registered. A schema can be made to take long, so it is not tried where others wait.
+async fn compile(state: &AppState, definition: ToolDefinition) -> Result<ToolDefinition, Problem> {
+    let registry = state.engine.registry().clone();
+    let tried = tokio::task::spawn_blocking(move || registry.try_definition(definition.clone()).map(|_| definition));
+    Ok(tried.await.map_err(|_| Problem::internal())??)
+}
+
+async fn put(state: &Shared, definition: &ToolDefinition, expected: Expected) -> Result<bool, Problem> {
+    let text = serde_json::to_string(definition).map_err(|_| Problem::internal())?;
+    let put = state.store.put_tool(&definition.name, &text, expected, state.clock.now()).await?;
+    state.reload_tools().await?;
+    Ok(put)
+}
+
+impl Shared {
+    /// Shows what the database has now.
+    async fn reload_tools(&self) -> Result<(), Problem> {
+        let (stored, version) = self.store.tools().await?;
+        self.engine.registry().show_stored(stored, version);
+        Ok(())
+    }
+}
+
+fn shown(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
+    let entry = find(state, name)?;
+    let mut response = reply::tagged(&HeaderMap::new(), status, entry.etag(), &entry.view());
+    if status == StatusCode::CREATED
+        && let Ok(location) = HeaderValue::from_str(&format!("/tools/{name}"))
+    {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response.into_response())
+}

@@ -1,0 +1,6 @@
+//! Server-sent events: of one call, and of all.
+
+mod all;
+mod history;
+mod live;
+mod resume;

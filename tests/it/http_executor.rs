@@ -1,0 +1,6 @@
+//! Tools behind HTTP: what they are sent, how they may fail, and where they may not be.
+
+mod addresses;
+mod failures;
+mod request;
+mod templates;

@@ -1,0 +1,121 @@
+//! Addresses that a tool may not reach unless the operator allowed them.
+
+use serde_json::json;
+
+use crate::support::app::http_tool;
+use crate::support::shapes::{failed, succeeded};
+use crate::support::{Answer, App, Backend, HttpTool, Received};
+
+/// A service that may reach 127.0.0.1, with a tool that is redirected there once.
+async fn redirected(status: u16, location: String) -> (App, HttpTool) {
+    let app = App::with_egress(Backend::Sqlite).await;
+    let server = HttpTool::start("127.0.0.1", move |_: &Received| Answer::redirect(status, &location)).await;
+    app.http_tool("t", &server).await;
+    (app, server)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loopback_is_refused_under_every_name() {
+    let app = App::on_sqlite().await;
+    let server = HttpTool::answering(Answer::text("secret")).await;
+    let hosts =
+        ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f.1", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "[::]"];
+    for (n, host) in hosts.into_iter().enumerate() {
+        let (name, url) = (format!("t{n}"), format!("http://{host}:{}/", server.port()));
+        let answer = app.post("/tools", &http_tool(&name, json!({"url": url}))).await;
+        if answer.status == 201 {
+            let call = app.call(&name, json!({})).await;
+            assert!(!failed(&call, "TOOL_EXECUTION_ERROR").contains("secret"), "{host}");
+        } else {
+            answer.problem(422);
+        }
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn private_link_local_and_metadata_addresses_are_refused_at_once() {
+    let app = App::on_sqlite().await;
+    let hosts = ["10.0.0.1", "172.16.0.1", "192.168.0.1", "169.254.169.254", "[fd00::1]", "[fe80::1]"];
+    for (n, host) in hosts.into_iter().enumerate() {
+        let (name, url) = (format!("t{n}"), format!("http://{host}/"));
+        let answer = app.post("/tools", &http_tool(&name, json!({"url": url}))).await;
+        if answer.status == 201 {
+            let call = app.call(&name, json!({})).await;
+            failed(&call, "TOOL_EXECUTION_ERROR");
+            assert_eq!(call["error"]["retryable"], false, "{host}");
+        } else {
+            answer.problem(422);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_argument_cannot_choose_a_forbidden_host() {
+    let app = App::on_sqlite().await;
+    let server = HttpTool::answering(Answer::text("secret")).await;
+    let url = format!("http://{{host}}:{}/", server.port());
+    if app.post("/tools", &http_tool("t", json!({"url": url, "method": "GET"}))).await.status == 201 {
+        assert_eq!(app.call("t", json!({"host": "127.0.0.1"})).await["status"], "ERROR");
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_allowed_address_is_reached() {
+    let app = App::with_egress(Backend::Sqlite).await;
+    let server = HttpTool::answering(Answer::text("hello")).await;
+    app.http_tool("t", &server).await;
+    assert_eq!(succeeded(&app.call("t", json!({})).await), "hello");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_to_an_allowed_address_is_followed() {
+    let target = HttpTool::answering(Answer::text("moved here")).await;
+    let (app, _server) = redirected(307, target.url("/new")).await;
+    assert_eq!(succeeded(&app.call("t", json!({"a": 1})).await), "moved here");
+    let request = target.request();
+    assert_eq!((request.method.as_str(), &request.json()["arguments"]), ("POST", &json!({"a": 1})));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_to_a_forbidden_address_is_refused_before_it_is_reached() {
+    let forbidden = HttpTool::start("127.0.0.2", |_| Answer::text("secret")).await;
+    for status in [301, 302, 303, 307, 308] {
+        let (app, _server) = redirected(status, forbidden.url("/")).await;
+        let call = app.call("t", json!({})).await;
+        assert!(!failed(&call, "TOOL_EXECUTION_ERROR").contains("secret"), "{status}");
+    }
+    assert_eq!(forbidden.connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_to_the_metadata_address_is_refused() {
+    let (app, _server) = redirected(302, "http://169.254.169.254/latest/meta-data/".into()).await;
+    failed(&app.call("t", json!({})).await, "TOOL_EXECUTION_ERROR");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_in_a_circle_ends_as_an_error() {
+    let (app, server) = redirected(302, "/run".into()).await;
+    failed(&app.call("t", json!({})).await, "TOOL_EXECUTION_ERROR");
+    assert!(server.requests().len() < 50);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redirect_to_something_that_is_not_http_is_an_error() {
+    for location in ["file:///etc/passwd", "gopher://127.0.0.1/", "javascript:1"] {
+        let (app, _server) = redirected(302, location.into()).await;
+        let call = app.call("t", json!({})).await;
+        assert_eq!(call["status"], "ERROR", "{location}");
+        assert!(!call["output"].as_str().unwrap().contains("root:"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_url_that_is_not_http_reaches_nothing() {
+    let app = App::with_egress(Backend::Sqlite).await;
+    for url in ["file:///etc/passwd", "ftp://127.0.0.1/", "data:text/plain,x"] {
+        app.post("/tools", &http_tool("t", json!({"url": url}))).await.problem(422);
+    }
+}

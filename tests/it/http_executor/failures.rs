@@ -1,0 +1,102 @@
+//! Servers that fail, and clocks that stop them.
+
+use serde_json::{Value, json};
+
+use crate::support::shapes::{failed, succeeded};
+use crate::support::{Answer, App, Backend, HttpTool};
+
+async fn called(answer: Answer, limits: Value) -> (Value, HttpTool) {
+    let (app, server) = (App::with_egress(Backend::Sqlite).await, HttpTool::answering(answer).await);
+    app.http_tool("t", &server).await;
+    (app.call_with(json!({"name": "t", "limits": limits})).await, server)
+}
+
+/// A failure of the tool, with a text that is short; answers the error.
+fn broke(call: &Value) -> &Value {
+    let output = failed(call, "TOOL_EXECUTION_ERROR");
+    assert!(output.starts_with("Error executing tool \"t\": ") && output.len() < 2000, "{output}");
+    &call["error"]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_4xx_is_an_error_that_will_not_pass() {
+    for status in [400, 401, 404, 422] {
+        let (call, server) = called(Answer::status(status, "text/plain", "no such city"), json!({})).await;
+        assert_eq!(broke(&call)["retryable"], false, "{status}");
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_5xx_is_an_error_that_may_pass_and_is_not_tried_again_unasked() {
+    for status in [500, 502, 503] {
+        let (call, server) = called(Answer::status(status, "text/plain", "sorry"), json!({})).await;
+        assert_eq!(broke(&call)["retryable"], true, "{status}");
+        assert_eq!((&call["attempts"], server.requests().len()), (&json!(1), 1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_429_tells_when_to_try_again() {
+    let busy = Answer::status(429, "text/plain", "busy").with_header("retry-after", "7");
+    let (call, _server) = called(busy, json!({})).await;
+    let error = broke(&call);
+    assert_eq!((&error["retryable"], &error["retry_after_ms"]), (&json!(true), &json!(7000)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_not_there_is_an_error_that_may_pass() {
+    let app = App::with_egress(Backend::Sqlite).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    app.register(crate::support::app::http_tool("t", json!({"url": url}))).await;
+    assert_eq!(broke(&app.call("t", json!({})).await)["retryable"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_closed_without_an_answer_is_an_error() {
+    broke(&called(Answer::CloseEarly, json!({})).await.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_cut_off_is_an_error() {
+    broke(&called(Answer::CutOff, json!({})).await.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_that_is_no_utf_8_is_an_error() {
+    broke(&called(Answer::body("text/plain; charset=utf-8", [b'a', 0xff, 0xfe, b'b']), json!({})).await.0);
+    broke(&called(Answer::body("application/json", b"{\"a\":\"\xff\"}".as_slice()), json!({})).await.0);
+}
+
+on_both_databases!(
+    async fn a_silent_server_is_given_up_and_its_connection_closed(backend: Backend) {
+        let app = App::with_egress(backend).await;
+        let server = HttpTool::answering(Answer::Never).await;
+        app.http_tool("t", &server).await;
+        let call = app.call_with(json!({"name": "t", "limits": {"timeout_ms": 100}})).await;
+        let output = failed(&call, "TOOL_TIMEOUT");
+        assert!(output.starts_with("Error: Tool execution timeout after 100ms"), "{output}");
+        server.closed().await;
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stalls_in_mid_answer_is_given_up_and_its_connection_closed() {
+    let (call, server) = called(Answer::Stall, json!({"timeout_ms": 100})).await;
+    failed(&call, "TOOL_TIMEOUT");
+    server.closed().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_broken_server_touches_no_other_tool() {
+    let app = App::with_egress(Backend::Sqlite).await;
+    let (silent, well) = (HttpTool::answering(Answer::Never).await, HttpTool::answering(Answer::text("ok")).await);
+    app.http_tool("silent", &silent).await;
+    app.http_tool("well", &well).await;
+    let calls = json!([{"name": "silent", "limits": {"timeout_ms": 200}}, {"name": "well"}]);
+    let results = app.batch(json!({"calls": calls, "mode": "parallel"})).await;
+    failed(&results[0], "TOOL_TIMEOUT");
+    assert_eq!(succeeded(&results[1]), "ok");
+}

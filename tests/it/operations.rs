@@ -1,0 +1,119 @@
+//! Health, the documentation page, and the end.
+
+use reqwest::{Method, Url};
+use serde_json::json;
+
+use crate::support::shapes::succeeded;
+use crate::support::{Answer, App, Backend, Client, HttpTool, bounded, eventually};
+
+on_both_databases!(
+    async fn a_service_that_runs_is_alive_and_ready(backend: Backend) {
+        let app = App::start(backend).await;
+        assert_eq!(app.get("/healthz").await.status, 200);
+        assert_eq!(app.get("/readyz").await.status, 200);
+    }
+);
+
+/// The values of all `src` and `href` attributes.
+fn references(html: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for attribute in ["src=\"", "href=\"", "src='", "href='"] {
+        let quote = attribute.chars().last().unwrap();
+        found.extend(html.split(attribute).skip(1).filter_map(|rest| rest.split(quote).next()));
+    }
+    found
+}
+
+/// The page, and where it was found in the end.
+async fn page(client: &Client, path: &str) -> (Url, String) {
+    let answer = bounded("the page", client.request(Method::GET, path).send()).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let media_type = answer.headers()["content-type"].to_str().unwrap();
+    assert!(media_type.starts_with("text/html"), "{media_type}");
+    (answer.url().clone(), answer.text().await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documentation_asks_nothing_of_the_outside() {
+    let app = App::on_sqlite().await;
+    let (_, html) = page(&app, "/docs").await;
+    for reference in references(&html) {
+        assert!(!reference.starts_with("http:") && !reference.starts_with("https:"), "{reference}");
+        assert!(!reference.starts_with('/'), "not relative: {reference}");
+    }
+    for outside in ["src=http", "href=http", "@import", "url(http"] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_the_documentation_needs_is_there() {
+    let app = App::on_sqlite().await;
+    let (base, html) = page(&app, "/docs").await;
+    for reference in references(&html).into_iter().filter(|r| !r.starts_with('#') && !r.starts_with("data:")) {
+        let path = base.join(reference).unwrap().path().to_owned();
+        assert_eq!(app.get(&path).await.status, 200, "{reference}");
+    }
+}
+
+on_both_databases!(
+    async fn a_running_call_ends_well_while_the_service_stops(backend: Backend) {
+        let app = App::with_egress(backend).await;
+        let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("in time")))).await;
+        app.http_tool("slow", &server).await;
+        let client = (*app).clone();
+        let caller = tokio::spawn({
+            let client = client.clone();
+            async move { client.call("slow", json!({})).await }
+        });
+        server.received(1).await;
+
+        let restarting = tokio::spawn(app.restart());
+        eventually("the service to stop accepting", || async { (!accepts(&client).await).then_some(()) }).await;
+        server.open();
+        let call = caller.await.unwrap();
+        assert_eq!(succeeded(&call), "in time");
+
+        let app = bounded("the restart", restarting).await.unwrap();
+        assert_eq!(app.stored(call["id"].as_str().unwrap()).await, call);
+        assert_eq!(app.stats("slow").await["success_count"], 1);
+    }
+);
+
+/// Whether the service says that it is ready.
+async fn accepts(client: &Client) -> bool {
+    let answer = bounded("readyz", client.request(Method::GET, "/readyz").send()).await;
+    answer.is_ok_and(|answer| answer.status() == 200)
+}
+
+on_both_databases!(
+    async fn an_open_event_stream_does_not_keep_the_service_from_stopping(backend: Backend) {
+        let app = App::start(backend).await;
+        let mut stream = app.events("/events").await;
+        app.call("echo", json!({})).await;
+        stream.until(crate::support::Event::is_result).await;
+        let app = bounded("the restart", app.restart()).await;
+        assert_eq!(app.get("/readyz").await.status, 200);
+    }
+);
+
+on_both_databases!(
+    async fn a_restarted_service_has_its_tools_its_calls_and_its_counts(backend: Backend) {
+        let app = App::start(backend).await;
+        app.echo_of("mine", json!({})).await;
+        app.call("mine", json!({"a": 1})).await;
+        let before = [app.get("/tools").await.ok(), app.get("/tool-calls").await.ok(), app.get("/stats").await.ok()];
+        let app = app.restart().await;
+        let after = [app.get("/tools").await.ok(), app.get("/tool-calls").await.ok(), app.get("/stats").await.ok()];
+        assert_eq!(after, before);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_services_do_not_see_each_others_databases() {
+    let (one, other) = (App::start(Backend::Postgres).await, App::start(Backend::Postgres).await);
+    one.echo_of("mine", json!({})).await;
+    one.call("echo", json!({})).await;
+    other.get("/tools/mine").await.problem(404);
+    assert_eq!(other.get("/tool-calls").await.ok()["tool_calls"], json!([]));
+}

@@ -1,0 +1,196 @@
+//! Requests that are none: RFC 9457, whatever went wrong.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::client::send;
+use crate::support::shapes::{HARD_TEXT, names_field, points_at, succeeded};
+use crate::support::{App, Backend, raw};
+
+/// `{"name":"echo","arguments":{"a":[[…]]}}`, so deep in all.
+fn nested(levels: usize) -> String {
+    let inner = levels - 2;
+    format!(r#"{{"name":"echo","arguments":{{"a":{}{}}}}}"#, "[".repeat(inner), "]".repeat(inner))
+}
+
+fn post_head(length: usize) -> String {
+    format!(
+        "POST /tool-calls HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_no_json_is_a_400() {
+    let app = App::on_sqlite().await;
+    for body in ["", "{", "{'name':'echo'}", "{\"name\":\"echo\"} x", "name=echo", "{\"name\":\"echo\",}"] {
+        for path in ["/tool-calls", "/tools", "/tools/echo/validate"] {
+            app.post_raw(path, body).await.problem(400);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_no_utf_8_is_a_400() {
+    let app = App::on_sqlite().await;
+    app.post_raw("/tool-calls", b"{\"name\":\"\xff\"}".as_slice()).await.problem(400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_of_128_levels_is_read_and_deeper_json_is_a_400() {
+    let app = App::on_sqlite().await;
+    let deep = app.post_raw("/tool-calls", nested(128)).await;
+    assert_eq!(deep.status, 200, "{}", deep.text());
+    assert!(deep.text().contains(r#""status":"SUCCESS""#));
+    app.post_raw("/tool-calls", nested(129)).await.problem(400);
+    app.post_raw("/tool-calls", nested(100_000)).await.problem(400);
+    app.post_raw("/tools", "[".repeat(1_000_000)).await.problem(400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_that_there_is_not_is_a_404() {
+    let app = App::on_sqlite().await;
+    for path in ["/nowhere", "/tools/echo/nowhere", "/tool-calls/x/y/z", "/%00", "/tools/"] {
+        app.get(path).await.problem(404);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_method_that_there_is_not_is_a_405_that_names_the_others() {
+    let app = App::on_sqlite().await;
+    let cases = [
+        (Method::DELETE, "/tools", vec!["GET", "POST"]),
+        (Method::PUT, "/tool-calls", vec!["GET", "POST"]),
+        (Method::POST, "/tools/echo", vec!["GET", "PUT", "DELETE"]),
+        (Method::POST, "/stats", vec!["GET", "DELETE"]),
+        (Method::GET, "/tools/echo/validate", vec!["POST"]),
+        (Method::DELETE, "/events", vec!["GET"]),
+        (Method::POST, "/healthz", vec!["GET"]),
+    ];
+    for (method, path, others) in cases {
+        let answer = send(app.request(method, path)).await;
+        let allow = answer.header("allow").to_owned();
+        answer.problem(405);
+        let allowed: Vec<&str> = allow.split(',').map(str::trim).collect();
+        assert!(others.iter().all(|other| allowed.contains(other)), "{path}: {allow}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_of_another_type_is_a_415() {
+    let app = App::on_sqlite().await;
+    let body = json!({"name": "echo"}).to_string();
+    for path in ["/tool-calls", "/tools", "/tools/echo/validate"] {
+        for media_type in ["text/plain", "application/x-www-form-urlencoded", "application/xml"] {
+            let request = app.request(Method::POST, path).header("content-type", media_type).body(body.clone());
+            send(request).await.problem(415);
+        }
+        send(app.request(Method::POST, path).body(body.clone())).await.problem(415);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_may_name_its_charset() {
+    let app = App::on_sqlite().await;
+    for media_type in ["application/json; charset=utf-8", "Application/JSON"] {
+        let request = app.request(Method::POST, "/tool-calls").header("content-type", media_type);
+        succeeded(&send(request.body(r#"{"name":"echo"}"#)).await.ok());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_over_4_mib_is_a_413_whether_its_length_is_told_or_not() {
+    let app = App::on_sqlite().await;
+    let body = json!({"name": "echo", "arguments": {"a": "x".repeat(5 << 20)}}).to_string();
+    let told = raw::exchange(&app, &post_head(body.len()), body.as_bytes()).await;
+    assert!(raw::is_problem(&told, 413), "{told}");
+
+    let head = post_head(0).replace("content-length: 0", "transfer-encoding: chunked");
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let untold = raw::exchange(&app, &head, chunked.as_bytes()).await;
+    assert!(raw::is_problem(&untold, 413), "{untold}");
+    assert_eq!(app.get("/tool-calls").await.ok()["tool_calls"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_just_within_4_mib_is_taken() {
+    let app = App::on_sqlite().await;
+    let empty = json!({"name": "echo", "arguments": {"a": ""}}).to_string().len();
+    let body = json!({"name": "echo", "arguments": {"a": "x".repeat((4 << 20) - empty)}}).to_string();
+    assert_eq!(body.len(), 4 << 20);
+    assert_eq!(app.post_raw("/tool-calls", body).await.ok()["status"], "SUCCESS");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_has_a_request_id() {
+    let app = App::on_sqlite().await;
+    for path in ["/tools", "/tool-calls", "/stats", "/healthz", "/readyz", "/openapi.json", "/docs", "/nowhere"] {
+        assert!(!app.get(path).await.header("x-request-id").is_empty(), "{path}");
+    }
+    let answer = app.post("/tool-calls", &json!({"name": "echo"})).await;
+    assert!(!answer.header("x-request-id").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_mistakes_of_one_request_are_pointed_at() {
+    let app = App::on_sqlite().await;
+    let body =
+        json!({"name": "a b", "input_schema": {"type": "array"}, "executor": {"type": "builtin", "name": "echo"}});
+    let problem = app.post("/tools", &body).await.problem(422);
+    for error in problem["errors"].as_array().unwrap() {
+        assert!(error["pointer"].is_string() && error["message"].is_string(), "{problem:#}");
+    }
+    points_at(&problem, "/");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_problem_survives_hard_texts_and_stays_short() {
+    let app = App::on_sqlite().await;
+    let problem = app.post("/tool-calls", &json!({"name": "echo", HARD_TEXT: 1})).await.problem(422);
+    names_field(&problem, "😀");
+    let long = "x".repeat(1_000_000);
+    let answer = app.post("/tool-calls", &json!({"name": {"a": long}})).await;
+    assert!(answer.body.len() < 10_000, "{}", answer.body.len());
+    answer.problem(422);
+}
+
+on_both_databases!(
+    async fn no_secret_of_the_house_is_in_a_problem(backend: Backend) {
+        let app = App::start(backend).await;
+        for path in [
+            "/tools/%00",
+            "/tool-calls/%00",
+            "/tool-calls?name=%00&cursor=%00",
+            "/tool-calls?limit=99999999999999999999",
+        ] {
+            let answer = app.get(path).await;
+            assert!(answer.status < 500, "{path}: {}", answer.text());
+            let text = answer.text().to_lowercase();
+            for word in ["select ", "sqlx", "sqlite", "postgres", ".rs:", "panicked", "/tmp/"] {
+                assert!(!text.contains(word), "{word} in {text}");
+            }
+        }
+    }
+);
+
+on_both_databases!(
+    async fn a_tool_keeps_hard_texts_wherever_a_text_may_be(backend: Backend) {
+        let app = App::start(backend).await;
+        let properties = json!({HARD_TEXT: {"type": "string", "enum": [HARD_TEXT], "description": HARD_TEXT}});
+        let tool = json!({
+            "name": "hard", "title": HARD_TEXT, "description": HARD_TEXT, "category": HARD_TEXT, "tags": [HARD_TEXT],
+            "version": HARD_TEXT, "input_schema": {"type": "object", "properties": properties},
+            "executor": {"type": "builtin", "name": "echo"},
+        });
+        app.register(tool.clone()).await;
+        let app = app.restart().await;
+        let stored = app.get("/tools/hard").await.ok();
+        for (field, value) in tool.as_object().unwrap() {
+            assert_eq!(&stored[field], value, "{field}");
+        }
+        let arguments = json!({HARD_TEXT: HARD_TEXT});
+        let call = app.call("hard", arguments.clone()).await;
+        assert_eq!(succeeded(&call), arguments.to_string());
+        assert_eq!(call["title"], HARD_TEXT);
+    }
+);

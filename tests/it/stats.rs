@@ -1,0 +1,5 @@
+//! Counts: exact, persistent, and only of what ran.
+
+mod counts;
+mod exact;
+mod window;

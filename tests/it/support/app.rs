@@ -1,0 +1,98 @@
+//! A running service with a client of it, and the tools that many tests need.
+
+use std::ops::Deref;
+
+use serde_json::{Value, json};
+
+use super::service::Service;
+use super::{Backend, Client, HttpTool, Options};
+
+/// A service under test; speaks through its [`Client`].
+pub struct App {
+    service: Service,
+    client: Client,
+}
+
+impl Deref for App {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl App {
+    pub async fn start(backend: Backend) -> Self {
+        Self::of(Service::start(backend).await)
+    }
+
+    pub async fn start_with(backend: Backend, options: Options) -> Self {
+        Self::of(Service::start_with(backend, options).await)
+    }
+
+    /// For what does not depend on the database.
+    pub async fn on_sqlite() -> Self {
+        Self::start(Backend::Sqlite).await
+    }
+
+    /// A service whose `http` tools may reach the test's own servers.
+    pub async fn with_egress(backend: Backend) -> Self {
+        Self::start_with(backend, Options { egress_allow: vec!["127.0.0.1".into()], ..Options::default() }).await
+    }
+
+    /// The same database and options after a graceful stop.
+    pub async fn restart(self) -> Self {
+        Self::of(self.service.restart().await)
+    }
+
+    /// One more service on the same database.
+    pub async fn second(&self) -> Self {
+        Self::of(self.service.second().await)
+    }
+
+    fn of(service: Service) -> Self {
+        let client = Client::new(&service.url(""));
+        Self { service, client }
+    }
+}
+
+impl Client {
+    /// Registers a definition.
+    pub async fn register(&self, definition: Value) -> Value {
+        let answer = self.post("/tools", &definition).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        answer.json
+    }
+
+    /// Registers `name` with the code of `echo` and a schema of its own.
+    pub async fn echo_with(&self, name: &str, input_schema: Value) -> Value {
+        self.register(echo_tool(name, input_schema)).await
+    }
+
+    /// Registers `name` with the code of `echo` and an object schema of these properties, all optional.
+    pub async fn echo_of(&self, name: &str, properties: Value) -> Value {
+        self.echo_with(name, json!({"type": "object", "properties": properties})).await
+    }
+
+    /// Registers an `http` tool that takes any object and posts it to `server`.
+    pub async fn http_tool(&self, name: &str, server: &HttpTool) -> Value {
+        self.register(http_tool(name, json!({"url": server.url("/run")}))).await
+    }
+}
+
+/// A definition on top of the built-in `echo`.
+pub fn echo_tool(name: &str, input_schema: Value) -> Value {
+    json!({
+        "name": name, "description": "Answers with its arguments.", "input_schema": input_schema,
+        "executor": {"type": "builtin", "name": "echo"},
+    })
+}
+
+/// A definition that takes any object; `request` holds the fields of the `http` executor.
+pub fn http_tool(name: &str, request: Value) -> Value {
+    let mut executor = json!({"type": "http"});
+    executor.as_object_mut().unwrap().extend(request.as_object().unwrap().clone());
+    json!({
+        "name": name, "description": "Asks a server.", "input_schema": {"type": "object"}, "executor": executor,
+    })
+}

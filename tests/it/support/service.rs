@@ -1,0 +1,196 @@
+//! The only file of the suite that names the crate: how a service is started, stopped and given tools written in Rust.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use toolpost::app::App;
+use toolpost::config::Config;
+use toolpost::domain::ContentBlock;
+use toolpost::domain::event::Emission;
+use toolpost::tool::{
+    BuiltinTool as Tool, Invalid, Json, NoArgs, Run, ToolError, async_tool_fn, blocking_tool_fn, object, tool_fn,
+};
+
+use super::postgres;
+
+/// The database under a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    Sqlite,
+    Postgres,
+}
+
+/// A tool written in Rust, as the library takes it.
+pub type BuiltinTool = Tool;
+
+/// How a service is started, beside its database and its port.
+#[derive(Default, Clone)]
+pub struct Options {
+    /// `--tools DIR`.
+    pub tools_dir: Option<PathBuf>,
+    /// `--egress-allow`, repeated.
+    pub egress_allow: Vec<String>,
+    /// Tools beside the four that are always there.
+    pub extra: Vec<BuiltinTool>,
+}
+
+/// A fresh database; a file goes with the last handle, a cluster takes its databases with it.
+#[derive(Clone)]
+struct Database {
+    url: String,
+    _folder: Option<Arc<tempfile::TempDir>>,
+}
+
+impl Database {
+    fn fresh(backend: Backend) -> Self {
+        match backend {
+            Backend::Sqlite => {
+                let folder = tempfile::tempdir().expect("a folder for the database");
+                let url = format!("sqlite://{}", folder.path().join("toolpost.db").display());
+                Self { url, _folder: Some(Arc::new(folder)) }
+            }
+            Backend::Postgres => Self { url: postgres::shared().create_database(), _folder: None },
+        }
+    }
+}
+
+/// One running service on 127.0.0.1 and a port of its own, in this process, on its own fresh database. Stopped on drop.
+pub struct Service {
+    address: SocketAddr,
+    options: Options,
+    database: Database,
+    drain: CancellationToken,
+    server: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Service {
+    /// Starts on a fresh database and returns once it is ready.
+    pub async fn start(backend: Backend) -> Self {
+        Self::start_with(backend, Options::default()).await
+    }
+
+    /// [`Service::start`] with options.
+    pub async fn start_with(backend: Backend, options: Options) -> Self {
+        let database = tokio::task::spawn_blocking(move || Database::fresh(backend)).await.expect("a fresh database");
+        Self::on(database, options).await
+    }
+
+    /// A service on a database that is kept elsewhere.
+    pub async fn start_at(url: String, options: Options) -> Self {
+        Self::on(Database { url, _folder: None }, options).await
+    }
+
+    async fn on(database: Database, options: Options) -> Self {
+        let mut config = Config::default();
+        config.store.database_url.clone_from(&database.url);
+        config.store.patience_ms = 3_000;
+        config.egress.allow.clone_from(&options.egress_allow);
+        if let Some(folder) = &options.tools_dir {
+            config.tools.dir = folder.display().to_string();
+        }
+        let builder = options.extra.iter().cloned().fold(App::builder(config), |builder, tool| builder.tool(tool));
+        let app = builder.start().await.expect("the service starts");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let drain = CancellationToken::new();
+        let server = tokio::spawn(toolpost::http::serve(app, listener, drain.clone()));
+        Self { address, options, database, drain, server: Some(server) }
+    }
+
+    /// Stops gracefully (running calls finish), then starts again on the same database with the same options.
+    pub async fn restart(mut self) -> Self {
+        self.drain.cancel();
+        if let Some(server) = self.server.take() {
+            server.await.expect("the service does not panic").expect("the service stops well");
+        }
+        Self::on(self.database.clone(), self.options.clone()).await
+    }
+
+    /// Another service on the same database, with the same options. SQLite allows one service only.
+    pub async fn second(&self) -> Self {
+        Self::on(self.database.clone(), self.options.clone()).await
+    }
+
+    /// The address of `path`, which begins with a slash.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.drain.cancel();
+    }
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct TextArgs {
+    text: String,
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct NumberArgs {
+    n: i64,
+}
+
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
+struct TypedArgs {
+    city: String,
+    days: Option<u8>,
+}
+
+struct Picky;
+
+impl toolpost::tool::Tool for Picky {
+    const NAME: &'static str = "picky";
+    type Args = NumberArgs;
+    type Output = i64;
+
+    fn validate(&self, args: &NumberArgs) -> Result<(), Vec<Invalid>> {
+        if args.n % 2 == 0 { Ok(()) } else { Err(vec![Invalid::at("/n", "must be even")]) }
+    }
+
+    async fn call(&self, args: NumberArgs, _: Run) -> Result<i64, ToolError> {
+        Ok(args.n)
+    }
+}
+
+async fn reports(_: NoArgs, run: Run) -> Result<&'static str, ToolError> {
+    run.tip("one");
+    run.params([("a", json!({"x": 1})), ("list", json!([1, 2]))]);
+    run.metadata([("m", json!({"x": 1}))]);
+    let content = vec![ContentBlock::Text("half way".into())];
+    run.emit(Emission { content, details: object([("step", 1)]) }).await;
+    run.tip("two");
+    run.params([("a", json!({"y": 2})), ("list", json!([3]))]);
+    run.metadata([("m", json!({"y": 2}))]);
+    Ok("reported")
+}
+
+/// The tools in Rust that `rust_tools.rs` asks for:
+///
+/// - `panics {}`: panics with the message `secret-panic-text`.
+/// - `fails {}`: returns an error whose message is `no such city`.
+/// - `blocks {text}`: a synchronous body on a blocking thread; returns `text` as text.
+/// - `picky {n: integer}`: the schema allows any integer; its own validation refuses odd ones at `/n` with the message
+///   `must be even`; returns `n` as a number.
+/// - `reports {}`: not read-only. In this order: status `{tip: "one", params: {"a": {"x": 1}, "list": [1, 2]}, metadata:
+///   {"m": {"x": 1}}}`; an emission `{content: [text "half way"], details: {"step": 1}}`; status `{tip: "two", params: {"a":
+///   {"y": 2}, "list": [3]}, metadata: {"m": {"y": 2}}}`; returns the text `reported`.
+/// - `typed {city: String, days: Option<u8>}`: arguments by `#[derive(JsonSchema, Deserialize)]`; returns `{"city", "days"}`.
+pub fn rust_tools() -> Vec<BuiltinTool> {
+    vec![
+        tool_fn("panics", "Panics.", |_: NoArgs| -> Result<(), ToolError> { panic!("secret-panic-text") }),
+        tool_fn("fails", "Fails.", |_: NoArgs| -> Result<(), ToolError> { Err("no such city".into()) }),
+        blocking_tool_fn("blocks", "Blocks.", |args: TextArgs, _| Ok(args.text)),
+        BuiltinTool::new(Picky),
+        async_tool_fn("reports", "Reports.", reports),
+        tool_fn("typed", "Has typed arguments.", |args: TypedArgs| Ok(Json(args))),
+    ]
+}

@@ -1,0 +1,69 @@
+//! Checks of shapes that many answers share.
+
+use serde_json::Value;
+
+/// The texts that try every layer: an emoji, U+0000, quotes, a newline, right-to-left and combining marks.
+pub const HARD_TEXT: &str = "a\u{0}b 😀 \"q\" \\ \n\t שלום e\u{301} \u{7f} \u{2028}";
+
+/// A call that failed with `code`; its output for the model.
+pub fn failed<'a>(call: &'a Value, code: &str) -> &'a str {
+    assert_eq!(call["status"], "ERROR", "{call:#}");
+    assert_eq!(call["error"]["code"], code, "{call:#}");
+    assert_eq!(call["is_error"], true, "{call:#}");
+    call["output"].as_str().unwrap()
+}
+
+/// A call that went well; its output for the model.
+pub fn succeeded(call: &Value) -> &str {
+    assert_eq!(call["status"], "SUCCESS", "{call:#}");
+    assert_eq!(call["is_error"], false, "{call:#}");
+    assert_eq!(call["error"], Value::Null, "{call:#}");
+    call["output"].as_str().unwrap()
+}
+
+/// The violations of a call whose arguments were refused.
+pub fn violations(call: &Value) -> &Vec<Value> {
+    failed(call, "TOOL_VALIDATION_ERROR");
+    call["error"]["details"]["validation_errors"].as_array().unwrap()
+}
+
+/// The only violation.
+pub fn violation(call: &Value) -> &Value {
+    let all = violations(call);
+    assert_eq!(all.len(), 1, "{all:#?}");
+    &all[0]
+}
+
+/// A problem that names `field` in one of its errors.
+pub fn names_field(problem: &Value, field: &str) {
+    let errors = problem["errors"].as_array().unwrap_or_else(|| panic!("no errors in {problem}"));
+    let named = errors.iter().any(|error| {
+        let (pointer, message) = (error["pointer"].as_str().unwrap(), error["message"].as_str().unwrap());
+        pointer.contains(field) || message.contains(field)
+    });
+    assert!(named, "{field} in {problem:#}");
+}
+
+/// A problem with an error at `pointer` or below it.
+pub fn points_at(problem: &Value, pointer: &str) {
+    let errors = problem["errors"].as_array().unwrap_or_else(|| panic!("no errors in {problem}"));
+    let found = errors.iter().any(|error| error["pointer"].as_str().unwrap().starts_with(pointer));
+    assert!(found, "{pointer} in {problem:#}");
+}
+
+/// RFC 3339, UTC, milliseconds: `2026-01-31T12:00:00.000Z`.
+pub fn is_time(value: &Value) -> bool {
+    let Some(text) = value.as_str() else { return false };
+    let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    shape == "0000-00-00T00:00:00.000Z"
+}
+
+/// The names in a list of objects.
+pub fn names(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect()
+}
+
+/// The ids in a list of objects.
+pub fn ids(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+}

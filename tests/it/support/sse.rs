@@ -1,0 +1,144 @@
+//! A reader of `text/event-stream` (WHATWG HTML, section 9.2).
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use serde_json::Value;
+
+use super::bounded;
+
+/// One event. `id` is what this event itself said, not what an earlier one did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub id: String,
+    pub event: String,
+    pub data: Value,
+}
+
+/// An open stream; every wait on it is bounded.
+pub struct EventStream {
+    bytes: Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>,
+    unread: Vec<u8>,
+    open: Fields,
+    ready: VecDeque<Event>,
+    comments: usize,
+}
+
+#[derive(Default)]
+struct Fields {
+    id: String,
+    event: String,
+    data: Vec<String>,
+}
+
+impl EventStream {
+    pub fn new(bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static) -> Self {
+        let (bytes, unread) = (Box::pin(bytes), Vec::new());
+        Self { bytes, unread, open: Fields::default(), ready: VecDeque::new(), comments: 0 }
+    }
+
+    /// The next event; `None` at the end of the stream.
+    pub async fn next(&mut self) -> Option<Event> {
+        bounded("an event", async {
+            loop {
+                if let Some(event) = self.ready.pop_front() {
+                    return Some(event);
+                }
+                if !self.read().await {
+                    return None;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Waits for a comment line.
+    pub async fn comment(&mut self) {
+        bounded("a comment", async {
+            while self.comments == 0 {
+                assert!(self.read().await, "the stream ended");
+            }
+        })
+        .await;
+    }
+
+    /// All events up to and with the first that `is_last` takes.
+    pub async fn until(&mut self, is_last: impl Fn(&Event) -> bool) -> Vec<Event> {
+        let mut events = Vec::new();
+        loop {
+            let event = self.next().await.unwrap_or_else(|| panic!("the stream ended after {events:#?}"));
+            events.push(event);
+            if is_last(&events[events.len() - 1]) {
+                return events;
+            }
+        }
+    }
+
+    /// All events to the end of the stream.
+    pub async fn rest(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next().await {
+            events.push(event);
+        }
+        events
+    }
+
+    async fn read(&mut self) -> bool {
+        let Some(chunk) = self.bytes.next().await else { return false };
+        self.unread.extend_from_slice(&chunk.unwrap());
+        while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.unread.drain(..=end).collect();
+            let line = String::from_utf8(line).unwrap();
+            self.line(line.trim_end_matches(['\r', '\n']));
+        }
+        true
+    }
+
+    fn line(&mut self, line: &str) {
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
+        match field {
+            "" if line.is_empty() => self.dispatch(),
+            "" => self.comments += 1,
+            "id" => self.open.id = value,
+            "event" => self.open.event = value,
+            "data" => self.open.data.push(value),
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self) {
+        let Fields { id, event, data } = std::mem::take(&mut self.open);
+        if !data.is_empty() {
+            let data = serde_json::from_str(&data.join("\n")).unwrap();
+            self.ready.push_back(Event { id, event, data });
+        }
+    }
+}
+
+impl Event {
+    /// Whether it is the one that says how its call ended.
+    pub fn is_result(&self) -> bool {
+        self.event == "tool_result"
+    }
+
+    /// Whether it tells this status.
+    pub fn is_status(&self, status: &str) -> bool {
+        self.event == "status" && self.data["status"] == status
+    }
+}
+
+/// The statuses that a call went through, each once.
+pub fn statuses(events: &[Event]) -> Vec<&str> {
+    let mut all: Vec<&str> =
+        events.iter().filter(|e| e.event == "status").map(|e| e.data["status"].as_str().unwrap()).collect();
+    all.dedup();
+    all
+}
+
+/// How many events of a kind there are.
+pub fn count(events: &[Event], kind: &str) -> usize {
+    events.iter().filter(|event| event.event == kind).count()
+}

@@ -1,0 +1,6 @@
+//! `POST /tool-calls` with one call.
+
+mod answer;
+mod builtins;
+mod failures;
+mod streamed;

@@ -1,0 +1,161 @@
+//! Schemas that are refused at registration, and some that must not be.
+
+use serde_json::{Map, Value, json};
+
+use crate::support::app::echo_tool;
+use crate::support::shapes::{points_at, succeeded};
+use crate::support::{Answer, App, HttpTool};
+
+/// Refused at `/input_schema`, and the tool does not exist afterwards.
+async fn refused(app: &App, schema: Value) {
+    let problem = app.post("/tools", &echo_tool("mine", schema)).await.problem(422);
+    points_at(&problem, "/input_schema");
+    app.get("/tools/mine").await.problem(404);
+}
+
+fn of(property: Value) -> Value {
+    json!({"type": "object", "properties": {"a": property}})
+}
+
+/// `levels` schemas, each the `items` of the one before.
+fn nested(levels: usize) -> Value {
+    (1..levels).fold(json!({}), |inner, _| json!({"items": inner}))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_does_not_compile_is_refused_with_its_place() {
+    let app = App::on_sqlite().await;
+    let problem = app.post("/tools", &echo_tool("mine", of(json!({"type": "nonsense"})))).await.problem(422);
+    points_at(&problem, "/input_schema/properties/a");
+    refused(&app, of(json!({"minimum": "five"}))).await;
+    refused(&app, of(json!({"$ref": "#/$defs/missing"}))).await;
+    refused(&app, of(json!({"pattern": "("}))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_root_is_an_object() {
+    let app = App::on_sqlite().await;
+    for schema in [json!({"type": "array"}), json!({"type": "string"}), json!([]), json!("object"), json!(5)] {
+        refused(&app, schema).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_output_schema_is_refused_at_its_own_place() {
+    let app = App::on_sqlite().await;
+    let mut tool = echo_tool("mine", json!({"type": "object"}));
+    tool["output_schema"] = json!({"type": "object", "properties": {"a": {"$ref": "https://example.com/a.json"}}});
+    points_at(&app.post("/tools", &tool).await.problem(422), "/output_schema");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_refers_to_nothing_outside_itself() {
+    let app = App::on_sqlite().await;
+    for target in ["https://example.com/a.json", "file:///etc/passwd", "other.json#/a", "/etc/passwd", "urn:x:y"] {
+        refused(&app, of(json!({"$ref": target}))).await;
+    }
+    refused(&app, json!({"type": "object", "$defs": {"unused": {"$ref": "https://example.com/a.json"}}})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_ever_fetched_for_a_schema() {
+    let app = App::with_egress(crate::support::Backend::Sqlite).await;
+    let server = HttpTool::answering(Answer::json(&json!({"type": "string"}))).await;
+    refused(&app, of(json!({"$ref": server.url("/schema.json")}))).await;
+    refused(&app, json!({"$schema": server.url("/meta.json"), "type": "object"})).await;
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_over_256_kib_is_refused() {
+    let app = App::on_sqlite().await;
+    refused(&app, of(json!({"description": "d".repeat(257 * 1024)}))).await;
+    app.echo_with("mine", of(json!({"description": "d".repeat(250 * 1024)}))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_over_64_levels_is_refused() {
+    let app = App::on_sqlite().await;
+    refused(&app, of(nested(70))).await;
+    app.echo_with("mine", of(nested(55))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_over_10_000_nodes_is_refused() {
+    let app = App::on_sqlite().await;
+    let properties =
+        |count: usize| -> Map<String, Value> { (0..count).map(|n| (format!("p{n}"), json!({}))).collect() };
+    refused(&app, json!({"type": "object", "properties": properties(10_001)})).await;
+    app.echo_with("mine", json!({"type": "object", "properties": properties(2_000)})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn schemas_that_double_are_refused() {
+    let app = App::on_sqlite().await;
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let mut definitions = Map::new();
+        for level in 0..20 {
+            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+            definitions.insert(format!("d{level}"), json!({keyword: [next, next]}));
+        }
+        definitions.insert("d20".into(), json!({"type": "integer"}));
+        let root = json!({"$ref": "#/$defs/d0"});
+        refused(&app, json!({"type": "object", "properties": {"a": root}, "$defs": definitions})).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_only_refers_to_itself_is_refused() {
+    let app = App::on_sqlite().await;
+    refused(&app, json!({"type": "object", "allOf": [{"$ref": "#"}]})).await;
+    let circle = json!({"x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}});
+    refused(&app, json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": circle})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_may_refer_to_itself_through_its_branches() {
+    let app = App::on_sqlite().await;
+    let node = json!({"type": "object", "properties": {
+        "value": {"type": "integer"}, "children": {"type": "array", "items": {"$ref": "#"}}}});
+    app.echo_with("tree", node).await;
+    succeeded(&app.call("tree", json!({"value": 1, "children": [{"value": 2, "children": []}]})).await);
+    let bad = app.call("tree", json!({"children": [{"children": [{"value": "x"}]}]})).await;
+    assert_eq!(bad["error"]["details"]["validation_errors"][0]["pointer"], "/children/0/children/0/value");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn patterns_that_could_blow_up_are_refused() {
+    let app = App::on_sqlite().await;
+    for pattern in ["^(?=.*a)b", "(?<!a)b", r"^(a)\1$", "(a{1000}){1000}", "((a{100}){100}){100}"] {
+        refused(&app, of(json!({"type": "string", "pattern": pattern}))).await;
+    }
+    refused(&app, json!({"type": "object", "patternProperties": {"^(?=a)": {}}})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nested_repetition_is_refused_or_harmless() {
+    let app = App::on_sqlite().await;
+    let tool = echo_tool("mine", of(json!({"type": "string", "pattern": "^(a+)+$"})));
+    let answer = app.post("/tools", &tool).await;
+    if answer.status == 201 {
+        let evil = format!("{}!", "a".repeat(50_000));
+        assert_eq!(app.call("mine", json!({"a": evil})).await["error"]["code"], "TOOL_VALIDATION_ERROR");
+    } else {
+        answer.problem(422);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dialect_is_2020_12_unless_the_schema_says_otherwise() {
+    let app = App::on_sqlite().await;
+    let pair = json!([{"type": "string"}, {"type": "integer"}]);
+    let mut old = of(json!({"type": "array", "items": pair}));
+    old["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+    app.echo_with("old", old).await;
+    app.echo_with("new", of(json!({"type": "array", "prefixItems": pair}))).await;
+    for name in ["old", "new"] {
+        succeeded(&app.call(name, json!({"a": ["x", 1]})).await);
+        assert_eq!(app.call(name, json!({"a": ["x", {}]})).await["error"]["code"], "TOOL_VALIDATION_ERROR", "{name}");
+    }
+    refused(&app, of(json!({"type": "array", "items": pair}))).await;
+}

@@ -1,0 +1,6 @@
+//! Checking arguments and results against schemas.
+
+mod coercion;
+mod defaults;
+mod output_schema;
+mod violations;

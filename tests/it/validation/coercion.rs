@@ -1,0 +1,173 @@
+//! Mending what the model got wrong, and leaving alone what it did not.
+
+use serde_json::{Value, json};
+
+use crate::support::App;
+use crate::support::shapes::violation;
+
+/// A tool with one property `a` of this schema.
+async fn tool(property: Value) -> App {
+    let app = App::on_sqlite().await;
+    app.echo_of("t", json!({"a": property})).await;
+    app
+}
+
+/// Each given value becomes the other and is listed.
+async fn mends(property: Value, to: &str, cases: &[(Value, Value)]) {
+    let app = tool(property).await;
+    for (given, mended) in cases {
+        let call = app.call("t", json!({"a": given})).await;
+        assert_eq!(call["structured"], json!({"a": mended}), "{call:#}");
+        assert_eq!(call["arguments"], json!({"a": given}));
+        assert_eq!(call["coerced"], json!([{"pointer": "/a", "from": "string", "to": to}]), "{given}");
+    }
+}
+
+/// Each value is taken as it is.
+async fn leaves(property: Value, values: &[Value]) {
+    let app = tool(property).await;
+    for value in values {
+        let call = app.call("t", json!({"a": value})).await;
+        assert_eq!((&call["structured"], &call["coerced"]), (&json!({"a": value}), &json!([])), "{call:#}");
+    }
+}
+
+/// Each value is refused.
+async fn refuses(property: Value, values: &[Value]) {
+    let app = tool(property).await;
+    for value in values {
+        let call = app.call("t", json!({"a": value})).await;
+        assert_eq!(call["error"]["code"], "TOOL_VALIDATION_ERROR", "{value}: {call:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_words_true_and_false_become_booleans() {
+    let cases = [("true", true), ("False", false), (" TRUE ", true), ("\tfalse\n", false)];
+    mends(json!({"type": "boolean"}), "boolean", &cases.map(|(given, mended)| (json!(given), json!(mended)))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_else_becomes_a_boolean() {
+    refuses(json!({"type": "boolean"}), &[json!("yes"), json!("1"), json!(""), json!(1), json!(0)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_string_that_is_a_number_becomes_one() {
+    let cases = [("42", json!(42)), (" -7 ", json!(-7)), ("9223372036854775807", json!(i64::MAX))];
+    mends(json!({"type": "integer"}), "integer", &cases.map(|(given, mended)| (json!(given), mended))).await;
+    let cases = [("3.5", json!(3.5)), ("1e3", json!(1e3)), (" 0.25\n", json!(0.25))];
+    mends(json!({"type": "number"}), "number", &cases.map(|(given, mended)| (json!(given), mended))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_string_that_is_no_json_number_does_not() {
+    let bad = ["", " ", "0x10", "1,000", "+5", "05", "NaN", "Infinity", "1.", ".5", "five", "1 2"].map(|s| json!(s));
+    refuses(json!({"type": "number"}), &bad).await;
+    refuses(json!({"type": "integer"}), &[json!("3.7"), json!(3.7), json!("123456789012345678901234567891")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_json_string_becomes_the_array_or_object_that_is_wanted() {
+    let array = json!({"type": "array", "items": {"type": "integer"}});
+    mends(array.clone(), "array", &[(json!("[1, 2]"), json!([1, 2]))]).await;
+    refuses(array, &[json!("{\"a\":1}"), json!("1,2"), json!("[1"), json!("")]).await;
+    let object = json!({"type": "object", "required": ["x"]});
+    mends(object.clone(), "object", &[(json!("{\"x\": \"y\"}"), json!({"x": "y"}))]).await;
+    refuses(object, &[json!("[]"), json!("{}"), json!("{\"x\"")]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn null_for_an_optional_property_becomes_absent() {
+    let app = tool(json!({"type": "integer"})).await;
+    let call = app.call("t", json!({"a": null, "b": null})).await;
+    assert_eq!(call["structured"], json!({"b": null}));
+    assert_eq!(call["coerced"].as_array().unwrap().len(), 1);
+    assert_eq!((&call["coerced"][0]["pointer"], &call["coerced"][0]["from"]), (&json!("/a"), &json!("null")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn null_never_becomes_a_value() {
+    let app = App::on_sqlite().await;
+    for kind in ["integer", "number", "boolean", "string", "array", "object"] {
+        let name = format!("needs_{kind}");
+        let schema = json!({"type": "object", "properties": {"a": {"type": kind}}, "required": ["a"]});
+        app.echo_with(&name, schema).await;
+        assert_eq!(app.call(&name, json!({"a": null})).await["error"]["code"], "TOOL_VALIDATION_ERROR", "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn null_stays_where_the_schema_allows_it() {
+    leaves(json!({"type": ["integer", "null"]}), &[json!(null), json!(1)]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_string_stays_a_string_where_one_is_allowed() {
+    let strings = ["42", "true", "[1]", "{}", "null"].map(|text| json!(text));
+    leaves(json!({"type": "string"}), &strings).await;
+    leaves(json!({"type": ["integer", "string"]}), &strings).await;
+    leaves(json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}), &strings).await;
+    leaves(json!({}), &strings).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_turned_into_a_string() {
+    refuses(json!({"type": "string"}), &[json!(5), json!(true), json!([]), json!({})]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_branch_that_the_mended_value_satisfies_counts() {
+    let either = json!([{"type": "boolean"}, {"type": "integer", "minimum": 10}, {"type": "number"}]);
+    for keyword in ["anyOf", "oneOf"] {
+        let app = tool(json!({keyword: either})).await;
+        let mended = async |given: &str| app.call("t", json!({"a": given})).await["structured"]["a"].clone();
+        assert_eq!(mended("true").await, json!(true), "{keyword}");
+        assert_eq!(mended("2.5").await, json!(2.5), "{keyword}");
+    }
+    let app = tool(json!({"anyOf": either})).await;
+    assert_eq!(app.call("t", json!({"a": "12"})).await["structured"], json!({"a": 12}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_mended_that_would_still_be_invalid() {
+    refuses(json!({"type": "integer", "maximum": 10}), &[json!("42")]).await;
+    let app = tool(json!({"type": "integer", "maximum": 10})).await;
+    let call = app.call("t", json!({"a": "42"})).await;
+    assert_eq!(violation(&call)["pointer"], "/a");
+    assert_eq!(call["error"]["details"]["received"], json!({"a": "42"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deep_values_are_mended_each_with_its_pointer() {
+    let app = App::on_sqlite().await;
+    let item = json!({"type": "object", "properties": {"on/off": {"type": "boolean"}}});
+    app.echo_of("t", json!({"list": {"type": "array", "items": item}})).await;
+    let call = app.call("t", json!({"list": [{"on/off": "true"}, {"on/off": false}, {"on/off": "no"}]})).await;
+    assert_eq!(violation(&call)["pointer"], "/list/2/on~1off");
+    let call = app.call("t", json!({"list": [{"on/off": true}, {"on/off": "false"}]})).await;
+    assert_eq!(call["structured"], json!({"list": [{"on/off": true}, {"on/off": false}]}));
+    assert_eq!(call["coerced"], json!([{"pointer": "/list/1/on~1off", "from": "string", "to": "boolean"}]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_may_refuse_all_mending() {
+    let app = App::on_sqlite().await;
+    let mut strict = crate::support::app::echo_tool(
+        "t",
+        json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}}),
+    );
+    strict["coerce"] = json!(false);
+    app.register(strict).await;
+    for arguments in [json!({"a": "5"}), json!({"b": "true"})] {
+        assert_eq!(app.call("t", arguments).await["error"]["code"], "TOOL_VALIDATION_ERROR");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn valid_values_beside_a_mended_one_are_left_alone() {
+    let app = App::on_sqlite().await;
+    app.echo_of("t", json!({"n": {"type": "integer"}, "s": {"type": "string"}})).await;
+    let call = app.call("t", json!({"n": "5", "s": "5", "free": "5"})).await;
+    assert_eq!(call["structured"], json!({"n": 5, "s": "5", "free": "5"}));
+}
