@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::domain::{Clock, Source, ToolDefinition};
+use crate::domain::{Clock, Source, Time, ToolDefinition};
 use crate::store::tools::StoredTool;
 use crate::tool::BuiltinTool;
 
@@ -19,6 +19,9 @@ pub use entry::Entry;
 pub use snapshot::Snapshot;
 
 use entry::{Made, Workshop};
+
+/// When built-in tools were declared: they come with the program, so that every node and every start shows the same.
+const BUILT_IN_SINCE: Time = Time(0);
 
 /// One layer: its tools by name.
 type Layer = BTreeMap<String, Arc<Entry>>;
@@ -52,10 +55,10 @@ impl Registry {
     /// # Errors
     /// A built-in whose own definition is refused.
     pub fn new(workshop: Workshop, clock: Clock) -> Result<Self, (String, Vec<Fault>)> {
-        let now = clock.now();
         let mut layers = Layers { api_version: -1, ..Layers::default() };
         for tool in workshop.builtins() {
-            let made = Made { source: Source::Builtin, revision: 1, created_at: now, updated_at: now };
+            let made =
+                Made { source: Source::Builtin, revision: 1, created_at: BUILT_IN_SINCE, updated_at: BUILT_IN_SINCE };
             let name = tool.definition.name.clone();
             let entry = workshop.make(tool.definition.clone(), made).map_err(|faults| (name.clone(), faults))?;
             layers.builtin.insert(name, Arc::new(entry));
@@ -133,15 +136,15 @@ impl Registry {
         self.workshop.make(definition, made).map_err(|faults| check::summary(&faults))
     }
 
-    /// Shows the definitions of the tools folder; an unchanged one keeps its compiled form and its revision.
+    /// Shows the definitions of the tools folder, each with the time of its file; an unchanged one keeps its compiled form
+    /// and its revision.
     ///
     /// # Errors
     /// The first definition that is refused; then nothing changes.
-    pub fn show_files(&self, definitions: Vec<ToolDefinition>) -> Result<(), (String, Vec<Fault>)> {
-        let now = self.clock.now();
+    pub fn show_files(&self, definitions: Vec<(ToolDefinition, Time)>) -> Result<(), (String, Vec<Fault>)> {
         let old = self.layers().file.clone();
         let mut fresh = Layer::new();
-        for definition in definitions {
+        for (definition, written) in definitions {
             let name = definition.name.clone();
             let before = old.get(&name);
             if let Some(same) = before.filter(|entry| entry.declared == definition) {
@@ -151,8 +154,8 @@ impl Registry {
             let made = Made {
                 source: Source::File,
                 revision: before.map_or(1, |entry| entry.made.revision + 1),
-                created_at: before.map_or(now, |entry| entry.made.created_at),
-                updated_at: now,
+                created_at: before.map_or(written, |entry| entry.made.created_at),
+                updated_at: written,
             };
             let entry = self.workshop.make(definition, made).map_err(|faults| (name.clone(), faults))?;
             fresh.insert(name, Arc::new(entry));

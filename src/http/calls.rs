@@ -28,7 +28,7 @@ use crate::formats::native::{BatchAnswer, ToolCall};
 ///
 /// With `Accept: text/event-stream` the answer is the calls' events as they happen (`tool_call`, `status`, `progress`,
 /// `tool_result`), and at the end `batch` with what the JSON answer would have been.
-#[utoipa::path(post, path = "/tool-calls", tag = "tool calls", request_body = CallBody,
+#[utoipa::path(post, path = "/tool-calls", operation_id = "execute_tool_calls", tag = "tool calls", request_body = CallBody,
     responses((status = 200, description = "One call: a ToolCall. A batch: its results in request order. Or the events.",
             content((ToolCall = "application/json"), (BatchAnswer = "application/json+batch"), (String = "text/event-stream"))),
         (status = 400, description = "The body is no JSON, is nested too deeply, or holds an integer beyond 64 bits", body = ProblemBody, content_type = "application/problem+json"),

@@ -7,7 +7,8 @@ use axum::routing::get;
 use utoipa::OpenApi;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use super::{AppState, problem};
+use super::{AppState, problem, tools};
+use crate::domain::Status;
 use crate::domain::failure::Code;
 use crate::events::render;
 use crate::formats::native;
@@ -19,7 +20,7 @@ use crate::formats::native;
     tags((name = "tools", description = "What can be called"), (name = "tool calls", description = "Calling, and what happened"),
         (name = "events", description = "What happens, as it does"), (name = "stats", description = "How often, how well, how fast"),
         (name = "operations", description = "For whoever keeps it running")),
-    components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::ToolResultEvent, problem::ProblemBody, Code))
+    components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::ToolResultEvent, problem::ProblemBody, Code, Status, tools::Format))
 )]
 struct Frame;
 

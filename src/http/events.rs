@@ -20,7 +20,7 @@ pub(super) struct OneParams {
 }
 
 /// Everything that has happened to one call, then what happens, until its end.
-#[utoipa::path(get, path = "/tool-calls/{id}/events", tag = "events",
+#[utoipa::path(get, path = "/tool-calls/{id}/events", operation_id = "tool_call_events", tag = "events",
     params(("id" = Uuid, Path, description = "The service's id of the call"), OneParams,
         ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
@@ -53,7 +53,7 @@ pub(super) struct AllParams {
 }
 
 /// What happens to all calls.
-#[utoipa::path(get, path = "/events", tag = "events",
+#[utoipa::path(get, path = "/events", operation_id = "all_events", tag = "events",
     params(AllParams, ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
         (status = 422, description = "The event id or a query parameter is wrong", body = ProblemBody, content_type = "application/problem+json")))]

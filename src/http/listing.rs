@@ -57,7 +57,7 @@ struct Page<'a> {
 }
 
 /// Lists calls, newest first.
-#[utoipa::path(get, path = "/tool-calls", tag = "tool calls", params(PageParams),
+#[utoipa::path(get, path = "/tool-calls", operation_id = "list_tool_calls", tag = "tool calls", params(PageParams),
     responses((status = 200, description = "A page", body = Page),
         (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
         (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
@@ -98,7 +98,7 @@ pub(super) struct WaitParams {
 }
 
 /// Reads a call; with `wait_ms` it waits for its end.
-#[utoipa::path(get, path = "/tool-calls/{id}", tag = "tool calls", params(("id" = Uuid, Path, description = "The service's id of the call"), WaitParams),
+#[utoipa::path(get, path = "/tool-calls/{id}", operation_id = "read_tool_call", tag = "tool calls", params(("id" = Uuid, Path, description = "The service's id of the call"), WaitParams),
     responses((status = 200, description = "The call as it is", body = ToolCall),
         (status = 404, description = "There is no such call", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
@@ -131,7 +131,7 @@ pub(super) async fn one(
 }
 
 /// The whole output as text.
-#[utoipa::path(get, path = "/tool-calls/{id}/output", tag = "tool calls", params(("id" = Uuid, Path, description = "The service's id of the call")),
+#[utoipa::path(get, path = "/tool-calls/{id}/output", operation_id = "read_output", tag = "tool calls", params(("id" = Uuid, Path, description = "The service's id of the call")),
     responses((status = 200, description = "The output", body = String, content_type = "text/plain"),
         (status = 404, description = "There is no such call, or it has not ended", body = ProblemBody, content_type = "application/problem+json"),
         (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
@@ -142,7 +142,7 @@ pub(super) async fn output(State(state): State<AppState>, Path(id): Path<String>
 }
 
 /// One content block as its own media type.
-#[utoipa::path(get, path = "/tool-calls/{id}/content/{n}", tag = "tool calls",
+#[utoipa::path(get, path = "/tool-calls/{id}/content/{n}", operation_id = "read_content_block", tag = "tool calls",
     params(("id" = Uuid, Path, description = "The service's id of the call"), ("n" = u32, Path, description = "The block, counted from 0")),
     responses((status = 200, description = "The block", body = String, content_type = "*/*"),
         (status = 404, description = "There is no such call or block", body = ProblemBody, content_type = "application/problem+json"),

@@ -43,7 +43,7 @@ struct AllStats {
 }
 
 /// Reads the counts of one tool; zeros for one that was never called.
-#[utoipa::path(get, path = "/tools/{name}/stats", tag = "stats", params(("name" = String, Path, description = "The tool's name"), WindowParams),
+#[utoipa::path(get, path = "/tools/{name}/stats", operation_id = "tool_stats", tag = "stats", params(("name" = String, Path, description = "The tool's name"), WindowParams),
     responses((status = 200, description = "The counts", body = StatsAnswer),
         (status = 404, description = "There is no such tool, nor was there one", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
@@ -65,7 +65,7 @@ pub(super) async fn of_tool(
 }
 
 /// Reads the counts of every tool.
-#[utoipa::path(get, path = "/stats", tag = "stats", params(WindowParams),
+#[utoipa::path(get, path = "/stats", operation_id = "all_stats", tag = "stats", params(WindowParams),
     responses((status = 200, description = "The counts", body = AllStats),
         (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
         (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
@@ -93,7 +93,7 @@ pub(super) async fn of_all(
 }
 
 /// Sets the counts of one tool to zero.
-#[utoipa::path(delete, path = "/tools/{name}/stats", tag = "stats", params(("name" = String, Path, description = "The tool's name")),
+#[utoipa::path(delete, path = "/tools/{name}/stats", operation_id = "reset_tool_stats", tag = "stats", params(("name" = String, Path, description = "The tool's name")),
     responses((status = 204, description = "Reset"),
         (status = 404, description = "There is no such tool, nor was there one", body = ProblemBody, content_type = "application/problem+json"),
         (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
@@ -106,7 +106,7 @@ pub(super) async fn reset_tool(State(state): State<AppState>, Path(name): Path<S
 }
 
 /// Sets the counts of every tool to zero.
-#[utoipa::path(delete, path = "/stats", tag = "stats",
+#[utoipa::path(delete, path = "/stats", operation_id = "reset_all_stats", tag = "stats",
     responses((status = 204, description = "Reset"),
         (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn reset_all(State(state): State<AppState>) -> Result<StatusCode, Problem> {

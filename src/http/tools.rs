@@ -32,7 +32,7 @@ pub(super) struct ListParams {
 
 #[derive(Debug, Clone, Copy, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Format {
+pub(super) enum Format {
     /// The service's own.
     Native,
 }
@@ -46,7 +46,7 @@ struct ToolList<'a> {
 }
 
 /// Lists the tools, by name.
-#[utoipa::path(get, path = "/tools", tag = "tools", params(ListParams),
+#[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(ListParams),
     responses((status = 200, description = "The tools; `ETag` changes with any of them", body = ToolList),
         (status = 304, description = "`If-None-Match` names the list as it is"),
         (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json")))]
@@ -63,7 +63,7 @@ pub(super) async fn list(
 }
 
 /// Registers a tool.
-#[utoipa::path(post, path = "/tools", tag = "tools", request_body = ToolDefinition,
+#[utoipa::path(post, path = "/tools", operation_id = "create_tool", tag = "tools", request_body = ToolDefinition,
     responses((status = 201, description = "Registered; `Location` and `ETag` are its own", body = ToolView),
         (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "The API has a tool of this name already", body = ProblemBody, content_type = "application/problem+json"),
@@ -85,7 +85,7 @@ pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Res
 }
 
 /// Reads a tool.
-#[utoipa::path(get, path = "/tools/{name}", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
+#[utoipa::path(get, path = "/tools/{name}", operation_id = "read_tool", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
     responses((status = 200, description = "The tool, with its `ETag`", body = ToolView),
         (status = 304, description = "`If-None-Match` names the tool as it is"),
         (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json")))]
@@ -99,7 +99,7 @@ pub(super) async fn read(
 }
 
 /// Registers or replaces a tool. `If-Match` makes it compare-and-swap; `If-None-Match: *` makes it only register.
-#[utoipa::path(put, path = "/tools/{name}", tag = "tools", request_body = ToolDefinition,
+#[utoipa::path(put, path = "/tools/{name}", operation_id = "put_tool", tag = "tools", request_body = ToolDefinition,
     params(("name" = String, Path, description = "The tool's name")),
     responses((status = 200, description = "Replaced", body = ToolView),
         (status = 201, description = "Registered", body = ToolView),
@@ -138,7 +138,7 @@ pub(super) async fn replace(
 }
 
 /// Removes a registered tool; one of the same name from a file, or built in, is back.
-#[utoipa::path(delete, path = "/tools/{name}", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
+#[utoipa::path(delete, path = "/tools/{name}", operation_id = "delete_tool", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
     responses((status = 204, description = "Removed"),
         (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "The tool was not registered over the API", body = ProblemBody, content_type = "application/problem+json"),
@@ -189,7 +189,7 @@ pub(super) struct Validation {
 }
 
 /// Checks arguments as a call would; nothing runs, nothing is counted.
-#[utoipa::path(post, path = "/tools/{name}/validate", tag = "tools", request_body = ValidateBody,
+#[utoipa::path(post, path = "/tools/{name}/validate", operation_id = "validate_arguments", tag = "tools", request_body = ValidateBody,
     params(("name" = String, Path, description = "The tool's name")),
     responses((status = 200, description = "Whether they are valid", body = Validation),
         (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),

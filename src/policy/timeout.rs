@@ -43,10 +43,13 @@ where
         let (after_ms, cancel) = (invocation.timeout_ms, invocation.cancel.clone());
         let run = self.inner.call(invocation);
         Box::pin(async move {
-            tokio::time::timeout(Duration::from_millis(after_ms), run).await.unwrap_or_else(|_| {
-                cancel.cancel();
-                Err(Failure::timeout(after_ms, "timeout_ms"))
-            })
+            match tokio::time::timeout(Duration::from_millis(after_ms), run).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    cancel.cancel();
+                    Err(Failure::timeout(after_ms, "timeout_ms"))
+                }
+            }
         })
     }
 }

@@ -93,7 +93,7 @@ impl Entry {
         }
     }
 
-    /// A strong entity tag (RFC 9110, section 8.8.3) that changes with anything that is shown.
+    /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.
     #[must_use]
     pub fn etag(&self) -> &str {
         self.etag.get_or_init(|| etag_of(&serde_json::to_vec(&self.view()).unwrap_or_default()))

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{Registry, check};
-use crate::domain::{ToolDefinition, json, tool};
+use crate::domain::{Time, ToolDefinition, json, tool};
 
 /// How long a change may settle before the folder is read, so that a half-written file is not.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -22,8 +22,15 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct ToolsFolder {
     path: PathBuf,
-    good: BTreeMap<PathBuf, Vec<ToolDefinition>>,
-    bytes: BTreeMap<PathBuf, Vec<u8>>,
+    good: BTreeMap<PathBuf, Vec<(ToolDefinition, Time)>>,
+    files: BTreeMap<PathBuf, File>,
+}
+
+/// One definition file as it was read.
+#[derive(Debug, PartialEq, Eq)]
+struct File {
+    bytes: Vec<u8>,
+    written: Time,
 }
 
 /// A file that is not as it should be; its last good state stays.
@@ -39,7 +46,7 @@ impl ToolsFolder {
     /// A folder that was not read yet.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
-        Self { path, good: BTreeMap::new(), bytes: BTreeMap::new() }
+        Self { path, good: BTreeMap::new(), files: BTreeMap::new() }
     }
 
     /// Reads what has changed and shows it; the files that are broken keep what was last good in them.
@@ -48,23 +55,24 @@ impl ToolsFolder {
     /// If the folder itself cannot be read.
     pub fn read(&mut self, registry: &Registry) -> std::io::Result<Vec<BrokenFile>> {
         let found = files(&self.path)?;
-        if found == self.bytes {
+        if found == self.files {
             return Ok(Vec::new());
         }
         self.good.retain(|path, _| found.contains_key(path));
         let mut broken = Vec::new();
-        for (path, bytes) in &found {
-            if self.bytes.get(path) == Some(bytes) {
+        for (path, file) in &found {
+            if self.files.get(path) == Some(file) {
                 continue;
             }
-            match self.accept(path, bytes, registry) {
+            match self.accept(path, &file.bytes, registry) {
                 Ok(definitions) => {
-                    self.good.insert(path.clone(), definitions);
+                    let dated = definitions.into_iter().map(|definition| (definition, file.written));
+                    self.good.insert(path.clone(), dated.collect());
                 }
                 Err(reason) => broken.push(BrokenFile { path: path.clone(), reason }),
             }
         }
-        self.bytes = found;
+        self.files = found;
         // Every definition was tried above.
         if let Err((name, faults)) = registry.show_files(self.good.values().flatten().cloned().collect()) {
             broken.push(BrokenFile { path: self.path.clone(), reason: format!("{name}: {}", check::summary(&faults)) });
@@ -80,8 +88,10 @@ impl ToolsFolder {
                 .try_definition(definition.clone())
                 .map_err(|faults| format!("tool \"{name}\": {}", check::summary(&faults)))?;
             let twice = definitions[..index].iter().any(|other| other.name == *name);
-            let other =
-                self.good.iter().find(|(other, tools)| *other != path && tools.iter().any(|tool| tool.name == *name));
+            let other = self
+                .good
+                .iter()
+                .find(|(other, tools)| *other != path && tools.iter().any(|(tool, _)| tool.name == *name));
             if let Some((other, _)) = other {
                 return Err(format!("tool \"{name}\" is already declared in {}", other.display()));
             }
@@ -120,7 +130,7 @@ pub fn definitions(path: &Path, bytes: &[u8]) -> Result<Vec<ToolDefinition>, Str
 }
 
 /// The folder's definition files and what is in them.
-fn files(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, Vec<u8>>> {
+fn files(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, File>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -129,11 +139,18 @@ fn files(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, Vec<u8>>> {
         if wanted && !hidden && path.is_file() {
             // A file may go between listing and reading.
             if let Ok(bytes) = std::fs::read(&path) {
-                found.insert(path, bytes);
+                found.insert(path.clone(), File { bytes, written: written(&path) });
             }
         }
     }
     Ok(found)
+}
+
+/// When a file was last written.
+fn written(path: &Path) -> Time {
+    let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let since = modified.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    Time(since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX)))
 }
 
 /// Reads the folder whenever it changes, until `stop`.

@@ -63,10 +63,10 @@ impl HttpClient {
         Ok(Self { inner, egress, secrets, clock })
     }
 
-    /// Sends a request and follows redirects, each of them through the guard:
-    /// - `GET` and `HEAD` without a body follow 301, 302, 303, 307 and 308 anywhere;
-    /// - any other request is sent again only on 307 and 308 and only to the same origin; 303 is followed with `GET`, as
-    ///   it says that the request itself is done; after 301 and 302, where clients differ, the redirect is the answer;
+    /// Sends a request and follows redirects, each of them through the guard, as the Fetch standard has it ("HTTP-redirect
+    /// fetch"):
+    /// - 307 and 308 send the same request again, and so do 301 and 302 but for a `POST`;
+    /// - 303, and 301 and 302 after a `POST`, are followed with `GET`;
     /// - once another origin is asked, it and all that follow get neither credentials nor declared headers.
     ///
     /// The answer is whatever is no such redirect. Its body is not read yet. Dropping the future or the answer closes
@@ -118,11 +118,10 @@ impl Hop {
 
     /// The request that a redirect asks for; `None` if the answer is none that is followed.
     fn next(&self, response: &Response) -> Result<Option<Self>, Fault> {
-        let safe = matches!(self.method, Method::GET | Method::HEAD) && self.body.is_none();
         let again = match response.status() {
-            StatusCode::SEE_OTHER => safe,
+            StatusCode::SEE_OTHER => matches!(self.method, Method::GET | Method::HEAD),
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => true,
-            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND if safe => true,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method != Method::POST,
             _ => return Ok(None),
         };
         let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
@@ -137,20 +136,20 @@ impl Hop {
         // Credentials in a Location are the server's idea, not the definition's.
         let _ = (url.set_username(""), url.set_password(None));
         let same_origin = url.origin() == self.url.origin();
-        if again && !safe && !same_origin {
-            let (from, to, method) = (authority(&self.url), authority(&url), &self.method);
-            return Err(Fault::terminal(format!(
-                "{from} redirects this {method} to another server, {to}, which is not followed"
-            )));
+        let (mut headers, mut private) = (self.headers.clone(), self.private.clone());
+        if !same_origin {
+            // What the body is stays with the body.
+            let content_type = private.remove(header::CONTENT_TYPE);
+            private = content_type.into_iter().map(|value| (header::CONTENT_TYPE, value)).collect();
         }
-        let mut private = if same_origin { self.private.clone() } else { HeaderMap::new() };
         if !again {
+            headers.remove(header::CONTENT_TYPE);
             private.remove(header::CONTENT_TYPE);
         }
         Ok(Some(Self {
             method: if again { self.method.clone() } else { Method::GET },
             url,
-            headers: self.headers.clone(),
+            headers,
             private,
             body: self.body.clone().filter(|_| again),
         }))

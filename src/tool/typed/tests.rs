@@ -257,14 +257,17 @@ async fn what_a_run_reports_reaches_its_call() {
     let answer = tool.executor.execute(invocation).await.unwrap();
     let expected = json!(["00000000-0000-0000-0000-000000000001", "call_1", "t", 2, 30_000]);
     assert_eq!(answer, Answer::Data(Arc::new(expected)));
+    let progress = |current, total, message: &str| Some(Progress { current, total, message: Some(message.into()) });
     let status = Report::Status(StatusUpdate {
         tip: Some("one".into()),
         params: object([("city", json!("Bern")), ("size", json!({"x": 1}))]),
         metadata: object([("rows", 3)]),
-        progress: Some(Progress { current: 2.0, total: None, message: Some("half".into()) }),
+        progress: progress(1.0, Some(4.0), "a quarter"),
     });
     assert_eq!(reports.take(), Some(status));
     assert_eq!(reports.take(), Some(Report::Emission(vec![ContentBlock::Text("seen".into())].into())));
     let details = Emission { details: object([("rows", 3)]), ..Emission::default() };
     assert_eq!(reports.take(), Some(Report::Emission(details)));
+    let last = StatusUpdate { progress: progress(2.0, None, "half"), ..StatusUpdate::default() };
+    assert_eq!(reports.take(), Some(Report::Status(last)));
 }
