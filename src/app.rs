@@ -150,7 +150,7 @@ impl Builder {
         tokio::spawn(follow_tools(store.clone(), registry.clone(), background.clone()));
         let bus = Bus::default();
         let publisher = bus.clone();
-        let sink = Arc::new(move |committed| publisher.publish(committed));
+        let sink = Arc::new(move |committed: &_| publisher.publish(committed));
         let (journal, writer) = Journal::start(store.db().clone(), clock.clone(), ids.clone(), sink);
         let settings = Settings {
             node: node_name().into(),
@@ -188,10 +188,8 @@ impl App {
             Refusal::Overloaded => CallError::Overloaded,
             Refusal::ShuttingDown => CallError::ShuttingDown,
         })?;
-        match submitted.calls.into_iter().next() {
-            Some(pending) => pending.end().await.map_err(|NotRecorded { .. }| CallError::NotRecorded),
-            None => Err(CallError::NotRecorded),
-        }
+        let ended = submitted.ended().await.map_err(|NotRecorded { .. }| CallError::NotRecorded)?;
+        ended.into_iter().next().ok_or(CallError::NotRecorded)
     }
 
     /// Shows what the database says of the registered tools, now.

@@ -19,10 +19,12 @@ mod batch;
 mod prepare;
 mod recorder;
 mod run;
+mod work;
 
 pub use batch::Mode;
 pub use prepare::try_arguments;
 pub use recorder::NotRecorded;
+pub use work::Work;
 
 /// Memory that a call is counted with beside its request, in KiB.
 const KIB_PER_CALL: usize = 16;
@@ -73,13 +75,42 @@ pub struct Submission {
     pub traceparent: Option<Arc<str>>,
 }
 
-/// Calls on their way.
+/// Calls on their way. Dropped, they go on by themselves.
 #[derive(Debug)]
 pub struct Submitted {
     /// The batch, if it is one.
     pub batch_id: Option<Uuid>,
     /// The calls, in request order.
     pub calls: Vec<Pending>,
+    work: Work,
+}
+
+impl Submitted {
+    /// All calls when they have ended and are on disk, in request order. They run here as long as this is awaited.
+    ///
+    /// # Errors
+    /// If one could not be recorded in time; it may still be.
+    pub async fn ended(self) -> Result<Vec<Arc<Call>>, NotRecorded> {
+        let Self { calls, mut work, .. } = self;
+        let mut ends = std::pin::pin!(async {
+            let mut ended = Vec::with_capacity(calls.len());
+            for pending in calls {
+                ended.push(pending.end().await?);
+            }
+            Ok(ended)
+        });
+        tokio::select! {
+            biased;
+            () = &mut work => ends.await,
+            ended = &mut ends => ended,
+        }
+    }
+
+    /// Lets the calls run by themselves.
+    #[must_use]
+    pub fn detach(self) -> Vec<Pending> {
+        self.calls
+    }
 }
 
 /// One call on its way.
@@ -130,7 +161,7 @@ impl Engine {
         self.ids.next()
     }
 
-    /// Takes calls: they run whether or not anybody waits. `ids` are from [`Engine::ids`], one a call; `bytes` is the
+    /// Takes calls: they run whether or not anybody waits for them. `ids` are from [`Engine::ids`], one a call; `bytes` is the
     /// size of the request.
     ///
     /// # Errors
@@ -143,14 +174,14 @@ impl Engine {
     ) -> Result<Submitted, Refusal> {
         let room = self.admit(submission.calls.len(), bytes)?;
         let batch_id = submission.is_batch.then(|| self.ids.next());
-        let (jobs, calls) = self.prepare(&submission, &ids, batch_id);
+        let mode = submission.mode;
+        let (jobs, calls) = self.prepare(submission, &ids, batch_id);
         let engine = self.clone();
         let work = async move {
-            engine.run_all(jobs, submission.mode).await;
+            engine.run_all(jobs, mode).await;
             drop(room);
         };
-        self.tasks.spawn(work);
-        Ok(Submitted { batch_id, calls })
+        Ok(Submitted { batch_id, calls, work: Work::new(work, &self.tasks) })
     }
 
     fn admit(&self, calls: usize, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
@@ -175,13 +206,17 @@ impl Engine {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Takes no more calls, lets running ones end until `deadline`, then settles the rest as `SHUTTING_DOWN`.
+    /// Takes no more calls, lets running ones end until `deadline`, then settles the rest as `SHUTTING_DOWN`. A database
+    /// that is away then is waited for no longer than callers would.
     pub async fn drain(&self, deadline: Duration) {
         self.draining.store(true, Ordering::Release);
         self.tasks.close();
-        if tokio::time::timeout(deadline, self.tasks.wait()).await.is_err() {
-            self.stop.cancel();
-            self.tasks.wait().await;
+        if tokio::time::timeout(deadline, self.tasks.wait()).await.is_ok() {
+            return;
+        }
+        self.stop.cancel();
+        if tokio::time::timeout(self.settings.store_patience, self.tasks.wait()).await.is_err() {
+            tracing::error!(calls = self.tasks.len(), "the database is away; the ends of these calls are not recorded");
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::extract::Request;
 use axum::serve::ListenerExt;
+use axum::{Router, ServiceExt};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
@@ -31,6 +32,7 @@ mod reply;
 mod stats;
 mod tools;
 
+pub use layers::Outermost;
 pub use problem::Problem;
 
 /// How long connections may take to end once everything else has.
@@ -76,16 +78,15 @@ pub fn openapi() -> OpenApi {
     docs::finish(routes().into_openapi())
 }
 
-/// The router with all its layers.
-pub fn router(state: AppState) -> Router {
+/// The whole interface as a service.
+pub fn service(state: AppState) -> Outermost<Router> {
     let (router, document) = routes().split_for_parts();
-    let outermost = axum::middleware::from_fn_with_state(state.clone(), layers::outermost);
-    router
+    let router = router
         .merge(docs::router(&docs::finish(document)))
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
-        .with_state(state)
-        .layer(outermost)
+        .with_state(state.clone());
+    Outermost { inner: router, state }
 }
 
 /// Serves until `drain` fires; then takes no new calls, lets running ones end, and closes everything.
@@ -107,9 +108,9 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         // Answers are written whole; waiting for more only delays them.
         let _ = socket.set_nodelay(true);
     });
-    let router = router(state);
+    let service = ServiceExt::<Request>::into_make_service(service(state));
     let closed = closing.clone();
-    let server = axum::serve(listener, router).with_graceful_shutdown(async move { closed.cancelled().await });
+    let server = axum::serve(listener, service).with_graceful_shutdown(async move { closed.cancelled().await });
     let mut server = tokio::spawn(async move { server.await });
     tokio::select! {
         ended = &mut server => {

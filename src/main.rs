@@ -1,1 +1,16 @@
-fn main() {}
+//! The `toolpost` program: arguments, a runtime, an exit code. Everything else is in the library and in [`cli`].
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod cli;
+
+/// Many small allocations of many threads are what this service does.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    toolpost::executor::http::install_crypto_provider();
+    cli::main(cli::Cli::parse()).into()
+}

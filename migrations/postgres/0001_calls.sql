@@ -6,15 +6,11 @@ CREATE TABLE tool_calls (
     tenant       TEXT     NOT NULL,
     session      TEXT,
     batch_id     UUID,
-    batch_index  INTEGER  NOT NULL,
     tool         TEXT     NOT NULL,  -- the name as asked for, cut to what an index takes
     status       SMALLINT NOT NULL,  -- 0 WAIT, 1 DOING, 2 SUCCESS, 3 ERROR
-    code         TEXT     NOT NULL,  -- the failure's code, or empty
     attempt      INTEGER  NOT NULL,  -- fences writes: a later attempt's row refuses an earlier one's
     node         TEXT     NOT NULL,
     created_at   BIGINT   NOT NULL,
-    started_at   BIGINT,
-    ended_at     BIGINT,
     accepted_pos BIGINT   NOT NULL,  -- position of the first event of each group that the row itself stands for
     started_pos  BIGINT,
     settled_pos  BIGINT,

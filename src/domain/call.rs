@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -122,6 +123,8 @@ pub struct Call {
     pub phase: Phase,
     /// As given.
     pub arguments: Arc<Value>,
+    /// Their compact JSON.
+    pub arguments_text: Arc<RawValue>,
     /// What the tool gets, after coercion and defaults; `None` before that is known.
     pub effective_arguments: Option<Arc<Value>>,
     /// What was mended.
@@ -195,7 +198,14 @@ const EVENTS_OF_ACCEPTANCE: u32 = 2;
 impl Call {
     /// A call as it is accepted: `WAIT`, nothing known yet.
     #[must_use]
-    pub fn accepted(id: Uuid, request_name: Arc<str>, call_id: Option<&str>, created_at: Time, node: Arc<str>) -> Self {
+    pub fn accepted(
+        id: Uuid,
+        request_name: Arc<str>,
+        call_id: Option<&str>,
+        arguments: Arc<Value>,
+        created_at: Time,
+        node: Arc<str>,
+    ) -> Self {
         Self {
             id,
             tenant: Tenant::default(),
@@ -207,7 +217,8 @@ impl Call {
             index: 0,
             status: Status::Wait,
             phase: Phase::Queued,
-            arguments: Arc::new(Value::Null),
+            arguments: arguments.clone(),
+            arguments_text: json::text_of(&arguments),
             effective_arguments: None,
             coerced: Vec::new(),
             tip: None,
@@ -266,7 +277,7 @@ impl Call {
         Ok(())
     }
 
-    /// The call ends. The outcome's metadata is merged and its details get the facts that every call has.
+    /// The call ends. The outcome's metadata is merged.
     ///
     /// # Errors
     /// If it has ended before.
@@ -275,9 +286,6 @@ impl Call {
         self.phase = Phase::Done;
         self.ended_at = Some(now);
         json::merge_deep(&mut self.metadata, std::mem::take(&mut outcome.metadata));
-        outcome.details.insert("execution_time_ms".into(), self.duration_ms().unwrap_or(0).into());
-        outcome.details.insert("tool_name".into(), Value::String(self.name.as_ref().into()));
-        outcome.details.insert("success".into(), Value::Bool(!outcome.is_error()));
         self.outcome = Some(Arc::new(outcome));
         self.last_seq += 2;
         Ok(())
@@ -303,7 +311,7 @@ mod tests {
     use crate::domain::{Failure, Ids};
 
     fn call() -> Call {
-        Call::accepted(Ids::counted().next(), "t".into(), None, Time(0), "n".into())
+        Call::accepted(Ids::counted().next(), "t".into(), None, Arc::default(), Time(0), "n".into())
     }
 
     #[test]

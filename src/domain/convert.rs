@@ -28,7 +28,7 @@ pub fn outcome_of(name: &str, answer: Answer) -> Outcome {
     match answer {
         Answer::Nothing => Outcome::text(DONE),
         Answer::Text(text) => Outcome::text(text),
-        Answer::Data(value) => data(value),
+        Answer::Data(value) => Outcome::data(value),
         Answer::Image { bytes, mime_type } => {
             let data = base64::engine::general_purpose::STANDARD.encode(bytes);
             Outcome::blocks(vec![ContentBlock::Image { data, mime_type }])
@@ -42,16 +42,11 @@ pub fn outcome_of(name: &str, answer: Answer) -> Outcome {
                     let structured = Some(Arc::new(Value::Object(object)));
                     Outcome { structured, ..Outcome::failed(Failure::execution(name, message)) }
                 }
-                None => data(Arc::new(Value::Object(object))),
+                None => Outcome::data(Arc::new(Value::Object(object))),
             },
         },
-        Answer::Json(value) => data(Arc::new(value)),
+        Answer::Json(value) => Outcome::data(Arc::new(value)),
     }
-}
-
-/// A value as data: its compact JSON for the model, itself for programs.
-fn data(value: Arc<Value>) -> Outcome {
-    Outcome { structured: Some(value.clone()), ..Outcome::text(value.to_string()) }
 }
 
 /// Reads an object that is an outcome already, or gives it back.

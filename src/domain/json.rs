@@ -1,6 +1,9 @@
 //! Reading JSON without losing anything: 128 levels, 64-bit integers or doubles, never a rounded integer.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// Deepest nesting of arrays and objects that is read.
@@ -24,7 +27,9 @@ pub struct JsonError {
 /// Text that is not JSON (RFC 8259), is nested deeper than [`MAX_DEPTH`], or holds an integer that neither fits 64 bits
 /// nor is exactly a double.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
-    check_depth_and_integers(bytes)?;
+    if may_be_deep(bytes) || may_hold_long_integer(bytes) {
+        check_depth_and_integers(bytes)?;
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     // The depth was bounded above.
     deserializer.disable_recursion_limit();
@@ -35,6 +40,19 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
         let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text).to_owned();
         JsonError { reason, line, column }
     })
+}
+
+/// Whether there are enough brackets for it. Most texts have not, and are spared the closer look.
+fn may_be_deep(bytes: &[u8]) -> bool {
+    bytes.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() > MAX_DEPTH
+}
+
+/// Shortest text of an integer that may be beyond 64 bits.
+const LONG_INTEGER: usize = 19;
+
+/// Whether so many digits may stand in a row: then one of them stands at a multiple of that many bytes.
+fn may_hold_long_integer(bytes: &[u8]) -> bool {
+    bytes.iter().skip(LONG_INTEGER - 1).step_by(LONG_INTEGER).any(u8::is_ascii_digit)
 }
 
 /// One pass over the raw text; what is not JSON at all is left for the parser to tell.
@@ -56,7 +74,7 @@ fn check_depth_and_integers(bytes: &[u8]) -> Result<(), JsonError> {
                     at += 1;
                 }
                 let token = &bytes[start..=at];
-                if token.len() > 18 && !is_exact(token) {
+                if token.len() >= LONG_INTEGER && !is_exact(token) {
                     return Err(error_at(bytes, start, "integer beyond 64 bits".to_owned()));
                 }
             }
@@ -89,6 +107,13 @@ fn error_at(bytes: &[u8], at: usize, reason: String) -> JsonError {
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     JsonError { reason, line, column: at - line_start + 1 }
+}
+
+/// The compact JSON of a value, to be written as it is wherever the value is.
+#[must_use]
+pub fn text_of(value: &Value) -> Arc<RawValue> {
+    // A value's keys are strings and its numbers came from JSON: nothing in it can fail to serialise.
+    serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned()).into()
 }
 
 /// Merges `patch` into `target`: objects recursively, everything else replaced.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::Failure;
+use super::{Failure, json};
 
 /// One piece of what the model is shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +75,7 @@ impl<'de> Deserialize<'de> for ContentBlock {
 }
 
 /// The result of a call, the same whatever executor made it.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// The text blocks of `content`, joined by newlines: what the model reads.
     pub output: String,
@@ -82,6 +83,8 @@ pub struct Outcome {
     pub content: Vec<ContentBlock>,
     /// The value as data, for programs.
     pub structured: Option<Arc<Value>>,
+    /// The compact JSON of `structured`, where that is the output: serialised once, shown often.
+    pub structured_text: Option<Arc<RawValue>>,
     /// For people only; no model ever sees it.
     pub details: Map<String, Value>,
     /// Merged into the call's metadata.
@@ -96,6 +99,17 @@ impl Outcome {
     pub fn text(text: impl Into<String>) -> Self {
         let output = text.into();
         Self { content: vec![ContentBlock::Text(output.clone())], output, ..Self::default() }
+    }
+
+    /// A success with data: its compact JSON for the model, itself for programs.
+    #[must_use]
+    pub fn data(value: Arc<Value>) -> Self {
+        let text = json::text_of(&value);
+        Self { structured: Some(value), ..Self::text(text.get()) }.with_structured_text(text)
+    }
+
+    fn with_structured_text(self, text: Arc<RawValue>) -> Self {
+        Self { structured_text: Some(text), ..self }
     }
 
     /// A success with typed blocks; `output` is what their texts say.
@@ -114,6 +128,15 @@ impl Outcome {
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.error.is_some()
+    }
+}
+
+/// The text is no more than another form of `structured`.
+impl PartialEq for Outcome {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { output, content, structured, structured_text: _, details, metadata, error } = self;
+        (output, content, structured, details, metadata, error)
+            == (&other.output, &other.content, &other.structured, &other.details, &other.metadata, &other.error)
     }
 }
 

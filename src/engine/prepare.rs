@@ -40,58 +40,58 @@ impl Job {
 impl Engine {
     pub(super) fn prepare(
         &self,
-        submission: &Submission,
+        submission: Submission,
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Job>, Vec<Pending>) {
-        let jobs = submission.calls.iter().zip(ids).enumerate().map(|(index, (request, id))| {
-            let mut call = Call::accepted(
-                *id,
-                request.name.as_str().into(),
-                request.call_id.as_deref(),
-                self.clock.now(),
-                self.settings.node.clone(),
-            );
-            call.session = submission.session.clone();
+        let Submission { calls, session, limits, truncated, traceparent, .. } = submission;
+        let snapshot = self.registry.snapshot();
+        let jobs = calls.into_iter().zip(ids).enumerate().map(|(index, (request, id))| {
+            let CallRequest { name, call_id, arguments, limits: own_limits } = request;
+            let entry = snapshot.get(&name);
+            let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());
+            let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
+            let node = self.settings.node.clone();
+            let mut call = Call::accepted(*id, shown, call_id.as_deref(), arguments, self.clock.now(), node);
+            call.session.clone_from(&session);
             call.batch_id = batch_id;
             call.index = u32::try_from(index).unwrap_or(u32::MAX);
-            let next = match self.resolve(&mut call, request, submission) {
-                Ok(entry) => Next::Run(entry),
-                Err(failure) => Next::Refuse(failure),
+            let next = match entry {
+                Some(entry) => {
+                    call.title = entry.title.clone();
+                    let limits = own_limits.or(&limits);
+                    call.limits = Some(Limits::effective(&limits, &entry.definition.limits, &self.settings.limits));
+                    resolve(&mut call, entry, truncated)
+                }
+                None => Next::Refuse(snapshot.not_found(&call.name).into()),
             };
             let (recorder, end) = recorder::pair(self.journal.clone(), self.settings.store_patience);
-            let traceparent = submission.traceparent.clone();
-            (Job { call, next, recorder, traceparent }, Pending { id: *id, end })
+            (Job { call, next, recorder, traceparent: traceparent.clone() }, Pending { id: *id, end })
         });
         jobs.unzip()
     }
+}
 
-    /// Finds the tool and makes its arguments valid; notes in the call what is known by then.
-    fn resolve(
-        &self,
-        call: &mut Call,
-        request: &CallRequest,
-        submission: &Submission,
-    ) -> Result<Arc<Entry>, Box<Failure>> {
-        let given = request.arguments.clone().unwrap_or_else(|| Value::Object(Map::new()));
-        call.arguments = Arc::new(given);
-        let snapshot = self.registry.snapshot();
-        let Some(entry) = snapshot.get(&request.name) else { return Err(snapshot.not_found(&request.name).into()) };
-        call.name = entry.name.clone();
-        call.title = entry.title.clone();
-        let limits = request.limits.clone().or(&submission.limits);
-        call.limits = Some(Limits::effective(&limits, &entry.definition.limits, &self.settings.limits));
-        if submission.truncated {
-            return Err(Failure::truncated(&entry.name).into());
-        }
-        let arguments = parse(&call.arguments).map_err(|reason| {
+/// Makes the arguments valid; notes in the call what is known by then.
+fn resolve(call: &mut Call, entry: &Arc<Entry>, truncated: bool) -> Next {
+    let refuse = |failure: Failure| Next::Refuse(failure.into());
+    if truncated {
+        return refuse(Failure::truncated(&entry.name));
+    }
+    let arguments = match parse(&call.arguments) {
+        Ok(arguments) => arguments,
+        Err(reason) => {
             let received = call.arguments.as_str().unwrap_or_default();
-            Failure::malformed(&entry.name, &reason, received)
-        })?;
-        let checked = check(entry, &arguments).map_err(|violations| refused(entry, &arguments, &violations))?;
-        call.effective_arguments = Some(checked.arguments);
-        call.coerced = checked.coerced;
-        Ok(entry.clone())
+            return refuse(Failure::malformed(&entry.name, &reason, received));
+        }
+    };
+    match check(entry, &arguments) {
+        Ok(checked) => {
+            call.effective_arguments = Some(checked.arguments);
+            call.coerced = checked.coerced;
+            Next::Run(entry.clone())
+        }
+        Err(violations) => refuse(refused(entry, &arguments, &violations)),
     }
 }
 

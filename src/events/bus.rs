@@ -45,7 +45,7 @@ impl Default for Bus {
 
 impl Bus {
     /// Tells everyone. Costs next to nothing while nobody watches.
-    pub fn publish(&self, committed: Committed) {
+    pub fn publish(&self, committed: &Committed) {
         let to_calls = self.calls.count.load(Ordering::Relaxed) > 0;
         if !to_calls && self.all.receiver_count() == 0 {
             return;

@@ -52,9 +52,9 @@ pub struct Chunk {
     joined: OnceLock<Bytes>,
 }
 
-impl From<Committed> for Chunk {
-    fn from(committed: Committed) -> Self {
-        let events = committed.events.into_iter().map(|event| Arc::new(event.into())).collect();
+impl From<&Committed> for Chunk {
+    fn from(committed: &Committed) -> Self {
+        let events = committed.events().into_iter().map(|event| Arc::new(event.into())).collect();
         Self { last_pos: committed.last_pos, events, joined: OnceLock::new() }
     }
 }

@@ -8,6 +8,7 @@ use crate::domain::call::{Call, Phase, Progress, Status};
 use crate::domain::event::{Emission, Event, Stage};
 use crate::domain::{Failure, Outcome, Time};
 use crate::formats::cut::{self, ShortContent, ShortMap, ShortValue};
+use crate::formats::details::Details;
 
 /// What every event says about its call.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -95,7 +96,7 @@ pub struct ResultData<'a> {
     #[schema(value_type = Vec<Object>)]
     content: ShortContent<'a>,
     #[schema(value_type = Object)]
-    details: ShortMap<'a>,
+    details: Details<'a>,
     is_error: bool,
     /// Where the whole output is, if it was cut.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,7 +120,7 @@ fn result<'a>(call: &'a Call, outcome: &'a Outcome) -> ResultData<'a> {
     ResultData {
         output: cut::text(&outcome.output),
         content: ShortContent { call: call.id, blocks: &outcome.content },
-        details: ShortMap(&outcome.details),
+        details: Details::short(call, outcome),
         is_error: outcome.is_error(),
         output_url: cut::is_long(&outcome.output).then(|| format!("/tool-calls/{}/output", call.id)),
     }

@@ -1,33 +1,37 @@
 //! The channel from a running tool to its call: merged status, and a bounded queue of what was emitted.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore};
 
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
 
-/// Reports that may wait to be recorded before the tool has to.
+/// Emissions that may wait to be recorded before the tool has to.
 const WAITING: usize = 64;
 
 /// The tool's end. Status updates never wait: what is not yet recorded is merged, so they cannot pile up.
 #[derive(Debug, Clone)]
-pub struct Emitter {
-    shared: Arc<Shared>,
-    queue: mpsc::Sender<Report>,
-}
+pub struct Emitter(Arc<Shared>);
 
 /// The engine's end.
 #[derive(Debug)]
-pub struct Reports {
-    shared: Arc<Shared>,
-    queue: mpsc::Receiver<Report>,
+pub struct Reports(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    said: Mutex<Said>,
+    changed: Notify,
+    room: Semaphore,
 }
 
+/// What was said and not yet taken.
 #[derive(Debug, Default)]
-struct Shared {
-    pending: Mutex<StatusUpdate>,
-    changed: Notify,
+struct Said {
+    queue: VecDeque<Report>,
+    /// Said after everything in the queue.
+    status: Option<Box<StatusUpdate>>,
 }
 
 /// What a tool has reported since the last look.
@@ -42,63 +46,70 @@ pub enum Report {
 /// A connected pair for one run.
 #[must_use]
 pub fn channel() -> (Emitter, Reports) {
-    let shared = Arc::new(Shared::default());
-    let (sender, queue) = mpsc::channel(WAITING);
-    (Emitter { shared: shared.clone(), queue: sender }, Reports { shared, queue })
+    let shared =
+        Arc::new(Shared { said: Mutex::default(), changed: Notify::new(), room: Semaphore::const_new(WAITING) });
+    (Emitter(shared.clone()), Reports(shared))
 }
 
 impl Shared {
-    /// The updates that are not yet on their way, if there are any.
-    fn take(&self) -> Option<Report> {
-        let update = std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner));
-        (!update.is_empty()).then_some(Report::Status(update))
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Emitter {
     /// Says how the call stands now. Never blocks.
     pub fn status(&self, update: StatusUpdate) {
-        self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner).absorb(update);
-        self.shared.changed.notify_one();
+        if !update.is_empty() {
+            self.0.said().status.get_or_insert_default().absorb(update);
+            self.0.changed.notify_one();
+        }
     }
 
     /// Shows something to whoever watches, after what was said before; waits while too much is unrecorded.
     pub async fn emit(&self, emission: Emission) {
-        for report in self.shared.take().into_iter().chain([Report::Emission(emission)]) {
-            // A closed queue means that the call has ended; nobody is interested any more.
-            let _ = self.queue.send(report).await;
-        }
+        // Closed once the call has ended; nobody is interested any more.
+        let Ok(room) = self.0.room.acquire().await else { return };
+        room.forget();
+        let mut said = self.0.said();
+        let before = said.status.take().map(|status| Report::Status(*status));
+        said.queue.extend(before);
+        said.queue.push_back(Report::Emission(emission));
+        drop(said);
+        self.0.changed.notify_one();
     }
 
     /// [`Emitter::emit`] for code on a blocking thread.
     pub fn emit_blocking(&self, emission: Emission) {
-        for report in self.shared.take().into_iter().chain([Report::Emission(emission)]) {
-            let _ = self.queue.blocking_send(report);
-        }
+        tokio::runtime::Handle::current().block_on(self.emit(emission));
     }
 }
 
 impl Reports {
-    /// The next report; pends for ever once the tool's end is gone and everything was taken.
+    /// The next report; pends for ever once the tool has nothing more to say.
     pub async fn next(&mut self) -> Report {
         loop {
             if let Some(report) = self.take() {
                 return report;
             }
-            tokio::select! {
-                () = self.shared.changed.notified() => {}
-                report = self.queue.recv(), if !self.queue.is_closed() => {
-                    if let Some(report) = report {
-                        return report;
-                    }
-                }
-            }
+            self.0.changed.notified().await;
         }
     }
 
     /// What is there without waiting, in the order in which it was said.
     pub fn take(&mut self) -> Option<Report> {
-        self.queue.try_recv().ok().or_else(|| self.shared.take())
+        let mut said = self.0.said();
+        let report = said.queue.pop_front();
+        if let Some(Report::Emission(_)) = report {
+            self.0.room.add_permits(1);
+        }
+        report.or_else(|| said.status.take().map(|status| Report::Status(*status)))
+    }
+}
+
+impl Drop for Reports {
+    fn drop(&mut self) {
+        self.0.room.close();
     }
 }
 

@@ -1,10 +1,15 @@
 //! A call in the service's own shape: the ToolCall of contract section 3.
 
+use std::sync::Arc;
+
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::cut;
+use super::data::Data;
+use super::details::Details;
 use crate::domain::call::{Call, Coercion, Phase, Progress, Status};
 use crate::domain::{ContentBlock, Failure, Limits, Time};
 
@@ -32,10 +37,10 @@ pub struct ToolCall<'a> {
     phase: Phase,
     /// As given.
     #[schema(value_type = Value)]
-    arguments: &'a Value,
+    arguments: &'a RawValue,
     /// After coercion and defaults; `null` where they were not valid.
     #[schema(value_type = Option<Object>)]
-    effective_arguments: Option<&'a Value>,
+    effective_arguments: Option<Effective<'a>>,
     /// One line for people.
     tip: Option<&'a str>,
     /// How far it is.
@@ -47,10 +52,10 @@ pub struct ToolCall<'a> {
     content: Content<'a>,
     /// The value as data, for programs.
     #[schema(value_type = Option<Value>)]
-    structured: Option<&'a Value>,
+    structured: Option<Data<'a>>,
     /// For people only; no model ever sees it.
     #[schema(value_type = Object)]
-    details: Option<&'a Map<String, Value>>,
+    details: Option<Details<'a>>,
     /// Whether it ended badly.
     is_error: bool,
     /// Why it ended badly.
@@ -82,6 +87,13 @@ pub struct ToolCall<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
+enum Effective<'a> {
+    AsGiven(&'a RawValue),
+    Mended(&'a Value),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
 enum Content<'a> {
     Whole(&'a [ContentBlock]),
     Short(cut::ShortContent<'a>),
@@ -100,14 +112,20 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
             index: call.index,
             status: call.status,
             phase: call.phase,
-            arguments: &call.arguments,
-            effective_arguments: call.effective_arguments.as_deref(),
+            arguments: &call.arguments_text,
+            effective_arguments: call.effective_arguments.as_ref().map(|effective| {
+                // Mostly nothing was mended, and their text is there already.
+                match Arc::ptr_eq(effective, &call.arguments) {
+                    true => Effective::AsGiven(&call.arguments_text),
+                    false => Effective::Mended(effective),
+                }
+            }),
             tip: call.tip.as_deref(),
             progress: call.progress.as_ref(),
             output: outcome.map(|outcome| outcome.output.as_str()),
             content: Content::Whole(outcome.map_or(&[], |outcome| outcome.content.as_slice())),
-            structured: outcome.and_then(|outcome| outcome.structured.as_deref()),
-            details: outcome.map(|outcome| &outcome.details),
+            structured: outcome.and_then(Data::of),
+            details: outcome.map(|outcome| Details::whole(call, outcome)),
             is_error: outcome.is_some_and(crate::domain::Outcome::is_error),
             error: outcome.and_then(|outcome| outcome.error.as_ref()),
             attempts: call.attempts,
@@ -134,6 +152,7 @@ impl<'a> ToolCall<'a> {
         Self {
             output: whole.output.map(cut::text),
             content: Content::Short(cut::ShortContent { call: call.id, blocks }),
+            details: call.outcome.as_deref().map(|outcome| Details::short(call, outcome)),
             ..whole
         }
     }

@@ -18,24 +18,36 @@ const LONGEST_SESSION: usize = 512;
 /// Most calls of a batch.
 const MOST_CALLS: usize = 1024;
 
-/// One call.
+/// What stands beside one call of a batch.
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
+struct CallOptions {
+    /// Bounds for this call.
+    limits: LimitsSpec,
+}
+
+/// One call.
+#[derive(Debug, utoipa::ToSchema)]
+#[expect(dead_code, reason = "only the document reads it")]
 pub(super) struct CallItem {
     /// The tool.
     name: String,
     /// The caller's own id, up to 512 characters.
-    #[serde(default)]
     #[schema(max_length = 512)]
     id: Option<String>,
     /// An object, or the JSON text that the model wrote. Absent, blank or `null` is `{}`.
-    #[serde(default)]
     #[schema(value_type = Option<Value>)]
-    #[expect(dead_code, reason = "taken out before the shape is read; the document shows it")]
     arguments: Option<Value>,
-    /// Bounds for this call.
-    #[serde(default)]
-    limits: LimitsSpec,
+}
+
+/// One call of a batch.
+#[derive(Debug, utoipa::ToSchema)]
+#[expect(dead_code, reason = "only the document reads it")]
+pub(super) struct BatchItem {
+    #[serde(flatten)]
+    call: CallItem,
+    #[serde(flatten)]
+    options: CallOptions,
 }
 
 /// What stands beside the calls.
@@ -78,7 +90,7 @@ pub(super) struct SingleCall {
 pub(super) struct BatchOfCalls {
     /// The calls; no id twice.
     #[schema(min_items = 1, max_items = 1024)]
-    calls: Vec<CallItem>,
+    calls: Vec<BatchItem>,
     #[serde(flatten)]
     options: Options,
 }
@@ -104,30 +116,22 @@ pub(super) fn read(value: Value) -> Result<Submission, Problem> {
     let is_batch = calls.is_some();
     let requests = match calls {
         Some(calls) => batch(calls)?,
-        None => {
-            let mut item = Map::new();
-            for name in ["name", "id", "arguments"] {
-                item.extend(body.shift_remove(name).map(|value| (name.to_owned(), value)));
-            }
-            if item.is_empty() {
-                return Err(Problem::field("/name", "is missing: send one call with `name`, or several in `calls`"));
-            }
-            vec![call(item, "")?]
-        }
+        None => vec![call(&mut body, "")?],
     };
-    let options: Options = shape::read(Value::Object(body))?;
+    // Most bodies have nothing beside the calls.
+    let options = if body.is_empty() { Options::default() } else { shape::read(Value::Object(body))? };
     no_faults(check::limits(&options.limits), "/limits")?;
     if let Some(session) = &options.session {
         check_text(session, LONGEST_SESSION, "/session")?;
     }
-    let stop_reason = options.stop_reason.unwrap_or_default().to_ascii_lowercase();
+    let truncated = options.stop_reason.is_some_and(|reason| CUT_OFF.contains(&reason.to_ascii_lowercase().as_str()));
     Ok(Submission {
         calls: requests,
         is_batch,
         mode: options.mode,
         session: options.session.map(Into::into),
         limits: options.limits,
-        truncated: CUT_OFF.contains(&stop_reason.as_str()),
+        truncated,
         traceparent: None,
     })
 }
@@ -143,10 +147,16 @@ fn batch(calls: Value) -> Result<Vec<CallRequest>, Problem> {
     let mut requests = Vec::with_capacity(items.len());
     for (index, item) in items.into_iter().enumerate() {
         let place = format!("/calls/{index}");
-        let Value::Object(item) = item else {
+        let Value::Object(mut item) = item else {
             return Err(Problem::field(place, format!("must be an object, not {}", json::type_name(&item))));
         };
-        let request = call(item, &place)?;
+        let mut request = call(&mut item, &place)?;
+        if !item.is_empty() {
+            let rest: CallOptions = shape::read(Value::Object(item))
+                .map_err(|error| Problem::field(format!("{place}{}", error.pointer), error.message))?;
+            no_faults(check::limits(&rest.limits), &format!("{place}/limits"))?;
+            request.limits = rest.limits;
+        }
         if let Some(id) = &request.call_id
             && !seen.insert(id.clone())
         {
@@ -157,18 +167,26 @@ fn batch(calls: Value) -> Result<Vec<CallRequest>, Problem> {
     Ok(requests)
 }
 
-fn call(mut item: Map<String, Value>, place: &str) -> Result<CallRequest, Problem> {
-    // Arguments are moved past the shape: they may be large, and any JSON is one for the tool's schema to judge.
-    let arguments = item.shift_remove("arguments");
-    let within = |pointer: String| format!("{place}{pointer}");
-    let CallItem { name, id, limits, .. } =
-        shape::read(Value::Object(item)).map_err(|error| Problem::field(within(error.pointer), error.message))?;
-    let id = id.filter(|id| !id.is_empty());
-    if let Some(id) = &id {
-        check_text(id, LONGEST_ID, &within("/id".to_owned()))?;
+/// Takes what makes a call out of an object; the rest stays.
+fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallRequest, Problem> {
+    let text = |value: Option<Value>, member: &str| match value {
+        Some(Value::String(text)) => Ok(Some(text)),
+        None | Some(Value::Null) => Ok(None),
+        Some(other) => {
+            let message = format!("must be a string, not {}", json::type_name(&other));
+            Err(Problem::field(format!("{place}{member}"), message))
+        }
+    };
+    let Some(name) = text(item.shift_remove("name"), "/name")? else {
+        let hint = if place.is_empty() { ": send one call with `name`, or several in `calls`" } else { "" };
+        return Err(Problem::field(format!("{place}/name"), format!("is missing{hint}")));
+    };
+    let call_id = text(item.shift_remove("id"), "/id")?.filter(|id| !id.is_empty());
+    if let Some(id) = &call_id {
+        check_text(id, LONGEST_ID, &format!("{place}/id"))?;
     }
-    no_faults(check::limits(&limits), &within("/limits".to_owned()))?;
-    Ok(CallRequest { name, call_id: id, arguments, limits })
+    let arguments = item.shift_remove("arguments");
+    Ok(CallRequest { name, call_id, arguments, limits: LimitsSpec::default() })
 }
 
 fn check_text(text: &str, longest: usize, pointer: &str) -> Result<(), Problem> {

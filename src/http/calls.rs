@@ -19,7 +19,7 @@ use super::problem::{Problem, ProblemBody};
 use super::{AppState, reply};
 use crate::domain::Call;
 use crate::domain::event::{EventKind, Stage};
-use crate::engine::{NotRecorded, Submitted};
+use crate::engine::{NotRecorded, Pending, Submitted};
 use crate::events::bus::CallReader;
 use crate::events::frame;
 use crate::formats::native::{BatchAnswer, ToolCall};
@@ -51,20 +51,14 @@ pub(super) async fn execute(
         let submitted = state.engine.submit(submission, ids.clone(), bytes)?;
         return Ok(stream(state, reader, ids, submitted));
     }
-    let Submitted { batch_id, calls } = state.engine.submit(submission, ids, bytes)?;
-    if let Some(batch_id) = batch_id {
-        let ended = ended(calls).await.map_err(|not| not_recorded(not, &format!("?batch_id={batch_id}")))?;
-        return Ok(reply::json(StatusCode::OK, &batch_answer(Some(batch_id), &ended)));
+    let first = ids.first().copied();
+    let submitted = state.engine.submit(submission, ids, bytes)?;
+    let batch_id = submitted.batch_id;
+    let ended = submitted.ended().await.map_err(|not| not_recorded(not, batch_id, first))?;
+    match (batch_id, ended.as_slice()) {
+        (None, [call]) => Ok(reply::json(StatusCode::OK, &ToolCall::from(&**call))),
+        (_, calls) => Ok(reply::json(StatusCode::OK, &batch_answer(batch_id, calls))),
     }
-    let mut calls = calls;
-    let Some(one) = calls.pop() else { return Err(Problem::internal()) };
-    let id = one.id;
-    let call = one.end().await.map_err(|not| not_recorded(not, &format!("/{id}")))?;
-    Ok(reply::json(StatusCode::OK, &ToolCall::from(&*call)))
-}
-
-async fn ended(calls: Vec<crate::engine::Pending>) -> Result<Vec<Arc<Call>>, NotRecorded> {
-    join_all(calls.into_iter().map(crate::engine::Pending::end)).await.into_iter().collect()
 }
 
 fn batch_answer(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> BatchAnswer<'_> {
@@ -72,9 +66,12 @@ fn batch_answer(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> BatchAnswer<'_> 
 }
 
 /// The database is away. What was accepted goes on; what was not may safely be sent again.
-fn not_recorded(not: NotRecorded, place: &str) -> Problem {
+fn not_recorded(not: NotRecorded, batch_id: Option<Uuid>, call: Option<Uuid>) -> Problem {
     if not.accepted {
-        let location = format!("/tool-calls{place}");
+        let location = match (batch_id, call) {
+            (Some(batch_id), _) => format!("/tool-calls?batch_id={batch_id}"),
+            (None, call) => format!("/tool-calls/{}", call.unwrap_or_default()),
+        };
         let detail = "the call was accepted, but its end could not be recorded in time; it is at `Location` once it is";
         return Problem::store_unavailable(detail).at(location);
     }
@@ -103,7 +100,8 @@ fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, submitted: Submit
     let watch = Watch {
         reader,
         left: ids.into_iter().collect(),
-        submitted: Some(submitted),
+        batch_id: submitted.batch_id,
+        calls: Some(submitted.detach()),
         last: 0,
         closing: state.closing.clone(),
     };
@@ -125,7 +123,8 @@ pub(super) fn sse(frames: impl stream::Stream<Item = Result<Bytes, Infallible>> 
 struct Watch {
     reader: CallReader,
     left: HashSet<Uuid>,
-    submitted: Option<Submitted>,
+    batch_id: Option<Uuid>,
+    calls: Option<Vec<Pending>>,
     last: i64,
     closing: tokio_util::sync::CancellationToken,
 }
@@ -147,7 +146,7 @@ impl Watch {
                 }
                 None => {
                     self.left.clear();
-                    self.submitted = None;
+                    self.calls = None;
                     Some(frame::CUT_OFF)
                 }
             },
@@ -157,10 +156,10 @@ impl Watch {
     }
 
     async fn end(&mut self) -> Option<Bytes> {
-        let Submitted { batch_id, calls } = self.submitted.take()?;
-        let ended = ended(calls).await.ok()?;
+        let ended = join_all(self.calls.take()?.into_iter().map(Pending::end)).await;
+        let ended = ended.into_iter().collect::<Result<Vec<_>, _>>().ok()?;
         let results = ended.iter().map(|call| ToolCall::short(call)).collect();
-        let data = serde_json::to_string(&BatchAnswer { batch_id, results }).ok()?;
+        let data = serde_json::to_string(&BatchAnswer { batch_id: self.batch_id, results }).ok()?;
         Some(frame::frame(self.last, EventKind::Batch.as_str(), &data))
     }
 }

@@ -1,10 +1,15 @@
 //! What every request passes: its id, and problems written out.
 
-use axum::extract::{Request, State};
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::task::{Context, Poll};
+
+use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tower::Service;
 
 use super::AppState;
 use super::problem::Problem;
@@ -13,17 +18,41 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken over from a caller.
 const LONGEST_ID: usize = 128;
 
-/// Gives the request an id (the caller's, if it is a good one), keeps a panic to itself, and writes problems out.
-pub(super) async fn outermost(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    let given = request.headers().get(REQUEST_ID).filter(|id| is_good(id)).cloned();
-    let id = given.unwrap_or_else(|| new_id(&state));
-    let mut response = match std::panic::AssertUnwindSafe(next.run(request)).catch_unwind().await {
-        Ok(response) => response,
-        Err(_) => {
-            tracing::error!(request_id = ?id, "a request handler panicked");
-            Problem::internal().into_response()
-        }
-    };
+/// Gives each request an id (the caller's, if it is a good one), keeps a panic to itself, and writes problems out.
+#[derive(Clone)]
+pub struct Outermost<S> {
+    pub(super) inner: S,
+    pub(super) state: AppState,
+}
+
+impl<S> Service<Request> for Outermost<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let given = request.headers().get(REQUEST_ID).filter(|id| is_good(id)).cloned();
+        let id = given.unwrap_or_else(|| new_id(&self.state));
+        let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
+        Box::pin(async move {
+            let response = answer.await.unwrap_or_else(|_| {
+                tracing::error!(request_id = ?id, "a request handler panicked");
+                Ok(Problem::internal().into_response())
+            });
+            response.map(|response| finish(response, id))
+        })
+    }
+}
+
+fn finish(mut response: Response, id: HeaderValue) -> Response {
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         let mut written = problem.render(id.to_str().unwrap_or_default());
         // What the router has added, as `Allow`, stays.

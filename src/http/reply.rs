@@ -4,10 +4,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+/// Room for the usual answer, so that it is written without moving.
+const USUAL_BYTES: usize = 2048;
+
 /// A JSON answer.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    match serde_json::to_vec(body) {
-        Ok(bytes) => (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    match serde_json::to_writer(&mut bytes, body) {
+        Ok(()) => (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
         Err(error) => {
             tracing::error!(%error, "an answer cannot be written");
             super::Problem::internal().into_response()

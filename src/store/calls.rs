@@ -40,9 +40,8 @@ impl Store {
     }
 
     pub(super) async fn call_row(&self, id: Uuid) -> Result<Option<CallRow>, StoreError> {
-        const SQL: &str = "SELECT id, session, batch_id, batch_index, tool, status, attempt, node, created_at, \
-            started_at, ended_at, accepted_pos, started_pos, settled_pos, arguments, record \
-            FROM tool_calls WHERE id = $1 AND tenant = $2";
+        const SQL: &str = "SELECT id, session, batch_id, tool, status, attempt, node, created_at, accepted_pos, \
+            started_pos, settled_pos, arguments, record FROM tool_calls WHERE id = $1 AND tenant = $2";
         let tenant = self.tenant.as_str();
         let row = db::on_reader!(&self.db, pool =>
             sqlx::query_as::<_, CallRow>(SQL).bind(id).bind(tenant.to_owned()).fetch_optional(pool).await)?;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 use uuid::Uuid;
 
 use super::StoreError;
 use crate::domain::call::Coercion;
+use crate::formats::data::Data;
 use crate::domain::{
     Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json, outcome,
 };
@@ -45,15 +45,9 @@ pub(super) fn indexed_name(name: &str) -> std::borrow::Cow<'_, str> {
     name.chars().take(INDEXED_NAME).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect::<String>().into()
 }
 
-/// The `code` column: the failure's code, or empty.
-pub(super) fn code(call: &Call) -> &'static str {
-    let failure = call.outcome.as_ref().and_then(|outcome| outcome.error.as_ref());
-    failure.map_or("", |failure| failure.code.as_str())
-}
-
 /// The columns that a call is read from.
-pub(super) const COLUMNS: &str = "id, session, batch_id, batch_index, tool, status, attempt, node, created_at, \
-     started_at, ended_at, accepted_pos, started_pos, settled_pos, arguments, record";
+pub(super) const COLUMNS: &str = "id, session, batch_id, tool, status, attempt, node, created_at, accepted_pos, \
+     started_pos, settled_pos, arguments, record";
 
 /// A call's row as it is read.
 #[derive(Debug)]
@@ -61,14 +55,11 @@ pub(super) struct CallRow {
     pub id: Uuid,
     session: Option<String>,
     batch_id: Option<Uuid>,
-    batch_index: i32,
     tool: String,
     status: i16,
     attempt: i32,
     node: String,
     created_at: i64,
-    started_at: Option<i64>,
-    ended_at: Option<i64>,
     pub accepted_pos: i64,
     pub started_pos: Option<i64>,
     pub settled_pos: Option<i64>,
@@ -90,19 +81,16 @@ where
             id: row.try_get(0)?,
             session: row.try_get(1)?,
             batch_id: row.try_get(2)?,
-            batch_index: row.try_get(3)?,
-            tool: row.try_get(4)?,
-            status: row.try_get(5)?,
-            attempt: row.try_get(6)?,
-            node: row.try_get(7)?,
-            created_at: row.try_get(8)?,
-            started_at: row.try_get(9)?,
-            ended_at: row.try_get(10)?,
-            accepted_pos: row.try_get(11)?,
-            started_pos: row.try_get(12)?,
-            settled_pos: row.try_get(13)?,
-            arguments: row.try_get(14)?,
-            record: row.try_get(15)?,
+            tool: row.try_get(3)?,
+            status: row.try_get(4)?,
+            attempt: row.try_get(5)?,
+            node: row.try_get(6)?,
+            created_at: row.try_get(7)?,
+            accepted_pos: row.try_get(8)?,
+            started_pos: row.try_get(9)?,
+            settled_pos: row.try_get(10)?,
+            arguments: row.try_get(11)?,
+            record: row.try_get(12)?,
         })
     }
 }
@@ -131,6 +119,12 @@ struct RecordOut<'a> {
     progress: Option<&'a Progress>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<&'a Limits>,
+    #[serde(skip_serializing_if = "is_zero")]
+    index: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at: Option<i64>,
     last_seq: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<OutcomeOut<'a>>,
@@ -145,7 +139,8 @@ struct OutcomeOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a [ContentBlock]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    structured: Option<&'a RawValue>,
+    structured: Option<Data<'a>>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
     details: &'a Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a Failure>,
@@ -167,6 +162,10 @@ struct RecordIn {
     metadata: Map<String, Value>,
     progress: Option<Progress>,
     limits: Option<Limits>,
+    #[serde(default)]
+    index: u32,
+    started_at: Option<i64>,
+    ended_at: Option<i64>,
     last_seq: u32,
     outcome: Option<OutcomeIn>,
 }
@@ -177,6 +176,7 @@ struct OutcomeIn {
     content: Option<Vec<ContentBlock>>,
     #[serde(default, deserialize_with = "present")]
     structured: Option<Value>,
+    #[serde(default)]
     details: Map<String, Value>,
     error: Option<Failure>,
 }
@@ -186,13 +186,8 @@ fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserializer: 
     T::deserialize(deserializer).map(Some)
 }
 
-/// The `arguments` and `record` columns of a call.
-pub(super) fn encode(call: &Call) -> (String, String) {
-    let arguments = call.arguments.to_string();
-    let structured = call.outcome.as_ref().and_then(|outcome| outcome.structured.as_ref()).map(|value| {
-        // A value always serialises to valid JSON.
-        RawValue::from_string(value.to_string()).unwrap_or_else(|_| RawValue::NULL.to_owned())
-    });
+/// The `record` column of a call.
+pub(super) fn encode(call: &Call) -> String {
     let record = RecordOut {
         call_id: (!is_text_of(&call.call_id, call.id)).then_some(&*call.call_id),
         name: (indexed_name(&call.name) != call.name.as_ref()).then_some(&*call.name),
@@ -207,22 +202,29 @@ pub(super) fn encode(call: &Call) -> (String, String) {
         metadata: &call.metadata,
         progress: call.progress.as_ref(),
         limits: call.limits.as_ref(),
+        index: call.index,
+        started_at: call.started_at.map(|at| at.0),
+        ended_at: call.ended_at.map(|at| at.0),
         last_seq: call.last_seq,
         outcome: call.outcome.as_deref().map(|outcome| {
             let only_text = matches!(outcome.content.as_slice(), [ContentBlock::Text(text)] if *text == outcome.output);
-            let derived = structured.as_deref().is_some_and(|raw| raw.get() == outcome.output);
             OutcomeOut {
-                output: (!derived).then_some(outcome.output.as_str()),
+                output: outcome.structured_text.is_none().then_some(outcome.output.as_str()),
                 content: (!only_text).then_some(outcome.content.as_slice()),
-                structured: structured.as_deref(),
+                structured: Data::of(outcome),
                 details: &outcome.details,
                 error: outcome.error.as_ref(),
             }
         }),
     };
     // Maps with string keys and numbers that came from JSON cannot fail to serialise.
-    let record = serde_json::to_string(&record).unwrap_or_else(|error| format!("{{\"unreadable\":\"{error}\"}}"));
-    (arguments, record)
+    serde_json::to_string(&record).unwrap_or_else(|error| format!("{{\"unreadable\":\"{error}\"}}"))
+}
+
+/// Serde hands over a reference.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 fn is_text_of(call_id: &str, id: Uuid) -> bool {
@@ -246,7 +248,7 @@ impl CallRow {
             name,
             session: self.session.map(Arc::from),
             batch_id: self.batch_id,
-            index: self.batch_index.try_into().unwrap_or(0),
+            index: record.index,
             status,
             phase: match status {
                 Status::Wait => Phase::Queued,
@@ -257,6 +259,7 @@ impl CallRow {
                 None => Some(arguments.clone()),
                 Some(effective) => effective.map(Arc::new),
             },
+            arguments_text: json::text_of(&arguments),
             arguments,
             coerced: record.coerced,
             tip: record.tip,
@@ -267,8 +270,8 @@ impl CallRow {
             attempts: self.attempt.try_into().unwrap_or(0),
             limits: record.limits,
             created_at: Time(self.created_at),
-            started_at: self.started_at.map(Time),
-            ended_at: self.ended_at.map(Time),
+            started_at: record.started_at.map(Time),
+            ended_at: record.ended_at.map(Time),
             node: self.node.into(),
             last_seq: record.last_seq,
         })
@@ -277,6 +280,7 @@ impl CallRow {
 
 impl OutcomeIn {
     fn decode(self) -> Outcome {
+        let is_structured = self.output.is_none();
         let output = match (self.output, &self.content, &self.structured) {
             (Some(output), _, _) => output,
             (None, _, Some(structured)) => structured.to_string(),
@@ -285,8 +289,9 @@ impl OutcomeIn {
         };
         Outcome {
             content: self.content.unwrap_or_else(|| vec![ContentBlock::Text(output.clone())]),
-            structured: self.structured.map(Arc::new),
             details: self.details,
+            structured_text: self.structured.as_ref().filter(|_| is_structured).map(json::text_of),
+            structured: self.structured.map(Arc::new),
             metadata: Map::new(),
             error: self.error.map(|failure| Failure { text: output.clone(), ..failure }),
             output,

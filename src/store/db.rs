@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Database, Pool, Postgres, Sqlite};
+use sqlx::{ConnectOptions, Connection, Database, Pool, Postgres, Sqlite};
 
 /// Connections that read at the same time.
 const READERS: u32 = 4;
@@ -104,9 +104,23 @@ impl Db {
             .map_err(|_| StoreError::Url { url: without_password(url) })?
             .application_name("toolpost")
             .disable_statement_logging();
+        // A pool tells only that it timed out; a plain connection tells why.
+        let first = tokio::time::timeout(ACQUIRE, options.connect()).await;
+        first.map_err(|_| sqlx::Error::PoolTimedOut)??.close().await?;
         let pool = |size| PgPoolOptions::new().max_connections(size).acquire_timeout(ACQUIRE);
         // A broken connection shows in the write itself, which is tried again; no probe before each.
-        let writer = pool(1).test_before_acquire(false).connect_with(options.clone()).await?;
+        // The journal's statement is large and always the same: planning it anew for each commit costs more than running it.
+        // It finds rows by key only; a plan made while the tables were empty must not scan them once they are full.
+        let planned_once = options.clone().options([
+            ("plan_cache_mode", "force_generic_plan"),
+            ("jit", "off"),
+            ("enable_seqscan", "off"),
+            ("enable_hashjoin", "off"),
+            ("enable_mergejoin", "off"),
+            ("enable_bitmapscan", "off"),
+            ("enable_material", "off"),
+        ]);
+        let writer = pool(1).test_before_acquire(false).connect_with(planned_once).await?;
         let reader = pool(READERS).connect_lazy_with(options);
         Ok(Self::Postgres(Pools { writer, reader }))
     }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{Db, codec};
-use crate::domain::event::{Event, Reported};
+use crate::domain::event::{Event, Reported, Stage};
 use crate::domain::{Call, Clock, Ids};
 
 mod batch;
@@ -32,7 +32,6 @@ const QUEUE: usize = 4096;
 #[derive(Debug)]
 pub struct Change {
     call: Arc<Call>,
-    arguments: String,
     record: String,
     news: News,
     reported: Option<Arc<Reported>>,
@@ -53,8 +52,8 @@ impl Change {
     /// A change of status.
     #[must_use]
     pub fn new(call: Arc<Call>, news: News) -> Self {
-        let (arguments, record) = codec::encode(&call);
-        Self { call, arguments, record, news, reported: None }
+        let record = codec::encode(&call);
+        Self { call, record, news, reported: None }
     }
 
     /// Whether it is the call's first.
@@ -91,12 +90,45 @@ pub struct Committed {
     pub first_pos: i64,
     /// Position of the last event.
     pub last_pos: i64,
-    /// The events.
-    pub events: Vec<Event>,
+    told: Vec<Told>,
+}
+
+/// What one change has made known.
+#[derive(Debug)]
+struct Told {
+    call: Arc<Call>,
+    news: News,
+    reported: Option<Arc<Reported>>,
+}
+
+impl Committed {
+    /// The events, in order. They are made here, for whoever wants them: mostly nobody does.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        let mut events = Vec::with_capacity(self.told.len() * 5);
+        let mut pos = self.first_pos;
+        for Told { call, news, reported } in &self.told {
+            let stages = [
+                (news.accepted, Stage::Accepted),
+                (news.accepted, Stage::Waiting),
+                (news.started, Stage::Started),
+                (reported.is_some(), reported.clone().map_or(Stage::Waiting, Stage::Reported)),
+                (news.settled, Stage::Settled),
+                (news.settled, Stage::Result),
+            ];
+            let count = stages.iter().map(|(told, _)| u32::from(*told)).sum::<u32>();
+            let told = stages.into_iter().filter_map(|(told, stage)| told.then_some(stage));
+            for (seq, stage) in (call.last_seq + 1 - count..).zip(told) {
+                events.push(Event { pos, seq, call: call.clone(), stage });
+                pos += 1;
+            }
+        }
+        events
+    }
 }
 
 /// Receives each commit, in commit order, right after it is acknowledged.
-pub type Sink = Arc<dyn Fn(Committed) + Send + Sync>;
+pub type Sink = Arc<dyn Fn(&Committed) + Send + Sync>;
 
 struct Entry {
     change: Change,

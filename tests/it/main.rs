@@ -5,6 +5,7 @@ mod support;
 
 mod arguments;
 mod batches;
+mod cli;
 mod conversion;
 mod events;
 mod http_executor;

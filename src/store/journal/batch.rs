@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Change, Committed, bucket_of};
-use crate::domain::event::{Event, Reported, Stage};
+use super::{Change, Committed, Told, bucket_of};
+use crate::domain::event::Reported;
 use crate::domain::stats::Sample;
 use crate::domain::{Call, Time};
 
@@ -14,18 +14,17 @@ use crate::domain::{Call, Time};
 #[derive(Debug)]
 pub(super) struct RowImage<'a> {
     pub call: &'a Arc<Call>,
-    pub arguments: &'a str,
     pub record: &'a str,
-    pub accepted: Option<i64>,
-    pub started: Option<i64>,
-    pub settled: Option<i64>,
+    pub accepted: Option<i32>,
+    pub started: Option<i32>,
+    pub settled: Option<i32>,
 }
 
 /// A reported event to be stored.
 #[derive(Debug)]
 pub(super) struct ReportedRow {
     pub call: Uuid,
-    pub offset: i64,
+    pub offset: i32,
     pub reported: Arc<Reported>,
 }
 
@@ -51,7 +50,8 @@ pub(super) struct Batch<'a> {
     pub rows: Vec<RowImage<'a>>,
     pub reported: Vec<ReportedRow>,
     pub stats: BTreeMap<StatsKey, Addition>,
-    events: Vec<(Arc<Call>, u32, Stage)>,
+    told: Vec<Told>,
+    positions: i32,
 }
 
 impl<'a> Batch<'a> {
@@ -62,7 +62,8 @@ impl<'a> Batch<'a> {
             rows: Vec::with_capacity(changes.len()),
             reported: Vec::new(),
             stats: BTreeMap::new(),
-            events: Vec::with_capacity(changes.len() * 5),
+            told: Vec::with_capacity(changes.len()),
+            positions: 0,
         };
         let mut places = HashMap::with_capacity(changes.len());
         for change in changes {
@@ -73,7 +74,22 @@ impl<'a> Batch<'a> {
 
     /// How many positions the commit takes.
     pub fn positions(&self) -> i64 {
-        self.events.len() as i64
+        self.positions.into()
+    }
+
+    /// The node that writes.
+    pub fn node(&self) -> &str {
+        self.rows.first().map_or("", |row| &row.call.node)
+    }
+
+    /// Rows of calls that were not there before.
+    pub fn fresh(&self) -> impl Iterator<Item = &RowImage<'a>> {
+        self.rows.iter().filter(|row| row.accepted.is_some())
+    }
+
+    /// Rows that are changed.
+    pub fn again(&self) -> impl Iterator<Item = &RowImage<'a>> {
+        self.rows.iter().filter(|row| row.accepted.is_none())
     }
 
     /// The ids of the calls, 16 bytes each.
@@ -82,37 +98,31 @@ impl<'a> Batch<'a> {
     }
 
     fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
-        let Change { call, arguments, record, news, reported } = change;
+        let Change { call, record, news, reported } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
-            self.rows.push(RowImage { call, arguments, record, accepted: None, started: None, settled: None });
+            self.rows.push(RowImage { call, record, accepted: None, started: None, settled: None });
             self.rows.len() - 1
         });
-        let mut next = self.positions();
         let row = &mut self.rows[place];
-        (row.call, row.arguments, row.record) = (call, arguments, record);
-        let mut seq = call.last_seq + 1 - news.events() - u32::from(reported.is_some());
-        let mut tell = |stages: &[Stage], first: &mut Option<i64>| {
-            *first = Some(next);
-            for stage in stages {
-                self.events.push((call.clone(), seq, stage.clone()));
-                (next, seq) = (next + 1, seq + 1);
-            }
+        (row.call, row.record) = (call, record);
+        let mut take = |positions: i32| {
+            self.positions += positions;
+            self.positions - positions
         };
         if news.accepted {
-            tell(&[Stage::Accepted, Stage::Waiting], &mut row.accepted);
+            row.accepted = Some(take(2));
         }
         if news.started {
-            tell(&[Stage::Started], &mut row.started);
+            row.started = Some(take(1));
         }
         if let Some(reported) = reported {
-            let mut place = None;
-            tell(&[Stage::Reported(reported.clone())], &mut place);
-            self.reported.push(ReportedRow { call: call.id, offset: place.unwrap_or(0), reported: reported.clone() });
+            self.reported.push(ReportedRow { call: call.id, offset: take(1), reported: reported.clone() });
         }
         if news.settled {
-            tell(&[Stage::Settled, Stage::Result], &mut row.settled);
+            row.settled = Some(take(2));
             self.count(call);
         }
+        self.told.push(Told { call: call.clone(), news: *news, reported: reported.clone() });
     }
 
     fn count(&mut self, call: &Arc<Call>) {
@@ -134,17 +144,7 @@ impl<'a> Batch<'a> {
 
     /// The batch, once it is on disk behind position `base`.
     pub fn committed(self, base: i64) -> Committed {
-        let last_pos = base + self.positions();
-        let place = |(index, (call, seq, stage)): (usize, _)| Event { pos: base + 1 + index as i64, seq, call, stage };
-        let events = self.events.into_iter().enumerate().map(place).collect();
-        Committed { first_pos: base + 1, last_pos, events }
-    }
-}
-
-impl super::News {
-    /// How many events they are.
-    fn events(self) -> u32 {
-        2 * u32::from(self.accepted) + u32::from(self.started) + 2 * u32::from(self.settled)
+        Committed { first_pos: base + 1, last_pos: base + self.positions(), told: self.told }
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
     use crate::domain::{Failure, Ids, Outcome};
 
     fn call(ids: &Ids) -> Call {
-        Call::accepted(ids.next(), "echo".into(), None, Time(0), "n".into())
+        Call::accepted(ids.next(), "echo".into(), None, Arc::default(), Time(0), "n".into())
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
         assert!(row.call.status.is_terminal());
         let committed = batch.committed(10);
         assert_eq!((committed.first_pos, committed.last_pos), (11, 15));
-        assert_eq!(committed.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!(committed.events().iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     }
 
     #[test]

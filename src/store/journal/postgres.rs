@@ -6,7 +6,7 @@ use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
 use uuid::Uuid;
 
-use super::batch::Batch;
+use super::batch::{Batch, RowImage};
 use super::sql;
 use super::writer::{CommitError, CommitResult};
 use crate::store::codec;
@@ -14,70 +14,100 @@ use crate::store::codec;
 /// SQLSTATE of `toolpost_expect`: some rows were refused, and so nothing was written.
 const NOT_ALL_WRITTEN: &str = "TP001";
 
-static COMMIT: LazyLock<String> = LazyLock::new(|| {
+/// The numbers of a new row, all in one array: each array that is unnested costs the server as much as a column of the
+/// table. A position that there is not is -1.
+const NUMBERS: i64 = 6;
+
+/// The statement, with or without the parts for calls that are there already and for reported events.
+static COMMITS: LazyLock<[[String; 2]; 2]> =
+    LazyLock::new(|| [false, true].map(|again| [false, true].map(|told| statement(again, told))));
+
+fn statement(again: bool, told: bool) -> String {
+    let again = if again {
+        format!(
+            "u AS (SELECT id, status, attempt, $2 AS node, (SELECT first FROM clock) + started AS started,
+                (SELECT first FROM clock) + settled AS settled, record
+                FROM UNNEST($26::uuid[], $27::int2[], $28::int4[], $29::int4[], $30::int4[], $31::text[])
+                    AS i (id, status, attempt, started, settled, record)),
+             again AS ({} RETURNING 1),",
+            sql::ROW_AGAIN
+        )
+    } else {
+        "again AS (SELECT 1 WHERE FALSE),".to_owned()
+    };
+    let told = if told {
+        let first = if again.starts_with('u') { 32 } else { 26 };
+        let [call, seq, pos, kind, data] = [0, 1, 2, 3, 4].map(|place| first + place);
+        format!(
+            "told AS (INSERT INTO call_events ({})
+                SELECT call_id, seq, (SELECT first FROM clock) + pos, kind, data
+                FROM UNNEST(${call}::uuid[], ${seq}::int4[], ${pos}::int4[], ${kind}::text[], ${data}::text[])
+                    AS e (call_id, seq, pos, kind, data)),",
+            sql::EVENT
+        )
+    } else {
+        String::new()
+    };
     format!(
-        "WITH clock AS (UPDATE event_clock SET pos = pos + $1 RETURNING pos - $1 AS base),
-         written AS (
-            INSERT INTO tool_calls AS c ({row})
-            SELECT id, tenant, session, batch_id, batch_index, tool, status, code, attempt, node, created_at,
-                started_at, ended_at, base + 1 + accepted, base + 1 + started, base + 1 + settled, arguments, record
-            FROM clock, UNNEST($2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::int4[], $7::text[], $8::int2[],
-                $9::text[], $10::int4[], $11::text[], $12::int8[], $13::int8[], $14::int8[], $15::int8[],
-                $16::int8[], $17::int8[], $18::text[], $19::text[])
-                AS i (id, tenant, session, batch_id, batch_index, tool, status, code, attempt, node, created_at,
-                    started_at, ended_at, accepted, started, settled, arguments, record)
-            {row_again} RETURNING 1),
+        "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE one = 1 RETURNING pos - $1 + 1 AS first),
+         fresh AS (
+            INSERT INTO tool_calls ({row})
+            SELECT id, $3, session, batch_id, tool, n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2],
+                first + NULLIF(n[k - 1], -1), first + NULLIF(n[k], -1), arguments, record
+            FROM (SELECT id, session, batch_id, tool, arguments, record, number * {NUMBERS} AS k, $4::int8[] AS n,
+                    (SELECT first FROM clock) AS first
+                FROM UNNEST($5::uuid[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::text[]) WITH ORDINALITY
+                    AS i (id, session, batch_id, tool, arguments, record, number)) AS rows
+            RETURNING 1),
+         {again}
          counted AS (
             INSERT INTO tool_stats AS s ({stats})
-            SELECT * FROM UNNEST($20::text[], $21::text[], $22::int8[], $23::int2[], $24::text[], $25::int4[],
-                $26::int8[], $27::int8[], $28::int8[], $29::int8[], $30::int8[], $31::int8[])
+            SELECT $3, * FROM UNNEST($11::text[], $12::int8[], $13::int2[], $14::text[], $15::int4[],
+                $16::int8[], $17::int8[], $18::int8[], $19::int8[], $20::int8[], $21::int8[])
             {stats_again}),
-         told AS (
-            INSERT INTO call_events ({event})
-            SELECT call_id, seq, base + 1 + pos, kind, data
-            FROM clock, UNNEST($32::uuid[], $33::int4[], $34::int8[], $35::text[], $36::text[])
-                AS e (call_id, seq, pos, kind, data)),
+         {told}
          noted AS (
-            INSERT INTO commits ({commit}) SELECT $37, base + 1, base + $1, $38, $39 FROM clock)
-         SELECT base, toolpost_expect((SELECT COUNT(*) FROM written), $40) FROM clock",
+            INSERT INTO commits ({commit}) SELECT $22, first, first + $1 - 1, $23, $24 FROM clock)
+         SELECT first - 1, toolpost_expect((SELECT COUNT(*) FROM fresh) + (SELECT COUNT(*) FROM again), $25)
+         FROM clock",
         row = sql::ROW,
-        row_again = sql::ROW_AGAIN,
         stats = sql::STATS,
         stats_again = sql::STATS_AGAIN.replace("{MIN}", "LEAST").replace("{MAX}", "GREATEST"),
-        event = sql::EVENT,
         commit = sql::COMMIT,
     )
-});
+}
+
+/// The values of rows that mostly have none: an empty array stands for nulls only, and costs the server nothing.
+fn unless_all_none<T>(values: Vec<Option<T>>) -> Vec<Option<T>> {
+    if values.iter().all(Option::is_none) { Vec::new() } else { values }
+}
+
+fn numbers(row: &RowImage<'_>) -> [i64; NUMBERS as usize] {
+    let place = |offset: Option<i32>| offset.map_or(-1, i64::from);
+    let status = i64::from(codec::status_number(row.call.status));
+    let (attempt, created) = (i64::from(row.call.attempts), row.call.created_at.0);
+    [status, attempt, created, place(row.accepted), place(row.started), place(row.settled)]
+}
 
 /// Writes the batch; returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Batch<'_>) -> CommitResult {
-    let rows = &batch.rows;
-    let calls = || rows.iter().map(|row| row.call);
-    // The statement's text is a constant of this program.
-    let query = sqlx::query_as::<_, (i64, bool)>(COMMIT.as_str())
-        .bind(batch.positions())
-        .bind(calls().map(|call| call.id).collect::<Vec<_>>())
-        .bind(calls().map(|call| call.tenant.as_str()).collect::<Vec<_>>())
-        .bind(calls().map(|call| call.session.as_deref()).collect::<Vec<_>>())
-        .bind(calls().map(|call| call.batch_id).collect::<Vec<_>>())
-        .bind(calls().map(|call| call.index as i32).collect::<Vec<_>>())
-        .bind(calls().map(|call| codec::indexed_name(&call.name).into_owned()).collect::<Vec<_>>())
-        .bind(calls().map(|call| codec::status_number(call.status)).collect::<Vec<_>>())
-        .bind(calls().map(|call| codec::code(call)).collect::<Vec<_>>())
-        .bind(calls().map(|call| call.attempts as i32).collect::<Vec<_>>())
-        .bind(calls().map(|call| &*call.node).collect::<Vec<_>>())
-        .bind(calls().map(|call| call.created_at.0).collect::<Vec<_>>())
-        .bind(calls().map(|call| call.started_at.map(|at| at.0)).collect::<Vec<_>>())
-        .bind(calls().map(|call| call.ended_at.map(|at| at.0)).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.accepted.unwrap_or(0)).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.started).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.settled).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.arguments).collect::<Vec<_>>())
-        .bind(rows.iter().map(|row| row.record).collect::<Vec<_>>());
-    let stats = || batch.stats.iter();
+    let fresh: Vec<&RowImage<'_>> = batch.fresh().collect();
+    let again: Vec<&RowImage<'_>> = batch.again().collect();
+    let calls = || fresh.iter().map(|row| row.call);
     let tenant = crate::domain::Tenant::default();
-    let query = query
-        .bind(stats().map(|_| tenant.as_str()).collect::<Vec<_>>())
+    let stats = || batch.stats.iter();
+    let text = &COMMITS[usize::from(!again.is_empty())][usize::from(!batch.reported.is_empty())];
+    let mut query = sqlx::query_as::<_, (i64, bool)>(text.as_str())
+        .bind(batch.positions())
+        .bind(batch.node())
+        .bind(tenant.as_str())
+        .bind(fresh.iter().flat_map(|row| numbers(row)).collect::<Vec<_>>())
+        .bind(calls().map(|call| call.id).collect::<Vec<_>>())
+        .bind(unless_all_none(calls().map(|call| call.session.as_deref()).collect()))
+        .bind(unless_all_none(calls().map(|call| call.batch_id).collect()))
+        .bind(calls().map(|call| codec::indexed_name(&call.name)).collect::<Vec<_>>())
+        .bind(calls().map(|call| call.arguments_text.get()).collect::<Vec<_>>())
+        .bind(fresh.iter().map(|row| row.record).collect::<Vec<_>>())
         .bind(stats().map(|(key, _)| &*key.0).collect::<Vec<_>>())
         .bind(stats().map(|(key, _)| key.1).collect::<Vec<_>>())
         .bind(stats().map(|(key, _)| i16::from(key.2)).collect::<Vec<_>>())
@@ -88,15 +118,29 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         .bind(stats().map(|(_, sum)| sum.min_ms).collect::<Vec<_>>())
         .bind(stats().map(|(_, sum)| sum.max_ms).collect::<Vec<_>>())
         .bind(stats().map(|(_, sum)| sum.retries).collect::<Vec<_>>())
-        .bind(stats().map(|(_, sum)| sum.last_at).collect::<Vec<_>>());
-    let reported = || batch.reported.iter();
-    let query = query
-        .bind(reported().map(|row| row.call).collect::<Vec<_>>())
-        .bind(reported().map(|row| row.reported.seq as i32).collect::<Vec<_>>())
-        .bind(reported().map(|row| row.offset).collect::<Vec<_>>())
-        .bind(reported().map(|row| row.reported.kind.as_str()).collect::<Vec<_>>())
-        .bind(reported().map(|row| row.reported.data.as_str()).collect::<Vec<_>>());
-    let query = query.bind(batch.id).bind(batch.at.0).bind(batch.call_ids()).bind(rows.len() as i64);
+        .bind(stats().map(|(_, sum)| sum.last_at).collect::<Vec<_>>())
+        .bind(batch.id)
+        .bind(batch.at.0)
+        .bind(batch.call_ids())
+        .bind(batch.rows.len() as i64);
+    if !again.is_empty() {
+        query = query
+            .bind(again.iter().map(|row| row.call.id).collect::<Vec<_>>())
+            .bind(again.iter().map(|row| codec::status_number(row.call.status)).collect::<Vec<_>>())
+            .bind(again.iter().map(|row| row.call.attempts as i32).collect::<Vec<_>>())
+            .bind(again.iter().map(|row| row.started).collect::<Vec<_>>())
+            .bind(again.iter().map(|row| row.settled).collect::<Vec<_>>())
+            .bind(again.iter().map(|row| row.record).collect::<Vec<_>>());
+    }
+    if !batch.reported.is_empty() {
+        let reported = || batch.reported.iter();
+        query = query
+            .bind(reported().map(|row| row.call).collect::<Vec<_>>())
+            .bind(reported().map(|row| row.reported.seq as i32).collect::<Vec<_>>())
+            .bind(reported().map(|row| row.offset).collect::<Vec<_>>())
+            .bind(reported().map(|row| row.reported.kind.as_str()).collect::<Vec<_>>())
+            .bind(reported().map(|row| row.reported.data.as_str()).collect::<Vec<_>>());
+    }
     let (base, _) = query.fetch_one(&mut **connection).await.map_err(not_all_written)?;
     Ok(base)
 }

@@ -1,15 +1,14 @@
 //! The statements of a commit, in the parts that both databases share.
 
-/// Columns of a call's row, in the order in which they are bound.
-pub(super) const ROW: &str = "id, tenant, session, batch_id, batch_index, tool, status, code, attempt, node, \
-     created_at, started_at, ended_at, accepted_pos, started_pos, settled_pos, arguments, record";
+/// Columns of a new call's row, in the order in which they are bound.
+pub(super) const ROW: &str = "id, tenant, session, batch_id, tool, status, attempt, node, created_at, accepted_pos, \
+     started_pos, settled_pos, arguments, record";
 
-/// What a later change of a call replaces. A row that has ended, or belongs to a later attempt, is left alone, and then
-/// counts as not written.
-pub(super) const ROW_AGAIN: &str = "ON CONFLICT (id) DO UPDATE SET status = excluded.status, code = excluded.code, \
-     attempt = excluded.attempt, node = excluded.node, started_at = excluded.started_at, ended_at = excluded.ended_at, \
-     started_pos = COALESCE(c.started_pos, excluded.started_pos), settled_pos = excluded.settled_pos, \
-     record = excluded.record WHERE c.status < 2 AND c.attempt <= excluded.attempt";
+/// What a later change of a call replaces, from a list `u` of such changes. A row that has ended, or belongs to a later
+/// attempt, is left alone, and then counts as not written.
+pub(super) const ROW_AGAIN: &str = "UPDATE tool_calls AS c SET status = u.status, attempt = u.attempt, node = u.node, \
+     started_pos = COALESCE(c.started_pos, u.started), settled_pos = u.settled, record = u.record \
+     FROM u WHERE c.id = u.id AND c.status < 2 AND c.attempt <= u.attempt";
 
 /// Columns of a row of stats, in the order in which they are bound.
 pub(super) const STATS: &str =

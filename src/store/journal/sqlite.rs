@@ -24,11 +24,11 @@ impl Statements {
     fn new(head: &str, columns: usize, tail: &str) -> Self {
         Self(CHUNKS.map(|rows| {
             let mut text = format!("{head} VALUES ");
+            // Numbered marks would be looked up by name for every value.
+            let marks = vec!["?"; columns].join(", ");
             for row in 0..rows {
-                let first = row * columns + 1;
-                let marks: Vec<String> = (first..first + columns).map(|number| format!("${number}")).collect();
                 let comma = if row == 0 { "" } else { ", " };
-                let _ = write!(text, "{comma}({})", marks.join(", "));
+                let _ = write!(text, "{comma}({marks})");
             }
             format!("{text} {tail}")
         }))
@@ -56,8 +56,12 @@ impl Statements {
 
 type Query = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
-static ROWS: LazyLock<Statements> =
-    LazyLock::new(|| Statements::new(&format!("INSERT INTO tool_calls AS c ({})", sql::ROW), 18, sql::ROW_AGAIN));
+static FRESH: LazyLock<Statements> =
+    LazyLock::new(|| Statements::new(&format!("INSERT INTO tool_calls ({})", sql::ROW), 14, ""));
+static AGAIN: LazyLock<Statements> = LazyLock::new(|| {
+    let head = "WITH u (id, status, attempt, node, started, settled, record) AS (";
+    Statements::new(head, 7, &format!(") {}", sql::ROW_AGAIN))
+});
 static STATS: LazyLock<Statements> = LazyLock::new(|| {
     let again = sql::STATS_AGAIN.replace("{MIN}", "MIN").replace("{MAX}", "MAX");
     Statements::new(&format!("INSERT INTO tool_stats AS s ({})", sql::STATS), 12, &again)
@@ -87,7 +91,9 @@ pub(super) async fn commit(connection: &mut PoolConnection<Sqlite>, batch: &Batc
 
 async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {
     let (base,): (i64,) = sqlx::query_as(TAKE_POSITIONS).bind(batch.positions()).fetch_one(&mut **connection).await?;
-    let written = ROWS.run(connection, &batch.rows, |query, row| bind_row(query, row, base + 1)).await?;
+    let (fresh, again): (Vec<_>, Vec<_>) = (batch.fresh().collect(), batch.again().collect());
+    let written = FRESH.run(connection, &fresh, |query, row| bind_fresh(query, row, base + 1)).await?
+        + AGAIN.run(connection, &again, |query, row| bind_again(query, row, base + 1)).await?;
     if written != batch.rows.len() as u64 {
         return Err(CommitError::NotAllWritten);
     }
@@ -115,7 +121,7 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
             query
                 .bind(row.call)
                 .bind(row.reported.seq as i32)
-                .bind(base + 1 + row.offset)
+                .bind(base + 1 + i64::from(row.offset))
                 .bind(row.reported.kind.as_str())
                 .bind(row.reported.data.clone())
         })
@@ -131,26 +137,33 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
     Ok(base)
 }
 
-fn bind_row(query: Query, row: &RowImage<'_>, first: i64) -> Query {
-    let call = &row.call;
+fn bind_fresh(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
+    let call = row.call;
     query
         .bind(call.id)
         .bind(call.tenant.as_str().to_owned())
         .bind(call.session.as_deref().map(str::to_owned))
         .bind(call.batch_id)
-        .bind(call.index as i32)
         .bind(codec::indexed_name(&call.name).into_owned())
         .bind(codec::status_number(call.status))
-        .bind(codec::code(call))
         .bind(call.attempts as i32)
         .bind(call.node.to_string())
         .bind(call.created_at.0)
-        .bind(call.started_at.map(|at| at.0))
-        .bind(call.ended_at.map(|at| at.0))
-        .bind(first + row.accepted.unwrap_or(0))
-        .bind(row.started.map(|offset| first + offset))
-        .bind(row.settled.map(|offset| first + offset))
-        .bind(row.arguments.to_owned())
+        .bind(row.accepted.map(|offset| first + i64::from(offset)))
+        .bind(row.started.map(|offset| first + i64::from(offset)))
+        .bind(row.settled.map(|offset| first + i64::from(offset)))
+        .bind(call.arguments_text.get().to_owned())
+        .bind(row.record.to_owned())
+}
+
+fn bind_again(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
+    query
+        .bind(row.call.id)
+        .bind(codec::status_number(row.call.status))
+        .bind(row.call.attempts as i32)
+        .bind(row.call.node.to_string())
+        .bind(row.started.map(|offset| first + i64::from(offset)))
+        .bind(row.settled.map(|offset| first + i64::from(offset)))
         .bind(row.record.to_owned())
 }
 

@@ -79,7 +79,7 @@ impl Writer {
                     // Whoever waited may have gone.
                     let _ = done.send(Ok(()));
                 }
-                (self.sink)(committed);
+                (self.sink)(&committed);
             }
             Err(CommitError::NotAllWritten) => Box::pin(self.write_the_unfenced(changes, done)).await,
             Err(error) => Box::pin(self.write_apart(changes, done, &error)).await,

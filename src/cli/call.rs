@@ -1,0 +1,218 @@
+//! `toolpost call`: one call with the service's own engine and database, without the server.
+
+use std::future::Future;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use toolpost::app::App;
+use toolpost::domain::event::Stage;
+use toolpost::domain::{Call, CallRequest, LimitsSpec, json};
+use toolpost::engine::{NotRecorded, Pending, Submission};
+use toolpost::events::bus::CallReader;
+use toolpost::formats::native::ToolCall;
+
+use super::error::CliError;
+use super::options::Options;
+use super::{Exit, print};
+
+mod screen;
+
+use screen::Screen;
+
+/// How long the last events may take to arrive after the end itself.
+const LAST_EVENTS: Duration = Duration::from_secs(1);
+
+/// One call.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The tool
+    name: String,
+    /// Its arguments, a JSON object; `-` reads them from standard input
+    #[arg(value_name = "JSON", default_value = "{}")]
+    arguments: String,
+    /// Stop the tool after this many milliseconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout_ms: Option<u64>,
+    /// Print the whole call as one line of JSON, and no progress
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
+    let config = options.quiet_settings()?;
+    let text = match args.arguments.as_str() {
+        "-" => read_all(std::io::stdin().lock(), config.server.max_body_bytes)?,
+        _ => args.arguments,
+    };
+    let mut signals =
+        Signals::new().map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
+    let app = super::start(config).await?;
+    let ids = app.engine.ids(1);
+    let reader = app.bus.subscribe(ids.clone());
+    let submission = Submission {
+        calls: vec![CallRequest { name: args.name, arguments: Some(arguments(&text)), ..CallRequest::default() }],
+        limits: LimitsSpec { timeout_ms: args.timeout_ms, ..LimitsSpec::default() },
+        ..Submission::default()
+    };
+    let submitted = app.engine.submit(submission, ids, text.len());
+    let Some(pending) = submitted.ok().and_then(|submitted| submitted.detach().into_iter().next()) else {
+        return Err(CliError::unusable("the call is too large to be taken")
+            .hint("Raise max_in_flight_mib in the [server] section of the settings."));
+    };
+    let mut screen = Screen::new(!args.json);
+    let (end, signal) = until_end(&app, pending, reader, &mut screen, &mut signals).await;
+    // While the database is away, its last changes would be waited for in vain.
+    let call = match (end, signal) {
+        (Ok(call), _) => call,
+        (Err(_), Some(number)) => {
+            print::note("interrupted before the end of the call was recorded");
+            return Ok(Exit::Signal(number));
+        }
+        (Err(lost), None) => return Err(not_recorded(lost)),
+    };
+    screen.end(&call);
+    let printed = if args.json { print::json_line(&ToolCall::from(&*call)) } else { print::result(output(&call)) };
+    tokio::select! {
+        () = app.stop() => {}
+        _ = signals.next() => {}
+    }
+    printed?;
+    Ok(match signal {
+        Some(number) => Exit::Signal(number),
+        None if call.outcome.as_deref().is_some_and(|outcome| !outcome.is_error()) => Exit::Good,
+        None => Exit::Bad,
+    })
+}
+
+/// What is not JSON goes on as it is: the service's own words about it are better than any here.
+fn arguments(text: &str) -> Value {
+    json::parse(text.as_bytes()).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+fn read_all(input: impl Read, limit: usize) -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    input
+        .take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|error| CliError::usage(format!("standard input cannot be read: {error}")))?;
+    if bytes.len() > limit {
+        return Err(CliError::usage(format!("the arguments on standard input are over {limit} bytes"))
+            .hint("Raise max_body_bytes in the [server] section of the settings."));
+    }
+    String::from_utf8(bytes).map_err(|_| CliError::usage("the arguments on standard input are not UTF-8"))
+}
+
+/// The call's end, and the signal that may have brought it about. What happens meanwhile is shown.
+async fn until_end(
+    app: &App,
+    pending: Pending,
+    mut reader: CallReader,
+    screen: &mut Screen,
+    signals: &mut Signals,
+) -> (Result<Arc<Call>, NotRecorded>, Option<u8>) {
+    let end = pending.end();
+    tokio::pin!(end);
+    let mut live = true;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            number = signals.next() => return (interrupted(app, &mut end, signals).await, Some(number)),
+            event = reader.events.recv(), if live => match event {
+                Some(event) => {
+                    screen.show(&event.event);
+                    live = event.event.stage != Stage::Result;
+                }
+                None => live = false,
+            },
+            ended = &mut end => break ended,
+        }
+    };
+    if ended.is_ok() && live {
+        // A commit is acknowledged before it is published: its events are on their way.
+        let rest = async {
+            while let Some(event) = reader.events.recv().await {
+                screen.show(&event.event);
+                if event.event.stage == Stage::Result {
+                    break;
+                }
+            }
+        };
+        // What does not come is only missing on the screen.
+        let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
+    }
+    (ended, None)
+}
+
+/// Stops the tool; the call is settled, so that its record does not say that it runs. A second signal does not wait.
+async fn interrupted(
+    app: &App,
+    end: impl Future<Output = Result<Arc<Call>, NotRecorded>>,
+    signals: &mut Signals,
+) -> Result<Arc<Call>, NotRecorded> {
+    // The drain itself waits for a database that is away; the call's end does not for ever.
+    let stopping = async {
+        app.engine.drain(Duration::ZERO).await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        ended = end => ended,
+        _ = signals.next() => Err(NotRecorded { accepted: false }),
+        () = stopping => Err(NotRecorded { accepted: false }),
+    }
+}
+
+fn not_recorded(NotRecorded { accepted }: NotRecorded) -> CliError {
+    let what = if accepted {
+        "the call was started, but its end could not be recorded: the database is away"
+    } else {
+        "the call could not be recorded: the database is away"
+    };
+    CliError::unusable(what)
+        .hint("Try again when the database can be reached; look for the call there first if it may not run twice.")
+}
+
+fn output(call: &Call) -> &str {
+    call.outcome.as_deref().map_or("", |outcome| outcome.output.as_str())
+}
+
+/// SIGINT and SIGTERM, each as its number.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 2,
+            _ = self.terminate.recv() => 15,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_that_are_no_json_go_on_as_they_are() {
+        assert_eq!(arguments(r#"{"a": 1}"#), serde_json::json!({"a": 1}));
+        assert_eq!(arguments(r#"{"a": "#), Value::String(r#"{"a": "#.into()));
+        assert_eq!(arguments(""), Value::String(String::new()));
+    }
+
+    #[test]
+    fn standard_input_is_read_up_to_a_bound() {
+        assert_eq!(read_all(&b"{}\n"[..], 3).unwrap(), "{}\n");
+        assert!(read_all(&b"{}\n\n"[..], 3).unwrap_err().to_string().contains("over 3 bytes"));
+        assert!(read_all(&b"\xff"[..], 3).unwrap_err().to_string().contains("UTF-8"));
+    }
+}

@@ -1,0 +1,164 @@
+//! What a running call shows to people, line by line, on standard error.
+
+use serde::Deserialize;
+use toolpost::domain::call::Coercion;
+use toolpost::domain::event::{Event, Reported, Stage};
+use toolpost::domain::{Call, ContentBlock, Progress, Status};
+
+use crate::cli::print;
+
+/// Longest line, in characters.
+const LONGEST: usize = 500;
+
+/// Remembers what it has shown, so that a line appears only when there is something new in it.
+#[derive(Debug, Default)]
+pub struct Screen {
+    is_on: bool,
+    tip: Option<String>,
+    progress: Option<Progress>,
+}
+
+/// What a running tool has reported, as its event's data says it: the call itself may be further by now.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Report {
+    tip: Option<String>,
+    progress: Option<Progress>,
+    content: Vec<ContentBlock>,
+}
+
+impl Screen {
+    /// A screen, or none.
+    pub fn new(is_on: bool) -> Self {
+        Self { is_on, ..Self::default() }
+    }
+
+    /// Shows an event, if there is something to see.
+    pub fn show(&mut self, event: &Event) {
+        for line in self.lines(event) {
+            self.put(&line);
+        }
+    }
+
+    /// Shows how the call ended.
+    pub fn end(&self, call: &Call) {
+        for line in last_lines(call) {
+            self.put(&line);
+        }
+    }
+
+    fn put(&self, line: &str) {
+        if self.is_on {
+            print::note(&print::one_line(line, LONGEST));
+        }
+    }
+
+    fn lines(&mut self, event: &Event) -> Vec<String> {
+        match &event.stage {
+            Stage::Waiting => {
+                let mended = event.call.coerced.iter().map(mended_line);
+                std::iter::once(Status::Wait.as_str().to_owned()).chain(mended).collect()
+            }
+            Stage::Started => vec![Status::Doing.as_str().to_owned()],
+            Stage::Reported(reported) => self.report(reported),
+            Stage::Accepted | Stage::Settled | Stage::Result => Vec::new(),
+        }
+    }
+
+    fn report(&mut self, reported: &Reported) -> Vec<String> {
+        // It is this version's own data; what could not be read would only be missing on the screen.
+        let Report { tip, progress, content } = serde_json::from_str(&reported.data).unwrap_or_default();
+        let mut lines = Vec::new();
+        if tip.is_some() && tip != self.tip {
+            lines.push(format!("{}  {}", Status::Doing.as_str(), tip.as_deref().unwrap_or_default()));
+            self.tip = tip;
+        }
+        if progress.is_some() && progress != self.progress {
+            lines.extend(progress.as_ref().map(progress_line));
+            self.progress = progress;
+        }
+        for block in content {
+            match block {
+                ContentBlock::Text(text) => lines.extend(text.lines().map(|line| format!("| {line}"))),
+                ContentBlock::Image { mime_type, .. } => lines.push(format!("| ({mime_type})")),
+                ContentBlock::Other(_) => {}
+            }
+        }
+        lines
+    }
+}
+
+fn progress_line(Progress { current, total, message }: &Progress) -> String {
+    let total = total.map_or_else(String::new, |total| format!("/{total}"));
+    format!("progress {current}{total} {}", message.as_deref().unwrap_or_default())
+}
+
+fn mended_line(Coercion { pointer, from, to }: &Coercion) -> String {
+    format!("mended {pointer}: {from} → {to}")
+}
+
+fn last_lines(call: &Call) -> Vec<String> {
+    let outcome = call.outcome.as_deref();
+    let code = outcome.and_then(|outcome| outcome.error.as_ref()).map(|failure| format!(" {}", failure.code.as_str()));
+    let ran = match call.started_at.and(call.duration_ms()) {
+        Some(duration) => format!(" in {duration} ms"),
+        None => ", not run".to_owned(),
+    };
+    let mut lines = vec![format!("{}{}{ran}", call.status.as_str(), code.unwrap_or_default())];
+    let hidden = outcome
+        .map_or(0, |outcome| outcome.content.iter().filter(|block| !matches!(block, ContentBlock::Text(_))).count());
+    if hidden > 0 {
+        lines.push(format!("{hidden} of the result's blocks are no text; --json has them"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use toolpost::domain::event::EventKind;
+    use toolpost::domain::{Failure, Ids, Outcome, Time};
+
+    use super::*;
+
+    fn call() -> Call {
+        Call::accepted(Ids::counted().next(), "t".into(), None, Time(0), "n".into())
+    }
+
+    fn lines(screen: &mut Screen, stage: Stage) -> Vec<String> {
+        let coerced = vec![Coercion { pointer: "/ms".into(), from: "string".into(), to: "integer".into() }];
+        let call = Arc::new(Call { coerced, ..call() });
+        screen.lines(&Event { pos: 1, seq: 1, call, stage })
+    }
+
+    fn reported(data: &serde_json::Value) -> Stage {
+        Stage::Reported(Arc::new(Reported { seq: 4, kind: EventKind::Status, data: data.to_string() }))
+    }
+
+    #[test]
+    fn only_what_is_new_is_shown() {
+        let mut screen = Screen::new(true);
+        assert_eq!(lines(&mut screen, Stage::Waiting), ["WAIT", "mended /ms: string → integer"]);
+        assert_eq!(lines(&mut screen, Stage::Started), ["DOING"]);
+        let tip = serde_json::json!({"status": "DOING", "tip": "reading", "progress": null});
+        assert_eq!(lines(&mut screen, reported(&tip)), ["DOING  reading"]);
+        let progress =
+            serde_json::json!({"tip": "reading", "progress": {"current": 3.0, "total": 10.0, "message": "files"}});
+        assert_eq!(lines(&mut screen, reported(&progress)), ["progress 3/10 files"]);
+        assert!(lines(&mut screen, reported(&progress)).is_empty());
+        let emission = serde_json::json!({"content": [{"type": "text", "text": "a\nb"}], "details": {}});
+        assert_eq!(lines(&mut screen, reported(&emission)), ["| a", "| b"]);
+    }
+
+    #[test]
+    fn the_end_says_how_long_it_took_or_that_nothing_ran() {
+        let mut ran = call();
+        ran.start(Time(1_000)).unwrap();
+        ran.settle(Outcome::text("x"), Time(13_000)).unwrap();
+        assert_eq!(last_lines(&ran), ["SUCCESS in 12 ms"]);
+        let mut refused = call();
+        refused.settle(Failure::truncated("t").into(), Time(9_000)).unwrap();
+        assert_eq!(last_lines(&refused), ["ERROR ARGUMENTS_TRUNCATED, not run"]);
+    }
+}

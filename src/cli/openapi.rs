@@ -1,0 +1,9 @@
+//! `toolpost openapi`: the API's description, needing neither settings nor a database.
+
+use super::error::CliError;
+use super::{Exit, print};
+
+pub fn run() -> Result<Exit, CliError> {
+    print::json(&toolpost::http::openapi())?;
+    Ok(Exit::Good)
+}

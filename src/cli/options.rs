@@ -1,0 +1,143 @@
+//! The options of every command, and how they and their short environment variables become settings.
+
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use toolpost::config::{Config, LogFormat};
+
+use super::error::CliError;
+
+/// Options that every command has. The environment is read here and not by clap: a variable that is set but empty, as
+/// container files make them, is not there, while an empty flag is an error.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Options {
+    /// sqlite://PATH, sqlite::memory: or postgres://USER@HOST/DATABASE; an SQLite file in your data folder unless given
+    /// [env: TOOLPOST_DATABASE_URL, else DATABASE_URL]
+    #[arg(long, global = true, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
+    database_url: Option<String>,
+    /// Folder of tool definitions, *.json and *.toml [env: TOOLPOST_TOOLS]
+    #[arg(long, global = true, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
+    tools: Option<String>,
+    /// Let `http` tools reach this network, address or host beside the public internet; repeatable
+    /// [env: TOOLPOST_EGRESS_ALLOW, separated by commas]
+    #[arg(long, global = true, value_name = "CIDR-OR-HOST", value_delimiter = ',')]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    egress_allow: Vec<String>,
+    /// Settings file, TOML [env: TOOLPOST_CONFIG]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How the log is written to standard error
+    #[arg(long, global = true, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+}
+
+impl Options {
+    /// The settings of the service: flags, short variables, `TOOLPOST__SECTION__KEY`, the file, the defaults.
+    pub fn settings(&self) -> Result<Config, CliError> {
+        let file = self.config.clone().or_else(|| variable(&environment, "TOOLPOST_CONFIG").map(PathBuf::from));
+        let mut config = Config::load(file.as_deref())?;
+        self.apply(&mut config, &environment);
+        Ok(config)
+    }
+
+    /// The settings of a command that ends: only what goes wrong is logged, unless somebody wants to see more.
+    pub fn quiet_settings(&self) -> Result<Config, CliError> {
+        let mut config = self.settings()?;
+        if config.log.filter == Config::default().log.filter {
+            "warn".clone_into(&mut config.log.filter);
+        }
+        Ok(config)
+    }
+
+    /// Settings that touch no database and no folder, for commands that only need the rules.
+    pub fn bare_settings(&self) -> Result<Config, CliError> {
+        let mut config = self.quiet_settings()?;
+        "sqlite::memory:".clone_into(&mut config.store.database_url);
+        config.tools.dir.clear();
+        Ok(config)
+    }
+
+    fn apply(&self, config: &mut Config, env: &impl Fn(&str) -> Option<String>) {
+        let database_url = self.database_url.clone();
+        let database_url = database_url.or_else(|| variable(env, "TOOLPOST_DATABASE_URL"));
+        if let Some(url) = database_url.or_else(|| variable(env, "DATABASE_URL")) {
+            config.store.database_url = url;
+        }
+        if let Some(folder) = self.tools.clone().or_else(|| variable(env, "TOOLPOST_TOOLS")) {
+            config.tools.dir = folder;
+        }
+        if !self.egress_allow.is_empty() {
+            config.egress.allow.clone_from(&self.egress_allow);
+        } else if let Some(allow) = variable(env, "TOOLPOST_EGRESS_ALLOW") {
+            config.egress.allow =
+                allow.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect();
+        }
+        if let Some(format) = self.log_format {
+            config.log.format = format;
+        }
+    }
+}
+
+/// The process's environment; a variable that is not UTF-8 is not there.
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// A variable that says something.
+pub fn variable(env: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
+    env(name).filter(|value| !value.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn settled(flags: &[&str], env: &[(&str, &str)]) -> Config {
+        let only = Only::try_parse_from(["toolpost"].iter().chain(flags)).unwrap();
+        let mut config = Config::default();
+        config.store.database_url = "sqlite://of-the-file".into();
+        let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        only.options.apply(&mut config, &env);
+        config
+    }
+
+    #[test]
+    fn a_flag_comes_before_the_variable_before_the_file() {
+        let env = [("TOOLPOST_DATABASE_URL", "sqlite://ours"), ("DATABASE_URL", "sqlite://any")];
+        assert_eq!(settled(&["--database-url", "sqlite://flag"], &env).store.database_url, "sqlite://flag");
+        assert_eq!(settled(&[], &env).store.database_url, "sqlite://ours");
+        assert_eq!(settled(&[], &env[1..]).store.database_url, "sqlite://any");
+        assert_eq!(settled(&[], &[]).store.database_url, "sqlite://of-the-file");
+    }
+
+    #[test]
+    fn an_empty_variable_is_none() {
+        let env = [("TOOLPOST_DATABASE_URL", ""), ("TOOLPOST_TOOLS", " "), ("TOOLPOST_EGRESS_ALLOW", "")];
+        let config = settled(&[], &env);
+        assert_eq!(config.store.database_url, "sqlite://of-the-file");
+        assert!(config.tools.dir.is_empty() && config.egress.allow.is_empty());
+    }
+
+    #[test]
+    fn what_may_be_reached_is_a_list() {
+        let env = [("TOOLPOST_EGRESS_ALLOW", "10.0.0.0/8, localhost,")];
+        assert_eq!(settled(&[], &env).egress.allow, ["10.0.0.0/8", "localhost"]);
+        let flags = ["--egress-allow", "127.0.0.1", "--egress-allow", "a,b"];
+        assert_eq!(settled(&flags, &env).egress.allow, ["127.0.0.1", "a", "b"]);
+    }
+
+    #[test]
+    fn the_rest_is_taken_as_well() {
+        let config = settled(&["--log-format", "json"], &[("TOOLPOST_TOOLS", "/tools")]);
+        assert_eq!((config.log.format, config.tools.dir.as_str()), (LogFormat::Json, "/tools"));
+    }
+}

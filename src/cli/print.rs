@@ -1,0 +1,89 @@
+//! Standard output and standard error: results, notes, tables, JSON. No colours, so nothing has to be asked of a terminal.
+
+use std::io::{ErrorKind, Write};
+
+use comfy_table::{CellAlignment, Row, Table, presets};
+use serde::Serialize;
+use toolpost::domain::json;
+
+use super::error::CliError;
+
+/// Writes a result to standard output, ending its last line.
+pub fn result(text: &str) -> Result<(), CliError> {
+    let mut out = std::io::stdout().lock();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+        // The reader has seen enough, as `head` has.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(CliError::unusable(format!("standard output cannot be written: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Writes a line for people to standard error.
+pub fn note(line: &str) {
+    // Nobody is left to be told that this failed.
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Writes a document for programs, indented, so that it can also be kept as a file.
+pub fn json(document: &impl Serialize) -> Result<(), CliError> {
+    result(&serde_json::to_string_pretty(document).map_err(unwritable)?)
+}
+
+/// Writes a record for programs, on one line.
+pub fn json_line(record: &impl Serialize) -> Result<(), CliError> {
+    result(&serde_json::to_string(record).map_err(unwritable)?)
+}
+
+fn unwritable(error: serde_json::Error) -> CliError {
+    CliError::unusable(format!("the result cannot be written as JSON: {error}"))
+}
+
+/// One line of at most `limit` characters, without anything that a terminal would obey: what tools and their authors
+/// write is not trusted.
+pub fn one_line(text: &str, limit: usize) -> String {
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+    json::shorten(&words.join(" "), limit)
+}
+
+/// Columns side by side; those from `numbers_from` on are numbers.
+pub fn table<R: Into<Row>>(header: &[&str], rows: impl IntoIterator<Item = R>, numbers_from: usize) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header.to_vec());
+    for row in rows {
+        table.add_row(row);
+    }
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if index >= numbers_from {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt()
+}
+
+/// What is known about one thing, a line each.
+pub fn facts(facts: &[(&str, String)]) -> String {
+    let widest = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines: Vec<String> = facts.iter().map(|(name, fact)| format!("{name:<widest$}  {fact}")).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_nothing_that_a_terminal_obeys() {
+        assert_eq!(one_line("a\u{1b}[31m\n\tb\r\n\nc\u{7}", 99), "a [31m b c");
+        assert_eq!(one_line("天气预报", 2), "天气…");
+    }
+
+    #[test]
+    fn a_table_is_plain_text_with_numbers_to_the_right() {
+        let text = table(&["NAME", "CALLS"], [["a", "1"], ["bcdef", "100"]], 1);
+        assert_eq!(text, "NAME   CALLS\na          1\nbcdef    100");
+    }
+}

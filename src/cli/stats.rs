@@ -1,0 +1,128 @@
+//! `toolpost stats`: how often, how well and how fast tools ran.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use toolpost::app::App;
+use toolpost::domain::Time;
+use toolpost::domain::stats::{ToolStats, UNKNOWN_TOOL};
+
+use super::error::CliError;
+use super::options::Options;
+use super::{Exit, print, tools};
+
+/// Whose counts.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Of this tool only
+    name: Option<String>,
+    /// Print JSON, as `GET /stats` answers it
+    #[arg(long)]
+    json: bool,
+}
+
+/// The counts of every tool, those that were never called included.
+#[derive(Debug, Serialize)]
+struct AllStats {
+    tools: Vec<ToolStats>,
+    /// Calls of tools that there are not share one count.
+    unknown_tools: ToolStats,
+}
+
+pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
+    let app = super::start(options.quiet_settings()?).await?;
+    let shown = show(&app, &args).await;
+    app.stop().await;
+    shown.map(|()| Exit::Good)
+}
+
+async fn show(app: &App, Args { name, json }: &Args) -> Result<(), CliError> {
+    let database = app.config.database_url();
+    let stored = app.store.stats(name.as_deref()).await.map_err(|error| CliError::store(&error, &database))?;
+    if let Some(name) = name {
+        let stats = match stored.into_iter().next() {
+            // A tool that is gone keeps its counts.
+            Some(stats) => stats,
+            None => tools::find(app, name).map(|_| ToolStats::never_called(name))?,
+        };
+        return if *json { print::json(&stats) } else { print::result(&one(&stats)) };
+    }
+    let all = everyone(stored, app.engine.registry().snapshot().list().iter().map(|entry| &*entry.name));
+    if *json { print::json(&all) } else { print::result(&table(&all)) }
+}
+
+fn everyone<'a>(stored: Vec<ToolStats>, names: impl Iterator<Item = &'a str>) -> AllStats {
+    let mut tools: BTreeMap<String, ToolStats> =
+        names.map(|name| (name.to_owned(), ToolStats::never_called(name))).collect();
+    tools.extend(stored.into_iter().map(|stats| (stats.tool_name.clone(), stats)));
+    let unknown_tools = tools.remove(UNKNOWN_TOOL).unwrap_or_else(|| ToolStats::never_called(UNKNOWN_TOOL));
+    AllStats { tools: tools.into_values().collect(), unknown_tools }
+}
+
+fn table(AllStats { tools, unknown_tools }: &AllStats) -> String {
+    const HEADER: [&str; 10] =
+        ["NAME", "LAST CALL", "RUNS", "GOOD", "BAD", "REJECTED", "AVG MS", "P50 MS", "P95 MS", "MAX MS"];
+    let unknown = (unknown_tools.rejected_count > 0).then_some(("(unknown tools)", unknown_tools));
+    let rows = tools.iter().map(|stats| (stats.tool_name.as_str(), stats)).chain(unknown).map(|(name, stats)| {
+        let numbers = [
+            stats.execution_count,
+            stats.success_count,
+            stats.failure_count,
+            stats.rejected_count,
+            stats.average_duration_ms,
+            stats.p50_duration_ms,
+            stats.p95_duration_ms,
+            stats.max_duration_ms,
+        ];
+        let words = [name.to_owned(), when(stats.last_called_at)];
+        words.into_iter().chain(numbers.map(|number| number.to_string())).collect::<Vec<String>>()
+    });
+    print::table(&HEADER, rows, 2)
+}
+
+fn one(stats: &ToolStats) -> String {
+    let by_code = |codes: &BTreeMap<String, u64>| {
+        let codes: Vec<String> = codes.iter().map(|(code, count)| format!("{code} {count}")).collect();
+        if codes.is_empty() { String::new() } else { format!("  ({})", codes.join(", ")) }
+    };
+    let rows = [
+        ("tool", stats.tool_name.clone()),
+        ("last call", when(stats.last_called_at)),
+        ("runs", stats.execution_count.to_string()),
+        ("good", stats.success_count.to_string()),
+        ("bad", format!("{}{}", stats.failure_count, by_code(&stats.failures_by_code))),
+        ("rejected", format!("{}{}", stats.rejected_count, by_code(&stats.rejected_by_code))),
+        (
+            "duration",
+            format!(
+                "{} ms on average, {} to {} ms; p50 {}, p95 {}, p99 {} ms",
+                stats.average_duration_ms,
+                stats.min_duration_ms,
+                stats.max_duration_ms,
+                stats.p50_duration_ms,
+                stats.p95_duration_ms,
+                stats.p99_duration_ms
+            ),
+        ),
+    ];
+    print::facts(&rows)
+}
+
+fn when(time: Option<Time>) -> String {
+    time.map_or_else(|| "never".to_owned(), |time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_has_its_line_and_unknown_ones_share_one() {
+        let count = |name: &str, rejected_count| ToolStats { rejected_count, ..ToolStats::never_called(name) };
+        let all = everyone(vec![count("", 7), count("gone", 2)], ["echo", "wait"].into_iter());
+        let names: Vec<&str> = all.tools.iter().map(|stats| stats.tool_name.as_str()).collect();
+        assert_eq!((names, all.unknown_tools.rejected_count), (vec!["echo", "gone", "wait"], 7));
+        assert_eq!(table(&all).lines().count(), 5);
+        assert!(!table(&everyone(Vec::new(), ["echo"].into_iter())).contains("unknown"));
+    }
+}

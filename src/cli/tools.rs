@@ -1,0 +1,122 @@
+//! `toolpost tools`: what there is, one definition, and whether files would be accepted.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Serialize;
+use toolpost::app::App;
+use toolpost::domain::{ExecutorSpec, Source, ToolDefinition};
+use toolpost::registry::Entry;
+use toolpost::registry::entry::ToolView;
+use toolpost::schema;
+
+use super::error::CliError;
+use super::options::Options;
+use super::{Exit, print};
+
+mod show;
+mod validate;
+
+/// Longest description and executor in a list, in characters.
+const SHORT: usize = 60;
+
+/// What to do with tools.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List the tools that can be called
+    List {
+        /// Print JSON, as `GET /tools` answers it
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one tool
+    Show {
+        /// The tool
+        name: String,
+        /// Print its definition as JSON, as `GET /tools/NAME` answers it
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check definition files, *.json and *.toml, as registration would; needs no database
+    Validate {
+        /// The files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Serialize)]
+struct List<'a> {
+    tools: Vec<ToolView<'a>>,
+    total: usize,
+}
+
+pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
+    match command {
+        Command::List { json } => {
+            let app = super::start(options.quiet_settings()?).await?;
+            let shown = list(app.engine.registry().snapshot().list(), json);
+            app.stop().await;
+            shown.map(|()| Exit::Good)
+        }
+        Command::Show { name, json } => {
+            let app = super::start(options.quiet_settings()?).await?;
+            let shown = find(&app, &name)
+                .and_then(|entry| if json { print::json(&entry.view()) } else { print::result(&show::text(&entry)) });
+            app.stop().await;
+            shown.map(|()| Exit::Good)
+        }
+        Command::Validate { files, json } => validate::run(&files, json, options).await,
+    }
+}
+
+/// The tool of this name.
+pub fn find(app: &App, name: &str) -> Result<Arc<Entry>, CliError> {
+    let snapshot = app.engine.registry().snapshot();
+    snapshot.get(name).cloned().ok_or_else(|| {
+        let nearest = schema::nearest(name, snapshot.list().iter().map(|entry| &*entry.name));
+        let meant = nearest.map_or_else(String::new, |near| format!("Did you mean \"{near}\"? "));
+        CliError::usage(format!("there is no tool \"{name}\""))
+            .hint(format!("{meant}`toolpost tools list` shows the tools of this database and --tools folder."))
+    })
+}
+
+fn list(entries: &[Arc<Entry>], json: bool) -> Result<(), CliError> {
+    if json {
+        let tools: Vec<ToolView<'_>> = entries.iter().map(|entry| entry.view()).collect();
+        return print::json(&List { total: tools.len(), tools });
+    }
+    let rows = entries.iter().map(|entry| {
+        vec![
+            entry.name.to_string(),
+            source(entry.made.source).to_owned(),
+            print::one_line(&executor(&entry.definition), SHORT),
+            print::one_line(&entry.definition.description, SHORT),
+        ]
+    });
+    print::result(&print::table(&["NAME", "SOURCE", "EXECUTOR", "DESCRIPTION"], rows, usize::MAX))
+}
+
+fn source(source: Source) -> &'static str {
+    match source {
+        Source::Builtin => "builtin",
+        Source::File => "file",
+        Source::Api => "api",
+    }
+}
+
+fn executor(definition: &ToolDefinition) -> String {
+    match &definition.executor {
+        ExecutorSpec::Builtin { name } => format!("builtin {name}"),
+        ExecutorSpec::Http(spec) => format!("http {} {}", spec.method, spec.url),
+    }
+}

@@ -1,0 +1,75 @@
+//! One tool for people to read.
+
+use serde_json::Value;
+use toolpost::domain::ToolDefinition;
+use toolpost::registry::Entry;
+
+use crate::cli::print;
+
+/// Longest line of facts, in characters.
+const LONGEST: usize = 500;
+
+/// The whole tool, the schemas last.
+pub fn text(entry: &Entry) -> String {
+    let definition = &entry.definition;
+    let mut text = String::new();
+    let description = definition.description.trim();
+    if !description.is_empty() {
+        for line in description.lines() {
+            text.push_str(&print::one_line(line, usize::MAX));
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+    text.push_str(&print::facts(&facts(entry)));
+    text.push_str("\n\nInput schema:\n");
+    text.push_str(&pretty(&definition.input_schema));
+    if let Some(schema) = &definition.output_schema {
+        text.push_str("\n\nOutput schema:\n");
+        text.push_str(&pretty(schema));
+    }
+    for example in &definition.examples {
+        text.push_str("\n\nExample:\n");
+        text.push_str(&example.arguments.to_string());
+        if let Some(output) = &example.output {
+            text.push_str(&format!("\n→ {output}"));
+        }
+    }
+    text
+}
+
+fn facts(entry: &Entry) -> Vec<(&'static str, String)> {
+    let (definition, made) = (&entry.definition, &entry.made);
+    let mut facts = vec![("name", entry.name.to_string())];
+    if *entry.title != *entry.name {
+        facts.push(("title", entry.title.to_string()));
+    }
+    facts.push(("source", format!("{}, revision {}, {}", super::source(made.source), made.revision, made.updated_at)));
+    facts.push(("executor", super::executor(definition)));
+    facts.push(("hints", hints(definition)));
+    let timeout = definition.limits.timeout_ms;
+    facts.push(("timeout", timeout.map_or_else(|| "the server's".to_owned(), |ms| format!("{ms} ms"))));
+    facts.extend(definition.category.clone().map(|category| ("category", category)));
+    facts.extend(definition.version.clone().map(|version| ("version", version)));
+    if !definition.tags.is_empty() {
+        facts.push(("tags", definition.tags.join(", ")));
+    }
+    facts.into_iter().map(|(name, fact)| (name, print::one_line(&fact, LONGEST))).collect()
+}
+
+fn hints(definition: &ToolDefinition) -> String {
+    let annotations = definition.annotations;
+    let hints = [
+        (annotations.read_only, "read-only"),
+        (annotations.destructive && !annotations.read_only, "destructive"),
+        (annotations.idempotent, "idempotent"),
+        (annotations.open_world, "open world"),
+        (definition.is_concurrency_safe(), "runs beside others"),
+    ];
+    let hints: Vec<&str> = hints.into_iter().filter_map(|(given, hint)| given.then_some(hint)).collect();
+    if hints.is_empty() { "none".to_owned() } else { hints.join(", ") }
+}
+
+fn pretty(schema: &Value) -> String {
+    format!("{schema:#}")
+}

@@ -1,0 +1,100 @@
+//! `toolpost tools validate`: the checks of registration, on files, before anything is registered.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use toolpost::domain::ToolDefinition;
+use toolpost::registry::{Registry, files};
+
+use crate::cli::error::CliError;
+use crate::cli::options::Options;
+use crate::cli::{Exit, print, start};
+
+/// One file and what was found in it.
+#[derive(Debug, Serialize)]
+struct Checked {
+    file: String,
+    valid: bool,
+    tools: Vec<String>,
+    errors: Vec<Found>,
+}
+
+/// One fault.
+#[derive(Debug, Serialize)]
+struct Found {
+    /// The tool, where one could be read.
+    tool: Option<String>,
+    /// Where in its definition (RFC 6901), where that is known apart from the message.
+    pointer: Option<String>,
+    message: String,
+}
+
+pub async fn run(files: &[PathBuf], json: bool, options: &Options) -> Result<Exit, CliError> {
+    let read: Vec<(&PathBuf, Vec<u8>)> =
+        files.iter().map(|file| read(file).map(|bytes| (file, bytes))).collect::<Result<_, _>>()?;
+    // In memory: the rules need the built-in tools, but no database.
+    let app = start(options.bare_settings()?).await?;
+    let mut declared = HashMap::new();
+    let checked: Vec<Checked> =
+        read.iter().map(|(file, bytes)| check(file, bytes, app.engine.registry(), &mut declared)).collect();
+    app.stop().await;
+    if json {
+        print::json(&checked)?;
+    } else {
+        print::result(&checked.iter().map(text).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(if checked.iter().all(|file| file.valid) { Exit::Good } else { Exit::Bad })
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, CliError> {
+    std::fs::read(file).map_err(|error| {
+        let error = CliError::usage(format!("{} cannot be read: {error}", file.display()));
+        if file.is_dir() { error.hint(format!("Name its files: {0}/*.json {0}/*.toml", file.display())) } else { error }
+    })
+}
+
+/// `declared` is which file has declared which tool: in one folder no two can declare the same.
+fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<String, PathBuf>) -> Checked {
+    let mut checked = Checked { file: file.display().to_string(), valid: false, tools: Vec::new(), errors: Vec::new() };
+    match files::definitions(file, bytes) {
+        Ok(definitions) => {
+            for definition in definitions {
+                checked.tools.push(definition.name.clone());
+                if let Some(other) = declared.insert(definition.name.clone(), file.to_owned()) {
+                    let message = if other == file {
+                        "is declared twice".to_owned()
+                    } else {
+                        format!("is already declared in {}", other.display())
+                    };
+                    let tool = Some(definition.name.clone());
+                    checked.errors.push(Found { tool, pointer: Some("/name".into()), message });
+                }
+                checked.errors.extend(faults(definition, registry));
+            }
+        }
+        Err(message) => checked.errors.push(Found { tool: None, pointer: None, message }),
+    }
+    checked.valid = checked.errors.is_empty();
+    checked
+}
+
+fn faults(definition: ToolDefinition, registry: &Registry) -> Vec<Found> {
+    let name = definition.name.clone();
+    let faults = registry.try_definition(definition).err().unwrap_or_default();
+    let found = |(pointer, message)| Found { tool: Some(name.clone()), pointer: Some(pointer), message };
+    faults.into_iter().map(|fault| found((fault.pointer, fault.message))).collect()
+}
+
+fn text(Checked { file, valid, tools, errors }: &Checked) -> String {
+    if *valid {
+        return format!("{file}: ok ({})", tools.join(", "));
+    }
+    let mut lines = vec![format!("{file}: not valid")];
+    lines.extend(errors.iter().map(|Found { tool, pointer, message }| {
+        let tool = tool.as_ref().map_or_else(String::new, |tool| format!("{tool} "));
+        let pointer = pointer.as_ref().map_or_else(String::new, |pointer| format!("{pointer}: "));
+        format!("  {tool}{pointer}{message}")
+    }));
+    lines.join("\n")
+}

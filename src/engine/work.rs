@@ -1,0 +1,74 @@
+//! Work that is done where it is awaited, and goes on by itself once nobody awaits it any more.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+/// The rest of a submission. A caller that stays runs it in its own task, which saves handing it to another; a caller
+/// that goes away does not stop it.
+pub struct Work {
+    rest: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    tasks: TaskTracker,
+}
+
+impl Work {
+    pub(super) fn new(work: impl Future<Output = ()> + Send + 'static, tasks: &TaskTracker) -> Self {
+        Self { rest: Some(Box::pin(tasks.track_future(work))), tasks: tasks.clone() }
+    }
+}
+
+impl Future for Work {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(rest) = &mut self.rest else { return Poll::Ready(()) };
+        let done = rest.as_mut().poll(context);
+        if done.is_ready() {
+            self.rest = None;
+        }
+        done
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let Some(rest) = self.rest.take() else { return };
+        // Without a runtime the process is ending, and no task goes on.
+        if let Ok(runtime) = Handle::try_current() {
+            self.tasks.spawn_on(rest, &runtime);
+        }
+    }
+}
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Work").field("is_done", &self.rest.is_none()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_goes_on_when_its_caller_goes_away() {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let (go, gone) = tokio::sync::oneshot::channel();
+        let tasks = TaskTracker::new();
+        let mut work = Work::new(
+            async move {
+                let _ = gone.await;
+                let _ = sender.send("done");
+            },
+            &tasks,
+        );
+        assert!(futures_util::poll!(&mut work).is_pending());
+        drop(work);
+        go.send(()).unwrap();
+        assert_eq!(receiver.await, Ok("done"));
+        tasks.close();
+        tasks.wait().await;
+    }
+}

@@ -1,0 +1,34 @@
+//! A result's data as JSON: the text that there is already, or the value.
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::domain::Outcome;
+
+/// The `structured` of an outcome.
+#[derive(Debug, Clone, Copy)]
+pub enum Data<'a> {
+    /// Serialised before.
+    Text(&'a RawValue),
+    /// Not yet.
+    Value(&'a Value),
+}
+
+impl<'a> Data<'a> {
+    /// The data of an outcome that has any.
+    #[must_use]
+    pub fn of(outcome: &'a Outcome) -> Option<Self> {
+        let text = outcome.structured_text.as_deref().map(Self::Text);
+        text.or_else(|| outcome.structured.as_deref().map(Self::Value))
+    }
+}
+
+impl Serialize for Data<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => text.serialize(serializer),
+            Self::Value(value) => value.serialize(serializer),
+        }
+    }
+}
