@@ -1,6 +1,6 @@
 //! `POST /tool-calls`: the one way in for a model's calls.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt};
 use uuid::Uuid;
 
@@ -24,13 +24,22 @@ use crate::events::bus::CallReader;
 use crate::events::frame;
 use crate::formats::native::{BatchAnswer, ToolCall};
 
+/// One call: a ToolCall. A batch: its results.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only the document reads it")]
+enum CallAnswer<'a> {
+    One(Box<ToolCall<'a>>),
+    Batch(BatchAnswer<'a>),
+}
+
 /// Runs one tool call, or a batch of them. A call that fails is a 200 with status `ERROR`: the model must read it.
 ///
 /// With `Accept: text/event-stream` the answer is the calls' events as they happen (`tool_call`, `status`, `progress`,
 /// `tool_result`), and at the end `batch` with what the JSON answer would have been.
 #[utoipa::path(post, path = "/tool-calls", operation_id = "execute_tool_calls", tag = "tool calls", request_body = CallBody,
     responses((status = 200, description = "One call: a ToolCall. A batch: its results in request order. Or the events.",
-            content((ToolCall = "application/json"), (BatchAnswer = "application/json+batch"), (String = "text/event-stream"))),
+            content((CallAnswer = "application/json"), (String = "text/event-stream"))),
         (status = 400, description = "The body is no JSON, is nested too deeply, or holds an integer beyond 64 bits", body = ProblemBody, content_type = "application/problem+json"),
         (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
@@ -49,11 +58,13 @@ pub(super) async fn execute(
     if wants_events(&headers) {
         let reader = state.bus.subscribe(ids.clone());
         let submitted = state.engine.submit(submission, ids.clone(), bytes)?;
-        return Ok(stream(state, reader, ids, submitted));
+        return Ok(stream(state, reader, ids, submitted.batch_id));
     }
     let Submitted { batch_id, calls } = state.engine.submit(submission, ids, bytes)?;
     if let Some(batch_id) = batch_id {
-        let ended = ended(calls).await.map_err(|not| not_recorded(not, &format!("?batch_id={batch_id}")))?;
+        // Whatever of it was accepted is found there, also if the one that was not recorded in time was not.
+        let not_recorded = |_| not_recorded(NotRecorded { accepted: true }, &format!("?batch_id={batch_id}"));
+        let ended = ended(calls).await.map_err(not_recorded)?;
         return Ok(reply::json(StatusCode::OK, &batch_answer(Some(batch_id), &ended)));
     }
     let mut calls = calls;
@@ -63,8 +74,9 @@ pub(super) async fn execute(
     Ok(reply::json(StatusCode::OK, &ToolCall::from(&*call)))
 }
 
+/// All ends, or the first that was not recorded in time: what comes after it in the batch waits for the database.
 async fn ended(calls: Vec<crate::engine::Pending>) -> Result<Vec<Arc<Call>>, NotRecorded> {
-    join_all(calls.into_iter().map(crate::engine::Pending::end)).await.into_iter().collect()
+    try_join_all(calls.into_iter().map(crate::engine::Pending::end)).await
 }
 
 fn batch_answer(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> BatchAnswer<'_> {
@@ -75,7 +87,7 @@ fn batch_answer(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> BatchAnswer<'_> 
 fn not_recorded(not: NotRecorded, place: &str) -> Problem {
     if not.accepted {
         let location = format!("/tool-calls{place}");
-        let detail = "the call was accepted, but its end could not be recorded in time; it is at `Location` once it is";
+        let detail = "the end could not be recorded in time; what was accepted is at `Location` once it is";
         return Problem::store_unavailable(detail).at(location);
     }
     Problem::store_unavailable("the call could not be recorded in time; a tool that is not read-only was not run")
@@ -99,14 +111,9 @@ fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
 }
 
 /// The calls' events, and at the end the answer.
-fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, submitted: Submitted) -> Response {
-    let watch = Watch {
-        reader,
-        left: ids.into_iter().collect(),
-        submitted: Some(submitted),
-        last: 0,
-        closing: state.closing.clone(),
-    };
+fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, batch_id: Option<Uuid>) -> Response {
+    let ended = HashMap::with_capacity(ids.len());
+    let watch = Watch { reader, ids, ended, batch_id, is_over: false, last: 0, closing: state.closing.clone() };
     let events = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
     let opening = stream::once(std::future::ready(frame::OPENING));
     sse(opening.chain(events).map(Ok::<_, Infallible>))
@@ -124,16 +131,23 @@ pub(super) fn sse(frames: impl stream::Stream<Item = Result<Bytes, Infallible>> 
 
 struct Watch {
     reader: CallReader,
-    left: HashSet<Uuid>,
-    submitted: Option<Submitted>,
+    ids: Vec<Uuid>,
+    /// As the events tell it: a call whose end was recorded late has one too.
+    ended: HashMap<Uuid, Arc<Call>>,
+    batch_id: Option<Uuid>,
+    is_over: bool,
     last: i64,
     closing: tokio_util::sync::CancellationToken,
 }
 
 impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
-        if self.left.is_empty() {
-            return self.end().await;
+        if self.is_over {
+            return None;
+        }
+        if self.ended.len() == self.ids.len() {
+            self.is_over = true;
+            return self.end();
         }
         tokio::select! {
             biased;
@@ -141,13 +155,12 @@ impl Watch {
                 Some(event) => {
                     self.last = event.event.pos;
                     if event.event.stage == Stage::Result {
-                        self.left.remove(&event.event.call.id);
+                        self.ended.insert(event.event.call.id, event.event.call.clone());
                     }
                     Some(event.bytes())
                 }
                 None => {
-                    self.left.clear();
-                    self.submitted = None;
+                    self.is_over = true;
                     Some(frame::CUT_OFF)
                 }
             },
@@ -156,11 +169,10 @@ impl Watch {
         }
     }
 
-    async fn end(&mut self) -> Option<Bytes> {
-        let Submitted { batch_id, calls } = self.submitted.take()?;
-        let ended = ended(calls).await.ok()?;
-        let results = ended.iter().map(|call| ToolCall::short(call)).collect();
-        let data = serde_json::to_string(&BatchAnswer { batch_id, results }).ok()?;
+    fn end(&self) -> Option<Bytes> {
+        let calls = self.ids.iter().filter_map(|id| self.ended.get(id));
+        let results = calls.map(|call| ToolCall::short(call)).collect();
+        let data = serde_json::to_string(&BatchAnswer { batch_id: self.batch_id, results }).ok()?;
         Some(frame::frame(self.last, EventKind::Batch.as_str(), &data))
     }
 }

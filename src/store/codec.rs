@@ -300,3 +300,6 @@ fn from_str<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_json::E
     deserializer.disable_recursion_limit();
     T::deserialize(&mut deserializer)
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,6 +51,8 @@ pub(super) struct Batch<'a> {
     pub rows: Vec<RowImage<'a>>,
     pub reported: Vec<ReportedRow>,
     pub stats: BTreeMap<StatsKey, Addition>,
+    /// Places of changes that come after their call's end in the same commit; nothing of them is written.
+    pub fenced: Vec<usize>,
     events: Vec<(Arc<Call>, u32, Stage)>,
 }
 
@@ -62,11 +64,14 @@ impl<'a> Batch<'a> {
             rows: Vec::with_capacity(changes.len()),
             reported: Vec::new(),
             stats: BTreeMap::new(),
+            fenced: Vec::new(),
             events: Vec::with_capacity(changes.len() * 5),
         };
         let mut places = HashMap::with_capacity(changes.len());
-        for change in changes {
-            batch.add(change, &mut places);
+        for (index, change) in changes.enumerate() {
+            if !batch.add(change, &mut places) {
+                batch.fenced.push(index);
+            }
         }
         batch
     }
@@ -81,7 +86,8 @@ impl<'a> Batch<'a> {
         self.rows.iter().flat_map(|row| *row.call.id.as_bytes()).collect()
     }
 
-    fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
+    /// Returns whether the change is taken: the row's guard stops a second end only once the first is on disk.
+    fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) -> bool {
         let Change { call, arguments, record, news, reported } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
             self.rows.push(RowImage { call, arguments, record, accepted: None, started: None, settled: None });
@@ -89,6 +95,9 @@ impl<'a> Batch<'a> {
         });
         let mut next = self.positions();
         let row = &mut self.rows[place];
+        if row.settled.is_some() {
+            return false;
+        }
         (row.call, row.arguments, row.record) = (call, arguments, record);
         let mut seq = call.last_seq + 1 - news.events() - u32::from(reported.is_some());
         let mut tell = |stages: &[Stage], first: &mut Option<i64>| {
@@ -113,6 +122,7 @@ impl<'a> Batch<'a> {
             tell(&[Stage::Settled, Stage::Result], &mut row.settled);
             self.count(call);
         }
+        true
     }
 
     fn count(&mut self, call: &Arc<Call>) {
