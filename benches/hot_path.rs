@@ -1,1 +1,65 @@
-//! The hot path inside the process: from a call's JSON to its answer's JSON, without HTTP and without a disk.
+//! The hot path inside the process: from a call's JSON to its answer's JSON, without HTTP; and what it is made of.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use serde_json::{Value, json};
+use toolpost::app::App;
+use toolpost::config::Config;
+use toolpost::domain::json as reading;
+use toolpost::formats::native::ToolCall;
+use toolpost::schema::{self, Role};
+
+const ARGUMENTS: &str =
+    r#"{"text":"The quick brown fox jumps over the lazy dog","count":42,"ratio":0.125,"flag":true}"#;
+
+fn schema() -> Value {
+    json!({
+        "type": "object", "additionalProperties": false, "required": ["text", "count", "ratio", "flag"],
+        "properties": {
+            "text": {"type": "string", "minLength": 1, "maxLength": 4000},
+            "count": {"type": "integer", "minimum": 1, "maximum": 1000},
+            "ratio": {"type": "number", "minimum": 0, "maximum": 1},
+            "flag": {"type": "boolean"},
+        },
+    })
+}
+
+fn parts(criterion: &mut Criterion) {
+    criterion.bench_function("read arguments", |bench| {
+        bench.iter(|| reading::parse(black_box(ARGUMENTS.as_bytes())));
+    });
+    let compiled = schema::compile(&schema(), Role::Input).expect("the schema compiles");
+    let arguments = Arc::new(reading::parse(ARGUMENTS.as_bytes()).expect("it is JSON"));
+    criterion.bench_function("check valid arguments", |bench| {
+        bench.iter(|| compiled.check(black_box(&arguments), true));
+    });
+    let wrong = Arc::new(json!({"text": "x", "count": "42", "ratio": " 0.5", "flag": "TRUE"}));
+    criterion.bench_function("mend four arguments", |bench| {
+        bench.iter(|| compiled.check(black_box(&wrong), true));
+    });
+}
+
+fn whole(criterion: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let mut config = Config::default();
+    config.store.database_url = "sqlite::memory:".to_owned();
+    let app = runtime.block_on(App::builder(config).start()).expect("the service starts");
+    let arguments = reading::parse(ARGUMENTS.as_bytes()).expect("it is JSON");
+    criterion.bench_function("one recorded call, SQLite in memory", |bench| {
+        bench.to_async(&runtime).iter(|| async { app.call("echo", arguments.clone()).await });
+    });
+    criterion.bench_function("64 recorded calls at once, SQLite in memory", |bench| {
+        bench.to_async(&runtime).iter(|| async {
+            futures_util::future::join_all((0..64).map(|_| app.call("echo", arguments.clone()))).await
+        });
+    });
+    let call = runtime.block_on(app.call("echo", arguments)).expect("it is recorded");
+    criterion.bench_function("write an answer", |bench| {
+        bench.iter(|| serde_json::to_vec(&ToolCall::from(black_box(&*call))));
+    });
+}
+
+criterion_group!(benches, parts, whole);
+criterion_main!(benches);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -92,12 +93,13 @@ impl Submitted {
     /// If one could not be recorded in time; it may still be.
     pub async fn ended(self) -> Result<Vec<Arc<Call>>, NotRecorded> {
         let Self { calls, mut work, .. } = self;
-        let mut ends = std::pin::pin!(async {
-            let mut ended = Vec::with_capacity(calls.len());
-            for pending in calls {
-                ended.push(pending.end().await?);
+        // The first that is not recorded in time ends the wait: what comes after it in a batch waits for the database.
+        let mut ends = std::pin::pin!(async move {
+            let mut calls = calls;
+            match calls.pop() {
+                Some(only) if calls.is_empty() => Ok(vec![only.end().await?]),
+                last => try_join_all(calls.into_iter().chain(last).map(Pending::end)).await,
             }
-            Ok(ended)
         });
         tokio::select! {
             biased;

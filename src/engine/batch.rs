@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Engine;
 use super::prepare::Job;
+use super::recorder::Recorded;
 
 /// How the calls of a batch run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -30,17 +31,22 @@ impl Engine {
             // Its receipt does not matter: whatever the call does next follows in the same queue.
             let _ = job.recorder.journal().enqueue(change).await;
         }
+        let mut is_given_up = false;
         for mut turn in turns {
-            match turn.pop() {
-                Some(alone) if turn.is_empty() => self.run_to_end(alone).await,
+            if is_given_up {
+                turn.iter_mut().for_each(Job::give_up);
+            }
+            let ends = match turn.pop() {
+                Some(alone) if turn.is_empty() => vec![self.run_to_end(alone).await],
                 last => {
                     let together = turn.into_iter().chain(last).map(|job| {
                         let engine = self.clone();
                         self.tasks.spawn(async move { engine.run_to_end(job).await })
                     });
-                    join_all(together.collect::<Vec<_>>()).await;
+                    join_all(together.collect::<Vec<_>>()).await.into_iter().flatten().collect()
                 }
-            }
+            };
+            is_given_up |= ends.contains(&Recorded::Late);
         }
     }
 }

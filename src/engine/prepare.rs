@@ -35,6 +35,15 @@ impl Job {
             Next::Refuse(_) => true,
         }
     }
+
+    /// Its caller was already told that the batch could not be recorded, and may send it again: it is not run.
+    pub fn give_up(&mut self) {
+        if matches!(self.next, Next::Run(_)) {
+            let failure =
+                Failure::overloaded("An earlier call of the batch could not be recorded in time; this one was not run");
+            self.next = Next::Refuse(failure.into());
+        }
+    }
 }
 
 impl Engine {

@@ -27,12 +27,13 @@ pub(super) struct Recorder {
     waiting: Option<oneshot::Sender<Result<Arc<Call>, NotRecorded>>>,
     accepted: bool,
     started: bool,
+    is_late: bool,
 }
 
 /// A recorder, and where the end arrives.
 pub(super) fn pair(journal: Journal, patience: Duration) -> (Recorder, End) {
     let (waiting, end) = oneshot::channel();
-    (Recorder { journal, patience, waiting: Some(waiting), accepted: false, started: false }, end)
+    (Recorder { journal, patience, waiting: Some(waiting), accepted: false, started: false, is_late: false }, end)
 }
 
 impl Recorder {
@@ -75,6 +76,7 @@ impl Recorder {
         match tokio::time::timeout(self.patience, &mut writing).await {
             Ok(written) => written.map(|()| Recorded::InTime),
             Err(_) => {
+                self.is_late = true;
                 self.tell(Err(NotRecorded { accepted: was_accepted }));
                 writing.await.map(|()| Recorded::Late)
             }
@@ -83,15 +85,21 @@ impl Recorder {
 
     /// Writes the end of a call and tells whoever waits.
     pub async fn settle(&mut self, call: Call) {
+        let was_accepted = self.accepted;
         let news = self.news(&call);
         let call = Arc::new(call);
         match self.write(Change::new(call.clone(), news)).await {
             Ok(_) => self.tell(Ok(call)),
             Err(error) => {
                 tracing::error!(id = %call.id, %error, "the end of a call was not recorded");
-                self.tell(Err(NotRecorded { accepted: false }));
+                self.tell(Err(NotRecorded { accepted: was_accepted }));
             }
         }
+    }
+
+    /// Whether everything came to disk while the caller was waiting.
+    pub fn end(&self) -> Recorded {
+        if self.is_late { Recorded::Late } else { Recorded::InTime }
     }
 
     /// The journal, for changes that nobody waits for.

@@ -25,7 +25,8 @@ use crate::store::journal::Change;
 const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
 
 impl Engine {
-    pub(super) async fn run_to_end(&self, job: Job) {
+    /// Returns whether its caller was still waiting for its end.
+    pub(super) async fn run_to_end(&self, job: Job) -> Recorded {
         let Job { mut call, next, mut recorder, traceparent } = job;
         let outcome = match next {
             Next::Refuse(failure) => (*failure).into(),
@@ -33,9 +34,10 @@ impl Engine {
         };
         if let Err(error) = call.settle(outcome, self.clock.now()) {
             tracing::error!(id = %call.id, %error, "a call was settled twice");
-            return;
+        } else {
+            recorder.settle(call).await;
         }
-        recorder.settle(call).await;
+        recorder.end()
     }
 
     /// A tool that is not read-only starts only after its start is on disk: what a crash leaves behind is then known.

@@ -72,3 +72,72 @@ impl Chunk {
         self.joined.get_or_init(join).clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::call::StatusUpdate;
+    use crate::domain::event::{Emission, EventKind, Reported, Stage};
+    use crate::domain::{Call, ContentBlock, Failure, Outcome, Time};
+
+    /// Texts with every kind of line break that there is.
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![any::<String>(), "[\\r\\n\u{b}\u{c}\u{85}\u{2028}\u{2029}\\x00:a ]{0,12}"]
+    }
+
+    /// A call with this text in every place that a caller or a tool can fill.
+    fn call(text: &str) -> Call {
+        let arguments = Arc::new(serde_json::json!({text: [text]}));
+        let mut call = Call::accepted(uuid::Uuid::nil(), text.into(), Some(text), arguments, Time(0), text.into());
+        call.title = text.into();
+        call.session = Some(text.into());
+        call.start(Time(1)).unwrap();
+        let members = serde_json::Map::from_iter([(text.to_owned(), text.into())]);
+        let update =
+            StatusUpdate { tip: Some(text.into()), params: members.clone(), metadata: members, progress: None };
+        call.update(update).unwrap();
+        call
+    }
+
+    /// Every event that the call can have, well ended and badly.
+    fn events(text: &str) -> Vec<Event> {
+        let running = call(text);
+        let emission = Emission { content: vec![ContentBlock::Text(text.into())], ..Emission::default() };
+        let reports = [
+            (EventKind::Status, render::status_update(&running)),
+            (EventKind::Progress, render::emission(&running, &emission)),
+        ];
+        let mut stages = vec![Stage::Accepted, Stage::Waiting, Stage::Started, Stage::Settled, Stage::Result];
+        stages.extend(reports.map(|(kind, data)| Stage::Reported(Arc::new(Reported { seq: 4, kind, data }))));
+        let outcomes = [Outcome::text(text), Failure::execution(text, text).into()];
+        let calls = outcomes.map(|outcome| {
+            let mut call = running.clone();
+            call.settle(outcome, Time(2)).unwrap();
+            Arc::new(call)
+        });
+        let with = |call: &Arc<Call>| {
+            let event = |stage: &Stage| Event { pos: 7, seq: 4, call: call.clone(), stage: stage.clone() };
+            stages.iter().map(event).collect::<Vec<_>>()
+        };
+        calls.iter().flat_map(with).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_frame_has_one_line_of_data_which_is_json(text in text()) {
+            for event in events(&text) {
+                let framed = Framed::from(event);
+                let bytes = framed.bytes();
+                let frame = std::str::from_utf8(&bytes).unwrap();
+                let lines: Vec<&str> = frame.split(['\n', '\r']).collect();
+                prop_assert_eq!((lines.len(), lines[0], &lines[3..]), (5, "id: 7", &["", ""][..]), "{}", frame);
+                let kind = lines[1].strip_prefix("event: ").unwrap();
+                prop_assert_eq!(kind, framed.event.kind().as_str());
+                let data: serde_json::Value = serde_json::from_str(lines[2].strip_prefix("data: ").unwrap()).unwrap();
+                prop_assert_eq!(data["name"].as_str(), Some(text.as_str()));
+            }
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! `POST /tool-calls`: the one way in for a model's calls.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use uuid::Uuid;
 
@@ -19,10 +18,19 @@ use super::problem::{Problem, ProblemBody};
 use super::{AppState, reply};
 use crate::domain::Call;
 use crate::domain::event::{EventKind, Stage};
-use crate::engine::{NotRecorded, Pending, Submitted};
+use crate::engine::NotRecorded;
 use crate::events::bus::CallReader;
 use crate::events::frame;
 use crate::formats::native::{BatchAnswer, ToolCall};
+
+/// One call: a ToolCall. A batch: its results.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only the document reads it")]
+enum CallAnswer<'a> {
+    One(Box<ToolCall<'a>>),
+    Batch(BatchAnswer<'a>),
+}
 
 /// Runs one tool call, or a batch of them. A call that fails is a 200 with status `ERROR`: the model must read it.
 ///
@@ -30,7 +38,7 @@ use crate::formats::native::{BatchAnswer, ToolCall};
 /// `tool_result`), and at the end `batch` with what the JSON answer would have been.
 #[utoipa::path(post, path = "/tool-calls", operation_id = "execute_tool_calls", tag = "tool calls", request_body = CallBody,
     responses((status = 200, description = "One call: a ToolCall. A batch: its results in request order. Or the events.",
-            content((ToolCall = "application/json"), (BatchAnswer = "application/json+batch"), (String = "text/event-stream"))),
+            content((CallAnswer = "application/json"), (String = "text/event-stream"))),
         (status = 400, description = "The body is no JSON, is nested too deeply, or holds an integer beyond 64 bits", body = ProblemBody, content_type = "application/problem+json"),
         (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
@@ -49,12 +57,14 @@ pub(super) async fn execute(
     if wants_events(&headers) {
         let reader = state.bus.subscribe(ids.clone());
         let submitted = state.engine.submit(submission, ids.clone(), bytes)?;
-        return Ok(stream(state, reader, ids, submitted));
+        return Ok(stream(state, reader, ids, submitted.batch_id));
     }
     let first = ids.first().copied();
     let submitted = state.engine.submit(submission, ids, bytes)?;
     let batch_id = submitted.batch_id;
-    let ended = submitted.ended().await.map_err(|not| not_recorded(not, batch_id, first))?;
+    // Whatever of a batch was accepted is found there, also if the one that was not recorded in time was not.
+    let not_recorded = |not: NotRecorded| not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
+    let ended = submitted.ended().await.map_err(not_recorded)?;
     match (batch_id, ended.as_slice()) {
         (None, [call]) => Ok(reply::json(StatusCode::OK, &ToolCall::from(&**call))),
         (_, calls) => Ok(reply::json(StatusCode::OK, &batch_answer(batch_id, calls))),
@@ -66,13 +76,13 @@ fn batch_answer(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> BatchAnswer<'_> 
 }
 
 /// The database is away. What was accepted goes on; what was not may safely be sent again.
-fn not_recorded(not: NotRecorded, batch_id: Option<Uuid>, call: Option<Uuid>) -> Problem {
-    if not.accepted {
+fn not_recorded(accepted: bool, batch_id: Option<Uuid>, call: Option<Uuid>) -> Problem {
+    if accepted {
         let location = match (batch_id, call) {
             (Some(batch_id), _) => format!("/tool-calls?batch_id={batch_id}"),
             (None, call) => format!("/tool-calls/{}", call.unwrap_or_default()),
         };
-        let detail = "the call was accepted, but its end could not be recorded in time; it is at `Location` once it is";
+        let detail = "the end could not be recorded in time; what was accepted is at `Location` once it is";
         return Problem::store_unavailable(detail).at(location);
     }
     Problem::store_unavailable("the call could not be recorded in time; a tool that is not read-only was not run")
@@ -96,15 +106,9 @@ fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
 }
 
 /// The calls' events, and at the end the answer.
-fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, submitted: Submitted) -> Response {
-    let watch = Watch {
-        reader,
-        left: ids.into_iter().collect(),
-        batch_id: submitted.batch_id,
-        calls: Some(submitted.detach()),
-        last: 0,
-        closing: state.closing.clone(),
-    };
+fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, batch_id: Option<Uuid>) -> Response {
+    let ended = HashMap::with_capacity(ids.len());
+    let watch = Watch { reader, ids, ended, batch_id, is_over: false, last: 0, closing: state.closing.clone() };
     let events = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
     let opening = stream::once(std::future::ready(frame::OPENING));
     sse(opening.chain(events).map(Ok::<_, Infallible>))
@@ -122,17 +126,23 @@ pub(super) fn sse(frames: impl stream::Stream<Item = Result<Bytes, Infallible>> 
 
 struct Watch {
     reader: CallReader,
-    left: HashSet<Uuid>,
+    ids: Vec<Uuid>,
+    /// As the events tell it: a call whose end was recorded late has one too.
+    ended: HashMap<Uuid, Arc<Call>>,
     batch_id: Option<Uuid>,
-    calls: Option<Vec<Pending>>,
+    is_over: bool,
     last: i64,
     closing: tokio_util::sync::CancellationToken,
 }
 
 impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
-        if self.left.is_empty() {
-            return self.end().await;
+        if self.is_over {
+            return None;
+        }
+        if self.ended.len() == self.ids.len() {
+            self.is_over = true;
+            return self.end();
         }
         tokio::select! {
             biased;
@@ -140,13 +150,12 @@ impl Watch {
                 Some(event) => {
                     self.last = event.event.pos;
                     if event.event.stage == Stage::Result {
-                        self.left.remove(&event.event.call.id);
+                        self.ended.insert(event.event.call.id, event.event.call.clone());
                     }
                     Some(event.bytes())
                 }
                 None => {
-                    self.left.clear();
-                    self.calls = None;
+                    self.is_over = true;
                     Some(frame::CUT_OFF)
                 }
             },
@@ -155,10 +164,9 @@ impl Watch {
         }
     }
 
-    async fn end(&mut self) -> Option<Bytes> {
-        let ended = join_all(self.calls.take()?.into_iter().map(Pending::end)).await;
-        let ended = ended.into_iter().collect::<Result<Vec<_>, _>>().ok()?;
-        let results = ended.iter().map(|call| ToolCall::short(call)).collect();
+    fn end(&self) -> Option<Bytes> {
+        let calls = self.ids.iter().filter_map(|id| self.ended.get(id));
+        let results = calls.map(|call| ToolCall::short(call)).collect();
         let data = serde_json::to_string(&BatchAnswer { batch_id: self.batch_id, results }).ok()?;
         Some(frame::frame(self.last, EventKind::Batch.as_str(), &data))
     }

@@ -69,6 +69,9 @@ pub(super) async fn page(
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(Problem::field("", format!("query: limit must be 1 to {LARGEST_PAGE}")));
     }
+    if params.session.as_deref().is_some_and(|session| session.contains('\0')) {
+        return Err(Problem::field("", "query: no session has U+0000 in its id"));
+    }
     let filter = CallFilter {
         session: params.session,
         batch_id: params.batch_id,

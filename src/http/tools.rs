@@ -67,6 +67,7 @@ pub(super) async fn list(
     responses((status = 201, description = "Registered; `Location` and `ETag` are its own", body = ToolView),
         (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "The API has a tool of this name already", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "The definition is refused; `errors` say where and why", body = ProblemBody, content_type = "application/problem+json"),
@@ -105,6 +106,7 @@ pub(super) async fn read(
         (status = 201, description = "Registered", body = ToolView),
         (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 412, description = "The tool is not what `If-Match` or `If-None-Match` says", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "The definition is refused; `errors` say where and why", body = ProblemBody, content_type = "application/problem+json"),
@@ -194,6 +196,7 @@ pub(super) struct Validation {
     responses((status = 200, description = "Whether they are valid", body = Validation),
         (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "The body does not have its shape", body = ProblemBody, content_type = "application/problem+json")))]

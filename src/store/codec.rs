@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use super::StoreError;
 use crate::domain::call::Coercion;
-use crate::formats::data::Data;
 use crate::domain::{
     Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json, outcome,
 };
+use crate::formats::data::Data;
 
 /// Longest name in the indexed column; no tool has a longer one.
 const INDEXED_NAME: usize = 128;
@@ -305,3 +305,6 @@ fn from_str<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_json::E
     deserializer.disable_recursion_limit();
     T::deserialize(&mut deserializer)
 }
+
+#[cfg(test)]
+mod tests;

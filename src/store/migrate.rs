@@ -12,7 +12,13 @@ struct Files;
 
 pub(super) async fn run(db: &Db) -> Result<(), StoreError> {
     match db {
-        Db::Sqlite(pools) => migrator("sqlite/").run(&pools.writer).await?,
+        Db::Sqlite(pools) => {
+            // Nothing else stops two processes from both finding an empty file; on Postgres sqlx takes a lock itself.
+            let mut alone = pools.writer.begin_with("BEGIN IMMEDIATE").await?;
+            // Hidden in sqlx's documents, but its own way around `run` not being general enough here.
+            migrator("sqlite/").run_direct(None, &mut *alone, false).await?;
+            alone.commit().await?;
+        }
         Db::Postgres(pools) => migrator("postgres/").run(&pools.writer).await?,
     }
     Ok(())

@@ -18,7 +18,7 @@ impl Store {
     pub async fn stats(&self, tool: Option<&str>) -> Result<Vec<ToolStats>, StoreError> {
         const SQL: &str = "SELECT tool, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at \
             FROM tool_stats WHERE tenant = $1 AND minute = 0 AND (tool = $2 OR $3 = 0) ORDER BY tool, executed, bucket";
-        let (tenant, name) = (self.tenant.as_str().to_owned(), tool.unwrap_or_default().to_owned());
+        let (tenant, name) = (self.tenant.as_str().to_owned(), sought(tool.unwrap_or_default()));
         let only = i32::from(tool.is_some());
         let rows: Vec<TotalRow> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(tenant).bind(name).bind(only).fetch_all(pool).await)?;
@@ -38,7 +38,7 @@ impl Store {
             CAST(SUM(calls) AS BIGINT), CAST(SUM(total_ms) AS BIGINT) FROM tool_stats \
             WHERE tenant = $1 AND tool = $2 AND minute >= $3 AND minute > 0 \
             GROUP BY minute, executed, CASE WHEN code = '' THEN 1 ELSE 0 END ORDER BY minute";
-        let (tenant, tool) = (self.tenant.as_str().to_owned(), tool.to_owned());
+        let (tenant, tool) = (self.tenant.as_str().to_owned(), sought(tool));
         let rows: Vec<(i64, i16, i32, i64, i64)> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(tenant).bind(tool).bind(since.minute()).fetch_all(pool).await)?;
         let mut series: Vec<MinuteStats> = Vec::new();
@@ -67,7 +67,7 @@ impl Store {
     /// If the database fails.
     pub async fn reset_stats(&self, tool: Option<&str>) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM tool_stats WHERE tenant = $1 AND (tool = $2 OR $3 = 0)";
-        let (tenant, name) = (self.tenant.as_str().to_owned(), tool.unwrap_or_default().to_owned());
+        let (tenant, name) = (self.tenant.as_str().to_owned(), sought(tool.unwrap_or_default()));
         let only = i32::from(tool.is_some());
         match &self.db {
             Db::Sqlite(pools) => {
@@ -79,6 +79,11 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// A name as it can be asked for: no tool has U+0000 in its name, and Postgres takes no such text.
+fn sought(name: &str) -> String {
+    name.replace('\0', "\u{fffd}")
 }
 
 fn unsigned(number: i64) -> u64 {

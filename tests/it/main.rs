@@ -3,6 +3,7 @@
 #[macro_use]
 mod support;
 
+mod architecture;
 mod arguments;
 mod batches;
 mod cli;
@@ -11,10 +12,15 @@ mod events;
 mod http_executor;
 mod listing;
 mod openapi;
+mod openapi_file;
 mod operations;
+mod outage;
 mod problems;
+mod readers;
 mod rust_tools;
 mod stats;
+mod store;
 mod tool_calls;
 mod tools;
 mod validation;
+mod wire;

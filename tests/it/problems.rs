@@ -194,3 +194,16 @@ on_both_databases!(
         assert_eq!(call["title"], HARD_TEXT);
     }
 );
+
+on_both_databases!(
+    async fn what_has_u_0000_in_its_name_is_looked_for_in_vain(backend: Backend) {
+        let app = App::start(backend).await;
+        app.call("echo", json!({})).await;
+        for path in ["/tools/a%00b", "/tools/a%00b/stats", "/tools/a%00b/stats?window=1h"] {
+            app.get(path).await.problem(404);
+        }
+        app.delete("/tools/a%00b/stats").await.problem(404);
+        assert_eq!(app.get("/tool-calls?name=a%00b").await.ok()["tool_calls"], json!([]));
+        app.get("/tool-calls?session=a%00b").await.problem(422);
+    }
+);

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 pub mod app;
 pub mod client;
+pub mod fixture;
 pub mod http_tool;
+pub mod pg_proxy;
 pub mod postgres;
 pub mod raw;
 pub mod service;
@@ -15,7 +17,7 @@ pub mod sse;
 pub use app::App;
 pub use client::{Client, Response};
 pub use http_tool::{Answer, HttpTool, Received};
-pub use service::{Backend, Options};
+pub use service::{Backend, Database, Options};
 pub use sse::{Event, EventStream};
 
 /// How long anything that a test awaits may take before the test fails.

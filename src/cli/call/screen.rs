@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn call() -> Call {
-        Call::accepted(Ids::counted().next(), "t".into(), None, Time(0), "n".into())
+        Call::accepted(Ids::counted().next(), "t".into(), None, std::sync::Arc::default(), Time(0), "n".into())
     }
 
     fn lines(screen: &mut Screen, stage: Stage) -> Vec<String> {

@@ -50,6 +50,8 @@ pub(super) struct Batch<'a> {
     pub rows: Vec<RowImage<'a>>,
     pub reported: Vec<ReportedRow>,
     pub stats: BTreeMap<StatsKey, Addition>,
+    /// Places of changes that come after their call's end in the same commit; nothing of them is written.
+    pub fenced: Vec<usize>,
     told: Vec<Told>,
     positions: i32,
 }
@@ -62,12 +64,15 @@ impl<'a> Batch<'a> {
             rows: Vec::with_capacity(changes.len()),
             reported: Vec::new(),
             stats: BTreeMap::new(),
+            fenced: Vec::new(),
             told: Vec::with_capacity(changes.len()),
             positions: 0,
         };
         let mut places = HashMap::with_capacity(changes.len());
-        for change in changes {
-            batch.add(change, &mut places);
+        for (index, change) in changes.enumerate() {
+            if !batch.add(change, &mut places) {
+                batch.fenced.push(index);
+            }
         }
         batch
     }
@@ -97,13 +102,17 @@ impl<'a> Batch<'a> {
         self.rows.iter().flat_map(|row| *row.call.id.as_bytes()).collect()
     }
 
-    fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
+    /// Returns whether the change is taken: the row's guard stops a second end only once the first is on disk.
+    fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) -> bool {
         let Change { call, record, news, reported } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
             self.rows.push(RowImage { call, record, accepted: None, started: None, settled: None });
             self.rows.len() - 1
         });
         let row = &mut self.rows[place];
+        if row.settled.is_some() {
+            return false;
+        }
         (row.call, row.record) = (call, record);
         let mut take = |positions: i32| {
             self.positions += positions;
@@ -123,6 +132,7 @@ impl<'a> Batch<'a> {
             self.count(call);
         }
         self.told.push(Told { call: call.clone(), news: *news, reported: reported.clone() });
+        true
     }
 
     fn count(&mut self, call: &Arc<Call>) {

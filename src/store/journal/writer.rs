@@ -74,11 +74,12 @@ impl Writer {
         let batch = Batch::of(self.ids.next(), self.clock.now(), changes.iter());
         match self.commit_until_certain(&batch).await {
             Ok(base) => {
-                let committed = batch.committed(base);
-                for done in done {
+                for (index, done) in done.into_iter().enumerate() {
+                    let end = if batch.fenced.contains(&index) { Err(JournalError::Fenced) } else { Ok(()) };
                     // Whoever waited may have gone.
-                    let _ = done.send(Ok(()));
+                    let _ = done.send(end);
                 }
+                let committed = batch.committed(base);
                 (self.sink)(&committed);
             }
             Err(CommitError::NotAllWritten) => Box::pin(self.write_the_unfenced(changes, done)).await,
@@ -130,12 +131,17 @@ impl Writer {
         loop {
             match self.commit_once(batch, unknown).await {
                 Ok(base) => {
-                    if !self.healthy.swap(true, Ordering::Relaxed) {
-                        tracing::info!("the database is back");
-                    }
+                    self.note_answer();
                     return Ok(base);
                 }
-                Err(error) if !may_pass(&error) => return Err(error),
+                Err(error) if !may_pass(&error) => match self.made_after_all(batch, unknown).await {
+                    Ok(found) => {
+                        self.note_answer();
+                        return found.ok_or(error);
+                    }
+                    // Asked again by the next try.
+                    Err(_) => tokio::time::sleep(wait).await,
+                },
                 Err(error) => {
                     if self.healthy.swap(false, Ordering::Relaxed) {
                         tracing::warn!(%error, "the database is away; calls wait");
@@ -144,6 +150,33 @@ impl Writer {
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(LAST_WAIT);
                 }
+            }
+        }
+    }
+
+    /// The database has said yes or no, so it is there.
+    fn note_answer(&self) {
+        if !self.healthy.swap(true, Ordering::Relaxed) {
+            tracing::info!("the database is back");
+        }
+    }
+
+    /// Whether a refused commit was made by an earlier try, which the server went on with while this one waited behind
+    /// it: then its own rows are what refused it.
+    async fn made_after_all(&self, batch: &Batch<'_>, unknown: bool) -> Result<Option<i64>, sqlx::Error> {
+        if !unknown {
+            return Ok(None);
+        }
+        match &self.db {
+            Db::Sqlite(pools) => sqlite::find(&mut pools.writer.acquire().await?, batch.id).await,
+            Db::Postgres(pools) => {
+                let mut connection = pools.writer.acquire().await?;
+                let looked = tokio::time::timeout(PATIENCE, postgres::find(&mut connection, batch.id)).await;
+                let found = looked.unwrap_or(Err(sqlx::Error::PoolTimedOut));
+                if found.is_err() {
+                    drop(connection.detach());
+                }
+                found
             }
         }
     }
@@ -197,7 +230,8 @@ fn may_pass(error: &CommitError) -> bool {
         sqlx::Error::Database(error) => match error.code().as_deref() {
             // The commit's own id is there already: an earlier try went through, as the next look will tell.
             Some("23505" | "1555" | "2067") => error.message().contains("commits"),
-            Some(code) if code.len() == 5 => !matches!(&code[..2], "22" | "23" | "42" | "54"),
+            // Data, constraint, syntax or access, a limit, and whatever a trigger of the operator's raises.
+            Some(code) if code.len() == 5 => !matches!(&code[..2], "22" | "23" | "42" | "54" | "P0"),
             // SQLite's constraint, too big, mismatch, misuse and range; the low byte is the kind.
             Some(code) => code.parse::<u32>().is_ok_and(|code| !matches!(code & 0xff, 18..=21 | 25)),
             None => true,

@@ -30,6 +30,11 @@ impl App {
         Self::of(Service::start_with(backend, options).await)
     }
 
+    /// A service on a database that is kept elsewhere.
+    pub async fn start_at(url: String, options: Options) -> Self {
+        Self::of(Service::start_at(url, options).await)
+    }
+
     /// For what does not depend on the database.
     pub async fn on_sqlite() -> Self {
         Self::start(Backend::Sqlite).await

@@ -1,4 +1,4 @@
-//! The only file of the suite that names the crate: how a service is started, stopped and given tools written in Rust.
+//! How a service is started, stopped and given tools written in Rust. Beside this, only `store` names the crate.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolpost::app::App;
 use toolpost::config::Config;
-use toolpost::domain::ContentBlock;
 use toolpost::domain::event::Emission;
+use toolpost::domain::{Clock, ContentBlock, Ids, Time};
 use toolpost::tool::{
     BuiltinTool as Tool, Invalid, Json, NoArgs, Run, ToolError, async_tool_fn, blocking_tool_fn, object, tool_fn,
 };
@@ -38,17 +38,33 @@ pub struct Options {
     pub egress_allow: Vec<String>,
     /// Tools beside the four that are always there.
     pub extra: Vec<BuiltinTool>,
+    /// How long a caller waits for the database; 3 s unless given.
+    pub patience_ms: Option<u64>,
+    /// Memory for requests in flight.
+    pub max_in_flight_mib: Option<usize>,
+    /// A clock that stands still at this time, and ids that count up.
+    pub frozen_at: Option<Time>,
 }
 
 /// A fresh database; a file goes with the last handle, a cluster takes its databases with it.
 #[derive(Clone)]
-struct Database {
-    url: String,
+pub struct Database {
+    pub url: String,
     _folder: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Database {
-    fn fresh(backend: Backend) -> Self {
+    /// A database with nothing in it.
+    pub async fn fresh(backend: Backend) -> Self {
+        tokio::task::spawn_blocking(move || Self::made(backend)).await.expect("a fresh database")
+    }
+
+    /// A database that is kept elsewhere.
+    pub fn at(url: String) -> Self {
+        Self { url, _folder: None }
+    }
+
+    fn made(backend: Backend) -> Self {
         match backend {
             Backend::Sqlite => {
                 let folder = tempfile::tempdir().expect("a folder for the database");
@@ -77,24 +93,27 @@ impl Service {
 
     /// [`Service::start`] with options.
     pub async fn start_with(backend: Backend, options: Options) -> Self {
-        let database = tokio::task::spawn_blocking(move || Database::fresh(backend)).await.expect("a fresh database");
-        Self::on(database, options).await
+        Self::on(Database::fresh(backend).await, options).await
     }
 
     /// A service on a database that is kept elsewhere.
     pub async fn start_at(url: String, options: Options) -> Self {
-        Self::on(Database { url, _folder: None }, options).await
+        Self::on(Database::at(url), options).await
     }
 
     async fn on(database: Database, options: Options) -> Self {
         let mut config = Config::default();
         config.store.database_url.clone_from(&database.url);
-        config.store.patience_ms = 3_000;
+        config.store.patience_ms = options.patience_ms.unwrap_or(3_000);
+        config.server.max_in_flight_mib = options.max_in_flight_mib.unwrap_or(config.server.max_in_flight_mib);
         config.egress.allow.clone_from(&options.egress_allow);
         if let Some(folder) = &options.tools_dir {
             config.tools.dir = folder.display().to_string();
         }
-        let builder = options.extra.iter().cloned().fold(App::builder(config), |builder, tool| builder.tool(tool));
+        let mut builder = options.extra.iter().cloned().fold(App::builder(config), |builder, tool| builder.tool(tool));
+        if let Some(time) = options.frozen_at {
+            builder = builder.clock(Clock::manual(time), Ids::counted());
+        }
         let app = builder.start().await.expect("the service starts");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");

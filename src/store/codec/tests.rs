@@ -1,0 +1,125 @@
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+
+use super::*;
+
+/// Any text, with the characters that databases and JSON are wary of more often than by chance.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![any::<String>(), "[\\x00-\\x1f\"\\\\a😀\u{2028}\u{fffd}]{0,12}"]
+}
+
+fn json_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_filter("JSON has no other numbers", |number| number.is_finite()).prop_map(Value::from),
+        text().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 64, 6, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..6).prop_map(Value::from),
+            btree_map(text(), inner, 0..6).prop_map(Value::from_iter),
+        ]
+    })
+}
+
+fn object() -> impl Strategy<Value = Map<String, Value>> {
+    btree_map(text(), json_value(), 0..4).prop_map(Map::from_iter)
+}
+
+fn block() -> impl Strategy<Value = ContentBlock> {
+    prop_oneof![
+        text().prop_map(ContentBlock::Text),
+        (text(), text()).prop_map(|(data, mime_type)| ContentBlock::Image { data, mime_type }),
+        object().prop_map(|mut members| {
+            members.insert("type".into(), "resource".into());
+            ContentBlock::Other(members)
+        }),
+    ]
+}
+
+fn failure() -> impl Strategy<Value = Failure> {
+    (text(), any::<Option<u64>>(), json_value().prop_filter("null is no detail", |value| !value.is_null()))
+        .prop_map(|(message, after, details)| Failure::execution("t", message).retryable(after).with_details(details))
+}
+
+fn result() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        text().prop_map(Outcome::text),
+        json_value().prop_map(|value| Outcome {
+            structured: Some(Arc::new(value.clone())),
+            ..Outcome::text(value.to_string())
+        }),
+        (vec(block(), 0..5), proptest::option::of(json_value()), object()).prop_map(
+            |(content, structured, details)| {
+                Outcome { structured: structured.map(Arc::new), details, ..Outcome::blocks(content) }
+            }
+        ),
+        failure().prop_map(Outcome::from),
+        (vec(block(), 0..3), failure()).prop_map(|(content, failure)| {
+            let said = Outcome::blocks(content);
+            Outcome { error: Some(Failure { text: said.output.clone(), ..failure }), ..said }
+        }),
+    ]
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    // What a tool gets is always an object; null stands for what is not known.
+    let asked = (json_value(), proptest::option::of(object().prop_map(Value::Object)), text(), text(), text());
+    let said = (proptest::option::of(text()), object(), object(), any::<[f64; 2]>());
+    (asked, said, proptest::option::of(result())).prop_map(|(asked, said, outcome)| {
+        let (arguments, effective, name, call_id, title) = asked;
+        let (tip, params, metadata, [current, total]) = said;
+        let id = Uuid::from_u128(7);
+        let mut call = Call::accepted(id, name.into(), Some(&call_id), Arc::new(arguments), Time(1), "node".into());
+        call.title = title.into();
+        call.effective_arguments = effective.map(Arc::new);
+        call.start(Time(2)).unwrap();
+        let progress = Progress { current, total: Some(total), message: tip.clone() };
+        let progress = Some(progress).filter(|_| current.is_finite() && total.is_finite());
+        call.update(crate::domain::call::StatusUpdate { tip, params, metadata, progress }).unwrap();
+        if let Some(outcome) = outcome {
+            call.settle(outcome, Time(5_000)).unwrap();
+        }
+        call
+    })
+}
+
+/// The call's row as the database gives it back.
+fn row(call: &Call) -> CallRow {
+    let (arguments, record) = (call.arguments_text.get().to_owned(), encode(call));
+    assert!(!record.contains('\0') && !arguments.contains('\0'), "Postgres takes no U+0000");
+    CallRow {
+        id: call.id,
+        session: call.session.as_deref().map(str::to_owned),
+        batch_id: call.batch_id,
+        tool: indexed_name(&call.name).into_owned(),
+        status: status_number(call.status),
+        attempt: call.attempts as i32,
+        node: call.node.to_string(),
+        created_at: call.created_at.0,
+        accepted_pos: 1,
+        started_pos: None,
+        settled_pos: None,
+        arguments,
+        record,
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_call_is_read_as_it_was_written(call in call()) {
+        let read = row(&call).decode().unwrap();
+        prop_assert_eq!(format!("{read:#?}"), format!("{call:#?}"));
+    }
+
+    #[test]
+    fn any_name_fits_its_column_and_short_ones_stay(name in text(), times in 1_usize..40) {
+        let name = name.repeat(times);
+        let indexed = indexed_name(&name);
+        prop_assert!(!indexed.contains('\0') && indexed.chars().count() <= INDEXED_NAME);
+        prop_assert_eq!(&*indexed == name.as_str(), name.len() <= INDEXED_NAME && !name.contains('\0') || *indexed == *name);
+    }
+}

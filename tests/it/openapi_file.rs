@@ -1,0 +1,115 @@
+//! `openapi/openapi.json` is what the service says of itself, and complete.
+
+use serde_json::Value;
+
+use crate::support::{App, client, fixture};
+
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+/// What is served beside the described routes: the description itself.
+const UNDESCRIBED: [&str; 2] = ["/openapi.json", "/docs/"];
+/// What the service sends; `*/*` is a content block's own type.
+const MEDIA_TYPES: [&str; 5] =
+    ["application/json", "application/problem+json", "text/event-stream", "text/plain", "*/*"];
+/// What every event is described by.
+const EVENTS: [&str; 5] = ["ToolCallEvent", "StatusEvent", "ProgressEvent", "ToolResultEvent", "BatchAnswer"];
+
+fn document() -> Value {
+    serde_json::to_value(toolpost::http::openapi()).unwrap()
+}
+
+/// Method, path and description of every operation.
+fn operations(document: &Value) -> Vec<(&'static str, String, &Value)> {
+    let paths = document["paths"].as_object().unwrap();
+    let all = paths.iter().flat_map(|(path, item)| {
+        METHODS.into_iter().filter_map(move |method| Some((method, path.clone(), item.get(method)?)))
+    });
+    all.collect()
+}
+
+#[test]
+fn the_file_says_what_the_service_says() {
+    let text = serde_json::to_string_pretty(&toolpost::http::openapi()).unwrap() + "\n";
+    let how = "`just openapi`, or `cargo run -- openapi > openapi/openapi.json`";
+    fixture::same_as_file("openapi/openapi.json", &text, how);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_serves_the_document_of_the_file() {
+    let app = App::on_sqlite().await;
+    assert_eq!(app.get("/openapi.json").await.ok(), document());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_described_operation_is_there_and_no_other_method_of_its_path() {
+    let app = App::on_sqlite().await;
+    let document = document();
+    let described = operations(&document);
+    for (path, _) in document["paths"].as_object().unwrap() {
+        for method in METHODS {
+            let filled = path.replace("{name}", "echo").replace("{id}", "none").replace("{n}", "0");
+            if (method, path.as_str()) == ("get", "/events") {
+                continue;
+            }
+            let answer = client::send(app.request(method.to_uppercase().parse().unwrap(), &filled)).await;
+            let is_described = described.iter().any(|(other, at, _)| *other == method && at == path);
+            assert_eq!(answer.status != 405, is_described, "{method} {path}: {}", answer.status);
+            assert!(!answer.text().contains("nothing at this path"), "{method} {path}");
+        }
+    }
+    for path in UNDESCRIBED {
+        assert_eq!(app.get(path).await.status, 200, "{path}");
+        assert!(document["paths"].get(path).is_none());
+    }
+}
+
+#[test]
+fn every_failure_is_a_problem_and_every_operation_that_can_fail_says_so() {
+    let document = document();
+    for (method, path, operation) in operations(&document) {
+        let responses = operation["responses"].as_object().unwrap();
+        let failures: Vec<_> = responses.iter().filter(|(status, _)| status.starts_with(['4', '5'])).collect();
+        assert_eq!(failures.is_empty(), path == "/healthz", "{method} {path}");
+        for (status, response) in failures {
+            let schema = &response["content"]["application/problem+json"]["schema"]["$ref"];
+            assert_eq!(schema, "#/components/schemas/Problem", "{method} {path} {status}");
+            assert!(response["description"].as_str().is_some_and(|text| !text.is_empty()), "{method} {path} {status}");
+        }
+    }
+}
+
+#[test]
+fn only_media_types_that_are_sent_are_described() {
+    let document = document();
+    for (method, path, operation) in operations(&document) {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            for media_type in response["content"].as_object().into_iter().flatten().map(|(name, _)| name) {
+                assert!(MEDIA_TYPES.contains(&media_type.as_str()), "{method} {path} {status}: {media_type}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_takes_a_body_says_how_a_body_is_refused() {
+    let document = document();
+    for (method, path, operation) in operations(&document) {
+        if operation.get("requestBody").is_some() {
+            for status in ["400", "408", "413", "415", "422"] {
+                assert!(operation["responses"].get(status).is_some(), "{method} {path} {status}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_event_has_a_schema_whose_fields_are_described() {
+    let document = document();
+    for name in EVENTS {
+        let schema = &document["components"]["schemas"][name];
+        assert!(schema.is_object(), "{name}");
+        let text = schema.to_string();
+        let fields = if name == "BatchAnswer" { ["batch_id", "results"] } else { ["call_id", "seq"] };
+        let own = fields.iter().all(|field| text.contains(&format!("\"{field}\"")));
+        assert!(own || text.contains("Subject"), "{name}: {text}");
+    }
+}

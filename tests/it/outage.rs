@@ -1,0 +1,174 @@
+//! The database goes away and comes back: what was acknowledged stays, what was not is said clearly.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::support::postgres::PgCluster;
+use crate::support::{App, Client, Options, Response, eventually};
+
+mod crash;
+mod overload;
+mod unavailable;
+
+/// A cluster of the test's own, and a service on it.
+async fn service(options: Options) -> (App, Arc<PgCluster>) {
+    let cluster = tokio::task::spawn_blocking(|| Arc::new(PgCluster::start())).await.unwrap();
+    let maker = cluster.clone();
+    let url = tokio::task::spawn_blocking(move || maker.create_database()).await.unwrap();
+    (App::start_at(url, options).await, cluster)
+}
+
+/// Does something to the cluster, away from the runtime's own threads.
+async fn with(cluster: &Arc<PgCluster>, work: impl FnOnce(&PgCluster) + Send + 'static) {
+    let cluster = cluster.clone();
+    tokio::task::spawn_blocking(move || work(&cluster)).await.unwrap();
+}
+
+/// Waits until `/readyz` says this.
+async fn readyz(client: &Client, status: u16) {
+    eventually("readiness to change", || async { (client.get("/readyz").await.status == status).then_some(()) }).await;
+}
+
+/// A 503 that says that the database is away and when to come again; where the call may be found, if it was accepted.
+fn unavailable(answer: Response) -> Option<String> {
+    assert!(!answer.header("retry-after").is_empty());
+    let location = answer.header("location").to_owned();
+    assert_eq!(answer.problem(503)["code"], "STORE_UNAVAILABLE");
+    Some(location).filter(|location| !location.is_empty())
+}
+
+/// Tasks that call in turn a tool that is read-only and one that is not, and note every answer.
+struct Load {
+    client: Client,
+    seen: Arc<Seen>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Id and status of each call that was answered with 200.
+    acknowledged: Mutex<Vec<(String, String)>>,
+    /// Where the calls are that were accepted, and whose end was not acknowledged.
+    accepted: Mutex<Vec<String>>,
+    answered: AtomicUsize,
+    turned_away: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl Load {
+    async fn start(app: &App, tasks: usize) -> Self {
+        app.echo_of("write", json!({})).await;
+        let (client, seen): (Client, Arc<Seen>) = ((**app).clone(), Arc::default());
+        let tasks = (0..tasks).map(|task| tokio::spawn(caller(client.clone(), seen.clone(), task))).collect();
+        Self { client, seen, tasks }
+    }
+
+    /// Waits until so many more calls were answered with 200.
+    async fn more(&self, count: usize) {
+        let wanted = self.seen.answered.load(Ordering::Relaxed) + count;
+        eventually("answers", || async { (self.seen.answered.load(Ordering::Relaxed) >= wanted).then_some(()) }).await;
+    }
+
+    /// Waits until so many more calls were answered with 503.
+    async fn turned_away(&self, count: usize) {
+        let wanted = self.seen.turned_away.load(Ordering::Relaxed) + count;
+        eventually("refusals", || async { (self.seen.turned_away.load(Ordering::Relaxed) >= wanted).then_some(()) })
+            .await;
+    }
+
+    /// Stops, and holds what was answered against what is stored and counted.
+    async fn check(self) {
+        self.seen.stop.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            crate::support::bounded("a caller", task).await.unwrap();
+        }
+        let client = &self.client;
+        // Calls whose callers were turned away are still being written.
+        for status in ["WAIT", "DOING"] {
+            eventually("the end of every call", || async {
+                let open = client.get(&format!("/tool-calls?status={status}&limit=1")).await.ok();
+                open["tool_calls"].as_array().unwrap().is_empty().then_some(())
+            })
+            .await;
+        }
+        let stored = stored(client).await;
+        for (id, status) in self.seen.acknowledged.lock().unwrap().iter() {
+            assert_eq!(stored.get(id).map(|call| call.1.as_str()), Some(status.as_str()), "{id} was acknowledged");
+        }
+        for location in self.seen.accepted.lock().unwrap().iter() {
+            let id = location.strip_prefix("/tool-calls/").unwrap();
+            assert!(stored.contains_key(id), "{id} was accepted");
+        }
+        counted_once(client, &stored).await;
+        told_once(client, &stored).await;
+    }
+}
+
+async fn caller(client: Client, seen: Arc<Seen>, task: usize) {
+    for n in 0.. {
+        if seen.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let name = if (n + task).is_multiple_of(2) { "echo" } else { "write" };
+        let answer = client.post("/tool-calls", &json!({"name": name, "arguments": {"n": n}})).await;
+        if answer.status == 200 {
+            let call = answer.ok();
+            let text = |field: &str| call[field].as_str().unwrap().to_owned();
+            seen.acknowledged.lock().unwrap().push((text("id"), text("status")));
+            seen.answered.fetch_add(1, Ordering::Relaxed);
+        } else {
+            seen.accepted.lock().unwrap().extend(unavailable(answer));
+            seen.turned_away.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Name, status, and whether it ran, of every stored call by its id.
+async fn stored(client: &Client) -> BTreeMap<String, (String, String, bool)> {
+    let (mut all, mut path) = (BTreeMap::new(), "/tool-calls?limit=500".to_owned());
+    loop {
+        let page = client.get(&path).await.ok();
+        for call in page["tool_calls"].as_array().unwrap() {
+            let text = |field: &str| call[field].as_str().unwrap().to_owned();
+            let before = all.insert(text("id"), (text("name"), text("status"), !call["started_at"].is_null()));
+            assert_eq!(before, None, "{} twice", call["id"]);
+        }
+        let Some(cursor) = page["next_cursor"].as_str() else { return all };
+        path = format!("/tool-calls?limit=500&cursor={cursor}");
+    }
+}
+
+/// The stats are those of the stored calls.
+async fn counted_once(client: &Client, stored: &BTreeMap<String, (String, String, bool)>) {
+    for name in ["echo", "write"] {
+        let of = |status: &str, ran: bool| {
+            stored.values().filter(|call| call.0 == name && call.1 == status && call.2 == ran).count() as u64
+        };
+        let stats = client.stats(name).await;
+        let counts = [&stats["success_count"], &stats["failure_count"], &stats["rejected_count"]].map(Value::as_u64);
+        let expected = [of("SUCCESS", true), of("ERROR", true), of("ERROR", false)];
+        assert_eq!(counts, expected.map(Some), "{name}: {stats:#}");
+        assert_eq!(of("SUCCESS", false), 0);
+    }
+}
+
+/// The stream of all events has each call's beginning and end once, and its numbers without a gap.
+async fn told_once(client: &Client, stored: &BTreeMap<String, (String, String, bool)>) {
+    let mut stream = client.events("/events?after=0").await;
+    let (mut seqs, mut ended, mut last): (BTreeMap<String, u64>, usize, i64) = Default::default();
+    while ended < stored.len() {
+        let event = stream.next().await.expect("more events");
+        let pos: i64 = event.id.parse().unwrap();
+        assert_eq!(pos, last + 1);
+        last = pos;
+        let seq = seqs.entry(event.data["id"].as_str().unwrap().to_owned()).or_default();
+        *seq += 1;
+        assert_eq!(event.data["seq"].as_u64(), Some(*seq), "{event:#?}");
+        ended += usize::from(event.is_result());
+    }
+    assert!(seqs.keys().eq(stored.keys()));
+}

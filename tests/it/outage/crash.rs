@@ -1,0 +1,68 @@
+//! Under load: the server crashes, freezes, or loses its connections.
+
+use crate::outage::{Load, readyz, service, with};
+use crate::support::postgres::PgCluster;
+use crate::support::{App, Backend, Database, Options};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_outlives_a_crash_of_the_server_and_is_counted_once() {
+    let (app, cluster) = service(Options::default()).await;
+    let load = Load::start(&app, 16).await;
+    for _ in 0..2 {
+        load.more(100).await;
+        with(&cluster, |cluster| {
+            cluster.stop_immediate();
+            cluster.start_again();
+        })
+        .await;
+    }
+    load.more(100).await;
+    readyz(&app, 200).await;
+    load.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_stays_while_the_server_is_away_for_longer_than_callers_wait() {
+    let (app, cluster) = service(Options { patience_ms: Some(200), ..Options::default() }).await;
+    let load = Load::start(&app, 8).await;
+    load.more(50).await;
+    with(&cluster, PgCluster::stop_immediate).await;
+    load.turned_away(40).await;
+    with(&cluster, PgCluster::start_again).await;
+    load.more(50).await;
+    readyz(&app, 200).await;
+    load.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_stays_while_the_server_stands_still() {
+    let (app, cluster) = service(Options { patience_ms: Some(200), ..Options::default() }).await;
+    let load = Load::start(&app, 8).await;
+    for _ in 0..2 {
+        load.more(50).await;
+        with(&cluster, PgCluster::freeze).await;
+        load.turned_away(24).await;
+        readyz(&app, 503).await;
+        assert_eq!(app.get("/healthz").await.status, 200);
+        with(&cluster, PgCluster::thaw).await;
+    }
+    load.more(50).await;
+    readyz(&app, 200).await;
+    load.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_killed_again_and_again_neither_lose_nor_double_anything() {
+    const KILL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+        WHERE datname = current_database() AND application_name = 'toolpost'";
+    let database = Database::fresh(Backend::Postgres).await;
+    let app = App::start_at(database.url.clone(), Options::default()).await;
+    let mut killer = <sqlx::PgConnection as sqlx::Connection>::connect(&database.url).await.unwrap();
+    let load = Load::start(&app, 16).await;
+    for _ in 0..40 {
+        load.more(10).await;
+        sqlx::query(KILL).execute(&mut killer).await.unwrap();
+    }
+    load.more(50).await;
+    load.check().await;
+}

@@ -1,0 +1,220 @@
+//! The store and the journal without a service around them, on both databases.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use sqlx::AssertSqlSafe;
+use tokio::task::JoinHandle;
+use toolpost::domain::event::{Event, EventKind, Reported};
+use toolpost::domain::{Call, Clock, Failure, Ids, Outcome, Time};
+use toolpost::events::render;
+use toolpost::store::journal::{Change, Committed, JournalError, News};
+use toolpost::store::{Db, Journal, Store};
+use uuid::Uuid;
+
+use crate::support::{Backend, Database, bounded};
+
+mod commits;
+mod mixed;
+mod pages;
+mod refusals;
+mod round_trip;
+mod tools;
+mod unknown_end;
+mod versions;
+
+/// What a change of a call brings.
+const ACCEPTED: News = News { accepted: true, started: false, settled: false };
+const STARTED: News = News { accepted: false, started: true, settled: false };
+const SETTLED: News = News { accepted: false, started: false, settled: true };
+const WHOLE: News = News { accepted: true, started: true, settled: true };
+const REJECTED: News = News { accepted: true, started: false, settled: true };
+
+/// When the tests' calls are accepted, in microseconds.
+const ACCEPTED_AT: i64 = 1_700_000_000_000_000;
+
+/// An event as it can be compared: position, number, name, data.
+type Told = (i64, u32, &'static str, String);
+
+/// A database with a journal in front of it, and all that it has told.
+struct Log {
+    store: Store,
+    journal: Journal,
+    ids: Ids,
+    told: Arc<Mutex<Vec<Told>>>,
+    door: DoorKeeper,
+    writer: JoinHandle<()>,
+    _database: Database,
+}
+
+impl Log {
+    async fn open(backend: Backend) -> Self {
+        Self::on(Database::fresh(backend).await, Ids::counted()).await
+    }
+
+    /// A journal on a database that may have others.
+    async fn on(database: Database, ids: Ids) -> Self {
+        let store = Store::open(&database.url).await.unwrap();
+        let (told, door) = (Arc::<Mutex<Vec<Told>>>::default(), Arc::<Door>::default());
+        let (heard, passed) = (told.clone(), door.clone());
+        let sink = Arc::new(move |committed: &Committed| {
+            heard.lock().unwrap().extend(committed.events().iter().map(told_of));
+            passed.pass(committed.events().first().map(|event| event.call.id));
+        });
+        let (journal, writer) = Journal::start(store.db().clone(), Clock::manual(Time(ACCEPTED_AT)), ids.clone(), sink);
+        let door = DoorKeeper(door);
+        Self { store, journal, ids, told, door, writer, _database: database }
+    }
+
+    /// A call that was just accepted.
+    fn call(&self, name: &str) -> Call {
+        Call::accepted(self.ids.next(), name.into(), None, Arc::default(), Time(ACCEPTED_AT), "node".into())
+    }
+
+    async fn write(&self, call: &Call, news: News) -> Result<(), JournalError> {
+        bounded("a change", self.journal.write(Change::new(Arc::new(call.clone()), news))).await
+    }
+
+    /// Writes the changes in one commit: they gather while the writer is held at the end of the commit before.
+    async fn together(&self, changes: Vec<Change>) -> Vec<Result<(), JournalError>> {
+        let before = ended(&self.call("before"), Outcome::default(), 0);
+        self.door.0.shut(before.id);
+        self.write(&before, WHOLE).await.unwrap();
+        let mut receipts = Vec::new();
+        for change in changes {
+            receipts.push(self.journal.enqueue(change).await.unwrap());
+        }
+        self.door.0.open();
+        let mut ends = Vec::new();
+        for receipt in receipts {
+            ends.push(bounded("a commit", receipt).await.unwrap());
+        }
+        ends
+    }
+
+    async fn stored(&self, call: &Call) -> Call {
+        self.store.call(call.id).await.unwrap().expect("a stored call")
+    }
+
+    /// All events behind `after`, read by so many commits a page.
+    async fn read_back(&self, after: i64, commits: u32) -> Vec<Told> {
+        let (mut all, mut after) = (Vec::new(), after);
+        loop {
+            let (events, until) = self.store.events_after(after, commits).await.unwrap();
+            all.extend(events.iter().map(told_of));
+            if until == after {
+                return all;
+            }
+            after = until;
+        }
+    }
+
+    /// The events of one call as they were told.
+    async fn events_of(&self, call: &Call) -> Vec<Told> {
+        self.store.events_of(call.id).await.unwrap().unwrap().iter().map(told_of).collect()
+    }
+
+    /// Everything that was told, once it is all written.
+    async fn told(&mut self) -> Vec<Told> {
+        self.journal.close();
+        bounded("the end of the journal", &mut self.writer).await.unwrap();
+        std::mem::take(&mut *self.told.lock().unwrap())
+    }
+
+    /// How often a tool is counted: executed, good, rejected.
+    async fn counts(&self, name: &str) -> (u64, u64, u64) {
+        let stats = self.store.stats(Some(name)).await.unwrap().pop().unwrap_or_default();
+        (stats.execution_count, stats.success_count, stats.rejected_count)
+    }
+
+    /// Commits that the database knows.
+    async fn commits(&self) -> i64 {
+        const SQL: &str = "SELECT COUNT(*) FROM commits";
+        match self.store.db() {
+            Db::Sqlite(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.reader).await.unwrap(),
+            Db::Postgres(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.reader).await.unwrap(),
+        }
+    }
+
+    /// Runs SQL as somebody else would.
+    async fn sql(&self, text: &str) {
+        let text = AssertSqlSafe(text.to_owned());
+        match self.store.db() {
+            Db::Sqlite(pools) => drop(sqlx::raw_sql(text).execute(&pools.writer).await.unwrap()),
+            Db::Postgres(pools) => drop(sqlx::raw_sql(text).execute(&pools.reader).await.unwrap()),
+        }
+    }
+}
+
+/// Opens the door when the test ends, however it does.
+struct DoorKeeper(Arc<Door>);
+
+impl Drop for DoorKeeper {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+/// Holds the writer at the commit that begins with a call.
+#[derive(Default)]
+struct Door {
+    shut_for: Mutex<Option<Uuid>>,
+    opened: Condvar,
+}
+
+impl Door {
+    fn shut(&self, call: Uuid) {
+        *self.shut_for.lock().unwrap() = Some(call);
+    }
+
+    fn open(&self) {
+        *self.shut_for.lock().unwrap() = None;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self, call: Option<Uuid>) {
+        let shut = |shut_for: &mut Option<Uuid>| shut_for.is_some() && *shut_for == call;
+        // The runtime's other work goes on elsewhere meanwhile.
+        tokio::task::block_in_place(|| {
+            drop(self.opened.wait_while(self.shut_for.lock().unwrap(), shut).unwrap());
+        });
+    }
+}
+
+fn told_of(event: &Event) -> Told {
+    (event.pos, event.seq, event.kind().as_str(), render::data(event))
+}
+
+/// The call after a run of so many milliseconds.
+fn ended(call: &Call, outcome: Outcome, duration_ms: i64) -> Call {
+    let mut call = call.clone();
+    if call.started_at.is_none() {
+        call.start(call.created_at).unwrap();
+    }
+    call.settle(outcome, Time(call.created_at.0 + duration_ms * 1000)).unwrap();
+    call
+}
+
+/// The call after it was refused.
+fn rejected(call: &Call, failure: Failure) -> Call {
+    let mut call = call.clone();
+    call.settle(failure.into(), call.created_at).unwrap();
+    call
+}
+
+fn whole(call: &Call) -> Change {
+    Change::new(Arc::new(call.clone()), WHOLE)
+}
+
+/// The four changes of a call that reports once, and the call at its end.
+fn life(call: &Call) -> (Vec<Change>, Call) {
+    let mut call = call.clone();
+    let mut changes = vec![Change::new(Arc::new(call.clone()), ACCEPTED)];
+    call.start(Time(ACCEPTED_AT + 2_000)).unwrap();
+    changes.push(Change::new(Arc::new(call.clone()), STARTED));
+    call.update(toolpost::domain::call::StatusUpdate { tip: Some("half".into()), ..Default::default() }).unwrap();
+    let reported = Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(&call) };
+    changes.push(Change::reported(Arc::new(call.clone()), Arc::new(reported)));
+    call.settle(Outcome::text("done"), Time(ACCEPTED_AT + 9_000)).unwrap();
+    changes.push(Change::new(Arc::new(call.clone()), SETTLED));
+    (changes, call)
+}

@@ -1,0 +1,58 @@
+//! What one commit makes of many changes.
+
+use toolpost::domain::{Ids, Outcome};
+
+use super::{Log, Told, ended, life, told_of, whole};
+use crate::support::{Backend, Database};
+
+on_both_databases!(
+    async fn the_changes_of_one_call_in_one_commit_are_one_row_and_all_its_events(backend: Backend) {
+        let mut log = Log::open(backend).await;
+        let (changes, call) = life(&log.call("echo"));
+        assert_eq!(log.together(changes).await, vec![Ok(()); 4]);
+        assert_eq!(log.commits().await, 2, "the one that was waited for, and one");
+        let events = log.events_of(&call).await;
+        let first = events[0].0;
+        let places: Vec<_> = events.iter().map(|(pos, seq, kind, _)| (*pos - first, *seq, *kind)).collect();
+        let expected = [(0, 1, "tool_call"), (1, 2, "status"), (2, 3, "status"), (3, 4, "status"), (4, 5, "status")];
+        assert_eq!(places, [&expected[..], &[(5, 6, "tool_result")]].concat());
+        assert_eq!(log.counts("echo").await, (1, 1, 0));
+        let told = log.told().await;
+        assert_eq!(told[5..], events, "told as it is read back");
+    }
+);
+
+on_both_databases!(
+    async fn changes_in_commits_of_their_own_give_the_events_of_one_commit(backend: Backend) {
+        let ids = Ids::counted();
+        let mut apart = Log::on(Database::fresh(backend).await, ids.clone()).await;
+        let at_once = Log::on(Database::fresh(backend).await, ids).await;
+        let call = apart.call("echo");
+        let (changes, _) = life(&call);
+        for change in changes {
+            apart.journal.write(change).await.unwrap();
+        }
+        at_once.together(life(&call).0).await;
+        let without_positions = |events: Vec<Told>| -> Vec<_> {
+            events.into_iter().map(|(_, seq, kind, data)| (seq, kind, data)).collect()
+        };
+        assert_eq!(without_positions(apart.events_of(&call).await), without_positions(at_once.events_of(&call).await));
+        assert_eq!(apart.commits().await, 4);
+        let told = apart.told().await;
+        let stored: Vec<_> = apart.store.events_after(0, 10).await.unwrap().0.iter().map(told_of).collect();
+        assert_eq!(told, stored);
+    }
+);
+
+on_both_databases!(
+    async fn calls_that_share_a_commit_have_positions_without_a_gap(backend: Backend) {
+        let mut log = Log::open(backend).await;
+        let calls: Vec<_> = (0..200).map(|n| ended(&log.call("t"), Outcome::text("x"), n)).collect();
+        log.together(calls.iter().map(whole).collect()).await;
+        assert_eq!(log.commits().await, 2);
+        assert_eq!(log.store.last_pos().await.unwrap(), 201 * 5);
+        let told = log.told().await;
+        assert_eq!(told.iter().map(|event| event.0).collect::<Vec<_>>(), (1..=201 * 5).collect::<Vec<_>>());
+        assert_eq!(log.counts("t").await, (200, 200, 0));
+    }
+);

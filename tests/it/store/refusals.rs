@@ -1,0 +1,113 @@
+//! What is refused fails alone: its neighbours in the commit are written and counted.
+
+use std::sync::Arc;
+
+use toolpost::domain::Outcome;
+use toolpost::store::journal::{Change, JournalError};
+
+use super::{ACCEPTED, Log, SETTLED, WHOLE, ended, life, whole};
+use crate::support::{Backend, bounded};
+
+/// Makes the database refuse every record of the tool `poison`.
+async fn poisoned(backend: Backend) -> Log {
+    let log = Log::open(backend).await;
+    log.sql(match backend {
+        Backend::Sqlite => {
+            "CREATE TRIGGER poison BEFORE INSERT ON tool_calls WHEN NEW.tool = 'poison' \
+             BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        }
+        Backend::Postgres => {
+            "CREATE FUNCTION refuse() RETURNS TRIGGER LANGUAGE plpgsql AS \
+             $$ BEGIN RAISE EXCEPTION 'refused'; END $$; \
+             CREATE TRIGGER poison BEFORE INSERT ON tool_calls FOR EACH ROW WHEN (NEW.tool = 'poison') \
+             EXECUTE FUNCTION refuse()"
+        }
+    })
+    .await;
+    log
+}
+
+on_both_databases!(
+    async fn a_second_end_is_refused_and_changes_and_counts_nothing(backend: Backend) {
+        let mut log = Log::open(backend).await;
+        let running = log.call("echo");
+        let first = ended(&running, Outcome::text("first"), 5);
+        log.write(&first, WHOLE).await.unwrap();
+        let events = log.events_of(&first).await;
+        let second = ended(&running, Outcome::text("second"), 900);
+        assert_eq!(log.write(&second, SETTLED).await, Err(JournalError::Fenced));
+        assert_eq!(log.stored(&first).await.outcome, first.outcome);
+        assert_eq!(log.events_of(&first).await, events);
+        assert_eq!((log.counts("echo").await, log.commits().await), ((1, 1, 0), 1));
+        assert_eq!(log.told().await, events);
+    }
+);
+
+on_both_databases!(
+    async fn the_neighbours_of_a_second_end_are_written_and_counted(backend: Backend) {
+        let mut log = Log::open(backend).await;
+        let running = log.call("echo");
+        log.write(&ended(&running, Outcome::text("first"), 5), WHOLE).await.unwrap();
+        let second = Change::new(Arc::new(ended(&running, Outcome::text("second"), 9)), SETTLED);
+        let (before, after, waiting) = (
+            ended(&log.call("echo"), Outcome::text("x"), 1),
+            ended(&log.call("echo"), Outcome::text("y"), 1),
+            log.call("w"),
+        );
+        let ends = log
+            .together(vec![whole(&before), second, whole(&after), Change::new(Arc::new(waiting.clone()), ACCEPTED)])
+            .await;
+        assert_eq!(ends, [Ok(()), Err(JournalError::Fenced), Ok(()), Ok(())]);
+        assert_eq!(log.counts("echo").await, (3, 3, 0));
+        assert_eq!(log.stored(&running).await.outcome.unwrap().output, "first");
+        assert_eq!(log.events_of(&waiting).await.len(), 2);
+        let told = log.read_back(0, 1).await;
+        assert_eq!(log.told().await, told);
+    }
+);
+
+on_both_databases!(
+    async fn a_second_end_in_the_commit_of_the_first_is_refused(backend: Backend) {
+        let log = Log::open(backend).await;
+        let running = log.call("echo");
+        let first = whole(&ended(&running, Outcome::text("first"), 5));
+        let second = Change::new(Arc::new(ended(&running, Outcome::text("second"), 9)), SETTLED);
+        let neighbour = ended(&log.call("echo"), Outcome::text("x"), 1);
+        let ends = log.together(vec![first, second, whole(&neighbour)]).await;
+        assert_eq!(ends, [Ok(()), Err(JournalError::Fenced), Ok(())]);
+        assert_eq!(log.counts("echo").await, (2, 2, 0));
+        assert_eq!(log.stored(&running).await.outcome.unwrap().output, "first");
+        assert_eq!(log.events_of(&running).await.len(), 5);
+    }
+);
+
+on_both_databases!(
+    async fn what_the_database_refuses_fails_alone(backend: Backend) {
+        let mut log = poisoned(backend).await;
+        let calls: Vec<_> = (0..40)
+            .map(|n| ended(&log.call(if n % 13 == 5 { "poison" } else { "echo" }), Outcome::text("x"), 1))
+            .collect();
+        let ends = log.together(calls.iter().map(whole).collect()).await;
+        for (call, end) in calls.iter().zip(ends) {
+            let (is_poison, stored) = (&*call.name == "poison", log.store.call(call.id).await.unwrap());
+            assert_eq!(end, if is_poison { Err(JournalError::Refused) } else { Ok(()) });
+            assert_eq!(stored.is_some(), !is_poison);
+        }
+        assert_eq!((log.counts("echo").await, log.counts("poison").await), ((37, 37, 0), (0, 0, 0)));
+        let stored = log.read_back(0, 3).await;
+        assert_eq!(log.told().await, stored);
+    }
+);
+
+on_both_databases!(
+    async fn a_refused_change_does_not_hold_up_what_comes_after_it(backend: Backend) {
+        let log = poisoned(backend).await;
+        let (changes, _) = life(&log.call("poison"));
+        for change in changes {
+            let end = bounded("a refusal", log.journal.write(change)).await;
+            assert_eq!(end, Err(JournalError::Refused));
+        }
+        log.write(&ended(&log.call("echo"), Outcome::text("x"), 1), WHOLE).await.unwrap();
+        assert!(log.journal.is_healthy());
+    }
+);

@@ -1,0 +1,116 @@
+//! A call that has everything comes back from its row as it went in.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use toolpost::domain::call::{Coercion, StatusUpdate};
+use toolpost::domain::{Call, ContentBlock, Failure, Limits, Outcome, Progress, Time};
+
+use super::{ACCEPTED_AT, Log, News, REJECTED, SETTLED, WHOLE, ended, rejected};
+use crate::support::Backend;
+use crate::support::shapes::HARD_TEXT;
+
+/// `levels` arrays and objects around a hard text.
+fn nested(levels: usize) -> Value {
+    (0..levels)
+        .fold(json!(HARD_TEXT), |inner, level| if level % 2 == 0 { json!([inner]) } else { json!({"\u{0}": inner}) })
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    serde_json::from_value(value).unwrap()
+}
+
+fn rich(log: &Log) -> Call {
+    let arguments = json!({
+        "text": HARD_TEXT, HARD_TEXT: "key", "deep": nested(120), "floats": [0.1, -0.0, 1e300, 5e-324],
+        "integers": [u64::MAX, i64::MIN, i64::MAX, 9_007_199_254_740_993_u64, 0], "empty": [{}, [], "", null, false],
+    });
+    let mut call = log.call("tool.with-every_thing");
+    call.call_id = "call_\u{0}_😀".into();
+    call.title = HARD_TEXT.into();
+    call.session = Some("session 😀 'quoted'; --".into());
+    call.batch_id = Some(log.ids.next());
+    call.index = 1023;
+    call.arguments = Arc::new(arguments.clone());
+    call.arguments_text = toolpost::domain::json::text_of(&arguments);
+    call.effective_arguments = Some(Arc::new(json!({"mended": arguments})));
+    call.coerced = vec![Coercion { pointer: "/a~1b/0".into(), from: "string".into(), to: "integer".into() }];
+    call.limits = Some(Limits { timeout_ms: u64::MAX });
+    call.start(Time(ACCEPTED_AT + 500)).unwrap();
+    call.update(StatusUpdate {
+        tip: Some(HARD_TEXT.into()),
+        params: object(json!({"p": nested(50)})),
+        metadata: object(json!({"m": {"\u{0}": [1]}})),
+        progress: Some(Progress { current: 0.5, total: None, message: Some(HARD_TEXT.into()) }),
+    })
+    .unwrap();
+    call
+}
+
+/// Whether both are the same call with all that has happened to it; phases follow from statuses.
+fn same(one: &Call, other: &Call) {
+    assert_eq!(format!("{one:#?}"), format!("{other:#?}"));
+}
+
+on_both_databases!(
+    async fn a_call_with_everything_in_it_comes_back_as_it_was(backend: Backend) {
+        let log = Log::open(backend).await;
+        let mut call = rich(&log);
+        log.write(&call, News { settled: false, ..WHOLE }).await.unwrap();
+        same(&log.stored(&call).await, &call);
+        let blocks = vec![
+            ContentBlock::Text(HARD_TEXT.into()),
+            ContentBlock::Image { data: "iVBORw0KGgo=".into(), mime_type: "image/png".into() },
+            ContentBlock::Text("second".into()),
+            ContentBlock::Other(object(json!({"type": "resource", "uri": "x:y", "deep": nested(100)}))),
+        ];
+        let outcome = Outcome {
+            structured: Some(Arc::new(nested(120))),
+            details: object(json!({"for": "people", "n": u64::MAX})),
+            metadata: object(json!({"m": {"later": true}})),
+            ..Outcome::blocks(blocks)
+        };
+        call.settle(outcome, Time(ACCEPTED_AT + 250_000)).unwrap();
+        log.write(&call, SETTLED).await.unwrap();
+        same(&log.stored(&call).await, &call);
+    }
+);
+
+on_both_databases!(
+    async fn a_failure_with_details_comes_back_as_it_was(backend: Backend) {
+        let log = Log::open(backend).await;
+        let mut call = rich(&log);
+        let failure = Failure::execution("t", HARD_TEXT).retryable(Some(u64::MAX)).with_details(nested(120));
+        call.settle(failure.into(), Time(ACCEPTED_AT + 250_000)).unwrap();
+        log.write(&call, WHOLE).await.unwrap();
+        same(&log.stored(&call).await, &call);
+    }
+);
+
+on_both_databases!(
+    async fn outputs_that_are_derived_come_back_as_they_were(backend: Backend) {
+        let log = Log::open(backend).await;
+        let null = Outcome { structured: Some(Arc::new(Value::Null)), ..Outcome::text("null") };
+        let data = json!({"z": 1.0, "a": [1e21, -0.0]});
+        let compact = Outcome { structured: Some(Arc::new(data.clone())), ..Outcome::text(data.to_string()) };
+        let empty = Outcome::default();
+        for outcome in [null, compact, empty, Outcome::text("")] {
+            let call = ended(&log.call("t"), outcome, 1);
+            log.write(&call, WHOLE).await.unwrap();
+            same(&log.stored(&call).await, &call);
+        }
+    }
+);
+
+on_both_databases!(
+    async fn a_name_that_no_tool_has_comes_back_whole_and_is_counted_as_unknown(backend: Backend) {
+        let log = Log::open(backend).await;
+        for name in ["a\u{0}b", &"long ".repeat(2000), &"😀".repeat(2500), "", &"ä".repeat(64), &"x".repeat(129)] {
+            let call = rejected(&log.call(name), Failure::not_found(name, &["echo"], None));
+            log.write(&call, REJECTED).await.unwrap();
+            same(&log.stored(&call).await, &call);
+        }
+        assert_eq!(log.counts("").await, (0, 0, 6));
+        assert_eq!(log.store.stats(None).await.unwrap().len(), 1);
+    }
+);

@@ -1,0 +1,54 @@
+//! Registered tools change by compare-and-swap.
+
+use toolpost::domain::Time;
+use toolpost::store::Store;
+use toolpost::store::tools::Expected;
+
+use crate::support::{Backend, Database};
+
+async fn put(store: &Store, definition: &str, expected: Expected, at: i64) -> bool {
+    store.put_tool("t", definition, expected, Time(at)).await.unwrap()
+}
+
+on_both_databases!(
+    async fn a_tool_is_written_only_as_it_was_expected_to_be(backend: Backend) {
+        let database = Database::fresh(backend).await;
+        let store = Store::open(&database.url).await.unwrap();
+        assert!(!put(&store, "1", Expected::Revision(1), 1).await, "there is none");
+        assert!(put(&store, "2", Expected::Absent, 2).await);
+        assert!(!put(&store, "3", Expected::Absent, 3).await, "it is taken");
+        assert!(!put(&store, "4", Expected::Revision(2), 4).await, "it is older");
+        assert!(put(&store, "5 \\u0000 😀", Expected::Revision(1), 5).await);
+        assert!(put(&store, "6", Expected::Anything, 6).await);
+        let (tools, version) = store.tools().await.unwrap();
+        let found: Vec<_> =
+            tools.iter().map(|t| (&*t.name, &*t.definition, t.revision, t.created_at.0, t.updated_at.0)).collect();
+        assert_eq!((found, version), (vec![("t", "6", 3, 2, 6)], 3));
+        assert!(!store.delete_tool("t", Some(2)).await.unwrap());
+        assert!(store.delete_tool("t", Some(3)).await.unwrap());
+        assert!(!store.delete_tool("t", None).await.unwrap());
+        assert_eq!(store.tools().await.unwrap(), (vec![], 4), "what changed nothing did not move the version");
+    }
+);
+
+on_both_databases!(
+    async fn of_many_writers_with_the_same_expectation_one_wins(backend: Backend) {
+        let database = Database::fresh(backend).await;
+        let store = Store::open(&database.url).await.unwrap();
+        for (round, expected) in
+            [Expected::Absent, Expected::Revision(1), Expected::Revision(2)].into_iter().enumerate()
+        {
+            let writers: Vec<_> = (0..8)
+                .map(|n| {
+                    let store = store.clone();
+                    tokio::spawn(async move { put(&store, &format!("{round} {n}"), expected, n).await })
+                })
+                .collect();
+            let mut won = 0;
+            for writer in writers {
+                won += u32::from(writer.await.unwrap());
+            }
+            assert_eq!((won, store.tools_version().await.unwrap()), (1, round as i64 + 1));
+        }
+    }
+);

@@ -1,0 +1,114 @@
+//! A commit whose end is not known is found out before anybody is told. The connection is cut while the server works.
+
+use std::sync::Arc;
+
+use sqlx::{Connection, PgConnection};
+use toolpost::domain::{Ids, Outcome};
+use toolpost::store::journal::{Change, JournalError};
+
+use super::{ACCEPTED, Log, STARTED, WHOLE, ended, life};
+use crate::support::pg_proxy::PgProxy;
+use crate::support::{Backend, Database, eventually};
+
+/// A journal behind a connection that can be cut, and a connection of its own to hold the commits' lock.
+struct Cut {
+    log: Arc<Log>,
+    proxy: PgProxy,
+    holder: PgConnection,
+}
+
+impl Cut {
+    async fn open() -> Self {
+        let database = Database::fresh(Backend::Postgres).await;
+        let proxy = PgProxy::before(&database.url);
+        let holder = PgConnection::connect(&database.url).await.unwrap();
+        let through = Database::at(proxy.url().to_owned());
+        Self { log: Arc::new(Log::on(through, Ids::counted()).await), proxy, holder }
+    }
+
+    /// Writes the changes in one commit that the server makes without being able to say so; a second try of the same
+    /// commit waits behind it.
+    async fn write_with_a_lost_answer(&mut self, changes: Vec<Change>) -> Vec<Result<(), JournalError>> {
+        let mut holding = self.holder.begin().await.unwrap();
+        let log = self.log.clone();
+        let before = ended(&log.call("before"), Outcome::default(), 0);
+        log.door.0.shut(before.id);
+        log.write(&before, WHOLE).await.unwrap();
+        let mut receipts = Vec::new();
+        for change in changes {
+            receipts.push(log.journal.enqueue(change).await.unwrap());
+        }
+        // A row is handed on in the order in which it was asked for: the try that lost its answer goes first.
+        sqlx::query("SELECT pos FROM event_clock FOR UPDATE").execute(&mut *holding).await.unwrap();
+        log.door.0.open();
+        waiting(&mut holding, 1).await;
+        self.proxy.cut();
+        waiting(&mut holding, 2).await;
+        holding.commit().await.unwrap();
+        let mut ends = Vec::new();
+        for receipt in receipts {
+            ends.push(crate::support::bounded("a commit", receipt).await.unwrap());
+        }
+        ends
+    }
+}
+
+/// Waits until so many commits wait for the lock.
+async fn waiting(connection: &mut PgConnection, count: i64) {
+    const SQL: &str =
+        "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    // What was seen of it is kept to the end of a transaction unless it is told to look again.
+    const AGAIN: &str = "SELECT pg_stat_clear_snapshot()";
+    let connection = tokio::sync::Mutex::new(connection);
+    eventually("commits that wait", || async {
+        let mut connection = connection.lock().await;
+        sqlx::query(AGAIN).execute(&mut **connection).await.unwrap();
+        let waiting: i64 = sqlx::query_scalar(SQL).fetch_one(&mut **connection).await.unwrap();
+        (waiting == count).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_whose_commit_lost_its_answer_is_acknowledged_counted_once_and_told() {
+    let mut cut = Cut::open().await;
+    let call = ended(&cut.log.call("echo"), Outcome::text("x"), 5);
+    let ends = cut.write_with_a_lost_answer(vec![super::whole(&call)]).await;
+    assert_eq!(ends, [Ok(())]);
+    let log = cut.log.clone();
+    assert_eq!((log.counts("echo").await, log.commits().await), ((1, 1, 0), 2));
+    let stored = log.read_back(0, 10).await;
+    eventually("the events", || async { (*log.told.lock().unwrap() == stored).then_some(()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_all_kinds_whose_commit_lost_its_answer_are_made_once() {
+    let mut cut = Cut::open().await;
+    let log = cut.log.clone();
+    let mut started = log.call("started");
+    log.write(&started, ACCEPTED).await.unwrap();
+    started.start(started.created_at).unwrap();
+    let (mut changes, lived) = life(&log.call("lived"));
+    changes.push(Change::new(Arc::new(log.call("accepted")), ACCEPTED));
+    changes.push(Change::new(Arc::new(started.clone()), STARTED));
+    let ends = cut.write_with_a_lost_answer(changes).await;
+    assert_eq!(ends, vec![Ok(()); 6]);
+    assert_eq!((log.counts("lived").await, log.events_of(&lived).await.len()), ((1, 1, 0), 6));
+    assert_eq!((log.events_of(&started).await.len(), log.commits().await), (3, 3));
+    let stored = log.read_back(0, 10).await;
+    eventually("the events", || async { (*log.told.lock().unwrap() == stored).then_some(()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_end_is_refused_also_where_the_answer_was_lost() {
+    let mut cut = Cut::open().await;
+    let log = cut.log.clone();
+    let running = log.call("echo");
+    log.write(&ended(&running, Outcome::text("first"), 1), WHOLE).await.unwrap();
+    let second = Change::new(Arc::new(ended(&running, Outcome::text("second"), 1)), super::SETTLED);
+    let neighbour = ended(&log.call("echo"), Outcome::text("x"), 1);
+    let ends = cut.write_with_a_lost_answer(vec![second, super::whole(&neighbour)]).await;
+    assert_eq!(ends, [Err(JournalError::Fenced), Ok(())]);
+    assert_eq!(log.counts("echo").await, (2, 2, 0));
+    assert_eq!(log.stored(&running).await.outcome.unwrap().output, "first");
+}

@@ -1,0 +1,39 @@
+//! A database is brought to the newest version once.
+
+use toolpost::domain::{Ids, Outcome};
+use toolpost::store::Store;
+
+use super::{Log, WHOLE, ended};
+use crate::support::{Backend, Database};
+
+on_both_databases!(
+    async fn a_database_is_opened_again_with_all_that_is_in_it(backend: Backend) {
+        let database = Database::fresh(backend).await;
+        let mut log = Log::on(database.clone(), Ids::counted()).await;
+        let call = ended(&log.call("t"), Outcome::text("kept"), 1);
+        log.write(&call, WHOLE).await.unwrap();
+        log.told().await;
+        log.store.close().await;
+        for _ in 0..2 {
+            let again = Store::open(&database.url).await.unwrap();
+            assert_eq!(again.call(call.id).await.unwrap().unwrap().outcome, call.outcome);
+            assert_eq!(again.last_pos().await.unwrap(), 5);
+            again.close().await;
+        }
+    }
+);
+
+on_both_databases!(
+    async fn services_that_start_together_on_an_empty_database_all_start(backend: Backend) {
+        let database = Database::fresh(backend).await;
+        let opening: Vec<_> = (0..4)
+            .map(|_| {
+                let url = database.url.clone();
+                tokio::spawn(async move { Store::open(&url).await.map(|_| ()) })
+            })
+            .collect();
+        for opened in opening {
+            opened.await.unwrap().unwrap();
+        }
+    }
+);

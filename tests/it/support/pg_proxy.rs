@@ -1,0 +1,78 @@
+//! Between a service and PostgreSQL: cuts the service off while the server goes on, as a broken network does.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncWriteExt, copy};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+
+/// Listens on a Unix socket in a folder of its own and passes everything on.
+pub struct PgProxy {
+    url: String,
+    pipes: Arc<Mutex<Vec<Pipe>>>,
+    listening: JoinHandle<()>,
+    _folder: tempfile::TempDir,
+}
+
+/// One connection; what the server still holds of it stays open until the proxy goes.
+struct Pipe {
+    there: JoinHandle<()>,
+    back: JoinHandle<()>,
+}
+
+impl Drop for PgProxy {
+    fn drop(&mut self) {
+        self.listening.abort();
+        for Pipe { there, back } in self.pipes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            there.abort();
+            back.abort();
+        }
+    }
+}
+
+impl PgProxy {
+    /// In front of the database at `url`, as `PgCluster` gives it.
+    pub fn before(url: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (address, host) = url.split_once("?host=").unwrap();
+        let server = Path::new(host).join(".s.PGSQL.5432");
+        let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
+        let pipes: Arc<Mutex<Vec<Pipe>>> = Arc::default();
+        let opened = pipes.clone();
+        let listening = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Ok(server) = UnixStream::connect(&server).await else { continue };
+                let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+                let there = tokio::spawn(pass(from_client, to_server, true));
+                let back = tokio::spawn(pass(from_server, to_client, false));
+                opened.lock().unwrap_or_else(PoisonError::into_inner).push(Pipe { there, back });
+            }
+        });
+        Self { url: format!("{address}?host={}", folder.path().display()), pipes, listening, _folder: folder }
+    }
+
+    /// Where the service connects to.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Cuts every connection on the service's side; the server notices nothing and goes on with what it was told.
+    pub fn cut(&self) {
+        for pipe in self.pipes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            // Its halves go with it, and so the service reads an end; `there` still holds the server's side open.
+            pipe.back.abort();
+        }
+    }
+}
+
+/// Passes bytes on to their end; `keep` leaves the other side open then.
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, keep: bool) {
+    // Either side may go at any time.
+    let _ = copy(&mut from, &mut to).await;
+    if keep {
+        std::future::pending::<()>().await;
+    }
+    let _ = to.shutdown().await;
+}
