@@ -27,24 +27,25 @@ pub struct JsonError {
 /// Text that is not JSON (RFC 8259), is nested deeper than [`MAX_DEPTH`], or holds an integer that neither fits 64 bits
 /// nor is exactly a double.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
-    if may_be_deep(bytes) || may_hold_long_integer(bytes) {
+    if may_hold_long_integer(bytes) {
         check_depth_and_integers(bytes)?;
     }
-    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    // The depth was bounded above.
-    deserializer.disable_recursion_limit();
-    let value = Value::deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
-    value.map_err(|error| {
+    // The parser stops one level early: a text that it finds too deep is looked at closely.
+    let parsed = match serde_json::from_slice(bytes) {
+        Err(error) if error.is_syntax() && error.to_string().starts_with("recursion limit") => {
+            check_depth_and_integers(bytes)?;
+            let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+            deserializer.disable_recursion_limit();
+            Value::deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value))
+        }
+        parsed => parsed,
+    };
+    parsed.map_err(|error| {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
         let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text).to_owned();
         JsonError { reason, line, column }
     })
-}
-
-/// Whether there are enough brackets for it. Most texts have not, and are spared the closer look.
-fn may_be_deep(bytes: &[u8]) -> bool {
-    bytes.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() > MAX_DEPTH
 }
 
 /// Shortest text of an integer that may be beyond 64 bits.

@@ -78,7 +78,7 @@ impl Engine {
         let cancel = CancellationToken::new();
         let invocation = invocation(call, emitter, cancel.clone(), traceparent);
         let mut running = pin!(AssertUnwindSafe(entry.stack.clone().oneshot(invocation)).catch_unwind());
-        let mut announce = pin!(tokio::time::sleep(ANNOUNCE_AFTER));
+        let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
         // One change at a time is under way; what is reported meanwhile gathers, so a chatty tool costs no more.
         let journal = recorder.journal().clone();
         let mut writing = pin!(Fuse::terminated());

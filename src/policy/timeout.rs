@@ -43,9 +43,11 @@ where
         let (after_ms, cancel) = (invocation.timeout_ms, invocation.cancel.clone());
         let run = self.inner.call(invocation);
         Box::pin(async move {
-            match tokio::time::timeout(Duration::from_millis(after_ms), run).await {
-                Ok(ended) => ended,
-                Err(_) => {
+            tokio::select! {
+                biased;
+                ended = run => ended,
+                // The clock is made only for a run that does not end at once.
+                () = async { tokio::time::sleep(Duration::from_millis(after_ms)).await } => {
                     cancel.cancel();
                     Err(Failure::timeout(after_ms, "timeout_ms"))
                 }

@@ -6,7 +6,7 @@ use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
 use uuid::Uuid;
 
-use super::batch::{Batch, RowImage};
+use super::batch::{Addition, Batch, RowImage, StatsKey};
 use super::sql;
 use super::writer::{CommitError, CommitResult};
 use crate::store::codec;
@@ -17,27 +17,30 @@ const NOT_ALL_WRITTEN: &str = "TP001";
 /// The numbers of a new row, all in one array: each array that is unnested costs the server as much as a column of the
 /// table. A position that there is not is -1.
 const NUMBERS: i64 = 6;
+/// The numbers of a row of stats, likewise.
+const STATS_NUMBERS: i64 = 9;
 
 /// The statement, with or without the parts for calls that are there already and for reported events.
 static COMMITS: LazyLock<[[String; 2]; 2]> =
     LazyLock::new(|| [false, true].map(|again| [false, true].map(|told| statement(again, told))));
 
 fn statement(again: bool, told: bool) -> String {
-    let again = if again {
-        format!(
+    // New rows are all written, or the statement fails; only rows that are there already can be left alone.
+    let (changed, complete, next) = if again {
+        let changed = format!(
             "u AS (SELECT id, status, attempt, $2 AS node, (SELECT first FROM clock) + started AS started,
                 (SELECT first FROM clock) + settled AS settled, record
-                FROM UNNEST($26::uuid[], $27::int2[], $28::int4[], $29::int4[], $30::int4[], $31::text[])
+                FROM UNNEST($17::uuid[], $18::int2[], $19::int4[], $20::int4[], $21::int4[], $22::text[])
                     AS i (id, status, attempt, started, settled, record)),
              again AS ({} RETURNING 1),",
             sql::ROW_AGAIN
-        )
+        );
+        (changed, "toolpost_expect((SELECT COUNT(*) FROM again), $23)", 24)
     } else {
-        "again AS (SELECT 1 WHERE FALSE),".to_owned()
+        (String::new(), "TRUE", 17)
     };
     let told = if told {
-        let first = if again.starts_with('u') { 32 } else { 26 };
-        let [call, seq, pos, kind, data] = [0, 1, 2, 3, 4].map(|place| first + place);
+        let [call, seq, pos, kind, data] = [0, 1, 2, 3, 4].map(|place| next + place);
         format!(
             "told AS (INSERT INTO call_events ({})
                 SELECT call_id, seq, (SELECT first FROM clock) + pos, kind, data
@@ -57,19 +60,18 @@ fn statement(again: bool, told: bool) -> String {
             FROM (SELECT id, session, batch_id, tool, arguments, record, number * {NUMBERS} AS k, $4::int8[] AS n,
                     (SELECT first FROM clock) AS first
                 FROM UNNEST($5::uuid[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::text[]) WITH ORDINALITY
-                    AS i (id, session, batch_id, tool, arguments, record, number)) AS rows
-            RETURNING 1),
-         {again}
+                    AS i (id, session, batch_id, tool, arguments, record, number)) AS rows),
+         {changed}
          counted AS (
             INSERT INTO tool_stats AS s ({stats})
-            SELECT $3, * FROM UNNEST($11::text[], $12::int8[], $13::int2[], $14::text[], $15::int4[],
-                $16::int8[], $17::int8[], $18::int8[], $19::int8[], $20::int8[], $21::int8[])
+            SELECT $3, tool, n[k - 8], n[k - 7], code, n[k - 6], n[k - 5], n[k - 4], n[k - 3], n[k - 2], n[k - 1], n[k]
+            FROM (SELECT tool, code, number * {STATS_NUMBERS} AS k, $11::int8[] AS n
+                FROM UNNEST($12::text[], $13::text[]) WITH ORDINALITY AS i (tool, code, number)) AS rows
             {stats_again}),
          {told}
          noted AS (
-            INSERT INTO commits ({commit}) SELECT $22, first, first + $1 - 1, $23, $24 FROM clock)
-         SELECT first - 1, toolpost_expect((SELECT COUNT(*) FROM fresh) + (SELECT COUNT(*) FROM again), $25)
-         FROM clock",
+            INSERT INTO commits ({commit}) SELECT $14, first, first + $1 - 1, $15, $16 FROM clock)
+         SELECT first - 1, {complete} FROM clock",
         row = sql::ROW,
         stats = sql::STATS,
         stats_again = sql::STATS_AGAIN.replace("{MIN}", "LEAST").replace("{MAX}", "GREATEST"),
@@ -87,6 +89,12 @@ fn numbers(row: &RowImage<'_>) -> [i64; NUMBERS as usize] {
     let status = i64::from(codec::status_number(row.call.status));
     let (attempt, created) = (i64::from(row.call.attempts), row.call.created_at.0);
     [status, attempt, created, place(row.accepted), place(row.started), place(row.settled)]
+}
+
+fn stats_numbers(key: &StatsKey, sum: &Addition) -> [i64; STATS_NUMBERS as usize] {
+    let (_, minute, executed, _, bucket) = key;
+    let Addition { calls, total_ms, min_ms, max_ms, retries, last_at } = *sum;
+    [*minute, i64::from(*executed), i64::from(*bucket), calls, total_ms, min_ms, max_ms, retries, last_at]
 }
 
 /// Writes the batch; returns the position before its first event.
@@ -108,21 +116,12 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         .bind(calls().map(|call| codec::indexed_name(&call.name)).collect::<Vec<_>>())
         .bind(calls().map(|call| call.arguments_text.get()).collect::<Vec<_>>())
         .bind(fresh.iter().map(|row| row.record).collect::<Vec<_>>())
+        .bind(stats().flat_map(|(key, sum)| stats_numbers(key, sum)).collect::<Vec<_>>())
         .bind(stats().map(|(key, _)| &*key.0).collect::<Vec<_>>())
-        .bind(stats().map(|(key, _)| key.1).collect::<Vec<_>>())
-        .bind(stats().map(|(key, _)| i16::from(key.2)).collect::<Vec<_>>())
         .bind(stats().map(|(key, _)| key.3).collect::<Vec<_>>())
-        .bind(stats().map(|(key, _)| key.4).collect::<Vec<_>>())
-        .bind(stats().map(|(_, sum)| sum.calls).collect::<Vec<_>>())
-        .bind(stats().map(|(_, sum)| sum.total_ms).collect::<Vec<_>>())
-        .bind(stats().map(|(_, sum)| sum.min_ms).collect::<Vec<_>>())
-        .bind(stats().map(|(_, sum)| sum.max_ms).collect::<Vec<_>>())
-        .bind(stats().map(|(_, sum)| sum.retries).collect::<Vec<_>>())
-        .bind(stats().map(|(_, sum)| sum.last_at).collect::<Vec<_>>())
         .bind(batch.id)
         .bind(batch.at.0)
-        .bind(batch.call_ids())
-        .bind(batch.rows.len() as i64);
+        .bind(batch.call_ids());
     if !again.is_empty() {
         query = query
             .bind(again.iter().map(|row| row.call.id).collect::<Vec<_>>())
@@ -130,7 +129,8 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
             .bind(again.iter().map(|row| row.call.attempts as i32).collect::<Vec<_>>())
             .bind(again.iter().map(|row| row.started).collect::<Vec<_>>())
             .bind(again.iter().map(|row| row.settled).collect::<Vec<_>>())
-            .bind(again.iter().map(|row| row.record).collect::<Vec<_>>());
+            .bind(again.iter().map(|row| row.record).collect::<Vec<_>>())
+            .bind(again.len() as i64);
     }
     if !batch.reported.is_empty() {
         let reported = || batch.reported.iter();
