@@ -42,13 +42,37 @@
 //! # }
 //! ```
 //!
-//! Where one function says it all, it is enough:
+//! Where one function says it all, it is enough: see [`tool::tool_fn`], [`tool::async_tool_fn`] and
+//! [`tool::blocking_tool_fn`].
+//!
+//! # The whole service
 //!
 //! ```
+//! use toolpost::{app::App, config::Config, tool::tool_fn};
 //! # #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! # struct Sum { a: i64, b: i64 }
-//! let add = toolpost::tool::tool_fn("add", "Adds two numbers.", |sum: Sum| Ok(sum.a + sum.b));
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut config = Config::default();
+//! config.store.database_url = "sqlite::memory:".into();
+//! let add = tool_fn("add", "Adds two numbers.", |sum: Sum| Ok(sum.a + sum.b));
+//! let app = App::builder(config).tool(add).start().await?;
+//!
+//! let call = app.call("add", serde_json::json!({"a": 1, "b": "2"})).await?;
+//! assert_eq!(call.outcome.as_ref().map(|outcome| outcome.output.as_str()), Some("3"));
+//! assert_eq!(call.coerced[0].pointer, "/b");
+//! app.stop().await;
+//! # Ok(())
+//! # }
 //! ```
+//!
+//! [`http::serve`] puts the same app behind HTTP.
+//!
+//! # The map
+//!
+//! A call's path is [`http`] → [`engine`] → [`registry`] and [`schema`] → [`policy`] → [`executor`] → [`store`] →
+//! [`events`]; [`app`] joins them, and [`domain`] has the words that all of them speak.
 
 pub mod app;
 pub mod config;

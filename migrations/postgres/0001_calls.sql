@@ -19,8 +19,8 @@ CREATE TABLE tool_calls (
 );
 CREATE INDEX tool_calls_by_session ON tool_calls (tenant, session, id) WHERE session IS NOT NULL;
 CREATE INDEX tool_calls_by_batch ON tool_calls (batch_id) WHERE batch_id IS NOT NULL;
-CREATE INDEX tool_calls_unsettled ON tool_calls (id) WHERE status < 2;
-CREATE INDEX tool_calls_failed ON tool_calls (id) WHERE status = 3;
+-- The calls that someone looks for: those under way and those that failed. Good ones cost no entry.
+CREATE INDEX tool_calls_not_well ON tool_calls (status, id) WHERE status <> 2;
 
 -- Only events that the call's row does not already stand for: what a running tool reported.
 CREATE TABLE call_events (

@@ -51,9 +51,13 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
 /// Shortest text of an integer that may be beyond 64 bits.
 const LONG_INTEGER: usize = 19;
 
-/// Whether so many digits may stand in a row: then one of them stands at a multiple of that many bytes.
+/// Whether so many digits stand in a row anywhere: then one of them stands at a multiple of that many bytes.
 fn may_hold_long_integer(bytes: &[u8]) -> bool {
-    bytes.iter().skip(LONG_INTEGER - 1).step_by(LONG_INTEGER).any(u8::is_ascii_digit)
+    (LONG_INTEGER - 1..bytes.len()).step_by(LONG_INTEGER).any(|at| {
+        let before = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let from_here = bytes[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        from_here > 0 && before + from_here >= LONG_INTEGER
+    })
 }
 
 /// One pass over the raw text; what is not JSON at all is left for the parser to tell.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -25,7 +27,7 @@ pub enum ContentBlock {
 }
 
 impl ContentBlock {
-    /// Reads a typed block; `None` if it has no string `type`.
+    /// Reads a typed block; `None` if it has no string `type`, or is not what its type says.
     #[must_use]
     pub fn from_value(value: Value) -> Option<Self> {
         let Value::Object(mut block) = value else { return None };
@@ -38,7 +40,7 @@ impl ContentBlock {
             "image" => {
                 let mime_key = if block.contains_key("mime_type") { "mime_type" } else { "mimeType" };
                 let (data, mime_type) = (text_of(&mut block, "data")?, text_of(&mut block, mime_key)?);
-                Some(Self::Image { data, mime_type })
+                STANDARD.decode(&data).is_ok().then_some(Self::Image { data, mime_type })
             }
             _ => Some(Self::Other(block)),
         }

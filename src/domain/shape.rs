@@ -16,6 +16,33 @@ pub struct ShapeError {
     pub message: String,
 }
 
+/// Refuses anything but objects under these pointers, where there is something: a derived shape would take an array for
+/// its members in order.
+///
+/// # Errors
+/// The first that is none.
+pub fn expect_objects(value: &Value, pointers: &[&str]) -> Result<(), ShapeError> {
+    expect(value, pointers, "an object", Value::is_object)
+}
+
+/// Refuses anything but strings under these pointers, where there is something: a derived enumeration would take an object
+/// with the word as its only member.
+///
+/// # Errors
+/// The first that is none.
+pub fn expect_strings(value: &Value, pointers: &[&str]) -> Result<(), ShapeError> {
+    expect(value, pointers, "a string", Value::is_string)
+}
+
+fn expect(value: &Value, pointers: &[&str], what: &str, is: impl Fn(&Value) -> bool) -> Result<(), ShapeError> {
+    let wrong = pointers.iter().find_map(|pointer| {
+        let found = value.pointer(pointer).filter(|found| !found.is_null() && !is(found))?;
+        let message = format!("must be {what}, not {}", super::json::type_name(found));
+        Some(ShapeError { pointer: (*pointer).to_owned(), message })
+    });
+    wrong.map_or(Ok(()), Err)
+}
+
 /// Reads a value; unknown members are refused where the shape says so.
 ///
 /// # Errors

@@ -253,6 +253,10 @@ const READ_ONLY: [&str; 6] = ["source", "revision", "active", "paused", "created
 /// # Errors
 /// The first thing that does not fit, as a member that there is not.
 pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
+    let parts = ["", "/annotations", "/limits", "/retry", "/executor", "/executor/auth", "/executor/auth/token"];
+    shape::expect_objects(&value, &parts)?;
+    shape::expect_objects(&value, &["/executor/auth/password"])?;
+    shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type"])?;
     if let Value::Object(members) = &mut value {
         for name in READ_ONLY {
             members.shift_remove(name);

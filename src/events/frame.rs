@@ -45,6 +45,8 @@ pub fn frame(id: i64, event: &str, data: &str) -> Bytes {
 /// A commit's events, and all their frames in a row.
 #[derive(Debug)]
 pub struct Chunk {
+    /// Position of the first event.
+    pub first_pos: i64,
     /// Position of the last event.
     pub last_pos: i64,
     /// The events.
@@ -55,7 +57,7 @@ pub struct Chunk {
 impl From<&Committed> for Chunk {
     fn from(committed: &Committed) -> Self {
         let events = committed.events().into_iter().map(|event| Arc::new(event.into())).collect();
-        Self { last_pos: committed.last_pos, events, joined: OnceLock::new() }
+        Self { first_pos: committed.first_pos, last_pos: committed.last_pos, events, joined: OnceLock::new() }
     }
 }
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::domain::call::{Call, Phase, Progress, Status};
 use crate::domain::event::{Emission, Event, Stage};
 use crate::domain::{Failure, Outcome, Time};
-use crate::formats::cut::{self, ShortContent, ShortMap, ShortValue};
+use crate::formats::cut::{self, ShortContent, ShortFailure, ShortMap, ShortValue};
 use crate::formats::details::Details;
 
 /// What every event says about its call.
@@ -54,7 +54,8 @@ pub struct StatusEvent<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<ResultData<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a Failure>,
+    #[schema(value_type = Option<Failure>)]
+    error: Option<ShortFailure<'a>>,
     #[schema(value_type = Object)]
     metadata: ShortMap<'a>,
     started_at: Option<Time>,
@@ -85,7 +86,8 @@ pub struct ToolResultEvent<'a> {
     #[serde(flatten)]
     result: ResultData<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a Failure>,
+    #[schema(value_type = Option<Failure>)]
+    error: Option<ShortFailure<'a>>,
 }
 
 /// The outcome as an event shows it.
@@ -119,7 +121,7 @@ fn subject(call: &Call, seq: u32) -> Subject<'_> {
 fn result<'a>(call: &'a Call, outcome: &'a Outcome) -> ResultData<'a> {
     ResultData {
         output: cut::text(&outcome.output),
-        content: ShortContent { call: call.id, blocks: &outcome.content },
+        content: ShortContent { call: Some(call.id), blocks: &outcome.content },
         details: Details::short(call, outcome),
         is_error: outcome.is_error(),
         output_url: cut::is_long(&outcome.output).then(|| format!("/tool-calls/{}/output", call.id)),
@@ -148,11 +150,11 @@ fn early_status(call: &Call, seq: u32, status: Status, phase: Phase) -> StatusEv
 fn whole_status(call: &Call, seq: u32) -> StatusEvent<'_> {
     let outcome = call.outcome.as_deref();
     StatusEvent {
-        tip: call.tip.as_deref(),
+        tip: call.tip.as_deref().map(cut::text),
         params: ShortMap(&call.params),
         progress: call.progress.as_ref(),
         result: outcome.filter(|outcome| !outcome.is_error()).map(|outcome| result(call, outcome)),
-        error: outcome.and_then(|outcome| outcome.error.as_ref()),
+        error: outcome.and_then(|outcome| outcome.error.as_ref()).map(ShortFailure),
         metadata: ShortMap(&call.metadata),
         started_at: call.started_at,
         ended_at: call.ended_at,
@@ -172,7 +174,7 @@ pub fn status_update(call: &Call) -> String {
 pub fn emission(call: &Call, emission: &Emission) -> String {
     json(&ProgressEvent {
         subject: subject(call, call.last_seq),
-        content: ShortContent { call: call.id, blocks: &emission.content },
+        content: ShortContent { call: None, blocks: &emission.content },
         details: ShortMap(&emission.details),
     })
 }
@@ -197,7 +199,7 @@ pub fn data(event: &Event) -> String {
             json(&ToolResultEvent {
                 subject: subject(call, seq),
                 result: result(call, outcome),
-                error: outcome.error.as_ref(),
+                error: outcome.error.as_ref().map(ShortFailure),
             })
         }),
     }

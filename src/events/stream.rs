@@ -167,25 +167,31 @@ impl EventFilter {
     }
 }
 
-/// Events of all calls: everything behind `after`, or only what is new from now on; then what happens, without end.
-pub fn of_all(
+/// Events of all calls: everything behind `after`, or only what is new from now on; then what happens, without end. A
+/// position that there is not yet, as after a database was made anew, is now.
+///
+/// # Errors
+/// If the store fails before the stream has begun.
+pub async fn of_all(
     store: &Store,
     bus: &Bus,
     after: Option<i64>,
     filter: EventFilter,
     closing: CancellationToken,
-) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
+) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static, StoreError> {
     let live = bus.subscribe_all();
-    body(AllCalls {
-        last: after.unwrap_or(0),
-        behind: after.is_some(),
+    let now = store.last_pos().await?;
+    let last = after.unwrap_or(now).min(now);
+    Ok(body(AllCalls {
+        last,
+        behind: last < now,
         live,
         filter,
         store: store.clone(),
         heartbeat: heartbeat(),
         closing,
         ended: false,
-    })
+    }))
 }
 
 struct AllCalls {
@@ -247,6 +253,8 @@ impl Pieces for AllCalls {
             tokio::select! {
                 () = self.closing.cancelled() => return None,
                 chunk = self.live.recv() => match chunk {
+                    // Another node has written in between: the store has it all, in order.
+                    Ok(chunk) if chunk.first_pos > self.last + 1 => self.behind = true,
                     Ok(chunk) => if let Some(piece) = self.see(&chunk) {
                         return Some(piece);
                     },
@@ -256,7 +264,11 @@ impl Pieces for AllCalls {
                     }
                     Err(RecvError::Closed) => return None,
                 },
-                _ = self.heartbeat.tick() => return Some(frame::HEARTBEAT),
+                // What only other nodes have written is found here.
+                _ = self.heartbeat.tick() => {
+                    self.behind = self.store.last_pos().await.is_ok_and(|pos| pos > self.last);
+                    return Some(frame::HEARTBEAT);
+                }
             }
         }
     }

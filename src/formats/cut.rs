@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::domain::ContentBlock;
+use crate::domain::{ContentBlock, Failure};
 
 /// Longest text in an event, in characters.
 pub const LONGEST_TEXT: usize = 8000;
@@ -62,11 +62,28 @@ impl Serialize for ShortMap<'_> {
     }
 }
 
+/// A failure with long texts cut.
+#[derive(Debug, Clone, Copy)]
+pub struct ShortFailure<'a>(pub &'a Failure);
+
+impl Serialize for ShortFailure<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Failure { code, message, retryable, retry_after_ms, details, text: _ } = self.0;
+        let mut map = serializer.serialize_map(Some(5))?;
+        map.serialize_entry("code", code)?;
+        map.serialize_entry("message", text(message))?;
+        map.serialize_entry("retryable", retryable)?;
+        map.serialize_entry("retry_after_ms", retry_after_ms)?;
+        map.serialize_entry("details", &details.as_ref().map(ShortValue))?;
+        map.end()
+    }
+}
+
 /// Content blocks with long texts cut and images left out.
 #[derive(Debug, Clone, Copy)]
 pub struct ShortContent<'a> {
-    /// The call that they belong to.
-    pub call: Uuid,
+    /// The call whose result they are, so that the whole has an address; `None` for what is kept in no other form.
+    pub call: Option<Uuid>,
     /// The blocks.
     pub blocks: &'a [ContentBlock],
 }
@@ -82,21 +99,21 @@ impl Serialize for ShortContent<'_> {
 }
 
 struct ShortBlock<'a> {
-    call: Uuid,
+    call: Option<Uuid>,
     index: usize,
     block: &'a ContentBlock,
 }
 
 impl Serialize for ShortBlock<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let url = || format!("/tool-calls/{}/content/{}", self.call, self.index);
+        let url = self.call.map(|call| format!("/tool-calls/{call}/content/{}", self.index));
         match self.block {
             ContentBlock::Text(whole) if is_long(whole) => {
                 let mut map = serializer.serialize_map(Some(4))?;
                 map.serialize_entry("type", "text")?;
                 map.serialize_entry("text", text(whole))?;
                 map.serialize_entry("truncated", &true)?;
-                map.serialize_entry("url", &url())?;
+                url.iter().try_for_each(|url| map.serialize_entry("url", url))?;
                 map.end()
             }
             ContentBlock::Image { data, mime_type } => {
@@ -105,7 +122,7 @@ impl Serialize for ShortBlock<'_> {
                 map.serialize_entry("mime_type", mime_type)?;
                 map.serialize_entry("omitted", &true)?;
                 map.serialize_entry("bytes", &decoded_length(data))?;
-                map.serialize_entry("url", &url())?;
+                url.iter().try_for_each(|url| map.serialize_entry("url", url))?;
                 map.end()
             }
             ContentBlock::Other(members) => ShortMap(members).serialize(serializer),
@@ -139,7 +156,7 @@ mod tests {
     #[test]
     fn images_are_left_out_with_their_size_and_address() {
         let blocks = [ContentBlock::Image { data: "AAAA".into(), mime_type: "image/png".into() }];
-        let shown = serde_json::to_value(ShortContent { call: Uuid::nil(), blocks: &blocks }).unwrap();
+        let shown = serde_json::to_value(ShortContent { call: Some(Uuid::nil()), blocks: &blocks }).unwrap();
         assert_eq!(shown[0]["omitted"], true);
         assert_eq!(shown[0]["bytes"], 3);
         assert_eq!(shown[0]["url"], "/tool-calls/00000000-0000-0000-0000-000000000000/content/0");

@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::cut::ShortValue;
 use crate::domain::Outcome;
 
 /// The `structured` of an outcome.
@@ -13,6 +14,8 @@ pub enum Data<'a> {
     Text(&'a RawValue),
     /// Not yet.
     Value(&'a Value),
+    /// With long texts cut.
+    Short(&'a Value),
 }
 
 impl<'a> Data<'a> {
@@ -29,6 +32,7 @@ impl Serialize for Data<'_> {
         match self {
             Self::Text(text) => text.serialize(serializer),
             Self::Value(value) => value.serialize(serializer),
+            Self::Short(value) => ShortValue(value).serialize(serializer),
         }
     }
 }

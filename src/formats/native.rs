@@ -37,7 +37,7 @@ pub struct ToolCall<'a> {
     phase: Phase,
     /// As given.
     #[schema(value_type = Value)]
-    arguments: &'a RawValue,
+    arguments: Effective<'a>,
     /// After coercion and defaults; `null` where they were not valid.
     #[schema(value_type = Option<Object>)]
     effective_arguments: Option<Effective<'a>>,
@@ -59,7 +59,8 @@ pub struct ToolCall<'a> {
     /// Whether it ended badly.
     is_error: bool,
     /// Why it ended badly.
-    error: Option<&'a Failure>,
+    #[schema(value_type = Option<Failure>)]
+    error: Option<Fault<'a>>,
     /// Runs begun.
     attempts: u32,
     /// Whether the result comes from the cache.
@@ -90,6 +91,14 @@ pub struct ToolCall<'a> {
 enum Effective<'a> {
     AsGiven(&'a RawValue),
     Mended(&'a Value),
+    Short(cut::ShortValue<'a>),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Fault<'a> {
+    Whole(&'a Failure),
+    Short(cut::ShortFailure<'a>),
 }
 
 #[derive(Debug, Serialize)]
@@ -112,7 +121,7 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
             index: call.index,
             status: call.status,
             phase: call.phase,
-            arguments: &call.arguments_text,
+            arguments: Effective::AsGiven(&call.arguments_text),
             effective_arguments: call.effective_arguments.as_ref().map(|effective| {
                 // Mostly nothing was mended, and their text is there already.
                 match Arc::ptr_eq(effective, &call.arguments) {
@@ -127,7 +136,7 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
             structured: outcome.and_then(Data::of),
             details: outcome.map(|outcome| Details::whole(call, outcome)),
             is_error: outcome.is_some_and(crate::domain::Outcome::is_error),
-            error: outcome.and_then(|outcome| outcome.error.as_ref()),
+            error: outcome.and_then(|outcome| outcome.error.as_ref()).map(Fault::Whole),
             attempts: call.attempts,
             cached: false,
             coerced: &call.coerced,
@@ -148,11 +157,21 @@ impl<'a> ToolCall<'a> {
     #[must_use]
     pub fn short(call: &'a Call) -> Self {
         let whole = Self::from(call);
-        let blocks = call.outcome.as_deref().map_or(&[][..], |outcome| outcome.content.as_slice());
+        let outcome = call.outcome.as_deref();
+        let blocks = outcome.map_or(&[][..], |outcome| outcome.content.as_slice());
         Self {
             output: whole.output.map(cut::text),
-            content: Content::Short(cut::ShortContent { call: call.id, blocks }),
+            content: Content::Short(cut::ShortContent { call: Some(call.id), blocks }),
             details: call.outcome.as_deref().map(|outcome| Details::short(call, outcome)),
+            arguments: Effective::Short(cut::ShortValue(&call.arguments)),
+            effective_arguments: call
+                .effective_arguments
+                .as_deref()
+                .map(|value| Effective::Short(cut::ShortValue(value))),
+            structured: outcome.and_then(|outcome| outcome.structured.as_deref()).map(Data::Short),
+            error: outcome
+                .and_then(|outcome| outcome.error.as_ref())
+                .map(|error| Fault::Short(cut::ShortFailure(error))),
             ..whole
         }
     }

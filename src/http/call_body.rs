@@ -119,7 +119,7 @@ pub(super) fn read(value: Value) -> Result<Submission, Problem> {
         None => vec![call(&mut body, "")?],
     };
     // Most bodies have nothing beside the calls.
-    let options = if body.is_empty() { Options::default() } else { shape::read(Value::Object(body))? };
+    let options = if body.is_empty() { Options::default() } else { options(Value::Object(body))? };
     no_faults(check::limits(&options.limits), "/limits")?;
     if let Some(session) = &options.session {
         check_text(session, LONGEST_SESSION, "/session")?;
@@ -134,6 +134,12 @@ pub(super) fn read(value: Value) -> Result<Submission, Problem> {
         truncated,
         traceparent: None,
     })
+}
+
+fn options<T: serde::de::DeserializeOwned>(rest: Value) -> Result<T, shape::ShapeError> {
+    shape::expect_objects(&rest, &["/limits"])?;
+    shape::expect_strings(&rest, &["/mode", "/wait", "/limits/truncate"])?;
+    shape::read(rest)
 }
 
 fn batch(calls: Value) -> Result<Vec<CallRequest>, Problem> {
@@ -152,7 +158,7 @@ fn batch(calls: Value) -> Result<Vec<CallRequest>, Problem> {
         };
         let mut request = call(&mut item, &place)?;
         if !item.is_empty() {
-            let rest: CallOptions = shape::read(Value::Object(item))
+            let rest: CallOptions = options(Value::Object(item))
                 .map_err(|error| Problem::field(format!("{place}{}", error.pointer), error.message))?;
             no_faults(check::limits(&rest.limits), &format!("{place}/limits"))?;
             request.limits = rest.limits;
@@ -181,6 +187,7 @@ fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallRequest, Probl
         let hint = if place.is_empty() { ": send one call with `name`, or several in `calls`" } else { "" };
         return Err(Problem::field(format!("{place}/name"), format!("is missing{hint}")));
     };
+    check_text(&name, LONGEST_ID, &format!("{place}/name"))?;
     let call_id = text(item.shift_remove("id"), "/id")?.filter(|id| !id.is_empty());
     if let Some(id) = &call_id {
         check_text(id, LONGEST_ID, &format!("{place}/id"))?;

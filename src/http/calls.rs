@@ -18,7 +18,7 @@ use super::problem::{Problem, ProblemBody};
 use super::{AppState, reply};
 use crate::domain::Call;
 use crate::domain::event::{EventKind, Stage};
-use crate::engine::NotRecorded;
+use crate::engine::{NotRecorded, Submission, Submitted};
 use crate::events::bus::CallReader;
 use crate::events::frame;
 use crate::formats::native::{BatchAnswer, ToolCall};
@@ -56,11 +56,11 @@ pub(super) async fn execute(
     let ids = state.engine.ids(submission.calls.len());
     if wants_events(&headers) {
         let reader = state.bus.subscribe(ids.clone());
-        let submitted = state.engine.submit(submission, ids.clone(), bytes)?;
+        let submitted = submit(&state, submission, ids.clone(), bytes).await?;
         return Ok(stream(state, reader, ids, submitted.batch_id));
     }
     let first = ids.first().copied();
-    let submitted = state.engine.submit(submission, ids, bytes)?;
+    let submitted = submit(&state, submission, ids, bytes).await?;
     let batch_id = submitted.batch_id;
     // Whatever of a batch was accepted is found there, also if the one that was not recorded in time was not.
     let not_recorded = |not: NotRecorded| not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
@@ -70,6 +70,19 @@ pub(super) async fn execute(
         (_, calls) => Ok(reply::json(StatusCode::OK, &batch_answer(batch_id, calls))),
     }
 }
+
+/// Arguments that take long to check are not checked where others wait.
+async fn submit(state: &AppState, submission: Submission, ids: Vec<Uuid>, bytes: usize) -> Result<Submitted, Problem> {
+    if bytes <= QUICKLY_CHECKED {
+        return Ok(state.engine.submit(submission, ids, bytes)?);
+    }
+    let engine = state.engine.clone();
+    let submitted = tokio::task::spawn_blocking(move || engine.submit(submission, ids, bytes)).await;
+    Ok(submitted.map_err(|_| Problem::internal())??)
+}
+
+/// Largest body, in bytes, whose arguments are checked on the spot.
+const QUICKLY_CHECKED: usize = 64 * 1024;
 
 fn batch_answer(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> BatchAnswer<'_> {
     BatchAnswer { batch_id, results: calls.iter().map(|call| ToolCall::from(&**call)).collect() }

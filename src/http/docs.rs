@@ -1,10 +1,11 @@
 //! The OpenAPI document and the page that shows it, both without anything from outside.
 
 use axum::Router;
-use axum::http::header;
-use axum::response::IntoResponse;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use utoipa::OpenApi;
+use utoipa::openapi::{RefOr, Schema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::{AppState, problem, tools};
@@ -33,13 +34,52 @@ pub(super) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi:
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
     // Where the service is mounted is the gateway's business: addresses are relative to the document's own.
     document.servers = Some(vec![utoipa::openapi::Server::new(".")]);
+    if let Some(components) = &mut document.components {
+        open_parts(components);
+    }
     document
+}
+
+/// A schema that is part of an `allOf` must not close the object: the other parts' members would be refused.
+fn open_parts(components: &mut utoipa::openapi::Components) {
+    let mut parts = Vec::new();
+    for schema in components.schemas.values_mut() {
+        open_parts_of(schema, &mut parts);
+    }
+    for name in parts {
+        if let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(&name) {
+            object.additional_properties = None;
+        }
+    }
+}
+
+fn open_parts_of(schema: &mut RefOr<Schema>, parts: &mut Vec<String>) {
+    let items = match schema {
+        RefOr::T(Schema::AllOf(all)) => &mut all.items,
+        RefOr::T(Schema::OneOf(one)) => return one.items.iter_mut().for_each(|item| open_parts_of(item, parts)),
+        _ => return,
+    };
+    for item in items {
+        match item {
+            RefOr::Ref(reference) => parts.extend(reference.ref_location.rsplit('/').next().map(str::to_owned)),
+            RefOr::T(Schema::Object(object)) => object.additional_properties = None,
+            RefOr::T(_) => open_parts_of(item, parts),
+        }
+    }
 }
 
 pub(super) fn router(document: &utoipa::openapi::OpenApi) -> Router<AppState> {
     let text = serde_json::to_string_pretty(document).unwrap_or_default();
     let json = move || std::future::ready(([(header::CONTENT_TYPE, "application/json")], text.clone()).into_response());
     // The page asks beside itself, so that it works under any prefix; no validator elsewhere is asked.
-    let page = SwaggerUi::new("/docs").config(Config::new(["../openapi.json"]).validator_url("none"));
+    let config = Config::new(["../openapi.json"]).validator_url("none");
+    let page: Router<AppState> = SwaggerUi::new("/docs").config(config).into();
+    // Its way from /docs to /docs/ would leave the prefix of a gateway.
+    let page = page.layer(axum::middleware::map_response(async |mut response: Response| {
+        if let Some(location) = response.headers_mut().get_mut(header::LOCATION) {
+            *location = HeaderValue::from_static("docs/");
+        }
+        response
+    }));
     Router::new().route("/openapi.json", get(json)).merge(page)
 }

@@ -56,7 +56,8 @@ pub(super) struct AllParams {
 #[utoipa::path(get, path = "/events", operation_id = "all_events", tag = "events",
     params(AllParams, ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
-        (status = 422, description = "The event id or a query parameter is wrong", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 422, description = "The event id or a query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn of_all(
     State(state): State<AppState>,
     headers: HeaderMap,
@@ -64,5 +65,5 @@ pub(super) async fn of_all(
 ) -> Result<Response, Problem> {
     let after = extract::resume_from(&headers, params.after.as_deref())?;
     let filter = EventFilter { name: params.name, session: params.session };
-    Ok(sse(stream::of_all(&state.store, &state.bus, after, filter, state.closing.clone())))
+    Ok(sse(stream::of_all(&state.store, &state.bus, after, filter, state.closing.clone()).await?))
 }

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll};
 
 use axum::extract::Request;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -53,10 +54,14 @@ where
 }
 
 fn finish(mut response: Response, id: HeaderValue) -> Response {
-    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+    let status = response.status();
+    let problem = response.extensions_mut().remove::<Problem>();
+    // What the framework refuses by itself, as a path that is not UTF-8.
+    let is_bare = problem.is_none() && (status.is_client_error() || status.is_server_error());
+    if let Some(problem) = problem.or_else(|| is_bare.then(|| Problem::of_status(status))) {
         let mut written = problem.render(id.to_str().unwrap_or_default());
         // What the router has added, as `Allow`, stays.
-        for (name, value) in response.headers() {
+        for (name, value) in response.headers().iter().filter(|(name, _)| **name != CONTENT_TYPE) {
             written.headers_mut().entry(name).or_insert_with(|| value.clone());
         }
         written.headers_mut().remove(axum::http::header::CONTENT_LENGTH);

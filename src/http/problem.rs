@@ -82,6 +82,17 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", what)
     }
 
+    /// An error that the framework answered by itself.
+    pub fn of_status(status: StatusCode) -> Self {
+        let code = match status {
+            StatusCode::BAD_REQUEST => "INVALID_REQUEST",
+            StatusCode::NOT_FOUND => "NOT_FOUND",
+            status if status.is_server_error() => "INTERNAL",
+            _ => "REFUSED",
+        };
+        Self::new(status, code, "the request cannot be answered; /openapi.json lists what there is")
+    }
+
     /// 405; the `Allow` header is added by the router.
     pub fn method_not_allowed() -> Self {
         let detail = "this path does not answer this method; see the Allow header";

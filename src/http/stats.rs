@@ -109,10 +109,18 @@ pub(super) async fn reset_tool(State(state): State<AppState>, Path(name): Path<S
 #[utoipa::path(delete, path = "/stats", operation_id = "reset_all_stats", tag = "stats",
     responses((status = 204, description = "Reset"),
         (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn reset_all(State(state): State<AppState>) -> Result<StatusCode, Problem> {
+pub(super) async fn reset_all(
+    State(state): State<AppState>,
+    Params(NoParams {}): Params<NoParams>,
+) -> Result<StatusCode, Problem> {
     state.store.reset_stats(None).await?;
     Ok(StatusCode::NO_CONTENT)
 }
+
+/// A query that must be empty: `?tool=` here would be taken for a choice.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoParams {}
 
 async fn series(state: &AppState, tool: &str, since: Option<Time>) -> Result<Option<Vec<MinuteStats>>, Problem> {
     match since {

@@ -11,7 +11,7 @@ use super::extract::{JsonBody, Params};
 use super::problem::{Problem, ProblemBody};
 use super::{AppState, Shared, reply};
 use crate::domain::call::Coercion;
-use crate::domain::{ToolDefinition, json, tool};
+use crate::domain::{ToolDefinition, json, shape, tool};
 use crate::engine;
 use crate::registry::Entry;
 use crate::registry::entry::ToolView;
@@ -206,6 +206,7 @@ pub(super) async fn validate(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let entry = find(&state, &name)?;
+    shape::expect_objects(&body.value, &[""])?;
     let given = Arc::new(body.read::<ValidateBody>()?.arguments);
     let validation = match engine::try_arguments(&entry, &given) {
         Ok(checked) => {

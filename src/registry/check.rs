@@ -68,6 +68,9 @@ pub fn limits(limits: &LimitsSpec) -> Vec<Fault> {
         ("/idle_timeout_ms", limits.idle_timeout_ms.is_some()),
         ("/queue_timeout_ms", limits.queue_timeout_ms.is_some()),
         ("/max_concurrency", limits.max_concurrency.is_some()),
+        ("/max_output_bytes", limits.max_output_bytes.is_some()),
+        ("/max_output_lines", limits.max_output_lines.is_some()),
+        ("/truncate", limits.truncate.is_some()),
     ];
     for (pointer, _) in unsupported.into_iter().filter(|(_, given)| *given) {
         faults.push(Fault::at(pointer, "is not supported by this version; leave it out"));

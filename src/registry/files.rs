@@ -22,15 +22,20 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct ToolsFolder {
     path: PathBuf,
-    good: BTreeMap<PathBuf, Vec<(ToolDefinition, Time)>>,
     files: BTreeMap<PathBuf, File>,
+    good: BTreeMap<PathBuf, Vec<Dated>>,
+    told: Vec<BrokenFile>,
 }
 
-/// One definition file as it was read.
-#[derive(Debug, PartialEq, Eq)]
+/// A definition and when its file was written.
+type Dated = (ToolDefinition, Time);
+
+/// One definition file as it was read, and what came of it.
+#[derive(Debug)]
 struct File {
     bytes: Vec<u8>,
     written: Time,
+    definitions: Result<Vec<ToolDefinition>, String>,
 }
 
 /// A file that is not as it should be; its last good state stays.
@@ -46,61 +51,82 @@ impl ToolsFolder {
     /// A folder that was not read yet.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
-        Self { path, good: BTreeMap::new(), files: BTreeMap::new() }
+        Self { path, files: BTreeMap::new(), good: BTreeMap::new(), told: Vec::new() }
     }
 
-    /// Reads what has changed and shows it; the files that are broken keep what was last good in them.
+    /// Reads what has changed and shows it; a broken file keeps what was last good in it. Returns the files that are
+    /// broken in a way that was not told before.
     ///
     /// # Errors
     /// If the folder itself cannot be read.
     pub fn read(&mut self, registry: &Registry) -> std::io::Result<Vec<BrokenFile>> {
-        let found = files(&self.path)?;
-        if found == self.files {
+        let found = contents(&self.path)?;
+        let same = |(path, file): (&PathBuf, &File)| found.get(path) == Some(&(file.bytes.clone(), file.written));
+        if found.len() == self.files.len() && self.files.iter().all(same) {
             return Ok(Vec::new());
         }
-        self.good.retain(|path, _| found.contains_key(path));
-        let mut broken = Vec::new();
-        for (path, file) in &found {
-            if self.files.get(path) == Some(file) {
-                continue;
-            }
-            match self.accept(path, &file.bytes, registry) {
-                Ok(definitions) => {
-                    let dated = definitions.into_iter().map(|definition| (definition, file.written));
-                    self.good.insert(path.clone(), dated.collect());
-                }
-                Err(reason) => broken.push(BrokenFile { path: path.clone(), reason }),
-            }
+        let mut known = std::mem::take(&mut self.files);
+        for (path, (bytes, written)) in found {
+            let unchanged = known.remove(&path).filter(|file| file.bytes == bytes && file.written == written);
+            let file = unchanged.unwrap_or_else(|| {
+                let definitions = tried(&path, &bytes, registry);
+                File { bytes, written, definitions }
+            });
+            self.files.insert(path, file);
         }
-        self.files = found;
-        // Every definition was tried above.
+        let broken = self.choose();
+        // Every definition was tried above, and none stands twice.
         if let Err((name, faults)) = registry.show_files(self.good.values().flatten().cloned().collect()) {
-            broken.push(BrokenFile { path: self.path.clone(), reason: format!("{name}: {}", check::summary(&faults)) });
+            tracing::error!(tool = name, reason = check::summary(&faults), "the tools folder is not shown");
         }
-        Ok(broken)
+        let news = broken.iter().filter(|broken| !self.told.contains(broken)).cloned().collect();
+        self.told = broken;
+        Ok(news)
     }
 
-    fn accept(&self, path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<ToolDefinition>, String> {
-        let definitions = definitions(path, bytes)?;
-        for (index, definition) in definitions.iter().enumerate() {
-            let name = &definition.name;
-            registry
-                .try_definition(definition.clone())
-                .map_err(|faults| format!("tool \"{name}\": {}", check::summary(&faults)))?;
-            let twice = definitions[..index].iter().any(|other| other.name == *name);
-            let other = self
-                .good
-                .iter()
-                .find(|(other, tools)| *other != path && tools.iter().any(|(tool, _)| tool.name == *name));
-            if let Some((other, _)) = other {
-                return Err(format!("tool \"{name}\" is already declared in {}", other.display()));
-            }
-            if twice {
-                return Err(format!("tool \"{name}\" is declared twice"));
-            }
+    /// Decides anew what is shown of each file, in the order of their names: a name belongs to the first that has it.
+    fn choose(&mut self) -> Vec<BrokenFile> {
+        let mut last_good = std::mem::take(&mut self.good);
+        let mut broken = Vec::new();
+        let mut owners: BTreeMap<String, PathBuf> = BTreeMap::new();
+        for (path, file) in &self.files {
+            let is_taken = |(definition, _): &&Dated| owners.contains_key(&definition.name);
+            let fresh = file.definitions.clone().and_then(|definitions| {
+                let dated: Vec<Dated> = definitions.into_iter().map(|one| (one, file.written)).collect();
+                match dated.iter().find(is_taken) {
+                    Some((taken, _)) => {
+                        let owner = &owners[&taken.name];
+                        Err(format!("tool \"{}\" is already declared in {}", taken.name, owner.display()))
+                    }
+                    None => Ok(dated),
+                }
+            });
+            let shown = fresh.unwrap_or_else(|reason| {
+                broken.push(BrokenFile { path: path.clone(), reason });
+                let mut kept = last_good.remove(path).unwrap_or_default();
+                kept.retain(|(definition, _)| !owners.contains_key(&definition.name));
+                kept
+            });
+            owners.extend(shown.iter().map(|(definition, _)| (definition.name.clone(), path.clone())));
+            self.good.insert(path.clone(), shown);
         }
-        Ok(definitions)
+        broken
     }
+}
+
+/// A file's definitions, each of which could be registered.
+fn tried(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<ToolDefinition>, String> {
+    let definitions = definitions(path, bytes)?;
+    for (index, definition) in definitions.iter().enumerate() {
+        let name = &definition.name;
+        registry
+            .try_definition(definition.clone())
+            .map_err(|faults| format!("tool \"{name}\": {}", check::summary(&faults)))?;
+        if definitions[..index].iter().any(|other| other.name == *name) {
+            return Err(format!("tool \"{name}\" is declared twice"));
+        }
+    }
+    Ok(definitions)
 }
 
 /// The definitions in one file.
@@ -129,8 +155,8 @@ pub fn definitions(path: &Path, bytes: &[u8]) -> Result<Vec<ToolDefinition>, Str
     list.into_iter().map(|value| tool::read_definition(value).map_err(|error| error.to_string())).collect()
 }
 
-/// The folder's definition files and what is in them.
-fn files(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, File>> {
+/// The folder's definition files, what is in them, and when they were written.
+fn contents(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, (Vec<u8>, Time)>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -139,7 +165,8 @@ fn files(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, File>> {
         if wanted && !hidden && path.is_file() {
             // A file may go between listing and reading.
             if let Ok(bytes) = std::fs::read(&path) {
-                found.insert(path.clone(), File { bytes, written: written(&path) });
+                let at = written(&path);
+                found.insert(path, (bytes, at));
             }
         }
     }

@@ -123,12 +123,31 @@ impl Invalid {
 /// # Errors
 /// What the type refuses although the schema let it pass, and where.
 pub(super) fn read<A: DeserializeOwned>(arguments: &Value) -> Result<A, Vec<Invalid>> {
-    // Keeping track of the path costs more than the reading itself, so it is done only for those that fail.
-    A::deserialize(arguments).or_else(|_| {
+    // JSON Schema takes 1.0 for an integer (2020-12 validation, section 6.1.1), Rust's integers do not; and keeping track
+    // of the path costs more than the reading itself. Both are done only for those that fail.
+    A::deserialize(arguments).or_else(|_| A::deserialize(with_whole_numbers(arguments.clone()))).or_else(|_| {
         serde_path_to_error::deserialize(arguments).map_err(|error| {
             vec![Invalid { pointer: pointer(error.path()), message: error.inner().to_string(), keyword: "type" }]
         })
     })
+}
+
+/// Largest whole number that every double below it tells exactly: 2^53.
+const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
+
+/// The value with doubles that are whole numbers as integers.
+fn with_whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() => match number.as_f64() {
+            Some(double) if double.fract() == 0.0 && double.abs() <= LARGEST_WHOLE => (double as i64).into(),
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(name, member)| (name, with_whole_numbers(member))).collect()
+        }
+        other => other,
+    }
 }
 
 fn pointer(path: &Path) -> String {

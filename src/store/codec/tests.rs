@@ -32,7 +32,7 @@ fn object() -> impl Strategy<Value = Map<String, Value>> {
 fn block() -> impl Strategy<Value = ContentBlock> {
     prop_oneof![
         text().prop_map(ContentBlock::Text),
-        (text(), text()).prop_map(|(data, mime_type)| ContentBlock::Image { data, mime_type }),
+        ("([A-Za-z0-9+/]{4}){0,4}", text()).prop_map(|(data, mime_type)| ContentBlock::Image { data, mime_type }),
         object().prop_map(|mut members| {
             members.insert("type".into(), "resource".into());
             ContentBlock::Other(members)

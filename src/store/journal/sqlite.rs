@@ -1,7 +1,6 @@
 //! A commit on SQLite: a few multi-row statements in one `BEGIN IMMEDIATE` transaction.
 
-use std::fmt::Write;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use sqlx::Sqlite;
 use sqlx::pool::PoolConnection;
@@ -13,25 +12,36 @@ use super::sql;
 use super::writer::{CommitError, CommitResult};
 use crate::store::codec;
 
-/// Rows a statement, largest first; few sizes, so that each is prepared once.
-const CHUNKS: [usize; 4] = [64, 16, 4, 1];
+/// Most rows of a statement.
+const LARGEST: usize = 64;
+/// Above this, only multiples of it: each size is a statement of its own, prepared when it is first needed.
+const STEP: usize = 8;
 
-/// A statement for each size of chunk.
-struct Statements([String; CHUNKS.len()]);
+/// How many of these rows the next statement takes.
+fn chunk(rows: usize) -> usize {
+    if rows <= STEP { rows } else { (rows - rows % STEP).min(LARGEST) }
+}
+
+/// A statement for each number of rows, made when it is first needed.
+struct Statements {
+    head: String,
+    columns: usize,
+    tail: String,
+    texts: [OnceLock<String>; LARGEST + 1],
+}
 
 impl Statements {
     /// `head VALUES (…), (…) tail`, with `columns` values a row.
     fn new(head: &str, columns: usize, tail: &str) -> Self {
-        Self(CHUNKS.map(|rows| {
-            let mut text = format!("{head} VALUES ");
+        Self { head: head.to_owned(), columns, tail: tail.to_owned(), texts: [const { OnceLock::new() }; LARGEST + 1] }
+    }
+
+    fn text(&'static self, rows: usize) -> &'static str {
+        self.texts[rows].get_or_init(|| {
             // Numbered marks would be looked up by name for every value.
-            let marks = vec!["?"; columns].join(", ");
-            for row in 0..rows {
-                let comma = if row == 0 { "" } else { ", " };
-                let _ = write!(text, "{comma}({marks})");
-            }
-            format!("{text} {tail}")
-        }))
+            let marks = format!("({})", vec!["?"; self.columns].join(", "));
+            format!("{} VALUES {} {}", self.head, vec![marks; rows].join(", "), self.tail)
+        })
     }
 
     /// Runs the statement over all rows; returns how many were written.
@@ -43,11 +53,9 @@ impl Statements {
     ) -> Result<u64, sqlx::Error> {
         let mut written = 0;
         while !rows.is_empty() {
-            // The last size is one, so there is always a fitting one.
-            let size = CHUNKS.iter().position(|size| *size <= rows.len()).unwrap_or(CHUNKS.len() - 1);
-            let (chunk, rest) = rows.split_at(CHUNKS[size]);
-            rows = rest;
-            let query = chunk.iter().fold(sqlx::query(self.0[size].as_str()), &bind);
+            let (now, later) = rows.split_at(chunk(rows.len()));
+            rows = later;
+            let query = now.iter().fold(sqlx::query(self.text(now.len())), &bind);
             written += query.execute(&mut **connection).await?.rows_affected();
         }
         Ok(written)
