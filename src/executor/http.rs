@@ -1,7 +1,7 @@
 //! Tools that are HTTP servers: the request of a definition, made once for every run, and its answer.
 //!
-//! [`plan`] makes the request out of a definition and the arguments, [`client`] sends it through the [`egress`] guard,
-//! [`read`] and [`status`] make an answer or a fault out of what comes back.
+//! `plan` makes the request out of a definition and the arguments, `client` sends it through the [`egress`] guard, `read`
+//! and `status` make an answer or a fault out of what comes back.
 
 use std::sync::Arc;
 

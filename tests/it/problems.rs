@@ -207,3 +207,35 @@ on_both_databases!(
         app.get("/tool-calls?session=a%00b").await.problem(422);
     }
 );
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_array_is_not_taken_for_an_object_nor_an_object_for_a_word() {
+    let app = App::on_sqlite().await;
+    let tool =
+        json!({"name": "t", "input_schema": {"type": "object"}, "executor": {"type": "builtin", "name": "echo"}});
+    for (member, value) in [
+        ("annotations", json!([true])),
+        ("limits", json!([50])),
+        ("executor", json!(["builtin", "echo"])),
+        ("output_check", json!({"strict": null})),
+    ] {
+        let mut wrong = tool.clone();
+        wrong[member] = value;
+        let problem = app.post("/tools", &wrong).await.problem(422);
+        assert_eq!(problem["errors"][0]["pointer"], format!("/{member}"), "{problem}");
+    }
+    for (member, value) in [("limits", json!([50])), ("mode", json!({"serial": null}))] {
+        let mut call = json!({"name": "echo"});
+        call[member] = value;
+        let problem = app.post("/tool-calls", &call).await.problem(422);
+        assert_eq!(problem["errors"][0]["pointer"], format!("/{member}"), "{problem}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_framework_refuses_is_a_problem_too() {
+    let app = App::on_sqlite().await;
+    app.get("/tools/%FF").await.problem(400);
+    app.get("/docs/nothing-here").await.problem(404);
+    app.delete("/stats?tool=echo").await.problem(422);
+}

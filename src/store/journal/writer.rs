@@ -16,6 +16,8 @@ use crate::store::Db;
 
 /// Most changes that share one commit.
 const GROUP: usize = 512;
+/// Turns of the scheduler that a commit waits for as many changes as the one before it had.
+const TURNS: usize = 32;
 /// How long a commit on a server may take before its connection is given up and its end looked up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Waits between tries while the database is away, doubling from the first to the last.
@@ -52,6 +54,7 @@ pub(super) struct Writer {
 impl Writer {
     pub async fn run(self, mut entries: mpsc::Receiver<Entry>, closing: CancellationToken) {
         let mut group = Vec::with_capacity(GROUP);
+        let mut usual = 0;
         loop {
             let taken = tokio::select! {
                 biased;
@@ -64,6 +67,8 @@ impl Writer {
             if taken == 0 {
                 return;
             }
+            gather(&mut group, &mut entries, usual).await;
+            usual = group.len();
             let (changes, done) = group.drain(..).map(|entry| (entry.change, entry.done)).unzip();
             self.write(changes, done).await;
         }
@@ -219,6 +224,24 @@ impl Writer {
                     tokio::time::sleep(LAST_WAIT).await;
                 }
             }
+        }
+    }
+}
+
+/// Lets others add their changes while fewer than the usual number are here. Callers that were just answered are about to
+/// come again: a single change that was left over from before would otherwise be committed alone, they would gather
+/// behind it, and so on for ever, with twice the commits. The wait is a few turns of the scheduler, and nobody's
+/// clock: where nobody else comes, it ends at once.
+async fn gather(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, usual: usize) {
+    for _ in 0..TURNS {
+        if group.len() >= usual.min(GROUP) {
+            return;
+        }
+        tokio::task::yield_now().await;
+        while group.len() < GROUP
+            && let Ok(entry) = entries.try_recv()
+        {
+            group.push(entry);
         }
     }
 }

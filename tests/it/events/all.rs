@@ -73,3 +73,48 @@ async fn a_reader_that_does_not_read_slows_nobody() {
     }
     drop(sleeper);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_position_that_there_is_not_yet_is_now() {
+    let app = App::on_sqlite().await;
+    let mut stream = app.events("/events?after=99999999").await;
+    app.call_with(json!({"name": "echo", "id": "heard"})).await;
+    let events = stream.until(Event::is_result).await;
+    assert_eq!(events[0].data["call_id"], "heard");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_node_wrote_in_between_is_told_in_its_place() {
+    let app = App::start(Backend::Postgres).await;
+    let other = app.second().await;
+    let mut stream = app.events("/events").await;
+    for (node, id) in [(&app, "1"), (&other, "2"), (&app, "3")] {
+        node.call_with(json!({"name": "echo", "id": id})).await;
+    }
+    let events = stream.until(|event| event.is_result() && event.data["call_id"] == "3").await;
+    let results: Vec<_> = events.iter().filter(|event| event.is_result()).map(|event| &event.data["call_id"]).collect();
+    assert_eq!(results, ["1", "2", "3"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_text_in_any_event_is_longer_than_eight_thousand_characters() {
+    fn longest(value: &serde_json::Value) -> usize {
+        match value {
+            serde_json::Value::String(text) => text.chars().count(),
+            serde_json::Value::Array(items) => items.iter().map(longest).max().unwrap_or(0),
+            serde_json::Value::Object(members) => members.values().map(longest).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+    let app = App::on_sqlite().await;
+    let long = "x".repeat(20_000);
+    for body in
+        [json!({"name": "echo", "arguments": {"a": [long]}}), json!({"name": "wait", "arguments": {"ms": long}})]
+    {
+        let mut stream = app.call_streamed(&body).await;
+        let events = stream.until(|event| event.event == "batch").await;
+        for event in &events {
+            assert!(longest(&event.data) <= 8000, "{}: {}", event.event, longest(&event.data));
+        }
+    }
+}

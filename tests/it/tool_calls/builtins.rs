@@ -56,3 +56,11 @@ async fn wait_waits_no_longer_than_five_minutes() {
     assert_eq!(app.call("wait", json!({"ms": 300_001})).await["status"], "ERROR");
     assert_eq!(app.call("wait", json!({"ms": -1})).await["status"], "ERROR");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_double_is_an_integer_to_a_rust_tool() {
+    let app = App::on_sqlite().await;
+    for ms in [json!(1.0), json!(1e0), json!("1.0")] {
+        assert_eq!(succeeded(&app.call("wait", json!({"ms": ms})).await), "Waited 1 ms");
+    }
+}

@@ -109,3 +109,25 @@ async fn a_file_with_a_bad_schema_keeps_its_last_good_state() {
     wait_for_description(&app, "witness", "one").await;
     assert_eq!(app.get("/tools/mine").await.ok()["description"], "one");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_moves_to_another_file_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "z.json", json!([described("moved", "old"), described("stays", "old")]));
+    let app = on_folder(&folder).await;
+    write(folder.path(), "a.json", described("moved", "new"));
+    write(folder.path(), "z.json", described("stays", "new"));
+    wait_for_description(&app, "moved", "new").await;
+    wait_for_description(&app, "stays", "new").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_two_files_declare_belongs_to_the_other_once_one_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "first.json", described("twice", "first"));
+    write(folder.path(), "second.json", described("twice", "second"));
+    let app = on_folder(&folder).await;
+    wait_for_description(&app, "twice", "first").await;
+    std::fs::remove_file(folder.path().join("first.json")).unwrap();
+    wait_for_description(&app, "twice", "second").await;
+}
