@@ -2,6 +2,7 @@
 
 pub mod bus;
 pub mod frame;
+pub mod pace;
 pub mod render;
 pub mod stream;
 

@@ -152,13 +152,8 @@ impl Compiled {
         if !coerced.is_empty() && self.validator.is_valid(&candidate) {
             return Ok(Checked { arguments: self.completed(&candidate), coerced });
         }
-        // A required property may have a default.
-        let Some(filled) = defaults::fill(&self.graph, &candidate) else { return Err(self.violations(&candidate)) };
-        if self.validator.is_valid(&filled) {
-            return Ok(Checked { arguments: Arc::new(filled), coerced });
-        }
-        let (without, with) = (self.violations(&candidate), self.violations(&filled));
-        Err(if with.len() < without.len() { with } else { without })
+        // Defaults come after validation: what a schema requires must be said, even if it also has a default.
+        Err(self.violations(&candidate))
     }
 
     /// What is wrong with a value: the first 20 violations, none if it is valid.

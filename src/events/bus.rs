@@ -8,6 +8,7 @@ use tokio::sync::{broadcast, mpsc};
 use uuid::Uuid;
 
 use super::frame::{Chunk, Framed};
+use super::pace::Pace;
 use crate::store::journal::Committed;
 
 /// Commits that a reader of everything may be behind before it is cut off.
@@ -18,6 +19,8 @@ const EVENTS_BEHIND: usize = 256;
 /// Carries what was committed. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Bus {
+    /// What watching may cost.
+    pub pace: Pace,
     all: broadcast::Sender<Arc<Chunk>>,
     calls: Arc<Calls>,
 }
@@ -39,7 +42,7 @@ pub struct CallReader {
 
 impl Default for Bus {
     fn default() -> Self {
-        Self { all: broadcast::Sender::new(COMMITS_BEHIND), calls: Arc::default() }
+        Self { pace: Pace::default(), all: broadcast::Sender::new(COMMITS_BEHIND), calls: Arc::default() }
     }
 }
 
@@ -68,6 +71,12 @@ impl Bus {
     #[must_use]
     pub fn subscribe_all(&self) -> broadcast::Receiver<Arc<Chunk>> {
         self.all.subscribe()
+    }
+
+    /// How many read everything.
+    #[must_use]
+    pub fn readers(&self) -> usize {
+        self.all.receiver_count()
     }
 
     /// All events of these calls from now on.

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::bus::{Bus, CallReader};
 use super::frame::{self, Chunk, Framed};
+use super::pace::Pace;
 use crate::domain::event::{Event, Stage};
 use crate::store::{Store, StoreError};
 
@@ -183,6 +184,8 @@ pub async fn of_all(
     let now = store.last_pos().await?;
     let last = after.unwrap_or(now).min(now);
     Ok(body(AllCalls {
+        bus: bus.clone(),
+        rest_until: None,
         last,
         behind: last < now,
         live,
@@ -195,6 +198,8 @@ pub async fn of_all(
 }
 
 struct AllCalls {
+    bus: Bus,
+    rest_until: Option<Instant>,
     last: i64,
     behind: bool,
     live: broadcast::Receiver<Arc<Chunk>>,
@@ -242,8 +247,20 @@ impl Pieces for AllCalls {
             if self.ended {
                 return None;
             }
+            if let Some(until) = self.rest_until.take() {
+                tokio::select! {
+                    () = self.closing.cancelled() => return None,
+                    () = tokio::time::sleep_until(until) => {}
+                }
+            }
             if self.behind {
-                match self.read_back().await {
+                let (pace, readers) = (self.bus.pace.clone(), self.bus.readers());
+                let closing = self.closing.clone();
+                let page = tokio::select! {
+                    () = closing.cancelled() => return None,
+                    page = pace.page(readers, self.read_back()) => page,
+                };
+                match page {
                     Ok(Some(piece)) => return Some(piece),
                     Ok(None) => continue,
                     // The reader comes back with the last id that it has seen.
@@ -256,6 +273,7 @@ impl Pieces for AllCalls {
                     // Another node has written in between: the store has it all, in order.
                     Ok(chunk) if chunk.first_pos > self.last + 1 => self.behind = true,
                     Ok(chunk) => if let Some(piece) = self.see(&chunk) {
+                        self.rest_until = Pace::next(piece.len(), self.bus.readers());
                         return Some(piece);
                     },
                     Err(RecvError::Lagged(_)) => {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::App;
+use crate::support::shapes::failed;
 
 async fn received(properties: Value, arguments: Value) -> Value {
     let app = App::on_sqlite().await;
@@ -47,10 +48,11 @@ async fn a_given_object_has_the_defaults_of_its_properties() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_required_property_with_a_default_may_be_absent() {
+async fn a_required_property_must_be_given_even_if_it_has_a_default() {
     let app = App::on_sqlite().await;
     let schema =
         json!({"type": "object", "properties": {"unit": {"type": "string", "default": "C"}}, "required": ["unit"]});
     app.echo_with("t", schema).await;
-    assert_eq!(app.call("t", json!({})).await["structured"], json!({"unit": "C"}));
+    let call = app.call("t", json!({})).await;
+    assert!(failed(&call, "TOOL_VALIDATION_ERROR").contains("\"unit\""), "{call}");
 }
