@@ -145,8 +145,7 @@ impl Builder {
             tokio::spawn(files::watch(tools, registry.clone(), background.clone()));
         }
         let store = Store::open(&config.database_url()).await?;
-        let (stored, version) = store.tools().await?;
-        registry.show_stored(stored, version);
+        registry.reload(&store).await?;
         tokio::spawn(follow_tools(store.clone(), registry.clone(), background.clone()));
         let bus = Bus::default();
         let publisher = bus.clone();
@@ -192,16 +191,6 @@ impl App {
         ended.into_iter().next().ok_or(CallError::NotRecorded)
     }
 
-    /// Shows what the database says of the registered tools, now.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn reload_tools(&self) -> Result<(), StoreError> {
-        let (stored, version) = self.store.tools().await?;
-        self.engine.registry().show_stored(stored, version);
-        Ok(())
-    }
-
     /// Lets running calls end (for `drain_ms` at most), writes everything, and closes the database.
     pub async fn stop(self) {
         self.engine.drain(Duration::from_millis(self.config.server.drain_ms)).await;
@@ -227,10 +216,9 @@ async fn follow_tools(store: Store, registry: Arc<Registry>, stop: CancellationT
         }
         // A database that is away is told of by the journal; the next look finds it again.
         let Ok(version) = store.tools_version().await else { continue };
-        if version != registry.api_version()
-            && let Ok((stored, version)) = store.tools().await
-        {
-            registry.show_stored(stored, version);
+        if version != registry.api_version() {
+            // Likewise: what could not be read now is read at the next look.
+            let _ = registry.reload(&store).await;
         }
     }
 }

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 
 use crate::domain::{Clock, Source, Time, ToolDefinition};
 use crate::store::tools::StoredTool;
+use crate::store::{Store, StoreError};
 use crate::tool::BuiltinTool;
 
 pub mod check;
@@ -97,9 +98,19 @@ impl Registry {
         self.layers().api.get(name).cloned()
     }
 
+    /// Reads the stored tools and shows them.
+    ///
+    /// # Errors
+    /// If the database fails; then nothing changes.
+    pub async fn reload(&self, store: &Store) -> Result<(), StoreError> {
+        let (stored, version) = store.tools().await?;
+        self.show_stored(stored, version);
+        Ok(())
+    }
+
     /// Shows the stored tools. One that cannot be compiled any more is left out and told in the log. An older version
     /// than the one shown changes nothing.
-    pub fn show_stored(&self, tools: Vec<StoredTool>, version: i64) {
+    fn show_stored(&self, tools: Vec<StoredTool>, version: i64) {
         let mut fresh = Layer::new();
         for stored in tools {
             let known = self

@@ -163,7 +163,7 @@ pub(super) async fn delete(
     if !state.store.delete_tool(&name, revision).await? {
         return Err(changed(&name));
     }
-    state.reload_tools().await?;
+    state.engine.registry().reload(&state.store).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -251,17 +251,8 @@ async fn compile(state: &AppState, definition: ToolDefinition) -> Result<ToolDef
 async fn put(state: &Shared, definition: &ToolDefinition, expected: Expected) -> Result<bool, Problem> {
     let text = serde_json::to_string(definition).map_err(|_| Problem::internal())?;
     let put = state.store.put_tool(&definition.name, &text, expected, state.clock.now()).await?;
-    state.reload_tools().await?;
+    state.engine.registry().reload(&state.store).await?;
     Ok(put)
-}
-
-impl Shared {
-    /// Shows what the database has now.
-    async fn reload_tools(&self) -> Result<(), Problem> {
-        let (stored, version) = self.store.tools().await?;
-        self.engine.registry().show_stored(stored, version);
-        Ok(())
-    }
 }
 
 fn shown(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
