@@ -1,7 +1,5 @@
 //! Reading calls: one, or a page of them.
 
-use std::collections::HashSet;
-
 use sqlx::{Postgres, QueryBuilder, Sqlite};
 use uuid::Uuid;
 
@@ -40,7 +38,7 @@ impl Store {
     }
 
     pub(super) async fn call_row(&self, id: Uuid) -> Result<Option<CallRow>, StoreError> {
-        const SQL: &str = "SELECT id, session, batch_id, tool, status, attempt, node, created_at, accepted_pos, \
+        const SQL: &str = "SELECT id, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos, \
             started_pos, settled_pos, arguments, record FROM tool_calls WHERE id = $1 AND tenant = $2";
         let tenant = self.tenant.as_str();
         let row = db::on_reader!(&self.db, pool =>
@@ -95,13 +93,31 @@ where
     query
 }
 
-/// Which of these calls have ended.
-pub(super) async fn ended_among(db: &Db, ids: &[Uuid]) -> Result<HashSet<Uuid>, StoreError> {
+/// How far a stored call has come: its status, attempt and last event, as the journal's guard compares them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reached {
+    pub id: Uuid,
+    status: i16,
+    attempt: i32,
+    seq: i32,
+}
+
+impl Reached {
+    /// Whether a change to `call` comes too late: it has ended, or the change belongs to an earlier attempt or owner.
+    pub fn fences(self, call: &Call) -> bool {
+        self.status >= codec::status_number(Status::Success)
+            || self.attempt > call.attempts as i32
+            || self.seq >= call.last_seq as i32
+    }
+}
+
+/// How far these calls have come on disk.
+pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<Reached>, StoreError> {
     fn query<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
     where
         Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
     {
-        let mut query = QueryBuilder::<D>::new("SELECT id FROM tool_calls WHERE status >= 2 AND id IN (");
+        let mut query = QueryBuilder::<D>::new("SELECT id, status, attempt, seq FROM tool_calls WHERE id IN (");
         let mut list = query.separated(", ");
         for id in ids {
             list.push_bind(*id);
@@ -109,9 +125,9 @@ pub(super) async fn ended_among(db: &Db, ids: &[Uuid]) -> Result<HashSet<Uuid>, 
         query.push(")");
         query
     }
-    let found: Vec<(Uuid,)> = match db {
+    let found: Vec<(Uuid, i16, i32, i32)> = match db {
         Db::Sqlite(pools) => query::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
         Db::Postgres(pools) => query::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
     };
-    Ok(found.into_iter().map(|(id,)| id).collect())
+    Ok(found.into_iter().map(|(id, status, attempt, seq)| Reached { id, status, attempt, seq }).collect())
 }

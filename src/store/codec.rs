@@ -46,7 +46,7 @@ pub(super) fn indexed_name(name: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// The columns that a call is read from.
-pub(super) const COLUMNS: &str = "id, session, batch_id, tool, status, attempt, node, created_at, accepted_pos, \
+pub(super) const COLUMNS: &str = "id, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos, \
      started_pos, settled_pos, arguments, record";
 
 /// A call's row as it is read.
@@ -58,6 +58,7 @@ pub(super) struct CallRow {
     tool: String,
     status: i16,
     attempt: i32,
+    seq: i32,
     node: String,
     created_at: i64,
     pub accepted_pos: i64,
@@ -84,13 +85,14 @@ where
             tool: row.try_get(3)?,
             status: row.try_get(4)?,
             attempt: row.try_get(5)?,
-            node: row.try_get(6)?,
-            created_at: row.try_get(7)?,
-            accepted_pos: row.try_get(8)?,
-            started_pos: row.try_get(9)?,
-            settled_pos: row.try_get(10)?,
-            arguments: row.try_get(11)?,
-            record: row.try_get(12)?,
+            seq: row.try_get(6)?,
+            node: row.try_get(7)?,
+            created_at: row.try_get(8)?,
+            accepted_pos: row.try_get(9)?,
+            started_pos: row.try_get(10)?,
+            settled_pos: row.try_get(11)?,
+            arguments: row.try_get(12)?,
+            record: row.try_get(13)?,
         })
     }
 }
@@ -125,7 +127,6 @@ struct RecordOut<'a> {
     started_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_at: Option<i64>,
-    last_seq: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<OutcomeOut<'a>>,
 }
@@ -166,7 +167,6 @@ struct RecordIn {
     index: u32,
     started_at: Option<i64>,
     ended_at: Option<i64>,
-    last_seq: u32,
     outcome: Option<OutcomeIn>,
 }
 
@@ -205,7 +205,6 @@ pub(super) fn encode(call: &Call) -> String {
         index: call.index,
         started_at: call.started_at.map(|at| at.0),
         ended_at: call.ended_at.map(|at| at.0),
-        last_seq: call.last_seq,
         outcome: call.outcome.as_deref().map(|outcome| {
             let only_text = matches!(outcome.content.as_slice(), [ContentBlock::Text(text)] if *text == outcome.output);
             OutcomeOut {
@@ -273,7 +272,7 @@ impl CallRow {
             started_at: record.started_at.map(Time),
             ended_at: record.ended_at.map(Time),
             node: self.node.into(),
-            last_seq: record.last_seq,
+            last_seq: self.seq.try_into().unwrap_or(0),
         })
     }
 }

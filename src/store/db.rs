@@ -46,7 +46,7 @@ pub enum StoreError {
 /// One database's connections: a single writer, so that writes queue here and not inside the database, and readers.
 #[derive(Debug)]
 pub struct Pools<D: Database> {
-    /// One connection.
+    /// One connection; on a server one more beside the journal's own.
     pub writer: Pool<D>,
     /// A few connections.
     pub reader: Pool<D>,
@@ -120,7 +120,8 @@ impl Db {
             ("enable_bitmapscan", "off"),
             ("enable_material", "off"),
         ]);
-        let writer = pool(1).test_before_acquire(false).connect_with(planned_once).await?;
+        // One is the journal's for good, the other is for the rest.
+        let writer = pool(2).test_before_acquire(false).connect_with(planned_once).await?;
         let reader = pool(READERS).connect_lazy_with(options);
         Ok(Self::Postgres(Pools { writer, reader }))
     }

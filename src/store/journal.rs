@@ -153,7 +153,7 @@ impl Journal {
         let (queue, entries) = mpsc::channel(QUEUE);
         let healthy = Arc::new(AtomicBool::new(true));
         let closing = CancellationToken::new();
-        let writer = writer::Writer { db, clock, ids, sink, healthy: healthy.clone() };
+        let writer = writer::Writer { db, clock, ids, sink, healthy: healthy.clone(), known: 0, held: None };
         let task = tokio::spawn(writer.run(entries, closing.clone()));
         (Self { queue, healthy, closing }, task)
     }

@@ -98,6 +98,7 @@ fn row(call: &Call) -> CallRow {
         tool: indexed_name(&call.name).into_owned(),
         status: status_number(call.status),
         attempt: call.attempts as i32,
+        seq: call.last_seq as i32,
         node: call.node.to_string(),
         created_at: call.created_at.0,
         accepted_pos: 1,

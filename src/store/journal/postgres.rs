@@ -11,12 +11,15 @@ use super::sql;
 use super::writer::{CommitError, CommitResult};
 use crate::store::codec;
 
+/// Fails where not every change was made. The function is asked only then: a call of it costs.
+const COMPLETE: &str = "CASE (SELECT COUNT(*) FROM again) WHEN $24 THEN TRUE ELSE toolpost_expect(-1, $24) END";
+
 /// SQLSTATE of `toolpost_expect`: some rows were refused, and so nothing was written.
 const NOT_ALL_WRITTEN: &str = "TP001";
 
 /// The numbers of a new row, all in one array: each array that is unnested costs the server as much as a column of the
 /// table. A position that there is not is -1.
-const NUMBERS: i64 = 6;
+const NUMBERS: i64 = 7;
 /// The numbers of a row of stats, likewise.
 const STATS_NUMBERS: i64 = 9;
 
@@ -28,14 +31,14 @@ fn statement(again: bool, told: bool) -> String {
     // New rows are all written, or the statement fails; only rows that are there already can be left alone.
     let (changed, complete, next) = if again {
         let changed = format!(
-            "u AS (SELECT id, status, attempt, $2 AS node, (SELECT first FROM clock) + started AS started,
+            "u AS (SELECT id, status, attempt, seq, $2 AS node, (SELECT first FROM clock) + started AS started,
                 (SELECT first FROM clock) + settled AS settled, record
-                FROM UNNEST($17::uuid[], $18::int2[], $19::int4[], $20::int4[], $21::int4[], $22::text[])
-                    AS i (id, status, attempt, started, settled, record)),
+                FROM UNNEST($17::uuid[], $18::int2[], $19::int4[], $20::int4[], $21::int4[], $22::int4[], $23::text[])
+                    AS i (id, status, attempt, seq, started, settled, record)),
              again AS ({} RETURNING 1),",
             sql::ROW_AGAIN
         );
-        (changed, "toolpost_expect((SELECT COUNT(*) FROM again), $23)", 24)
+        (changed, COMPLETE, 25)
     } else {
         (String::new(), "TRUE", 17)
     };
@@ -55,7 +58,7 @@ fn statement(again: bool, told: bool) -> String {
         "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE one = 1 RETURNING pos - $1 + 1 AS first),
          fresh AS (
             INSERT INTO tool_calls ({row})
-            SELECT id, $3, session, batch_id, tool, n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2],
+            SELECT id, $3, session, batch_id, tool, n[k - 6], n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2],
                 first + NULLIF(n[k - 1], -1), first + NULLIF(n[k], -1), arguments, record
             FROM (SELECT id, session, batch_id, tool, arguments, record, number * {NUMBERS} AS k, $4::int8[] AS n,
                     (SELECT first FROM clock) AS first
@@ -88,7 +91,8 @@ fn numbers(row: &RowImage<'_>) -> [i64; NUMBERS as usize] {
     let place = |offset: Option<i32>| offset.map_or(-1, i64::from);
     let status = i64::from(codec::status_number(row.call.status));
     let (attempt, created) = (i64::from(row.call.attempts), row.call.created_at.0);
-    [status, attempt, created, place(row.accepted), place(row.started), place(row.settled)]
+    let seq = i64::from(row.call.last_seq);
+    [status, attempt, seq, created, place(row.accepted), place(row.started), place(row.settled)]
 }
 
 fn stats_numbers(key: &StatsKey, sum: &Addition) -> [i64; STATS_NUMBERS as usize] {
@@ -127,6 +131,7 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
             .bind(again.iter().map(|row| row.call.id).collect::<Vec<_>>())
             .bind(again.iter().map(|row| codec::status_number(row.call.status)).collect::<Vec<_>>())
             .bind(again.iter().map(|row| row.call.attempts as i32).collect::<Vec<_>>())
+            .bind(again.iter().map(|row| row.call.last_seq as i32).collect::<Vec<_>>())
             .bind(again.iter().map(|row| row.started).collect::<Vec<_>>())
             .bind(again.iter().map(|row| row.settled).collect::<Vec<_>>())
             .bind(again.iter().map(|row| row.record).collect::<Vec<_>>())
@@ -152,8 +157,13 @@ fn not_all_written(error: sqlx::Error) -> CommitError {
     }
 }
 
-/// The position before the first event of a commit that may have been made.
-pub(super) async fn find(connection: &mut PoolConnection<Postgres>, id: Uuid) -> Result<Option<i64>, sqlx::Error> {
-    let found: Option<(i64,)> = sqlx::query_as(sql::FIND_COMMIT).bind(id).fetch_optional(&mut **connection).await?;
+/// The position before the first event of a commit that may have been made behind `after`.
+pub(super) async fn find(
+    connection: &mut PoolConnection<Postgres>,
+    after: i64,
+    id: Uuid,
+) -> Result<Option<i64>, sqlx::Error> {
+    let found: Option<(i64,)> =
+        sqlx::query_as(sql::FIND_COMMIT).bind(after).bind(id).fetch_optional(&mut **connection).await?;
     Ok(found.map(|(first,)| first - 1))
 }

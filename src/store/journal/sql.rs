@@ -1,15 +1,15 @@
 //! The statements of a commit, in the parts that both databases share.
 
 /// Columns of a new call's row, in the order in which they are bound.
-pub(super) const ROW: &str = "id, tenant, session, batch_id, tool, status, attempt, node, created_at, accepted_pos, \
+pub(super) const ROW: &str = "id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos, \
      started_pos, settled_pos, arguments, record";
 
 /// What a later change of a call replaces, from a list `u` of such changes. A row that has ended, or belongs to a later
-/// attempt, is left alone, and then counts as not written. The rows are found by key: `+ 0` keeps the databases from
+/// attempt, or has these events already, is left alone, and then counts as not written. The rows are found by key: `+ 0` keeps the databases from
 /// going through the index of calls under way instead, which is full of dead entries.
-pub(super) const ROW_AGAIN: &str = "UPDATE tool_calls AS c SET status = u.status, attempt = u.attempt, node = u.node, \
+pub(super) const ROW_AGAIN: &str = "UPDATE tool_calls AS c SET status = u.status, attempt = u.attempt, seq = u.seq, node = u.node, \
      started_pos = COALESCE(c.started_pos, u.started), settled_pos = u.settled, record = u.record \
-     FROM u WHERE c.id = u.id AND c.status + 0 < 2 AND c.attempt <= u.attempt";
+     FROM u WHERE c.id = u.id AND c.status + 0 < 2 AND c.attempt <= u.attempt AND c.seq < u.seq";
 
 /// Columns of a row of stats, in the order in which they are bound.
 pub(super) const STATS: &str =
@@ -27,5 +27,6 @@ pub(super) const EVENT: &str = "call_id, seq, pos, kind, data";
 /// Columns of a commit.
 pub(super) const COMMIT: &str = "id, first_pos, last_pos, at, calls";
 
-/// Whether a commit whose end is unknown was made after all: its first position.
-pub(super) const FIND_COMMIT: &str = "SELECT first_pos FROM commits WHERE id = $1";
+/// Whether a commit whose end is unknown was made after all, behind a position that was known before it: its first
+/// position.
+pub(super) const FIND_COMMIT: &str = "SELECT first_pos FROM commits WHERE last_pos > $1 AND id = $2";

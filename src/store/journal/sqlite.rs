@@ -65,10 +65,10 @@ impl Statements {
 type Query = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
 static FRESH: LazyLock<Statements> =
-    LazyLock::new(|| Statements::new(&format!("INSERT INTO tool_calls ({})", sql::ROW), 14, ""));
+    LazyLock::new(|| Statements::new(&format!("INSERT INTO tool_calls ({})", sql::ROW), 15, ""));
 static AGAIN: LazyLock<Statements> = LazyLock::new(|| {
-    let head = "WITH u (id, status, attempt, node, started, settled, record) AS (";
-    Statements::new(head, 7, &format!(") {}", sql::ROW_AGAIN))
+    let head = "WITH u (id, status, attempt, seq, node, started, settled, record) AS (";
+    Statements::new(head, 8, &format!(") {}", sql::ROW_AGAIN))
 });
 static STATS: LazyLock<Statements> = LazyLock::new(|| {
     let again = sql::STATS_AGAIN.replace("{MIN}", "MIN").replace("{MAX}", "MAX");
@@ -155,6 +155,7 @@ fn bind_fresh(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
         .bind(codec::indexed_name(&call.name).into_owned())
         .bind(codec::status_number(call.status))
         .bind(call.attempts as i32)
+        .bind(call.last_seq as i32)
         .bind(call.node.to_string())
         .bind(call.created_at.0)
         .bind(row.accepted.map(|offset| first + i64::from(offset)))
@@ -169,14 +170,20 @@ fn bind_again(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
         .bind(row.call.id)
         .bind(codec::status_number(row.call.status))
         .bind(row.call.attempts as i32)
+        .bind(row.call.last_seq as i32)
         .bind(row.call.node.to_string())
         .bind(row.started.map(|offset| first + i64::from(offset)))
         .bind(row.settled.map(|offset| first + i64::from(offset)))
         .bind(row.record.to_owned())
 }
 
-/// The position before the first event of a commit that may have been made.
-pub(super) async fn find(connection: &mut PoolConnection<Sqlite>, id: Uuid) -> Result<Option<i64>, sqlx::Error> {
-    let found: Option<(i64,)> = sqlx::query_as(sql::FIND_COMMIT).bind(id).fetch_optional(&mut **connection).await?;
+/// The position before the first event of a commit that may have been made behind `after`.
+pub(super) async fn find(
+    connection: &mut PoolConnection<Sqlite>,
+    after: i64,
+    id: Uuid,
+) -> Result<Option<i64>, sqlx::Error> {
+    let found: Option<(i64,)> =
+        sqlx::query_as(sql::FIND_COMMIT).bind(after).bind(id).fetch_optional(&mut **connection).await?;
     Ok(found.map(|(first,)| first - 1))
 }

@@ -1,10 +1,12 @@
 //! The one task that writes: takes what has gathered, commits it, then tells.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sqlx::Postgres;
+use sqlx::pool::PoolConnection;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -13,6 +15,7 @@ use super::batch::Batch;
 use super::{Change, Entry, JournalError, Sink, postgres, sqlite};
 use crate::domain::{Clock, Ids};
 use crate::store::Db;
+use crate::store::calls::Reached;
 
 /// Most changes that share one commit.
 const GROUP: usize = 512;
@@ -49,10 +52,15 @@ pub(super) struct Writer {
     pub ids: Ids,
     pub sink: Sink,
     pub healthy: Arc<AtomicBool>,
+    /// The last position that its own commits are known to have reached: one whose end is unknown lies behind it.
+    pub known: i64,
+    /// The connection to a server, kept from one commit to the next: taking it out of the pool and giving it back costs
+    /// a task each time.
+    pub held: Option<PoolConnection<Postgres>>,
 }
 
 impl Writer {
-    pub async fn run(self, mut entries: mpsc::Receiver<Entry>, closing: CancellationToken) {
+    pub async fn run(mut self, mut entries: mpsc::Receiver<Entry>, closing: CancellationToken) {
         let mut group = Vec::with_capacity(GROUP);
         let mut usual = 0;
         loop {
@@ -75,7 +83,7 @@ impl Writer {
     }
 
     /// Writes the changes, all together if that is possible, and tells each one's sender.
-    async fn write(&self, changes: Vec<Change>, done: Vec<Done>) {
+    async fn write(&mut self, changes: Vec<Change>, done: Vec<Done>) {
         let batch = Batch::of(self.ids.next(), self.clock.now(), changes.iter());
         match self.commit_until_certain(&batch).await {
             Ok(base) => {
@@ -84,6 +92,8 @@ impl Writer {
                     // Whoever waited may have gone.
                     let _ = done.send(end);
                 }
+                // Those who waited go first.
+                tokio::task::yield_now().await;
                 let committed = batch.committed(base);
                 (self.sink)(&committed);
             }
@@ -93,16 +103,18 @@ impl Writer {
     }
 
     /// Some calls have ended already: their changes are refused, the rest is written.
-    async fn write_the_unfenced(&self, changes: Vec<Change>, done: Vec<Done>) {
+    async fn write_the_unfenced(&mut self, changes: Vec<Change>, done: Vec<Done>) {
         let ids: Vec<Uuid> = changes.iter().map(|change| change.call.id).collect();
-        let fenced = self.ended_among(&ids).await;
-        if fenced.is_empty() {
+        let reached = self.reached(&ids).await;
+        let is_fenced =
+            |change: &Change| reached.get(&change.call.id).is_some_and(|reached| reached.fences(&change.call));
+        if !changes.iter().any(is_fenced) {
             let error = CommitError::NotAllWritten;
             return self.write_apart(changes, done, &error).await;
         }
         let mut rest = (Vec::new(), Vec::new());
         for (change, done) in changes.into_iter().zip(done) {
-            if fenced.contains(&change.call.id) {
+            if is_fenced(&change) {
                 let _ = done.send(Err(JournalError::Fenced));
             } else {
                 rest.0.push(change);
@@ -115,7 +127,7 @@ impl Writer {
     }
 
     /// The database refuses something in these changes: halves are tried until the culprit stands alone.
-    async fn write_apart(&self, mut changes: Vec<Change>, mut done: Vec<Done>, error: &CommitError) {
+    async fn write_apart(&mut self, mut changes: Vec<Change>, mut done: Vec<Done>, error: &CommitError) {
         if changes.len() == 1 {
             let id = changes.first().map(|change| change.call.id);
             tracing::error!(?id, %error, "the database refuses the record of a call");
@@ -130,13 +142,14 @@ impl Writer {
     }
 
     /// Tries until the commit is made or refused; while the database is away, that is for ever.
-    async fn commit_until_certain(&self, batch: &Batch<'_>) -> CommitResult {
+    async fn commit_until_certain(&mut self, batch: &Batch<'_>) -> CommitResult {
         let mut wait = FIRST_WAIT;
         let mut unknown = false;
         loop {
             match self.commit_once(batch, unknown).await {
                 Ok(base) => {
                     self.note_answer();
+                    self.known = base + batch.positions();
                     return Ok(base);
                 }
                 Err(error) if !may_pass(&error) => match self.made_after_all(batch, unknown).await {
@@ -168,18 +181,24 @@ impl Writer {
 
     /// Whether a refused commit was made by an earlier try, which the server went on with while this one waited behind
     /// it: then its own rows are what refused it.
-    async fn made_after_all(&self, batch: &Batch<'_>, unknown: bool) -> Result<Option<i64>, sqlx::Error> {
+    async fn made_after_all(&mut self, batch: &Batch<'_>, unknown: bool) -> Result<Option<i64>, sqlx::Error> {
         if !unknown {
             return Ok(None);
         }
+        let known = self.known;
         match &self.db {
-            Db::Sqlite(pools) => sqlite::find(&mut pools.writer.acquire().await?, batch.id).await,
+            Db::Sqlite(pools) => sqlite::find(&mut pools.writer.acquire().await?, known, batch.id).await,
             Db::Postgres(pools) => {
-                let mut connection = pools.writer.acquire().await?;
-                let looked = tokio::time::timeout(PATIENCE, postgres::find(&mut connection, batch.id)).await;
+                let mut connection = match self.held.take() {
+                    Some(connection) => connection,
+                    None => pools.writer.acquire().await?,
+                };
+                let looked = tokio::time::timeout(PATIENCE, postgres::find(&mut connection, known, batch.id)).await;
                 let found = looked.unwrap_or(Err(sqlx::Error::PoolTimedOut));
                 if found.is_err() {
                     drop(connection.detach());
+                } else {
+                    self.held = Some(connection);
                 }
                 found
             }
@@ -187,19 +206,23 @@ impl Writer {
     }
 
     /// One try. If an earlier one's end is unknown, that is found out first.
-    async fn commit_once(&self, batch: &Batch<'_>, unknown: bool) -> CommitResult {
+    async fn commit_once(&mut self, batch: &Batch<'_>, unknown: bool) -> CommitResult {
+        let known = self.known;
         match &self.db {
             Db::Sqlite(pools) => {
                 let mut connection = pools.writer.acquire().await?;
-                if unknown && let Some(base) = sqlite::find(&mut connection, batch.id).await? {
+                if unknown && let Some(base) = sqlite::find(&mut connection, known, batch.id).await? {
                     return Ok(base);
                 }
                 sqlite::commit(&mut connection, batch).await
             }
             Db::Postgres(pools) => {
-                let mut connection = pools.writer.acquire().await?;
+                let mut connection = match self.held.take() {
+                    Some(connection) => connection,
+                    None => pools.writer.acquire().await?,
+                };
                 let attempt = async {
-                    if unknown && let Some(base) = postgres::find(&mut connection, batch.id).await? {
+                    if unknown && let Some(base) = postgres::find(&mut connection, known, batch.id).await? {
                         return Ok(base);
                     }
                     postgres::commit(&mut connection, batch).await
@@ -208,17 +231,19 @@ impl Writer {
                 if outcome.as_ref().is_err_and(may_pass) {
                     // Its state is unknown, so it is not used again; the next try has a new one.
                     drop(connection.detach());
+                } else {
+                    self.held = Some(connection);
                 }
                 outcome
             }
         }
     }
 
-    /// Which of these calls have ended, or belong to a later attempt. A database that is away is waited for.
-    async fn ended_among(&self, ids: &[Uuid]) -> HashSet<Uuid> {
+    /// How far these calls have come on disk. A database that is away is waited for.
+    async fn reached(&self, ids: &[Uuid]) -> HashMap<Uuid, Reached> {
         loop {
-            match crate::store::calls::ended_among(&self.db, ids).await {
-                Ok(ended) => return ended,
+            match crate::store::calls::reached(&self.db, ids).await {
+                Ok(reached) => return reached.into_iter().map(|reached| (reached.id, reached)).collect(),
                 Err(error) => {
                     tracing::warn!(%error, "cannot look up ended calls");
                     tokio::time::sleep(LAST_WAIT).await;
@@ -251,8 +276,6 @@ fn may_pass(error: &CommitError) -> bool {
     let CommitError::Database(error) = error else { return matches!(error, CommitError::TimedOut) };
     match error {
         sqlx::Error::Database(error) => match error.code().as_deref() {
-            // The commit's own id is there already: an earlier try went through, as the next look will tell.
-            Some("23505" | "1555" | "2067") => error.message().contains("commits"),
             // Data, constraint, syntax or access, a limit, and whatever a trigger of the operator's raises.
             Some(code) if code.len() == 5 => !matches!(&code[..2], "22" | "23" | "42" | "54" | "P0"),
             // SQLite's constraint, too big, mismatch, misuse and range; the low byte is the kind.
