@@ -17,6 +17,12 @@ pub struct Config {
     pub server: Server,
     /// The database.
     pub store: StoreConfig,
+    /// Calls that nobody waits for.
+    pub queue: QueueConfig,
+    /// This node among others.
+    pub node: NodeConfig,
+    /// Tools that time out again and again.
+    pub pause: PauseConfig,
     /// The tools folder.
     pub tools: Tools,
     /// What `http` tools may reach.
@@ -41,6 +47,8 @@ pub struct Server {
     pub max_in_flight_mib: usize,
     /// How long running calls may take to end after the first signal.
     pub drain_ms: u64,
+    /// How tools outside reach it; empty for the address that it listens on.
+    pub public_url: String,
 }
 
 /// Settings of the database.
@@ -51,6 +59,36 @@ pub struct StoreConfig {
     pub database_url: String,
     /// How long a caller waits while it is away.
     pub patience_ms: u64,
+}
+
+/// Settings of calls that nobody waits for.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueConfig {
+    /// Most of them, running and waiting.
+    pub max_length: usize,
+    /// Most that run at once on one node.
+    pub max_running: usize,
+}
+
+/// Settings of one node among others.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeConfig {
+    /// How often it says that it lives.
+    pub heartbeat_ms: u64,
+    /// When it is taken for lost.
+    pub lease_ms: u64,
+}
+
+/// Settings of tools that time out again and again.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PauseConfig {
+    /// Timeouts in a row that pause a tool.
+    pub after_timeouts: u32,
+    /// How long it rests.
+    pub cooldown_ms: u64,
 }
 
 /// Settings of the tools folder.

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::domain::limits::{LimitsSpec, ServerLimits};
+use crate::domain::tool::RetryOverride;
 use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::registry::Registry;
 use crate::store::Journal;
@@ -70,6 +71,12 @@ pub struct Submission {
     pub session: Option<Arc<str>>,
     /// Bounds for all of them; a call's own come first.
     pub limits: LimitsSpec,
+    /// Retries for all of them; a call's own come first.
+    pub retry: RetryOverride,
+    /// Higher ones leave the queue first; a call's own comes first.
+    pub priority: i32,
+    /// Where their ends are told to.
+    pub callback_url: Option<Arc<str>>,
     /// The model's output was cut off: none of them runs.
     pub truncated: bool,
     /// W3C Trace Context of the request.

@@ -11,11 +11,16 @@ use uuid::Uuid;
 use crate::domain::{Answer, Failure};
 
 pub mod emitter;
+pub mod external;
 pub mod http;
+pub mod outside;
 pub mod secrets;
+pub mod token;
 
 pub use emitter::Emitter;
+pub use external::ExternalExecutor;
 pub use http::{Egress, HttpClient, HttpExecutor};
+pub use outside::Outside;
 pub use secrets::Secrets;
 
 /// A boxed future that owns all it needs.
@@ -36,10 +41,14 @@ pub struct Invocation {
     pub attempt: u32,
     /// How long the run may take, in milliseconds.
     pub timeout_ms: u64,
+    /// How long it may be silent, in milliseconds.
+    pub idle_timeout_ms: Option<u64>,
     /// W3C Trace Context of the request, to be passed on.
     pub traceparent: Option<Arc<str>>,
     /// Where the run reports what it is doing.
     pub emitter: Emitter,
+    /// Where a result arrives that someone outside posts.
+    pub outside: Outside,
     /// Fires when the run must stop: its clock, or the end of the service. The future is dropped as well; this is for
     /// work that a dropped future does not stop.
     pub cancel: CancellationToken,

@@ -75,11 +75,14 @@
 //! [`events`]; [`app`] joins them, and [`domain`] has the words that all of them speak.
 
 pub mod app;
+pub mod callbacks;
 pub mod config;
+pub mod dispatch;
 pub mod domain;
 pub mod engine;
 pub mod events;
 pub mod executor;
+pub mod fault;
 pub mod formats;
 pub mod http;
 pub mod lifecycle;

@@ -118,5 +118,6 @@ fn executor(definition: &ToolDefinition) -> String {
     match &definition.executor {
         ExecutorSpec::Builtin { name } => format!("builtin {name}"),
         ExecutorSpec::Http(spec) => format!("http {} {}", spec.method, spec.url),
+        ExecutorSpec::External {} => "external".to_owned(),
     }
 }

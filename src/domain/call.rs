@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::tool::RetryOverride;
 use super::{Limits, LimitsSpec, Outcome, Tenant, Time, json};
 
 /// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
@@ -59,6 +60,10 @@ pub enum Phase {
     Queued,
     /// The tool runs.
     Running,
+    /// An attempt has failed; the next one is due.
+    Retrying,
+    /// The work is done outside; its result is awaited.
+    External,
     /// Ended.
     Done,
 }
@@ -85,6 +90,10 @@ pub struct CallRequest {
     pub arguments: Option<Value>,
     /// Bounds for this call only.
     pub limits: LimitsSpec,
+    /// Retries of this call only.
+    pub retry: RetryOverride,
+    /// Higher ones leave the queue first.
+    pub priority: Option<i32>,
 }
 
 /// One mended argument.
@@ -143,6 +152,12 @@ pub struct Call {
     pub attempts: u32,
     /// Bounds in force; `None` where no tool was found.
     pub limits: Option<Limits>,
+    /// What the caller said of retries; the rest is the tool's.
+    pub retry: RetryOverride,
+    /// Higher ones leave the queue first.
+    pub priority: i32,
+    /// Where the end is told to, if anywhere.
+    pub callback_url: Option<Arc<str>>,
     /// When it was accepted.
     pub created_at: Time,
     /// When the tool started.
@@ -174,19 +189,23 @@ pub struct StatusUpdate {
     pub metadata: Map<String, Value>,
     /// Replaces the progress.
     pub progress: Option<Progress>,
+    /// Replaces the phase.
+    pub phase: Option<Phase>,
 }
 
 impl StatusUpdate {
     /// Whether it says nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.tip.is_none() && self.progress.is_none() && self.params.is_empty() && self.metadata.is_empty()
+        let Self { tip, params, metadata, progress, phase } = self;
+        tip.is_none() && progress.is_none() && phase.is_none() && params.is_empty() && metadata.is_empty()
     }
 
     /// Adds a later update to this one.
     pub fn absorb(&mut self, later: Self) {
         self.tip = later.tip.or(self.tip.take());
         self.progress = later.progress.or(self.progress.take());
+        self.phase = later.phase.or(self.phase);
         json::merge_deep(&mut self.params, later.params);
         json::merge_deep(&mut self.metadata, later.metadata);
     }
@@ -228,6 +247,9 @@ impl Call {
             outcome: None,
             attempts: 0,
             limits: None,
+            retry: RetryOverride::default(),
+            priority: 0,
+            callback_url: None,
             created_at,
             started_at: None,
             ended_at: None,
@@ -257,6 +279,18 @@ impl Call {
         Ok(())
     }
 
+    /// The next attempt starts.
+    ///
+    /// # Errors
+    /// If the call has not been running.
+    pub fn start_again(&mut self) -> Result<(), ForbiddenTransition> {
+        self.enter(Status::Doing)?;
+        self.phase = Phase::Running;
+        self.attempts += 1;
+        self.last_seq += 1;
+        Ok(())
+    }
+
     /// The start was recorded, but the tool was not run after all.
     pub fn never_ran(&mut self) {
         self.started_at = None;
@@ -268,7 +302,8 @@ impl Call {
     /// If the call is not running.
     pub fn update(&mut self, update: StatusUpdate) -> Result<(), ForbiddenTransition> {
         self.enter(Status::Doing)?;
-        let StatusUpdate { tip, params, metadata, progress } = update;
+        let StatusUpdate { tip, params, metadata, progress, phase } = update;
+        self.phase = phase.unwrap_or(self.phase);
         self.tip = tip.or(self.tip.take());
         self.progress = progress.or(self.progress.take());
         json::merge_deep(&mut self.params, params);

@@ -9,6 +9,8 @@ use serde_json::Value;
 pub enum Code {
     /// No tool of that name.
     ToolNotFound,
+    /// The tool timed out too often in a row and rests.
+    ToolPaused,
     /// The arguments are a string that is not JSON.
     ArgumentsMalformed,
     /// The model's answer was cut off before the arguments were complete.
@@ -21,6 +23,10 @@ pub enum Code {
     ToolExecutionError,
     /// The tool's result does not match its strict output schema.
     ResultInvalid,
+    /// It was cancelled.
+    Cancelled,
+    /// Its node was lost while the tool ran, and it may not be run again.
+    OutcomeUnknown,
     /// The call could not be recorded in time and was not run.
     Overloaded,
     /// The service stopped before the call was done.
@@ -29,14 +35,17 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documentation and for reading stored rows.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::ToolNotFound,
+        Self::ToolPaused,
         Self::ArgumentsMalformed,
         Self::ArgumentsTruncated,
         Self::ToolValidationError,
         Self::ToolTimeout,
         Self::ToolExecutionError,
         Self::ResultInvalid,
+        Self::Cancelled,
+        Self::OutcomeUnknown,
         Self::Overloaded,
         Self::ShuttingDown,
     ];
@@ -46,12 +55,15 @@ impl Code {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ToolNotFound => "TOOL_NOT_FOUND",
+            Self::ToolPaused => "TOOL_PAUSED",
             Self::ArgumentsMalformed => "ARGUMENTS_MALFORMED",
             Self::ArgumentsTruncated => "ARGUMENTS_TRUNCATED",
             Self::ToolValidationError => "TOOL_VALIDATION_ERROR",
             Self::ToolTimeout => "TOOL_TIMEOUT",
             Self::ToolExecutionError => "TOOL_EXECUTION_ERROR",
             Self::ResultInvalid => "RESULT_INVALID",
+            Self::Cancelled => "CANCELLED",
+            Self::OutcomeUnknown => "OUTCOME_UNKNOWN",
             Self::Overloaded => "OVERLOADED",
             Self::ShuttingDown => "SHUTTING_DOWN",
         }
@@ -75,11 +87,14 @@ pub struct Failure {
     /// The text for the model: the call's `output`.
     #[serde(skip)]
     pub text: String,
+    /// Whether the request provably never left, so that the tool has not seen it: any tool may then be tried again.
+    #[serde(skip)]
+    pub never_left: bool,
 }
 
 impl Failure {
     fn new(code: Code, message: String, text: String) -> Self {
-        Self { code, message, retryable: false, retry_after_ms: None, details: None, text }
+        Self { code, message, retryable: false, retry_after_ms: None, details: None, text, never_left: false }
     }
 
     /// `TOOL_NOT_FOUND`, with the names that there are and the nearest one.
@@ -154,6 +169,35 @@ impl Failure {
         Self { details: Some(details), ..Self::new(Code::ResultInvalid, message, text) }
     }
 
+    /// `TOOL_PAUSED`, until the cool-down has passed or someone resumes the tool.
+    #[must_use]
+    pub fn paused(name: &str, timeouts: u32, left_ms: u64) -> Self {
+        let message = format!("Tool \"{name}\" is paused after {timeouts} timeouts in a row");
+        let text = format!("Error: {message}");
+        let details = serde_json::json!({ "timeouts_in_a_row": timeouts, "resumes_in_ms": left_ms });
+        let failure = Self { details: Some(details), ..Self::new(Code::ToolPaused, message, text) };
+        failure.retryable(Some(left_ms))
+    }
+
+    /// `CANCELLED`: someone asked for it.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        let message = "Operation aborted".to_owned();
+        let text = format!("Error: {message}");
+        Self::new(Code::Cancelled, message, text)
+    }
+
+    /// `OUTCOME_UNKNOWN`: the node was lost mid-run, and the tool may not be run again.
+    #[must_use]
+    pub fn outcome_unknown(name: &str) -> Self {
+        let message = format!("The outcome of tool \"{name}\" is unknown");
+        let text = format!(
+            "Error: {message}: the service stopped while it ran, and it may not be run twice. Find out what it has done \
+             before you call it again."
+        );
+        Self::new(Code::OutcomeUnknown, message, text)
+    }
+
     /// `OVERLOADED`: nothing ran.
     #[must_use]
     pub fn overloaded(message: &str) -> Self {
@@ -167,6 +211,12 @@ impl Failure {
         let message = "The service is shutting down and stopped this call".to_owned();
         let text = format!("Error: {message}");
         Self { retryable: true, ..Self::new(Code::ShuttingDown, message, text) }
+    }
+
+    /// Marks the failure as one of a request that the tool has never seen.
+    #[must_use]
+    pub fn never_left(self) -> Self {
+        Self { never_left: true, ..self }
     }
 
     /// Marks the failure as one that may pass, after `retry_after_ms` where that is known.

@@ -61,6 +61,15 @@ pub enum Truncate {
 pub struct Limits {
     /// Longest run of one attempt, in milliseconds.
     pub timeout_ms: u64,
+    /// Longest silence of a running call, in milliseconds; absent: as long as it may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_ms: Option<u64>,
+    /// Longest wait for a slot, in milliseconds; absent: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_timeout_ms: Option<u64>,
+    /// Most runs of the tool at once, on one node; absent: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrency: Option<u32>,
 }
 
 /// What the server gives where nobody says anything, and what nobody may exceed.
@@ -69,16 +78,31 @@ pub struct Limits {
 pub struct ServerLimits {
     /// Default `timeout_ms` of a synchronous tool.
     pub timeout_ms: u64,
+    /// Default `timeout_ms` of an `async` tool.
+    pub async_timeout_ms: u64,
+    /// Default `idle_timeout_ms`; 0 is none.
+    pub idle_timeout_ms: u64,
+    /// Default `queue_timeout_ms`; 0 is none.
+    pub queue_timeout_ms: u64,
     /// Largest `timeout_ms` that a call or a tool can have; larger ones are lowered to it.
     pub max_timeout_ms: u64,
 }
 
 impl Limits {
-    /// Field by field: call > tool > server, and never over the server's maximum.
+    /// Field by field: call > tool > server; a run is never longer than the server's maximum. `max_concurrency` is the
+    /// tool's own: a call may be content with less, never take more.
     #[must_use]
-    pub fn effective(call: &LimitsSpec, tool: &LimitsSpec, server: &ServerLimits) -> Self {
-        let timeout = call.timeout_ms.or(tool.timeout_ms).unwrap_or(server.timeout_ms);
-        Self { timeout_ms: timeout.min(server.max_timeout_ms) }
+    pub fn effective(call: &LimitsSpec, tool: &LimitsSpec, server: &ServerLimits, is_async: bool) -> Self {
+        let given = |server: u64| Some(server).filter(|ms| *ms > 0);
+        let usual = if is_async { server.async_timeout_ms } else { server.timeout_ms };
+        let timeout = call.timeout_ms.or(tool.timeout_ms).unwrap_or(usual);
+        let concurrency = [call.max_concurrency, tool.max_concurrency].into_iter().flatten().min();
+        Self {
+            timeout_ms: timeout.min(server.max_timeout_ms),
+            idle_timeout_ms: call.idle_timeout_ms.or(tool.idle_timeout_ms).or(given(server.idle_timeout_ms)),
+            queue_timeout_ms: call.queue_timeout_ms.or(tool.queue_timeout_ms).or(given(server.queue_timeout_ms)),
+            max_concurrency: concurrency,
+        }
     }
 }
 
@@ -88,11 +112,37 @@ mod tests {
 
     #[test]
     fn the_call_wins_over_the_tool_over_the_server_up_to_the_maximum() {
-        let server = ServerLimits { timeout_ms: 30, max_timeout_ms: 100 };
+        let server = ServerLimits {
+            timeout_ms: 30,
+            async_timeout_ms: 60,
+            idle_timeout_ms: 0,
+            queue_timeout_ms: 7,
+            max_timeout_ms: 100,
+        };
         let of = |timeout_ms| LimitsSpec { timeout_ms, ..LimitsSpec::default() };
-        assert_eq!(Limits::effective(&of(None), &of(None), &server).timeout_ms, 30);
-        assert_eq!(Limits::effective(&of(None), &of(Some(40)), &server).timeout_ms, 40);
-        assert_eq!(Limits::effective(&of(Some(50)), &of(Some(40)), &server).timeout_ms, 50);
-        assert_eq!(Limits::effective(&of(Some(500)), &of(Some(40)), &server).timeout_ms, 100);
+        let timeout = |call, tool| Limits::effective(&of(call), &of(tool), &server, false).timeout_ms;
+        assert_eq!(timeout(None, None), 30);
+        assert_eq!(timeout(None, Some(40)), 40);
+        assert_eq!(timeout(Some(50), Some(40)), 50);
+        assert_eq!(timeout(Some(500), Some(40)), 100);
+        let asynchronous = Limits::effective(&of(None), &of(None), &server, true);
+        assert_eq!(asynchronous.timeout_ms, 60);
+        assert_eq!((asynchronous.idle_timeout_ms, asynchronous.queue_timeout_ms), (None, Some(7)));
+    }
+
+    #[test]
+    fn a_call_may_ask_for_fewer_runs_at_once_but_not_for_more() {
+        let server = crate::domain::limits::ServerLimits {
+            timeout_ms: 1,
+            async_timeout_ms: 1,
+            idle_timeout_ms: 0,
+            queue_timeout_ms: 0,
+            max_timeout_ms: 1,
+        };
+        let of = |max_concurrency| LimitsSpec { max_concurrency, ..LimitsSpec::default() };
+        let most = |call, tool| Limits::effective(&of(call), &of(tool), &server, false).max_concurrency;
+        assert_eq!(most(Some(1), Some(2)), Some(1));
+        assert_eq!(most(Some(9), Some(2)), Some(2));
+        assert_eq!((most(None, None), most(Some(3), None)), (None, Some(3)));
     }
 }

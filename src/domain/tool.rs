@@ -74,6 +74,54 @@ impl Default for RetrySpec {
     }
 }
 
+/// What a call says of its tool's retries; what is absent is the tool's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetryOverride {
+    /// Attempts in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub max_attempts: Option<u32>,
+    /// Wait before the second attempt, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_backoff_ms: Option<u64>,
+    /// Longest wait, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_backoff_ms: Option<u64>,
+    /// Factor from one wait to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff_multiplier: Option<f64>,
+    /// Share of the wait that is random, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<f64>,
+}
+
+impl RetryOverride {
+    /// Field by field: these, or else those.
+    #[must_use]
+    pub fn or(self, those: &Self) -> Self {
+        Self {
+            max_attempts: self.max_attempts.or(those.max_attempts),
+            initial_backoff_ms: self.initial_backoff_ms.or(those.initial_backoff_ms),
+            max_backoff_ms: self.max_backoff_ms.or(those.max_backoff_ms),
+            backoff_multiplier: self.backoff_multiplier.or(those.backoff_multiplier),
+            jitter: self.jitter.or(those.jitter),
+        }
+    }
+
+    /// Field by field: these, or else the tool's.
+    #[must_use]
+    pub fn over(&self, tool: &RetrySpec) -> RetrySpec {
+        RetrySpec {
+            max_attempts: self.max_attempts.unwrap_or(tool.max_attempts),
+            initial_backoff_ms: self.initial_backoff_ms.unwrap_or(tool.initial_backoff_ms),
+            max_backoff_ms: self.max_backoff_ms.unwrap_or(tool.max_backoff_ms),
+            backoff_multiplier: self.backoff_multiplier.unwrap_or(tool.backoff_multiplier),
+            jitter: self.jitter.unwrap_or(tool.jitter),
+        }
+    }
+}
+
 /// What runs a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
@@ -85,6 +133,8 @@ pub enum ExecutorSpec {
     },
     /// A request to an HTTP server.
     Http(Box<HttpSpec>),
+    /// Someone outside does the work and posts its result.
+    External {},
 }
 
 /// The request that an `http` tool makes. `{name}` stands for the argument of that name, encoded for its place; `{{` and
@@ -229,6 +279,12 @@ impl ToolDefinition {
     #[must_use]
     pub fn display_name(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Whether a call that may have run can be run again: the tool changes nothing, or nothing more.
+    #[must_use]
+    pub fn may_repeat(&self) -> bool {
+        self.annotations.read_only || self.annotations.idempotent
     }
 
     /// Whether it may run beside others in a batch.

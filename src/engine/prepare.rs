@@ -53,10 +53,12 @@ impl Engine {
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Job>, Vec<Pending>) {
-        let Submission { calls, session, limits, truncated, traceparent, .. } = submission;
+        let Submission { calls, session, limits, retry, priority, callback_url, truncated, traceparent, .. } =
+            submission;
         let snapshot = self.registry.snapshot();
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(index, (request, id))| {
-            let CallRequest { name, call_id, arguments, limits: own_limits } = request;
+            let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, priority: own_priority } =
+                request;
             let entry = snapshot.get(&name);
             let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());
             let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
@@ -64,12 +66,20 @@ impl Engine {
             let mut call = Call::accepted(*id, shown, call_id.as_deref(), arguments, self.clock.now(), node);
             call.session.clone_from(&session);
             call.batch_id = batch_id;
+            call.retry = own_retry.or(&retry);
+            call.priority = own_priority.unwrap_or(priority);
+            call.callback_url.clone_from(&callback_url);
             call.index = u32::try_from(index).unwrap_or(u32::MAX);
             let next = match entry {
                 Some(entry) => {
                     call.title = entry.title.clone();
                     let limits = own_limits.or(&limits);
-                    call.limits = Some(Limits::effective(&limits, &entry.definition.limits, &self.settings.limits));
+                    call.limits = Some(Limits::effective(
+                        &limits,
+                        &entry.definition.limits,
+                        &self.settings.limits,
+                        entry.definition.asynchronous,
+                    ));
                     resolve(&mut call, entry, truncated)
                 }
                 None => Next::Refuse(snapshot.not_found(&call.name).into()),

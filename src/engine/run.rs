@@ -17,7 +17,7 @@ use crate::domain::tool::OutputCheck;
 use crate::domain::{Call, Failure, Outcome, convert};
 use crate::events::render;
 use crate::executor::emitter::{self, Report};
-use crate::executor::{Emitter, Invocation};
+use crate::executor::{Emitter, Invocation, Outside};
 use crate::registry::Entry;
 use crate::store::journal::Change;
 
@@ -134,6 +134,8 @@ fn invocation(call: &Call, emitter: Emitter, cancel: CancellationToken, tracepar
         arguments: call.effective_arguments.clone().unwrap_or_default(),
         attempt: call.attempts,
         timeout_ms: call.limits.map_or(0, |limits| limits.timeout_ms),
+        idle_timeout_ms: call.limits.and_then(|limits| limits.idle_timeout_ms),
+        outside: Outside::default(),
         traceparent,
         emitter,
         cancel,

@@ -97,8 +97,12 @@ mod tests {
         call.session = Some(text.into());
         call.start(Time(1)).unwrap();
         let members = serde_json::Map::from_iter([(text.to_owned(), text.into())]);
-        let update =
-            StatusUpdate { tip: Some(text.into()), params: members.clone(), metadata: members, progress: None };
+        let update = StatusUpdate {
+            tip: Some(text.into()),
+            params: members.clone(),
+            metadata: members,
+            ..StatusUpdate::default()
+        };
         call.update(update).unwrap();
         call
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
@@ -30,6 +31,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Said {
     queue: VecDeque<Report>,
+    /// When the tool last gave a sign of life.
+    last_sign: Option<Instant>,
     /// Said after everything in the queue.
     status: Option<Box<StatusUpdate>>,
 }
@@ -61,9 +64,18 @@ impl Emitter {
     /// Says how the call stands now. Never blocks.
     pub fn status(&self, update: StatusUpdate) {
         if !update.is_empty() {
-            self.0.said().status.get_or_insert_default().absorb(update);
+            let mut said = self.0.said();
+            said.last_sign = Some(Instant::now());
+            said.status.get_or_insert_default().absorb(update);
+            drop(said);
             self.0.changed.notify_one();
         }
+    }
+
+    /// When the tool last reported anything; `None` if it never has.
+    #[must_use]
+    pub fn last_sign(&self) -> Option<Instant> {
+        self.0.said().last_sign
     }
 
     /// Shows something to whoever watches, after what was said before; waits while too much is unrecorded.
@@ -72,6 +84,7 @@ impl Emitter {
         let Ok(room) = self.0.room.acquire().await else { return };
         room.forget();
         let mut said = self.0.said();
+        said.last_sign = Some(Instant::now());
         let before = said.status.take().map(|status| Report::Status(*status));
         said.queue.extend(before);
         said.queue.push_back(Report::Emission(emission));

@@ -132,7 +132,7 @@ pub(super) fn read(value: Value) -> Result<Submission, Problem> {
         session: options.session.map(Into::into),
         limits: options.limits,
         truncated,
-        traceparent: None,
+        ..Submission::default()
     })
 }
 
@@ -193,7 +193,7 @@ fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallRequest, Probl
         check_text(id, LONGEST_ID, &format!("{place}/id"))?;
     }
     let arguments = item.shift_remove("arguments");
-    Ok(CallRequest { name, call_id, arguments, limits: LimitsSpec::default() })
+    Ok(CallRequest { name, call_id, arguments, ..CallRequest::default() })
 }
 
 fn check_text(text: &str, longest: usize, pointer: &str) -> Result<(), Problem> {

@@ -1,10 +1,15 @@
 //! What a definition must be beyond its shape, so that a bad one is refused where it is made.
 
 use crate::domain::limits::LimitsSpec;
+use crate::domain::tool::{RetryOverride, RetrySpec};
 use crate::domain::{ToolDefinition, tool};
 
 /// Longest title, in characters.
 const LONGEST_TITLE: usize = 200;
+/// Most attempts of one call.
+const MOST_ATTEMPTS: u32 = 100;
+/// Longest wait between attempts that can be declared: one hour.
+const LONGEST_BACKOFF_MS: u64 = 3_600_000;
 
 /// One thing that is wrong with a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,12 +48,17 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
     for (index, group) in definition.groups.iter().enumerate() {
         faults.push(Fault::at(format!("/groups/{index}"), format!("there is no group \"{group}\"")));
     }
-    if definition.asynchronous {
-        faults.push(Fault::at("/async", "asynchronous tools are not supported by this version; leave it out"));
-    }
-    if definition.retry.max_attempts != 1 {
-        faults.push(Fault::at("/retry/max_attempts", "must be 1: retries are not supported by this version"));
-    }
+    let RetrySpec { max_attempts, initial_backoff_ms, max_backoff_ms, backoff_multiplier, jitter } = definition.retry;
+    let retries = RetryOverride {
+        max_attempts: Some(max_attempts),
+        initial_backoff_ms: Some(initial_backoff_ms),
+        max_backoff_ms: Some(max_backoff_ms),
+        backoff_multiplier: Some(backoff_multiplier),
+        jitter: Some(jitter),
+    };
+    faults.extend(
+        retry(&retries).into_iter().map(|fault| Fault { pointer: format!("/retry{}", fault.pointer), ..fault }),
+    );
     faults.extend(
         limits(&definition.limits)
             .into_iter()
@@ -57,17 +67,43 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
     faults
 }
 
+/// What is wrong with declared retries; pointers are within them.
+#[must_use]
+pub fn retry(retry: &RetryOverride) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if retry.max_attempts.is_some_and(|attempts| !(1..=MOST_ATTEMPTS).contains(&attempts)) {
+        faults.push(Fault::at("/max_attempts", format!("must be 1 to {MOST_ATTEMPTS}")));
+    }
+    for (pointer, wait) in
+        [("/initial_backoff_ms", retry.initial_backoff_ms), ("/max_backoff_ms", retry.max_backoff_ms)]
+    {
+        if wait.is_some_and(|wait| wait > LONGEST_BACKOFF_MS) {
+            faults.push(Fault::at(pointer, format!("must be at most {LONGEST_BACKOFF_MS}")));
+        }
+    }
+    if retry.backoff_multiplier.is_some_and(|factor| !(1.0..=100.0).contains(&factor)) {
+        faults.push(Fault::at("/backoff_multiplier", "must be 1 to 100"));
+    }
+    if retry.jitter.is_some_and(|jitter| !(0.0..=1.0).contains(&jitter)) {
+        faults.push(Fault::at("/jitter", "must be 0 to 1"));
+    }
+    faults
+}
+
 /// What is wrong with declared limits; pointers are within them.
 #[must_use]
 pub fn limits(limits: &LimitsSpec) -> Vec<Fault> {
     let mut faults = Vec::new();
-    if limits.timeout_ms == Some(0) {
-        faults.push(Fault::at("/timeout_ms", "must be at least 1"));
+    let least_one = [
+        ("/timeout_ms", limits.timeout_ms),
+        ("/idle_timeout_ms", limits.idle_timeout_ms),
+        ("/queue_timeout_ms", limits.queue_timeout_ms),
+        ("/max_concurrency", limits.max_concurrency.map(u64::from)),
+    ];
+    for (pointer, _) in least_one.into_iter().filter(|(_, value)| *value == Some(0)) {
+        faults.push(Fault::at(pointer, "must be at least 1"));
     }
     let unsupported = [
-        ("/idle_timeout_ms", limits.idle_timeout_ms.is_some()),
-        ("/queue_timeout_ms", limits.queue_timeout_ms.is_some()),
-        ("/max_concurrency", limits.max_concurrency.is_some()),
         ("/max_output_bytes", limits.max_output_bytes.is_some()),
         ("/max_output_lines", limits.max_output_lines.is_some()),
         ("/truncate", limits.truncate.is_some()),

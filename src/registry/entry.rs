@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use super::Builtins;
 use super::check::{self, Fault};
 use crate::domain::{ExecutorSpec, Source, Time, ToolDefinition};
-use crate::executor::Executor;
 use crate::executor::http::{HttpClient, HttpExecutor};
+use crate::executor::{Executor, ExternalExecutor};
 use crate::policy::{self, Stack, Wrap};
 use crate::schema::{self, Compiled, Role};
 use crate::tool::{BuiltinTool, Validate};
@@ -142,7 +142,7 @@ impl Workshop {
         definition.title.get_or_insert_with(|| declared.name.clone());
         let builtin = match &declared.executor {
             ExecutorSpec::Builtin { name } => self.builtins.get(name),
-            ExecutorSpec::Http(_) => None,
+            ExecutorSpec::Http(_) | ExecutorSpec::External {} => None,
         };
         if definition.input_schema.is_null() {
             match builtin {
@@ -191,6 +191,7 @@ impl Workshop {
                 }
                 builtin.map(|builtin| builtin.executor.clone())
             }
+            ExecutorSpec::External {} => Some(Arc::new(ExternalExecutor)),
             ExecutorSpec::Http(spec) => match HttpExecutor::new(spec, &definition.input_schema, self.client.clone()) {
                 Ok(executor) => Some(Arc::new(executor)),
                 Err(wrong) => {

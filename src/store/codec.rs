@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::StoreError;
 use crate::domain::call::Coercion;
+use crate::domain::tool::RetryOverride;
 use crate::domain::{
     Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json, outcome,
 };
@@ -121,7 +122,16 @@ struct RecordOut<'a> {
     progress: Option<&'a Progress>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limits: Option<&'a Limits>,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
+    retry: RetryOverride,
+    #[serde(skip_serializing_if = "is_default")]
+    priority: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callback_url: Option<&'a str>,
+    /// Absent: it follows from the status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<Phase>,
+    #[serde(skip_serializing_if = "is_default")]
     index: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     started_at: Option<i64>,
@@ -164,6 +174,12 @@ struct RecordIn {
     progress: Option<Progress>,
     limits: Option<Limits>,
     #[serde(default)]
+    retry: RetryOverride,
+    #[serde(default)]
+    priority: i32,
+    callback_url: Option<String>,
+    phase: Option<Phase>,
+    #[serde(default)]
     index: u32,
     started_at: Option<i64>,
     ended_at: Option<i64>,
@@ -202,6 +218,10 @@ pub(super) fn encode(call: &Call) -> String {
         metadata: &call.metadata,
         progress: call.progress.as_ref(),
         limits: call.limits.as_ref(),
+        retry: call.retry,
+        priority: call.priority,
+        callback_url: call.callback_url.as_deref(),
+        phase: (call.phase != usual_phase(call.status)).then_some(call.phase),
         index: call.index,
         started_at: call.started_at.map(|at| at.0),
         ended_at: call.ended_at.map(|at| at.0),
@@ -220,10 +240,17 @@ pub(super) fn encode(call: &Call) -> String {
     serde_json::to_string(&record).unwrap_or_else(|error| format!("{{\"unreadable\":\"{error}\"}}"))
 }
 
-/// Serde hands over a reference.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// The phase of a call in this status that does nothing out of the ordinary.
+fn usual_phase(status: Status) -> Phase {
+    match status {
+        Status::Wait => Phase::Queued,
+        Status::Doing => Phase::Running,
+        Status::Success | Status::Error => Phase::Done,
+    }
 }
 
 fn is_text_of(call_id: &str, id: Uuid) -> bool {
@@ -249,11 +276,7 @@ impl CallRow {
             batch_id: self.batch_id,
             index: record.index,
             status,
-            phase: match status {
-                Status::Wait => Phase::Queued,
-                Status::Doing => Phase::Running,
-                Status::Success | Status::Error => Phase::Done,
-            },
+            phase: record.phase.unwrap_or(usual_phase(status)),
             effective_arguments: match record.effective {
                 None => Some(arguments.clone()),
                 Some(effective) => effective.map(Arc::new),
@@ -268,6 +291,9 @@ impl CallRow {
             outcome: record.outcome.map(|outcome| Arc::new(outcome.decode())),
             attempts: self.attempt.try_into().unwrap_or(0),
             limits: record.limits,
+            retry: record.retry,
+            priority: record.priority,
+            callback_url: record.callback_url.map(Arc::from),
             created_at: Time(self.created_at),
             started_at: record.started_at.map(Time),
             ended_at: record.ended_at.map(Time),

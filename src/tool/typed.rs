@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::error::{panic_message, read};
 use super::{About, IntoAnswer, Invalid, Run, Tool, ToolError};
 use crate::domain::{Answer, Failure, ToolDefinition};
-use crate::executor::{BoxFuture, Executor, Invocation, emitter};
+use crate::executor::{BoxFuture, Executor, Invocation, Outside, emitter};
 
 /// Says what is wrong with arguments that the schema let pass.
 pub type Validate = Arc<dyn Fn(&Value) -> Result<(), Vec<Invalid>> + Send + Sync>;
@@ -73,6 +73,8 @@ impl BuiltinTool {
             name: self.definition.name.as_str().into(),
             arguments: Arc::new(arguments),
             attempt: 1,
+            idle_timeout_ms: None,
+            outside: Outside::default(),
             timeout_ms: u64::MAX,
             traceparent: None,
             emitter,

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::test_server::{TestServer, response};
 use super::*;
 use crate::domain::{Clock, Time};
-use crate::executor::{Secrets, emitter};
+use crate::executor::{Outside, Secrets, emitter};
 
 mod answers;
 mod broken;
@@ -29,6 +29,8 @@ pub(super) fn invocation(arguments: Value) -> Invocation {
         name: "t".into(),
         arguments: Arc::new(arguments),
         attempt: 1,
+        idle_timeout_ms: None,
+        outside: Outside::default(),
         timeout_ms: 30_000,
         traceparent: None,
         emitter: emitter::channel().0,

@@ -79,7 +79,7 @@ fn call() -> impl Strategy<Value = Call> {
         call.start(Time(2)).unwrap();
         let progress = Progress { current, total: Some(total), message: tip.clone() };
         let progress = Some(progress).filter(|_| current.is_finite() && total.is_finite());
-        call.update(crate::domain::call::StatusUpdate { tip, params, metadata, progress }).unwrap();
+        call.update(crate::domain::call::StatusUpdate { tip, params, metadata, progress, phase: None }).unwrap();
         if let Some(outcome) = outcome {
             call.settle(outcome, Time(5_000)).unwrap();
         }

@@ -21,6 +21,8 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
         arguments: Arc::new(arguments),
         attempt: 2,
         timeout_ms: 30_000,
+        idle_timeout_ms: None,
+        outside: Outside::default(),
         traceparent: Some("00-a-b-01".into()),
         emitter,
         cancel: CancellationToken::new(),
@@ -263,6 +265,7 @@ async fn what_a_run_reports_reaches_its_call() {
         params: object([("city", json!("Bern")), ("size", json!({"x": 1}))]),
         metadata: object([("rows", 3)]),
         progress: progress(1.0, Some(4.0), "a quarter"),
+        phase: None,
     });
     assert_eq!(reports.take(), Some(status));
     assert_eq!(reports.take(), Some(Report::Emission(vec![ContentBlock::Text("seen".into())].into())));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use toolpost::domain::call::{Coercion, StatusUpdate};
-use toolpost::domain::{Call, ContentBlock, Failure, Limits, Outcome, Progress, Time};
+use toolpost::domain::{Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Time};
 
 use super::{ACCEPTED_AT, Log, News, REJECTED, SETTLED, WHOLE, ended, rejected};
 use crate::support::Backend;
@@ -35,11 +35,17 @@ fn rich(log: &Log) -> Call {
     call.arguments_text = toolpost::domain::json::text_of(&arguments);
     call.effective_arguments = Some(Arc::new(json!({"mended": arguments})));
     call.coerced = vec![Coercion { pointer: "/a~1b/0".into(), from: "string".into(), to: "integer".into() }];
-    call.limits = Some(Limits { timeout_ms: u64::MAX });
+    call.limits = Some(Limits {
+        timeout_ms: u64::MAX,
+        idle_timeout_ms: Some(1),
+        queue_timeout_ms: None,
+        max_concurrency: Some(3),
+    });
     call.start(Time(ACCEPTED_AT + 500)).unwrap();
     call.update(StatusUpdate {
         tip: Some(HARD_TEXT.into()),
-        params: object(json!({"p": nested(50)})),
+        params: object(json!({"p": nested(50)    phase: Some(Phase::External),
+        })),
         metadata: object(json!({"m": {"\u{0}": [1]}})),
         progress: Some(Progress { current: 0.5, total: None, message: Some(HARD_TEXT.into()) }),
     })

@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::executor::emitter;
+use crate::executor::{Outside, emitter};
 
 fn spec(value: Value) -> HttpSpec {
     serde_json::from_value(value).unwrap()
@@ -17,6 +17,8 @@ fn run(arguments: Value) -> Invocation {
         name: "t".into(),
         arguments: Arc::new(arguments),
         attempt: 2,
+        idle_timeout_ms: None,
+        outside: Outside::default(),
         timeout_ms: 1500,
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
         emitter: emitter::channel().0,

@@ -1,0 +1,1 @@
+//! Tells the ends of calls to the URLs that their callers gave.

@@ -1,0 +1,1 @@
+//! Who runs when: slots for calls, in the order of their priority.

@@ -1,0 +1,19 @@
+//! Tools whose work is done outside: by the caller, or by a person.
+
+use super::{BoxFuture, Executor, Invocation};
+use crate::domain::call::{Phase, StatusUpdate};
+use crate::domain::{Answer, Failure};
+
+/// Waits for the result that someone posts.
+#[derive(Debug, Clone, Copy)]
+pub struct ExternalExecutor;
+
+impl Executor for ExternalExecutor {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+        Box::pin(async move {
+            invocation.outside.open();
+            invocation.emitter.status(StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() });
+            Ok(invocation.outside.result().await)
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! The way in for a result that someone outside posts: the first one wins.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::domain::Answer;
+
+/// Where a posted result arrives. Cheap to clone; all clones are the same place.
+#[derive(Debug, Clone, Default)]
+pub struct Outside(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    posted: Notify,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// Nobody outside works on this call.
+    #[default]
+    Shut,
+    /// A result is awaited.
+    Open,
+    /// It is here.
+    Posted(Box<Answer>),
+    /// It was here, and was taken.
+    Taken,
+}
+
+/// What became of a posted result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Posted {
+    /// It is the call's result.
+    Accepted,
+    /// Another one came first.
+    TooLate,
+    /// Nobody outside works on this call.
+    NotAwaited,
+}
+
+impl Outside {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on a result may be posted.
+    pub fn open(&self) {
+        let mut state = self.state();
+        if matches!(*state, State::Shut) {
+            *state = State::Open;
+        }
+    }
+
+    /// Takes a result from outside.
+    #[must_use]
+    pub fn post(&self, answer: Answer) -> Posted {
+        let mut state = self.state();
+        match *state {
+            State::Shut => Posted::NotAwaited,
+            State::Open => {
+                *state = State::Posted(Box::new(answer));
+                self.0.posted.notify_one();
+                Posted::Accepted
+            }
+            State::Posted(_) | State::Taken => Posted::TooLate,
+        }
+    }
+
+    /// The posted result, when it is here.
+    pub async fn result(&self) -> Answer {
+        loop {
+            {
+                let mut state = self.state();
+                if matches!(*state, State::Posted(_))
+                    && let State::Posted(answer) = std::mem::replace(&mut *state, State::Taken)
+                {
+                    return *answer;
+                }
+            }
+            self.0.posted.notified().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_result_wins_and_none_comes_where_none_is_awaited() {
+        let outside = Outside::default();
+        assert_eq!(outside.post(Answer::Text("early".into())), Posted::NotAwaited);
+        outside.open();
+        assert_eq!(outside.post(Answer::Text("first".into())), Posted::Accepted);
+        assert_eq!(outside.post(Answer::Text("second".into())), Posted::TooLate);
+        assert_eq!(outside.result().await, Answer::Text("first".into()));
+        assert_eq!(outside.post(Answer::Text("third".into())), Posted::TooLate);
+    }
+}

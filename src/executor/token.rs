@@ -1,0 +1,99 @@
+//! The key of this service: it signs outgoing requests, and makes the token by which a tool reports on one call.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use uuid::Uuid;
+
+/// What a signing secret begins with (Standard Webhooks).
+const PREFIX: &str = "whsec_";
+
+/// The signing secret. Never shown by `Debug`.
+#[derive(Clone)]
+pub struct SigningKey(Arc<[u8]>);
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("SigningKey(…)")
+    }
+}
+
+/// A secret that is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a signing secret is `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks)")]
+pub struct NotASecret;
+
+impl SigningKey {
+    /// Reads `whsec_…`.
+    ///
+    /// # Errors
+    /// If it is no such secret.
+    pub fn parse(text: &str) -> Result<Self, NotASecret> {
+        let bytes = STANDARD.decode(text.strip_prefix(PREFIX).ok_or(NotASecret)?).map_err(|_| NotASecret)?;
+        if (24..=64).contains(&bytes.len()) { Ok(Self(bytes.into())) } else { Err(NotASecret) }
+    }
+
+    /// A key from these random bytes, as `whsec_…`.
+    #[must_use]
+    pub fn text_of(bytes: &[u8; 32]) -> String {
+        format!("{PREFIX}{}", STANDARD.encode(bytes))
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
+        #[expect(clippy::unwrap_used, reason = "HMAC takes a key of any length")]
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap();
+        parts.iter().for_each(|part| mac.update(part));
+        mac
+    }
+
+    /// `webhook-signature` of a message (Standard Webhooks): `v1,` and the base64 of the HMAC over `id.timestamp.body`.
+    #[must_use]
+    pub fn signature(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
+        let mac = self.mac(&[id.as_bytes(), b".", timestamp.to_string().as_bytes(), b".", body]);
+        format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+    }
+
+    /// The token by which a tool reports on one call. It is good for that call alone, and nothing has to be kept of it.
+    #[must_use]
+    pub fn token(&self, call: Uuid) -> String {
+        URL_SAFE_NO_PAD.encode(self.mac(&[b"toolpost call token ", call.as_bytes()]).finalize().into_bytes())
+    }
+
+    /// Whether this is the call's token; the comparison takes the same time whatever differs.
+    #[must_use]
+    pub fn is_token(&self, call: Uuid, token: &str) -> bool {
+        let Ok(bytes) = URL_SAFE_NO_PAD.decode(token) else { return false };
+        self.mac(&[b"toolpost call token ", call.as_bytes()]).verify_slice(&bytes).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_signed_as_the_standard_shows() {
+        // The example of the Standard Webhooks libraries.
+        let key = SigningKey::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let signature = key.signature("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn a_token_is_good_for_its_call_alone() {
+        let key = SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap();
+        let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        assert!(key.is_token(one, &key.token(one)));
+        assert!(!key.is_token(other, &key.token(one)) && !key.is_token(one, "") && !key.is_token(one, "é"));
+    }
+
+    #[test]
+    fn what_is_no_secret_is_refused() {
+        for text in ["", "whsec_", "whsec_AAAA", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!!!!"] {
+            assert_eq!(SigningKey::parse(text).unwrap_err(), NotASecret, "{text}");
+        }
+    }
+}
