@@ -44,10 +44,10 @@ fn rich(log: &Log) -> Call {
     call.start(Time(ACCEPTED_AT + 500)).unwrap();
     call.update(StatusUpdate {
         tip: Some(HARD_TEXT.into()),
-        params: object(json!({"p": nested(50)    phase: Some(Phase::External),
-        })),
+        params: object(json!({"p": nested(50)})),
         metadata: object(json!({"m": {"\u{0}": [1]}})),
         progress: Some(Progress { current: 0.5, total: None, message: Some(HARD_TEXT.into()) }),
+        phase: Some(Phase::External),
     })
     .unwrap();
     call
