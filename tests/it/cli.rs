@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
-mod program;
+pub mod program;
 
 use program::{Home, Program};
 

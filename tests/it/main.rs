@@ -5,6 +5,7 @@ mod support;
 
 mod architecture;
 mod arguments;
+mod async_calls;
 mod batches;
 mod cli;
 mod conversion;

@@ -44,6 +44,8 @@ pub struct Options {
     pub max_in_flight_mib: Option<usize>,
     /// A clock that stands still at this time, and ids that count up.
     pub frozen_at: Option<Time>,
+    /// Whatever else is to be set, last of all.
+    pub configure: Option<fn(&mut Config)>,
 }
 
 /// A fresh database; a file goes with the last handle, a cluster takes its databases with it.
@@ -109,6 +111,9 @@ impl Service {
         config.egress.allow.clone_from(&options.egress_allow);
         if let Some(folder) = &options.tools_dir {
             config.tools.dir = folder.display().to_string();
+        }
+        if let Some(configure) = options.configure {
+            configure(&mut config);
         }
         let mut builder = options.extra.iter().cloned().fold(App::builder(config), |builder, tool| builder.tool(tool));
         if let Some(time) = options.frozen_at {
