@@ -17,6 +17,7 @@ mod openapi_file;
 mod operations;
 mod outage;
 mod problems;
+mod queue;
 mod readers;
 mod rust_tools;
 mod stats;
