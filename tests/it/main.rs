@@ -11,6 +11,7 @@ mod cli;
 mod conversion;
 mod events;
 mod http_executor;
+mod idempotency;
 mod listing;
 mod openapi;
 mod openapi_file;
