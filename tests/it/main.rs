@@ -18,6 +18,7 @@ mod openapi;
 mod openapi_file;
 mod operations;
 mod outage;
+mod pause;
 mod problems;
 mod queue;
 mod readers;
