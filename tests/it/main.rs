@@ -7,6 +7,7 @@ mod architecture;
 mod arguments;
 mod async_calls;
 mod batches;
+mod cancel;
 mod cli;
 mod clocks;
 mod conversion;
