@@ -12,6 +12,7 @@ mod cli;
 mod clocks;
 mod conversion;
 mod events;
+mod external;
 mod http_executor;
 mod idempotency;
 mod listing;
