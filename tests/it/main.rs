@@ -11,6 +11,7 @@ mod cancel;
 mod cli;
 mod clocks;
 mod conversion;
+mod drain;
 mod events;
 mod external;
 mod http_executor;
