@@ -23,7 +23,8 @@ async fn unfinished(app: &App, answer: Response) -> Vec<Value> {
     let results = answer.json["results"].as_array().unwrap().clone();
     let mut listed = ids(&app.get(answer.header("location")).await.ok()["tool_calls"]);
     let mut told: Vec<String> = results.iter().map(id_of).collect();
-    (listed.sort(), told.sort());
+    listed.sort();
+    told.sort();
     assert_eq!(listed, told);
     results
 }
