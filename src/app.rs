@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, NotRecorded, Refusal, Settings, Submission};
 use crate::events::Bus;
+use crate::executor::token::{NotASecret, SigningKey};
 use crate::executor::{Egress, HttpClient, Secrets};
 use crate::policy::Wrap;
 use crate::registry::entry::Workshop;
@@ -19,6 +20,10 @@ use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check};
 use crate::store::{Journal, Store, StoreError};
 use crate::tool::{BuiltinTool, builtin};
+
+mod signing;
+
+pub use signing::{given_signing_secret, kept_signing_secret};
 
 /// How often the registered tools are compared with what other nodes may have made of them.
 const LOOK_AT_TOOLS: Duration = Duration::from_secs(1);
@@ -35,6 +40,12 @@ pub enum StartError {
     /// The HTTP client.
     #[error("the HTTP client cannot be made: {0}")]
     Client(String),
+    /// What outgoing requests are to be signed with.
+    #[error("TOOLPOST_SIGNING_SECRET: {0}")]
+    SigningSecret(NotASecret),
+    /// The machine gives no random bytes.
+    #[error("the machine gives no random bytes: {0}")]
+    Randomness(String),
     /// A built-in tool whose definition is refused.
     #[error("the built-in tool \"{name}\" is refused: {reason}")]
     Builtin {
@@ -92,6 +103,8 @@ pub struct App {
     pub clock: Clock,
     /// The way to the database.
     pub journal: Journal,
+    /// Signs outgoing requests, and makes the tokens of calls.
+    pub signing_key: SigningKey,
     background: CancellationToken,
     writer: JoinHandle<()>,
 }
@@ -129,6 +142,7 @@ impl Builder {
     /// What cannot be opened, read or used.
     pub async fn start(self) -> Result<App, StartError> {
         let Self { config, tools, wraps, clock, ids, secrets } = self;
+        let given_secret = given_signing_secret(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let client = HttpClient::new(egress, secrets, clock.clone()).map_err(StartError::Client)?;
         let builtins = builtin::standard(&clock).into_iter().chain(tools).collect();
@@ -145,6 +159,7 @@ impl Builder {
             tokio::spawn(files::watch(tools, registry.clone(), background.clone()));
         }
         let store = Store::open(&config.database_url()).await?;
+        let signing_key = signing::signing_key(given_secret, &store).await?;
         registry.reload(&store).await?;
         tokio::spawn(follow_tools(store.clone(), registry.clone(), background.clone()));
         let bus = Bus::default();
@@ -158,7 +173,7 @@ impl Builder {
             room_kib: config.server.max_in_flight_mib * 1024,
         };
         let engine = Arc::new(Engine::new(registry, journal.clone(), clock.clone(), ids, settings));
-        Ok(App { config, engine, store, bus, clock, journal, background, writer })
+        Ok(App { config, engine, store, bus, clock, journal, signing_key, background, writer })
     }
 }
 

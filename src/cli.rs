@@ -9,6 +9,7 @@ use toolpost::config::Config;
 
 mod call;
 mod error;
+mod keys;
 mod openapi;
 mod options;
 mod print;
@@ -57,6 +58,8 @@ enum Command {
     Tools(tools::Args),
     /// Show how often, how well and how fast tools ran
     Stats(stats::Args),
+    /// Show the key that outgoing requests are signed with
+    Keys(keys::Args),
     /// Print the API's description, OpenAPI 3.1
     Openapi,
 }
@@ -106,6 +109,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Call(args) => call::run(args, &options).await,
         Command::Tools(args) => tools::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
+        Command::Keys(args) => keys::run(args, &options).await,
         Command::Openapi => openapi::run(),
     }
 }

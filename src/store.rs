@@ -1,4 +1,4 @@
-//! The only floor with SQL: calls, events, stats and tools in SQLite or Postgres.
+//! The only floor with SQL: calls, events, stats, tools and settings in SQLite or Postgres.
 
 use crate::domain::Tenant;
 
@@ -8,6 +8,7 @@ pub mod db;
 pub mod events;
 pub mod journal;
 mod migrate;
+pub mod settings;
 pub mod stats;
 pub mod tools;
 

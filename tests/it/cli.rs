@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
+mod keys;
 mod program;
 
 use program::{Home, Program};
