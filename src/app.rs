@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -10,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::domain::{Call, CallRequest, Clock, Ids};
-use crate::engine::{Engine, NotRecorded, Refusal, Settings, Submission};
+use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
 use crate::executor::token::{NotASecret, SigningKey};
 use crate::executor::{Egress, HttpClient, Secrets};
@@ -18,7 +19,7 @@ use crate::policy::Wrap;
 use crate::registry::entry::Workshop;
 use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check};
-use crate::store::{Journal, Store, StoreError};
+use crate::store::{Db, Journal, Store, StoreError};
 use crate::tool::{BuiltinTool, builtin};
 
 mod signing;
@@ -86,6 +87,7 @@ pub struct Builder {
     clock: Clock,
     ids: Ids,
     secrets: Secrets,
+    is_command_line: bool,
 }
 
 /// The whole service without its server.
@@ -105,6 +107,7 @@ pub struct App {
     pub journal: Journal,
     /// Signs outgoing requests, and makes the tokens of calls.
     pub signing_key: SigningKey,
+    node: Arc<str>,
     background: CancellationToken,
     writer: JoinHandle<()>,
 }
@@ -136,12 +139,19 @@ impl Builder {
         Self { secrets, ..self }
     }
 
+    /// It runs one call beside a server on the same database, and leaves what others have left behind to that.
+    #[must_use]
+    pub fn command_line(self) -> Self {
+        Self { is_command_line: true, ..self }
+    }
+
     /// Opens the database, brings it to the newest version, and reads the tools.
     ///
     /// # Errors
     /// What cannot be opened, read or used.
     pub async fn start(self) -> Result<App, StartError> {
-        let Self { config, tools, wraps, clock, ids, secrets } = self;
+        let Self { config, tools, wraps, clock, ids, secrets, is_command_line } = self;
+        let node: Arc<str> = node_name(&clock, is_command_line).into();
         let given_secret = given_signing_secret(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let client = HttpClient::new(egress, secrets, clock.clone()).map_err(StartError::Client)?;
@@ -167,13 +177,25 @@ impl Builder {
         let sink = Arc::new(move |committed: &_| publisher.publish(committed));
         let (journal, writer) = Journal::start(store.db().clone(), clock.clone(), ids.clone(), sink);
         let settings = Settings {
-            node: node_name().into(),
+            node: node.clone(),
             limits: config.limits,
             store_patience: Duration::from_millis(config.store.patience_ms),
             room_kib: config.server.max_in_flight_mib * 1024,
+            max_queued: config.queue.max_length,
+            max_running: config.queue.max_running,
+            pause: PauseRule { after_timeouts: config.pause.after_timeouts, cooldown_ms: config.pause.cooldown_ms },
         };
-        let engine = Arc::new(Engine::new(registry, journal.clone(), clock.clone(), ids, settings));
-        Ok(App { config, engine, store, bus, clock, journal, signing_key, background, writer })
+        let engine = Engine::new(registry, journal.clone(), store.clone(), clock.clone(), ids, settings);
+        let engine = Arc::new(engine);
+        let lease = Lease {
+            heartbeat: Duration::from_millis(config.node.heartbeat_ms.max(1)),
+            lease: Duration::from_millis(config.node.lease_ms),
+            adopts: !is_command_line,
+            is_alone: matches!(store.db(), Db::Sqlite(_)),
+        };
+        engine.sign_on(&lease).await?;
+        tokio::spawn(engine.clone().live_on(lease, background.clone()));
+        Ok(App { config, engine, store, bus, clock, journal, signing_key, node, background, writer })
     }
 }
 
@@ -188,6 +210,7 @@ impl App {
             clock: Clock::system(),
             ids: Ids::random(),
             secrets: Secrets::from_env(),
+            is_command_line: false,
         }
     }
 
@@ -197,7 +220,7 @@ impl App {
     /// If it was not taken or not recorded. A call that ends badly is no error here: its outcome says so.
     pub async fn call(&self, name: &str, arguments: Value) -> Result<Arc<Call>, CallError> {
         let request = CallRequest { name: name.to_owned(), arguments: Some(arguments), ..CallRequest::default() };
-        let submission = Submission { calls: vec![request], ..Submission::default() };
+        let submission = Submission { calls: vec![request], wait: Wait::Result, ..Submission::default() };
         let submitted = self.engine.submit(submission, self.engine.ids(1), 0).map_err(|refusal| match refusal {
             Refusal::Overloaded => CallError::Overloaded,
             Refusal::ShuttingDown => CallError::ShuttingDown,
@@ -214,6 +237,11 @@ impl App {
         // A database that is away is not waited for beyond this: what it should have got was never acknowledged.
         if tokio::time::timeout(LAST_WRITES, self.writer).await.is_err() {
             tracing::error!("the database is away; changes that were not acknowledged are given up");
+        }
+        // What is left behind is seen to by the next start, or by another node, at once.
+        let signed_off = tokio::time::timeout(LAST_WRITES, self.store.sign_off(&self.node)).await;
+        if !matches!(signed_off, Ok(Ok(()))) {
+            tracing::warn!("the database is away; what is left behind is seen to once the lease is over");
         }
         self.store.close().await;
     }
@@ -238,9 +266,13 @@ async fn follow_tools(store: Store, registry: Arc<Registry>, stop: CancellationT
     }
 }
 
-/// The host's name and the process: unique enough to tell nodes apart in a record.
-fn node_name() -> String {
+/// The host's name and the process, and what tells it from any process before it.
+fn node_name(clock: &Clock, is_command_line: bool) -> String {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
-    format!("{}-{}", if host.is_empty() { "node" } else { host }, std::process::id())
+    let host = if host.is_empty() { "node" } else { host };
+    let kind = if is_command_line { "cli-" } else { "" };
+    let (started, number) = (clock.now().0 / 1000, STARTED.fetch_add(1, Ordering::Relaxed));
+    format!("{kind}{host}-{}-{started:x}-{number}", std::process::id())
 }

@@ -2,12 +2,16 @@
 
 use crate::domain::Tenant;
 
+pub mod callbacks;
 pub mod calls;
 mod codec;
 pub mod db;
 pub mod events;
+pub mod inbox;
 pub mod journal;
 mod migrate;
+pub mod nodes;
+pub mod once;
 pub mod settings;
 pub mod stats;
 pub mod tools;

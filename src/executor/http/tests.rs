@@ -30,6 +30,7 @@ pub(super) fn invocation(arguments: Value) -> Invocation {
         arguments: Arc::new(arguments),
         attempt: 1,
         idle_timeout_ms: None,
+        is_outside: false,
         outside: Outside::default(),
         timeout_ms: 30_000,
         traceparent: None,

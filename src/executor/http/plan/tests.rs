@@ -18,6 +18,7 @@ fn run(arguments: Value) -> Invocation {
         arguments: Arc::new(arguments),
         attempt: 2,
         idle_timeout_ms: None,
+        is_outside: false,
         outside: Outside::default(),
         timeout_ms: 1500,
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
