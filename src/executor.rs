@@ -14,6 +14,7 @@ pub mod emitter;
 pub mod external;
 pub mod http;
 pub mod outside;
+pub mod report;
 pub mod secrets;
 pub mod token;
 
