@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +13,8 @@ use crate::config::Config;
 use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, NotRecorded, Refusal, Settings, Submission};
 use crate::events::Bus;
-use crate::executor::{Egress, HttpClient, Secrets};
+use crate::executor::token::{NotASecret, SigningKey};
+use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 use crate::policy::Wrap;
 use crate::registry::entry::Workshop;
 use crate::registry::files::{self, ToolsFolder};
@@ -75,6 +77,7 @@ pub struct Builder {
     clock: Clock,
     ids: Ids,
     secrets: Secrets,
+    signing_key: Option<SigningKey>,
 }
 
 /// The whole service without its server.
@@ -92,6 +95,8 @@ pub struct App {
     pub clock: Clock,
     /// The way to the database.
     pub journal: Journal,
+    /// How tools outside report back; it is told the address once the service listens.
+    pub reporting: Reporting,
     background: CancellationToken,
     writer: JoinHandle<()>,
 }
@@ -123,14 +128,25 @@ impl Builder {
         Self { secrets, ..self }
     }
 
+    /// What signs the requests of `http` tools; a key of its own unless given.
+    #[must_use]
+    pub fn signing_key(self, key: SigningKey) -> Self {
+        Self { signing_key: Some(key), ..self }
+    }
+
     /// Opens the database, brings it to the newest version, and reads the tools.
     ///
     /// # Errors
     /// What cannot be opened, read or used.
     pub async fn start(self) -> Result<App, StartError> {
-        let Self { config, tools, wraps, clock, ids, secrets } = self;
+        let Self { config, tools, wraps, clock, ids, secrets, signing_key } = self;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
-        let client = HttpClient::new(egress, secrets, clock.clone()).map_err(StartError::Client)?;
+        let key = signing_key.map_or_else(key_of_this_process, Ok);
+        let reporting = Reporting::new(key.map_err(|error| StartError::Client(error.to_string()))?);
+        if !config.server.public_url.is_empty() {
+            reporting.set_base(&config.server.public_url);
+        }
+        let client = HttpClient::new(egress, secrets, clock.clone(), reporting.clone()).map_err(StartError::Client)?;
         let builtins = builtin::standard(&clock).into_iter().chain(tools).collect();
         let registry = Registry::new(Workshop::new(builtins, client, wraps), clock.clone())
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
@@ -158,7 +174,7 @@ impl Builder {
             room_kib: config.server.max_in_flight_mib * 1024,
         };
         let engine = Arc::new(Engine::new(registry, journal.clone(), clock.clone(), ids, settings));
-        Ok(App { config, engine, store, bus, clock, journal, background, writer })
+        Ok(App { config, engine, store, bus, clock, journal, reporting, background, writer })
     }
 }
 
@@ -173,6 +189,7 @@ impl App {
             clock: Clock::system(),
             ids: Ids::random(),
             secrets: Secrets::from_env(),
+            signing_key: None,
         }
     }
 
@@ -221,6 +238,13 @@ async fn follow_tools(store: Store, registry: Arc<Registry>, stop: CancellationT
             let _ = registry.reload(&store).await;
         }
     }
+}
+
+/// A signing key that lives as long as the process.
+fn key_of_this_process() -> Result<SigningKey, NotASecret> {
+    let ids = Ids::random();
+    let digest = Sha256::new().chain_update(ids.next().as_bytes()).chain_update(ids.next().as_bytes()).finalize();
+    SigningKey::parse(&SigningKey::text_of(&digest.into()))
 }
 
 /// The host's name and the process: unique enough to tell nodes apart in a record.

@@ -13,6 +13,7 @@ use toolpost::app::App;
 use toolpost::config::Config;
 use toolpost::domain::event::Emission;
 use toolpost::domain::{Clock, ContentBlock, Ids, Time};
+use toolpost::executor::token::SigningKey;
 use toolpost::tool::{
     BuiltinTool as Tool, Invalid, Json, NoArgs, Run, ToolError, async_tool_fn, blocking_tool_fn, object, tool_fn,
 };
@@ -42,6 +43,8 @@ pub struct Options {
     pub patience_ms: Option<u64>,
     /// Memory for requests in flight.
     pub max_in_flight_mib: Option<usize>,
+    /// What outgoing requests are signed with: `whsec_…`.
+    pub signing_secret: Option<String>,
     /// A clock that stands still at this time, and ids that count up.
     pub frozen_at: Option<Time>,
 }
@@ -113,6 +116,9 @@ impl Service {
         let mut builder = options.extra.iter().cloned().fold(App::builder(config), |builder, tool| builder.tool(tool));
         if let Some(time) = options.frozen_at {
             builder = builder.clock(Clock::manual(time), Ids::counted());
+        }
+        if let Some(secret) = &options.signing_secret {
+            builder = builder.signing_key(SigningKey::parse(secret).expect("a signing secret"));
         }
         let app = builder.start().await.expect("the service starts");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
