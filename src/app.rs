@@ -14,7 +14,7 @@ use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
 use crate::executor::token::{NotASecret, SigningKey};
-use crate::executor::{Egress, HttpClient, Secrets};
+use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 use crate::policy::Wrap;
 use crate::registry::entry::Workshop;
 use crate::registry::files::{self, ToolsFolder};
@@ -107,9 +107,12 @@ pub struct App {
     pub journal: Journal,
     /// Signs outgoing requests, and makes the tokens of calls.
     pub signing_key: SigningKey,
+    /// How tools outside report back; it is told the address once the service listens.
+    pub reporting: Reporting,
     node: Arc<str>,
     background: CancellationToken,
     writer: JoinHandle<()>,
+    heart: JoinHandle<()>,
 }
 
 impl Builder {
@@ -154,7 +157,13 @@ impl Builder {
         let node: Arc<str> = node_name(&clock, is_command_line).into();
         let given_secret = given_signing_secret(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
-        let client = HttpClient::new(egress, secrets, clock.clone()).map_err(StartError::Client)?;
+        let store = Store::open(&config.database_url()).await?;
+        let signing_key = signing::signing_key(given_secret, &store).await?;
+        let reporting = Reporting::new(signing_key.clone());
+        if !config.server.public_url.is_empty() {
+            reporting.set_base(&config.server.public_url);
+        }
+        let client = HttpClient::new(egress, secrets, clock.clone(), reporting.clone()).map_err(StartError::Client)?;
         let builtins = builtin::standard(&clock).into_iter().chain(tools).collect();
         let registry = Registry::new(Workshop::new(builtins, client, wraps), clock.clone())
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
@@ -168,8 +177,6 @@ impl Builder {
             files::report(&folder, Ok(broken));
             tokio::spawn(files::watch(tools, registry.clone(), background.clone()));
         }
-        let store = Store::open(&config.database_url()).await?;
-        let signing_key = signing::signing_key(given_secret, &store).await?;
         registry.reload(&store).await?;
         tokio::spawn(follow_tools(store.clone(), registry.clone(), background.clone()));
         let bus = Bus::default();
@@ -194,8 +201,8 @@ impl Builder {
             is_alone: matches!(store.db(), Db::Sqlite(_)),
         };
         engine.sign_on(&lease).await?;
-        tokio::spawn(engine.clone().live_on(lease, background.clone()));
-        Ok(App { config, engine, store, bus, clock, journal, signing_key, node, background, writer })
+        let heart = tokio::spawn(engine.clone().live_on(lease, background.clone()));
+        Ok(App { config, engine, store, bus, clock, journal, signing_key, reporting, node, background, writer, heart })
     }
 }
 
@@ -239,7 +246,12 @@ impl App {
             tracing::error!("the database is away; changes that were not acknowledged are given up");
         }
         // What is left behind is seen to by the next start, or by another node, at once.
-        let signed_off = tokio::time::timeout(LAST_WRITES, self.store.sign_off(&self.node)).await;
+        let signed_off = tokio::time::timeout(LAST_WRITES, async {
+            // It might say once more that it lives.
+            let _ = self.heart.await;
+            self.store.sign_off(&self.node).await
+        })
+        .await;
         if !matches!(signed_off, Ok(Ok(()))) {
             tracing::warn!("the database is away; what is left behind is seen to once the lease is over");
         }

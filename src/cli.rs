@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use toolpost::app::App;
+use toolpost::app::{App, Builder};
 use toolpost::config::Config;
 
 mod call;
@@ -116,9 +116,18 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
 
 /// The library with these settings, for a command that is not the service.
 async fn start(config: Config) -> Result<App, CliError> {
+    finish(config, App::builder).await
+}
+
+/// The same without a server: what others have left behind is left to one.
+async fn start_beside(config: Config) -> Result<App, CliError> {
+    finish(config, |config| App::builder(config).command_line()).await
+}
+
+async fn finish(config: Config, build: impl FnOnce(Config) -> Builder) -> Result<App, CliError> {
     toolpost::telemetry::start(&config.log);
     let database = config.database_url();
-    App::builder(config).start().await.map_err(|error| CliError::start(error, &database))
+    build(config).start().await.map_err(|error| CliError::start(error, &database))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub mod token;
 
 pub use emitter::Emitter;
 pub use external::ExternalExecutor;
-pub use http::{Egress, HttpClient, HttpExecutor};
+pub use http::{Egress, HttpClient, HttpExecutor, Reporting};
 pub use outside::Outside;
 pub use secrets::Secrets;
 

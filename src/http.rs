@@ -106,6 +106,7 @@ pub fn service(state: AppState) -> Outermost<Router> {
 /// # Errors
 /// If the listener fails.
 pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) -> std::io::Result<()> {
+    app.reporting.set_base_to_listener(listener.local_addr()?);
     let closing = CancellationToken::new();
     let state = Arc::new(Shared {
         config: app.config.clone(),

@@ -49,7 +49,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     };
     let mut signals =
         Signals::new().map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
-    let app = super::start(config).await?;
+    let app = super::start_beside(config).await?;
     let ids = app.engine.ids(1);
     let reader = app.bus.subscribe(ids.clone());
     let submission = Submission {

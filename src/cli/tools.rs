@@ -63,13 +63,13 @@ struct List<'a> {
 pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
     match command {
         Command::List { json } => {
-            let app = super::start(options.quiet_settings()?).await?;
+            let app = super::start_beside(options.quiet_settings()?).await?;
             let shown = list(app.engine.registry().snapshot().list(), json);
             app.stop().await;
             shown.map(|()| Exit::Good)
         }
         Command::Show { name, json } => {
-            let app = super::start(options.quiet_settings()?).await?;
+            let app = super::start_beside(options.quiet_settings()?).await?;
             let shown = find(&app, &name).and_then(|entry| {
                 if json { print::json(&entry.view(None)) } else { print::result(&show::text(&entry)) }
             });
