@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
+mod keys;
 pub mod program;
 
 use program::{Home, Program};
