@@ -5,11 +5,14 @@ use std::time::Duration;
 
 pub mod app;
 pub mod client;
+pub mod counter;
 pub mod fixture;
 pub mod http_tool;
+pub mod killable;
 pub mod pg_proxy;
 pub mod postgres;
 pub mod raw;
+pub mod seeded;
 pub mod service;
 pub mod shapes;
 pub mod sse;
