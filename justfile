@@ -11,8 +11,8 @@ test *arguments:
     scripts/test {{arguments}}
 
 # Kill, stop, freeze and cut at length, then print the figures; TOOLPOST_CHAOS_SEED=N repeats a run's choices.
-chaos *arguments:
-    TOOLPOST_CHAOS=long scripts/test --test it -- --nocapture --test-threads 1 chaos:: {{arguments}}
+chaos tests="chaos::":
+    TOOLPOST_CHAOS=long scripts/test --test it -- --nocapture --test-threads 1 {{tests}}
 
 # Check format, lints and documentation.
 lint:
