@@ -10,10 +10,15 @@ run *arguments:
 test *arguments:
     scripts/test {{arguments}}
 
+# Kill, stop, freeze and cut at length, then print the figures; TOOLPOST_CHAOS_SEED=N repeats a run's choices.
+chaos tests="chaos::":
+    TOOLPOST_CHAOS=long scripts/test --test it -- --nocapture --test-threads 1 {{tests}}
+
 # Check format, lints and documentation.
 lint:
     cargo fmt --check
     cargo clippy --locked --all-targets -- -D warnings
+    cargo clippy --locked --all-targets --features fault-points -- -D warnings
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps
 
 # Format the code.

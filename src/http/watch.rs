@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
@@ -27,7 +28,7 @@ pub(super) fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, submit
     let (batch_id, closing) = (submitted.batch_id, state.closing.clone());
     let (pending, guards) = submitted.detach();
     let ends = pending.into_iter().map(|pending| Box::pin(pending.end()) as End).collect();
-    let watch = Watch { reader, ids, ended, ends, guards, batch_id, is_over: false, last: 0, closing };
+    let watch = Watch { reader, ids, ended, ends, guards, batch_id, is_over: false, is_late: false, last: 0, closing };
     let events = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
     let opening = stream::once(std::future::ready(frame::OPENING));
     sse(opening.chain(events).map(Ok::<_, Infallible>))
@@ -57,6 +58,8 @@ struct Watch {
     guards: Vec<DropGuard>,
     batch_id: Option<Uuid>,
     is_over: bool,
+    /// Whether the end of a call could not be recorded in time.
+    is_late: bool,
     last: i64,
     closing: tokio_util::sync::CancellationToken,
 }
@@ -86,15 +89,14 @@ impl Watch {
                     Some(frame::CUT_OFF)
                 }
             },
-            Some(Err(_)) = self.ends.next(), if !self.ends.is_empty() => {
-                // It goes on elsewhere or later; its reader finds it by its id.
-                self.is_over = true;
-                Some(frame::CUT_OFF)
-            }
             () = self.closing.cancelled() => None,
             () = tokio::time::sleep(crate::events::stream::HEARTBEAT) => {
-                // All have ended, and not every end was told here: another node has told the rest.
-                self.is_over = self.ends.is_empty();
+                while let Some(Some(end)) = self.ends.next().now_or_never() {
+                    self.is_late |= end.is_err();
+                }
+                // All have ended, and not every end was told here: another node has told the rest. One that could not be
+                // recorded in time is told once it is.
+                self.is_over = self.ends.is_empty() && !self.is_late;
                 Some(if self.is_over { frame::CUT_OFF } else { frame::HEARTBEAT })
             }
         }

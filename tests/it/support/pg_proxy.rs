@@ -8,6 +8,10 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
+pub mod loss;
+
+use loss::Loss;
+
 /// Listens on a Unix socket in a folder of its own and passes everything on.
 pub struct PgProxy {
     url: String,
@@ -35,6 +39,24 @@ impl Drop for PgProxy {
 impl PgProxy {
     /// In front of the database at `url`, as `PgCluster` gives it.
     pub fn before(url: &str) -> Self {
+        Self::between(url, |client, server| {
+            let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+            let there = tokio::spawn(pass(from_client, to_server, true));
+            let back = tokio::spawn(pass(from_server, to_client, false));
+            Pipe { there, back }
+        })
+    }
+
+    /// The same; it loses answers as `loss` says.
+    pub fn losing(url: &str, loss: &Arc<Loss>) -> Self {
+        let loss = loss.clone();
+        Self::between(url, move |client, server| {
+            let (there, back) = loss::pass(client, server, loss.clone());
+            Pipe { there: tokio::spawn(there), back: tokio::spawn(back) }
+        })
+    }
+
+    fn between(url: &str, join: impl Fn(UnixStream, UnixStream) -> Pipe + Send + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (address, host) = url.split_once("?host=").unwrap();
         let server = Path::new(host).join(".s.PGSQL.5432");
@@ -44,10 +66,7 @@ impl PgProxy {
         let listening = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = UnixStream::connect(&server).await else { continue };
-                let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-                let there = tokio::spawn(pass(from_client, to_server, true));
-                let back = tokio::spawn(pass(from_server, to_client, false));
-                opened.lock().unwrap_or_else(PoisonError::into_inner).push(Pipe { there, back });
+                opened.lock().unwrap_or_else(PoisonError::into_inner).push(join(client, server));
             }
         });
         Self { url: format!("{address}?host={}", folder.path().display()), pipes, listening, _folder: folder }

@@ -41,17 +41,19 @@ impl EventStream {
 
     /// The next event; `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<Event> {
-        bounded("an event", async {
-            loop {
-                if let Some(event) = self.ready.pop_front() {
-                    return Some(event);
-                }
-                if !self.read().await {
-                    return None;
-                }
+        bounded("an event", self.next_at_any_time()).await
+    }
+
+    /// [`EventStream::next`], however long it takes.
+    pub async fn next_at_any_time(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
             }
-        })
-        .await
+            if !self.read().await {
+                return None;
+            }
+        }
     }
 
     /// Waits for a comment line.

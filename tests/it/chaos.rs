@@ -1,0 +1,152 @@
+//! A call that was accepted ends exactly once, is counted once, and its tool is not started twice unless it may be: under
+//! load, while the service is killed and its database fails. The oracle says whether that held.
+//!
+//! The short form is part of every test run. `TOOLPOST_CHAOS=long` (`just chaos`) does more of everything, with another seed
+//! each time, and prints its figures. `TOOLPOST_CHAOS_SEED` repeats the choices of a run, if not the machine's own timing.
+
+use std::env;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use crate::oracle;
+use crate::support::counter::Counter;
+use crate::support::killable::Killable;
+use crate::support::seeded::Seeded;
+use crate::support::{Backend, Client, Database};
+
+mod ask;
+mod figures;
+mod kills;
+mod listener;
+mod load;
+#[cfg(feature = "fault-points")]
+mod points;
+mod server;
+mod unfinished;
+
+use figures::Figures;
+use listener::Listener;
+use load::Load;
+
+/// Callers at work at the same time.
+const CALLERS: usize = 16;
+/// How long all callers may take to learn the ends of their last calls, once nothing breaks any more.
+const LAST_ENDS: Duration = Duration::from_secs(90);
+/// The seed of the short form.
+const SEED: u64 = 20_260_101;
+/// Violations that a failed test shows.
+const SHOWN: usize = 20;
+
+/// Settings of the service: a lost node is noticed soon, and callers are not kept waiting for a database that is away.
+const SETTINGS: [(&str, &str); 4] = [
+    ("TOOLPOST__NODE__HEARTBEAT_MS", "300"),
+    ("TOOLPOST__NODE__LEASE_MS", "1500"),
+    ("TOOLPOST__STORE__PATIENCE_MS", "1000"),
+    ("TOOLPOST__LOG__FILTER", "warn,toolpost=info"),
+];
+
+/// Whether it is the long form.
+fn is_long() -> bool {
+    env::var("TOOLPOST_CHAOS").is_ok_and(|form| form == "long")
+}
+
+/// As many as the form wants.
+fn times(short: usize, long: usize) -> usize {
+    if is_long() { long } else { short }
+}
+
+fn seed() -> u64 {
+    if let Ok(text) = env::var("TOOLPOST_CHAOS_SEED") {
+        return text.parse().expect("TOOLPOST_CHAOS_SEED is a number");
+    }
+    if is_long() { RandomState::new().hash_one(SEED) } else { SEED }
+}
+
+/// A service under load, with all that is needed to judge it afterwards.
+struct Scene {
+    service: Killable,
+    counter: Counter,
+    load: Load,
+    listener: Listener,
+    chance: Seeded,
+    figures: Figures,
+}
+
+impl Scene {
+    /// On a fresh database.
+    async fn open(name: &str, backend: Backend) -> (Self, Database) {
+        let database = Database::fresh(backend).await;
+        (Self::open_at(name, &database.url).await, database)
+    }
+
+    /// On a database that is kept elsewhere.
+    async fn open_at(name: &str, database_url: &str) -> Self {
+        let seed = seed();
+        println!("{name}: TOOLPOST_CHAOS_SEED={seed}");
+        let mut chance = Seeded::new(seed);
+        let counter = Counter::start();
+        let mut service = service(database_url);
+        let mut figures = Figures::of(name);
+        figures.started(service.start().await);
+        let client = service.client();
+        oracle::register(&client, &counter).await;
+        let listener = Listener::start(client.clone());
+        let load = Load::start(&client, CALLERS, &mut chance);
+        Self { service, counter, load, listener, chance, figures }
+    }
+
+    /// Kills the service and starts it again.
+    async fn kill_and_start(&mut self) {
+        self.service.kill().await;
+        self.figures.deaths += 1;
+        self.figures.started(self.service.start().await);
+    }
+
+    /// Lets the callers go on until so many more of their requests are over.
+    async fn more(&self, requests: usize) {
+        self.load.more(requests).await;
+    }
+
+    /// Waits for every call's end, and judges.
+    async fn close(mut self) {
+        let settling = Instant::now();
+        let asked = tokio::time::timeout(LAST_ENDS, self.load.finish()).await;
+        let Ok(asked) = asked else { panic!("these calls did not end: {}", self.load.open_requests().join("\n")) };
+        assert!(self.service.is_running(), "the service has ended by itself");
+        self.figures.asked(&asked, settling.elapsed());
+        judge(&self.service.client(), asked, Some(self.listener), &self.counter, &mut self.figures).await;
+        self.figures.print();
+    }
+}
+
+/// Reads all that is stored and asks the oracle.
+async fn judge(
+    client: &Client,
+    asked: load::Seen,
+    listener: Option<Listener>,
+    counter: &Counter,
+    figures: &mut Figures,
+) {
+    let world = oracle::World::read(client).await;
+    let heard = match listener {
+        Some(listener) => Some(listener.finish(world.histories.keys()).await),
+        None => None,
+    };
+    figures.world(&world);
+    let load::Seen { asked, odd, .. } = asked;
+    let evidence = oracle::Evidence { asked, heard, runs: counter.runs(), world };
+    let mut violations = odd;
+    violations.extend(evidence.violations());
+    let count = violations.len();
+    violations.truncate(SHOWN);
+    assert!(count == 0, "{count} violations:\n{}", violations.join("\n"));
+    for name in [oracle::ONCE, oracle::AGAIN, oracle::READ] {
+        let went_well = |call: &&serde_json::Value| call["name"] == name && call["status"] == "SUCCESS";
+        assert!(evidence.world.calls.iter().any(|call| went_well(&call)), "no call of {name} went well");
+    }
+}
+
+/// The program on this database, not yet running.
+fn service(database_url: &str) -> Killable {
+    Killable::new(database_url, SETTINGS.map(|(name, value)| (name, value.to_owned())).to_vec())
+}

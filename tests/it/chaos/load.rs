@@ -1,0 +1,123 @@
+//! Callers who ask one thing after the other, some of it twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::ask::{Ask, Notes};
+use crate::oracle::Asked;
+use crate::support::Client;
+use crate::support::seeded::Seeded;
+
+/// How long the callers may take for what a test waits for.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The callers; they stop when this is dropped.
+pub struct Load {
+    shared: Arc<Shared>,
+    tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+struct Shared {
+    client: Client,
+    notes: Notes,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    over: usize,
+    open: BTreeSet<String>,
+    longest: Duration,
+    is_stopping: bool,
+}
+
+/// What the callers have seen, for the oracle and the figures.
+pub struct Seen {
+    pub asked: BTreeMap<String, Asked>,
+    pub odd: Vec<String>,
+    pub retries: usize,
+    pub replays: usize,
+    /// The longest that one request took, with all its tries.
+    pub longest: Duration,
+}
+
+impl Load {
+    pub fn start(client: &Client, callers: usize, chance: &mut Seeded) -> Self {
+        let progress = watch::channel(Progress::default()).0;
+        let shared = Arc::new(Shared { client: client.clone(), notes: Notes::default(), progress });
+        let tasks = (0..callers).map(|caller| {
+            let work = work(shared.clone(), caller, chance.fork());
+            AbortOnDropHandle::new(tokio::spawn(work))
+        });
+        Self { tasks: tasks.collect(), shared }
+    }
+
+    /// Waits until so many more requests are over.
+    pub async fn more(&self, requests: usize) {
+        let mut progress = self.shared.progress.subscribe();
+        let wanted = progress.borrow().over + requests;
+        let reached = tokio::time::timeout(PATIENCE, progress.wait_for(|progress| progress.over >= wanted)).await;
+        assert!(reached.is_ok(), "the callers do not get on with {}", self.open_requests().join(", "));
+    }
+
+    /// The keys of requests that are not over.
+    pub fn open_requests(&self) -> Vec<String> {
+        self.shared.progress.borrow().open.iter().cloned().collect()
+    }
+
+    /// Lets the callers end what they have begun.
+    pub async fn finish(&mut self) -> Seen {
+        self.shared.progress.send_modify(|progress| progress.is_stopping = true);
+        for ended in join_all(&mut self.tasks).await {
+            ended.expect("no caller panics");
+        }
+        Seen::of(&self.shared.notes, self.shared.progress.borrow().longest)
+    }
+}
+
+impl Seen {
+    /// What stands in the notes, which are empty then.
+    pub fn of(notes: &Notes, longest: Duration) -> Self {
+        Self {
+            asked: std::mem::take(&mut *notes.asked.lock().unwrap()),
+            odd: std::mem::take(&mut *notes.odd.lock().unwrap()),
+            retries: notes.retries.load(Ordering::Relaxed),
+            replays: notes.replays.load(Ordering::Relaxed),
+            longest,
+        }
+    }
+}
+
+async fn work(shared: Arc<Shared>, caller: usize, mut chance: Seeded) {
+    let Shared { client, notes, progress } = &*shared;
+    for number in 0.. {
+        if progress.borrow().is_stopping {
+            return;
+        }
+        let key = format!("caller {caller}, request {number}");
+        let ask = Ask::choose(key.clone(), &mut chance);
+        progress.send_modify(|progress| {
+            progress.open.insert(key.clone());
+        });
+        let begun = Instant::now();
+        if chance.one_in(8) {
+            tokio::join!(ask.until_over(client, notes), ask.until_over(client, notes));
+        } else {
+            ask.until_over(client, notes).await;
+        }
+        if chance.one_in(4) {
+            ask.until_over(client, notes).await;
+        }
+        progress.send_modify(|progress| {
+            progress.open.remove(&key);
+            progress.over += 1;
+            progress.longest = progress.longest.max(begun.elapsed());
+        });
+    }
+}

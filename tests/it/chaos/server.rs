@@ -1,0 +1,78 @@
+//! The database server crashes, stands still, or its answers are lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Scene, times};
+use crate::support::pg_proxy::PgProxy;
+use crate::support::pg_proxy::loss::Loss;
+use crate::support::postgres::PgCluster;
+use crate::support::{Backend, Database};
+
+/// A scene on a cluster of its own.
+async fn scene(name: &str) -> (Scene, Arc<PgCluster>) {
+    let made = tokio::task::spawn_blocking(|| {
+        let cluster = PgCluster::start();
+        let url = cluster.create_database();
+        (Arc::new(cluster), url)
+    });
+    let (cluster, url) = made.await.unwrap();
+    (Scene::open_at(name, &url).await, cluster)
+}
+
+/// Does something to the cluster, away from the runtime's own threads.
+async fn with(cluster: &Arc<PgCluster>, work: impl FnOnce(&PgCluster) + Send + 'static) {
+    let cluster = cluster.clone();
+    tokio::task::spawn_blocking(move || work(&cluster)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_is_lost_doubled_or_miscounted_when_the_database_server_crashes() {
+    let (mut scene, cluster) = scene("crashes of the server").await;
+    for _ in 0..times(2, 10) {
+        let requests = scene.chance.within(20..60);
+        scene.more(usize::try_from(requests).unwrap()).await;
+        let away = scene.chance.millis(0..1500);
+        with(&cluster, move |cluster| {
+            cluster.stop_immediate();
+            std::thread::sleep(away);
+            cluster.start_again();
+        })
+        .await;
+        scene.figures.failures += 1;
+    }
+    scene.more(50).await;
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_is_lost_doubled_or_miscounted_when_the_database_server_stands_still() {
+    let (mut scene, cluster) = scene("freezes of the server").await;
+    let still = Duration::from_secs(times(3, 10) as u64);
+    for _ in 0..times(1, 5) {
+        scene.more(40).await;
+        with(&cluster, move |cluster| {
+            cluster.freeze();
+            std::thread::sleep(still);
+            cluster.thaw();
+        })
+        .await;
+        scene.figures.failures += 1;
+    }
+    scene.more(50).await;
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_is_lost_doubled_or_miscounted_when_answers_of_the_database_are_lost() {
+    let database = Database::fresh(Backend::Postgres).await;
+    // One in a hundred, as networks do it; the short form has too few commits for that.
+    let loss = Loss::new(super::seed(), times(15, 100) as u64);
+    let proxy = PgProxy::losing(&database.url, &loss);
+    let mut scene = Scene::open_at("lost answers of the server", proxy.url()).await;
+    loss.switch(true);
+    scene.more(times(150, 3000)).await;
+    scene.figures.failures = loss.count();
+    assert!(loss.count() > 0, "no answer was lost");
+    scene.close().await;
+}

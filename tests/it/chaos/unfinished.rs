@@ -1,0 +1,61 @@
+//! A start with a thousand calls that the last life of the service left unfinished.
+
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt};
+
+use super::ask::{Ask, Notes};
+use super::figures::Figures;
+use super::{CALLERS, judge, load, service};
+use crate::oracle::{self, AGAIN, ONCE, READ};
+use crate::support::counter::Counter;
+use crate::support::{Backend, Client, Database, eventually};
+
+/// Calls that are left.
+const CALLS: usize = 1_000;
+/// Of these, at least so many are running.
+const RUNNING: usize = 16;
+/// How long all of them may take to end.
+const LAST_END: Duration = Duration::from_secs(90);
+
+on_both_databases!(
+    async fn a_thousand_unfinished_calls_all_end_after_a_kill(backend: Backend) {
+        let name = format!("a thousand unfinished calls on {backend:?}");
+        let database = Database::fresh(backend).await;
+        let counter = Counter::start();
+        let mut service = service(&database.url);
+        service.start().await;
+        let client = service.client();
+        oracle::register(&client, &counter).await;
+        let notes = Notes::default();
+        let asks = (0..CALLS).map(|number| {
+            let tool = [ONCE, ONCE, AGAIN, READ][number % 4];
+            Ask::accepted(format!("request {number}"), tool, "gate")
+        });
+        let asks: Vec<Ask> = asks.collect();
+        accept(&asks, &client, &notes).await;
+        eventually("running tools", || async { (counter.count() >= RUNNING).then_some(()) }).await;
+
+        service.kill().await;
+        counter.open();
+        let mut figures = Figures::of(&name);
+        figures.started(service.start().await);
+        let ready = Instant::now();
+        let watching = stream::iter(&asks).for_each_concurrent(CALLERS, |ask| ask.until_over(&client, &notes));
+        tokio::time::timeout(LAST_END, watching).await.expect("all calls end");
+        figures.line("the last call ended after it was ready", format!("{:.1?}", ready.elapsed()));
+        let asked = load::Seen::of(&notes, Duration::ZERO);
+        judge(&client, asked, None, &counter, &mut figures).await;
+        figures.print();
+    }
+);
+
+/// Has all of them accepted, and none of them waited for.
+async fn accept(asks: &[Ask], client: &Client, notes: &Notes) {
+    let accepting = stream::iter(asks).for_each_concurrent(CALLERS, |ask| async {
+        ask.until_accepted(client, notes).await;
+    });
+    tokio::time::timeout(LAST_END, accepting).await.expect("all calls are accepted");
+    let seen = notes.asked.lock().unwrap();
+    assert!(seen.values().all(|asked| asked.replies.iter().all(|reply| reply.status == 202)), "none is waited for");
+}

@@ -1,0 +1,120 @@
+//! The oracle: holds all that callers, listeners and tools saw against all that is stored afterwards, and says what cannot
+//! be true if every accepted call ends once, is counted once, and runs no more often than it may.
+//!
+//! It asks for nothing but the contract, so what happened meanwhile to the service or its database makes no difference.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::support::counter::{Counter, Run};
+use crate::support::{Client, Event};
+
+mod answers;
+mod history;
+mod proof;
+mod runs;
+mod stats;
+mod world;
+
+pub use world::World;
+
+/// Must not run twice.
+pub const ONCE: &str = "count_once";
+/// May run again after a failure or a loss.
+pub const AGAIN: &str = "count_again";
+/// Changes nothing, and may run again after a loss.
+pub const READ: &str = "count_read";
+
+/// All that is known after a run.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// What callers asked for and were told, by idempotency key.
+    pub asked: BTreeMap<String, Asked>,
+    /// What a listener of all events heard, across all its connections; `None` if nobody listened.
+    pub heard: Option<Vec<Event>>,
+    /// What the tools' server has counted.
+    pub runs: Vec<Run>,
+    /// What is stored.
+    pub world: World,
+}
+
+/// One idempotency key, with all that was ever told about its calls.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// Calls in the request.
+    pub parts: usize,
+    /// Answers to its `POST`s.
+    pub replies: Vec<Reply>,
+    /// Every look that anybody had at one of its calls.
+    pub sights: Vec<Sight>,
+}
+
+/// What a `POST` was answered, beside the calls in it.
+#[derive(Debug, Clone, Default)]
+pub struct Reply {
+    pub status: u16,
+    pub location: Option<String>,
+    pub batch_id: Option<String>,
+    /// Ids and statuses of the calls in it, in order.
+    pub calls: Vec<(String, String)>,
+}
+
+/// One call as an answer had it. The ticks are of one clock for all callers: what ended before another began was before it.
+#[derive(Debug, Clone)]
+pub struct Sight {
+    pub asked_at: u64,
+    pub told_at: u64,
+    pub call: Value,
+}
+
+impl Evidence {
+    /// All that cannot be true, in words; empty if everything is as it must be.
+    pub fn violations(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut note = |violation: String| found.push(violation);
+        answers::check(self, &mut note);
+        runs::check(self, &mut note);
+        history::check(self, &mut note);
+        stats::check(&self.world, &mut note);
+        found
+    }
+}
+
+/// Registers the three tools that `counter` counts.
+pub async fn register(client: &Client, counter: &Counter) {
+    let retry = json!({"max_attempts": 3, "initial_backoff_ms": 20, "max_backoff_ms": 100});
+    for (name, annotations, retry) in [
+        (ONCE, json!({}), json!({})),
+        (AGAIN, json!({"idempotent": true}), retry),
+        (READ, json!({"read_only": true, "destructive": false}), json!({})),
+    ] {
+        let definition = json!({
+            "name": name, "description": "Counts its runs.", "annotations": annotations, "retry": retry,
+            "input_schema": {
+                "type": "object", "required": ["route"],
+                "properties": {"route": {"enum": ["now", "slowly", "gate"]}},
+            },
+            "executor": {"type": "http", "url": counter.url()},
+        });
+        client.register(definition).await;
+    }
+}
+
+/// How far a status has come; a call never goes back.
+fn rank(status: &Value) -> Option<u8> {
+    match status.as_str()? {
+        "WAIT" => Some(0),
+        "DOING" => Some(1),
+        "SUCCESS" | "ERROR" => Some(2),
+        _ => None,
+    }
+}
+
+fn is_terminal(call: &Value) -> bool {
+    rank(&call["status"]) == Some(2)
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}

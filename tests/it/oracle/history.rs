@@ -1,0 +1,79 @@
+//! A call's events are whole, in order and end once; the stream of all events has each of them once, in the same order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{Evidence, is_terminal, rank, text};
+use crate::support::Event;
+
+pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
+    for call in &evidence.world.calls {
+        if let Some(events) = evidence.world.histories.get(text(call, "id")) {
+            one_call(call, events, note);
+        }
+    }
+    if let Some(heard) = &evidence.heard {
+        all_calls(evidence, heard, note);
+    }
+}
+
+fn one_call(call: &Value, events: &[Event], note: &mut impl FnMut(String)) {
+    let id = text(call, "id");
+    let mut complain = |what: &str| note(format!("{id}: {what}: {:?}", brief(events)));
+    let seqs = events.iter().map(|event| event.data["seq"].as_u64());
+    if !seqs.eq((1..=events.len() as u64).map(Some)) {
+        complain("its events are not numbered from 1 without a gap");
+    }
+    let count = |kind: &str| events.iter().filter(|event| event.event == kind).count();
+    if count("tool_call") != 1 || events.first().is_none_or(|event| event.event != "tool_call") {
+        complain("it was not accepted once, and first");
+    }
+    if count("tool_result") != 1 || events.last().is_none_or(|event| !event.is_result()) {
+        complain("it has not one result, and last");
+    }
+    let statuses: Vec<&Event> = events.iter().filter(|event| event.event == "status").collect();
+    if !statuses.is_sorted_by_key(|event| rank(&event.data["status"])) {
+        complain("its status went back");
+    }
+    let ends: Vec<&&Event> = statuses.iter().filter(|event| is_terminal(&event.data)).collect();
+    if ends.len() != 1 || ends.iter().any(|end| end.data["status"] != call["status"]) {
+        complain("its events do not end it once, and as it is stored");
+    }
+    let told = |event: &Event| (event.data["output"].clone(), event.data["is_error"].clone());
+    if events.last().map(told) != Some((call["output"].clone(), call["is_error"].clone())) {
+        complain("its result is not the stored one");
+    }
+}
+
+/// What was heard of every call, piece by piece over all connections, is its history.
+fn all_calls(evidence: &Evidence, heard: &[Event], note: &mut impl FnMut(String)) {
+    let mut ids = BTreeSet::new();
+    let mut by_call: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
+    for event in heard {
+        if !ids.insert(&event.id) {
+            note(format!("event {} was sent twice: {}", event.id, event.data));
+        }
+        by_call.entry(text(&event.data, "id")).or_default().push(event.clone());
+    }
+    for (id, history) in &evidence.world.histories {
+        let heard = by_call.remove(id.as_str()).unwrap_or_default();
+        let heard = brief(&heard);
+        if heard != brief(history) {
+            note(format!("{id}: of its history {:?}, a listener heard {heard:?}", brief(history)));
+        }
+    }
+    for (id, events) in by_call {
+        note(format!("a listener heard of {id}, which is not stored or has not ended: {:?}", brief(&events)));
+    }
+}
+
+/// Place, kind, number and status of an event.
+type Brief<'a> = (&'a str, &'a str, Option<u64>, &'a str);
+
+fn brief(events: &[Event]) -> Vec<Brief<'_>> {
+    fn one(Event { id, event, data }: &Event) -> Brief<'_> {
+        (id, event, data["seq"].as_u64(), text(data, "status"))
+    }
+    events.iter().map(one).collect()
+}

@@ -1,0 +1,163 @@
+//! The oracle can fail: each kind of lie is told to it once.
+
+use serde_json::{Value, json};
+
+use super::{AGAIN, Asked, Evidence, ONCE, READ, Reply, Sight};
+use crate::support::Event;
+use crate::support::counter::Run;
+
+/// Three calls of three keys, all as it must be.
+fn truth() -> Evidence {
+    let mut evidence = Evidence { heard: Some(Vec::new()), ..Evidence::default() };
+    for (number, name) in [ONCE, AGAIN, READ].into_iter().enumerate() {
+        let (id, key) = (format!("id{number}"), format!("key{number}"));
+        let run = Run { number: number + 1, id: id.clone(), name: name.into(), attempt: 1 };
+        let call = json!({
+            "id": id, "name": name, "arguments": {"key": key, "part": 0}, "batch_id": null, "status": "SUCCESS",
+            "output": run.answer(), "is_error": false, "error": null, "attempts": 1, "cached": false,
+            "started_at": "2026-01-01T00:00:00.000Z", "ended_at": "2026-01-01T00:00:00.007Z", "duration_ms": 7,
+        });
+        let event = |seq: u64, event: &str, more: Value| {
+            let mut data = json!({"id": id, "seq": seq});
+            data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            Event { id: (number as u64 * 5 + seq).to_string(), event: event.into(), data }
+        };
+        let history = vec![
+            event(1, "tool_call", json!({})),
+            event(2, "status", json!({"status": "WAIT"})),
+            event(3, "status", json!({"status": "DOING"})),
+            event(4, "status", json!({"status": "SUCCESS"})),
+            event(5, "tool_result", json!({"output": call["output"], "is_error": false})),
+        ];
+        evidence.heard.as_mut().unwrap().extend(history.clone());
+        evidence.world.histories.insert(id.clone(), history);
+        let calls = vec![(id.clone(), "SUCCESS".to_owned())];
+        let asked = Asked {
+            parts: 1,
+            replies: vec![Reply { status: 200, calls, ..Reply::default() }],
+            sights: vec![Sight { asked_at: 1, told_at: 2, call: call.clone() }],
+        };
+        evidence.asked.insert(key, asked);
+        evidence.world.calls.push(call);
+        evidence.runs.push(run);
+    }
+    let stats = [ONCE, AGAIN, READ].map(|name| {
+        json!({
+            "tool_name": name, "execution_count": 1, "success_count": 1, "failure_count": 0, "failures_by_code": {},
+            "total_duration_ms": 7, "average_duration_ms": 7, "min_duration_ms": 7, "max_duration_ms": 7,
+            "p50_duration_ms": 7, "p95_duration_ms": 7, "p99_duration_ms": 7, "retry_count": 0, "cache_hit_count": 0,
+            "rejected_count": 0, "rejected_by_code": {}, "last_called_at": "2026-01-01T00:00:00.007Z",
+        })
+    });
+    evidence.world.stats = json!({"tools": stats});
+    evidence
+}
+
+/// What the oracle finds wrong after `lie`.
+fn found(lie: impl FnOnce(&mut Evidence)) -> String {
+    let mut evidence = truth();
+    lie(&mut evidence);
+    evidence.violations().join("\n")
+}
+
+#[test]
+fn the_truth_is_accepted() {
+    assert_eq!(truth().violations(), Vec::<String>::new());
+}
+
+#[test]
+fn what_was_told_to_callers_is_held_against_the_store() {
+    let told = |change: fn(&mut Sight)| found(|e| change(&mut e.asked.get_mut("key0").unwrap().sights[0]));
+    assert!(told(|sight| sight.call["id"] = json!("other")).contains("in an answer"));
+    assert!(told(|sight| sight.call["output"] = json!("other")).contains("was told as"));
+    let later = found(|e| {
+        let sights = &mut e.asked.get_mut("key0").unwrap().sights;
+        let mut back = Sight { asked_at: 3, told_at: 4, ..sights[0].clone() };
+        back.call["status"] = json!("DOING");
+        sights.push(back);
+    });
+    assert!(later.contains("and then"), "{later}");
+    let reply = |change: fn(&mut Reply)| found(|e| change(&mut e.asked.get_mut("key0").unwrap().replies[0]));
+    assert!(reply(|reply| reply.calls.clear()).contains("not those that are stored"));
+    assert!(reply(|reply| reply.calls[0].1 = "DOING".into()).contains("have not ended"));
+    assert!(reply(|reply| reply.status = 202).contains("does not say where"));
+    assert!(reply(|reply| reply.location = Some("/tool-calls/other".into())).contains("which is not its call"));
+    assert!(reply(|reply| reply.batch_id = Some("other".into())).contains("not that of its calls"));
+}
+
+#[test]
+fn a_key_has_its_calls_once() {
+    let twice = found(|e| {
+        let mut again = e.world.calls[0].clone();
+        again["id"] = json!("again");
+        e.world.calls.push(again);
+    });
+    assert!(twice.contains("not one each"), "{twice}");
+    assert!(found(|e| drop(e.world.calls.remove(0))).contains("not one each"));
+    assert!(found(|e| drop(e.asked.remove("key0"))).contains("nobody sent"));
+    assert!(found(|e| e.world.calls.push(e.world.calls[0].clone())).contains("listed twice"));
+    assert!(found(|e| e.world.calls[0]["status"] = json!("DOING")).contains("is still DOING"));
+}
+
+#[test]
+fn runs_are_held_against_what_may_run() {
+    let again = |e: &mut Evidence, place: usize| e.runs.push(Run { number: 9, ..e.runs[place].clone() });
+    assert!(found(|e| again(e, 0)).contains("ran 2 times"));
+    assert_eq!(found(|e| again(e, 1)) + &found(|e| again(e, 2)), "", "these may");
+    assert!(found(|e| drop(e.runs.remove(2))).contains("no run gave its output"));
+    assert!(found(|e| e.runs[0].id = "other".into()).contains("no call that is stored"));
+    assert!(found(|e| e.world.calls[1]["started_at"] = Value::Null).contains("stored as one that never ran"));
+    let failed = |place: usize, code: &str, started: bool| {
+        let mut evidence = truth();
+        let call = &mut evidence.world.calls[place];
+        call["status"] = json!("ERROR");
+        call["error"] = json!({"code": code});
+        if !started {
+            call["started_at"] = Value::Null;
+            evidence.runs.remove(place);
+        }
+        let mut found = Vec::new();
+        super::runs::check(&evidence, &mut |violation| found.push(violation));
+        found.concat()
+    };
+    assert_eq!(failed(0, "OUTCOME_UNKNOWN", true), "");
+    assert_eq!(failed(1, "OVERLOADED", false), "");
+    assert!(failed(0, "OUTCOME_UNKNOWN", false).contains("its outcome is known"));
+    assert!(failed(1, "OUTCOME_UNKNOWN", true).contains("may run again"));
+    assert!(failed(2, "OUTCOME_UNKNOWN", true).contains("may run again"));
+    assert!(failed(0, "TOOL_EXECUTION_ERROR", true).contains("although its tool cannot"));
+}
+
+#[test]
+fn histories_are_whole_and_so_is_what_was_heard() {
+    let history = |change: fn(&mut Vec<Event>)| {
+        found(|e| {
+            change(e.world.histories.get_mut("id0").unwrap());
+            e.heard = None;
+        })
+    };
+    assert!(history(|events| drop(events.remove(2))).contains("without a gap"));
+    assert!(history(|events| events[0].event = "status".into()).contains("not accepted once"));
+    assert!(history(|events| events[4].event = "status".into()).contains("not one result"));
+    assert!(history(|events| events[1].data["status"] = json!("SUCCESS")).contains("went back"));
+    assert!(history(|events| events[3].data["status"] = json!("ERROR")).contains("do not end it once"));
+    assert!(history(|events| events[4].data["output"] = json!("other")).contains("not the stored one"));
+    let heard = |change: fn(&mut Vec<Event>)| found(|e| change(e.heard.as_mut().unwrap()));
+    assert!(heard(|heard| drop(heard.remove(7))).contains("a listener heard"));
+    assert!(heard(|heard| heard.push(heard[0].clone())).contains("sent twice"));
+    assert!(heard(|heard| heard.swap(2, 3)).contains("a listener heard"));
+    let stranger = heard(|heard| {
+        let data = json!({"id": "other", "seq": 1});
+        heard.push(Event { id: "99".into(), event: "tool_call".into(), data });
+    });
+    assert!(stranger.contains("which is not stored"), "{stranger}");
+}
+
+#[test]
+fn stats_are_recomputed() {
+    for (field, _) in truth().world.stats["tools"][0].as_object().unwrap().iter().skip(1) {
+        let lie = found(|e| e.world.stats["tools"][0][field] = json!(1_000));
+        assert!(lie.contains(&format!("{field} of {ONCE} is 1000")), "{field}: {lie}");
+    }
+    assert!(found(|e| drop(e.world.stats["tools"].as_array_mut().unwrap().pop())).contains("no stats"));
+}

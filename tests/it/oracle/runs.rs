@@ -1,0 +1,56 @@
+//! No tool is started twice unless it may be, nor without a record; a good answer is that of a run.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{AGAIN, Evidence, ONCE, READ, text};
+use crate::support::counter::Run;
+
+/// What a call may say that was never run.
+const NEVER_RAN: [&str; 2] = ["OVERLOADED", "SHUTTING_DOWN"];
+
+pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
+    let names: BTreeMap<&str, &Value> =
+        evidence.world.calls.iter().map(|call| (text(call, "id"), &call["name"])).collect();
+    let mut runs: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
+    for run in &evidence.runs {
+        match names.get(run.id.as_str()) {
+            Some(name) if **name == run.name => runs.entry(&run.id).or_default().push(run),
+            _ => note(format!("{run:?} is of no call that is stored")),
+        }
+    }
+    for call in &evidence.world.calls {
+        let runs = runs.remove(text(call, "id")).unwrap_or_default();
+        let (id, name) = (text(call, "id"), text(call, "name"));
+        if name == ONCE && runs.len() > 1 {
+            note(format!("{id} ran {} times: {runs:?}", runs.len()));
+        }
+        if call["started_at"].is_null() && !runs.is_empty() {
+            note(format!("{id} is stored as one that never ran, but it did: {runs:?}, {call}"));
+        }
+        match text(call, "status") {
+            "SUCCESS" if !runs.iter().any(|run| call["output"] == run.answer()) => {
+                note(format!("{id} ({name}) went well, but no run gave its output: {runs:?}, {call}"));
+            }
+            "ERROR" => failure(call, note),
+            _ => {}
+        }
+    }
+}
+
+/// The tools never fail, so a failure says what became of the service.
+fn failure(call: &Value, note: &mut impl FnMut(String)) {
+    let (id, name, code) = (text(call, "id"), text(call, "name"), text(&call["error"], "code"));
+    match code {
+        "OUTCOME_UNKNOWN" if [AGAIN, READ].contains(&name) => {
+            note(format!("{id} ({name}) was lost, but it may run again: {call}"));
+        }
+        "OUTCOME_UNKNOWN" if call["started_at"].is_null() => {
+            note(format!("{id} never ran, so its outcome is known: {call}"));
+        }
+        "OUTCOME_UNKNOWN" => {}
+        code if NEVER_RAN.contains(&code) => {}
+        _ => note(format!("{id} ({name}) failed although its tool cannot: {call}")),
+    }
+}

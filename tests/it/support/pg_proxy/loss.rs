@@ -1,0 +1,238 @@
+//! "Executed, but the answer was lost": the connection is cut once the server has a commit and before its answer passes.
+//! What the client sends is read in PostgreSQL's own protocol (its documentation, chapter "Message Formats").
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+
+use crate::support::seeded::Seeded;
+
+/// The code of a `SSLRequest`, which another message without a type follows.
+const SSL_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
+/// How the server says that it is through with what it was sent; a status follows.
+const READY_FOR_QUERY: &[u8] = b"Z\0\0\0\x05";
+
+/// Which answers are lost: of one commit in so many, once it is switched on.
+pub struct Loss {
+    chance: Mutex<Seeded>,
+    one_in: u64,
+    is_on: AtomicBool,
+    lost: AtomicUsize,
+}
+
+/// What becomes of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Whole,
+    /// Cut while the server may still be at work.
+    CutAtOnce,
+    /// Cut when the server has answered.
+    CutAtAnswer,
+}
+
+impl Loss {
+    pub fn new(seed: u64, one_in: u64) -> Arc<Self> {
+        let chance = Mutex::new(Seeded::new(seed));
+        Arc::new(Self { chance, one_in, is_on: AtomicBool::new(false), lost: AtomicUsize::new(0) })
+    }
+
+    pub fn switch(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// How many answers were lost so far.
+    pub fn count(&self) -> usize {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// What becomes of a connection on which a commit is about to be sent.
+    fn choose(&self) -> Fate {
+        let mut chance = self.chance.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_on.load(Ordering::Relaxed) || !chance.one_in(self.one_in) {
+            return Fate::Whole;
+        }
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        chance.pick(&[Fate::CutAtOnce, Fate::CutAtAnswer])
+    }
+}
+
+/// The two directions of one connection.
+pub fn pass(
+    client: UnixStream,
+    server: UnixStream,
+    loss: Arc<Loss>,
+) -> (impl Future<Output = ()>, impl Future<Output = ()>) {
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let (tell, fate) = watch::channel(Fate::Whole);
+    // Either side may go at any time.
+    let there = async move { drop(requests(from_client, to_server, &loss, tell).await) };
+    let back = async move { drop(answers(from_server, to_client, fate).await) };
+    (there, back)
+}
+
+/// Passes whole messages on, and tells the fate of the connection before the one that seals it is sent.
+async fn requests(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    loss: &Loss,
+    tell: watch::Sender<Fate>,
+) -> io::Result<()> {
+    let (mut reader, mut unread) = (Reader::default(), Vec::new());
+    loop {
+        while let Some(message) = reader.take(&mut unread) {
+            if reader.commits(&message) {
+                let fate = loss.choose();
+                if fate != Fate::Whole {
+                    tell.send_replace(fate);
+                    to.write_all(&message).await?;
+                    // The server's side stays open until it has answered.
+                    tell.closed().await;
+                    return Ok(());
+                }
+            }
+            to.write_all(&message).await?;
+        }
+        if from.read_buf(&mut unread).await? == 0 {
+            return to.shutdown().await;
+        }
+    }
+}
+
+/// Passes answers on, as long as the connection is whole.
+async fn answers(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut fate: watch::Receiver<Fate>) -> io::Result<()> {
+    let mut answer = Vec::new();
+    loop {
+        answer.clear();
+        let read = tokio::select! {
+            biased;
+            () = cut_at_once(&mut fate) => break,
+            read = from.read_buf(&mut answer) => read?,
+        };
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        let is_whole = *fate.borrow() == Fate::Whole;
+        if is_whole {
+            to.write_all(&answer).await?;
+        } else if is_ready(&answer) {
+            return Ok(());
+        }
+    }
+    drop(to);
+    // The server is left to finish what it was told.
+    while !is_ready(&answer) {
+        answer.clear();
+        if from.read_buf(&mut answer).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn cut_at_once(fate: &mut watch::Receiver<Fate>) {
+    if fate.wait_for(|fate| *fate == Fate::CutAtOnce).await.is_err() {
+        // The client has gone, and nothing more is decided.
+        std::future::pending::<()>().await;
+    }
+}
+
+fn is_ready(answer: &[u8]) -> bool {
+    answer.len() > READY_FOR_QUERY.len() && answer[..answer.len() - 1].ends_with(READY_FOR_QUERY)
+}
+
+/// Tells commits from all else that a client sends.
+#[derive(Default)]
+struct Reader {
+    is_open: bool,
+    /// Whether the prepared statement of this name writes.
+    statements: HashMap<Vec<u8>, bool>,
+    writes: bool,
+}
+
+impl Reader {
+    /// The next whole message.
+    fn take(&mut self, unread: &mut Vec<u8>) -> Option<Vec<u8>> {
+        let at = usize::from(self.is_open);
+        let length = u32::from_be_bytes(unread.get(at..at + 4)?.try_into().ok()?) as usize;
+        if unread.len() < at + length {
+            return None;
+        }
+        let rest = unread.split_off(at + length);
+        let message = std::mem::replace(unread, rest);
+        self.is_open = self.is_open || message.get(4..8) != Some(&SSL_REQUEST);
+        Some(message)
+    }
+
+    /// Whether this message ends a change that the server then makes.
+    fn commits(&mut self, message: &[u8]) -> bool {
+        let mut texts = message.get(5..).unwrap_or_default().split(|byte| *byte == 0).map(<[u8]>::to_vec);
+        let mut text = || texts.next().unwrap_or_default();
+        match message.first() {
+            // Parse: a name, then the statement.
+            Some(b'P') => {
+                let name = text();
+                self.statements.insert(name, writes(&text()));
+            }
+            // Bind: a portal, then the name.
+            Some(b'B') => {
+                text();
+                self.writes |= self.statements.get(&text()).copied().unwrap_or_default();
+            }
+            // Sync ends a statement, and with it what was not begun by hand.
+            Some(b'S') => return std::mem::take(&mut self.writes),
+            // Query: a statement as text.
+            Some(b'Q') => {
+                let statement = text();
+                return statement.eq_ignore_ascii_case(b"COMMIT") || writes(&statement);
+            }
+            _ => {}
+        }
+        false
+    }
+}
+
+fn writes(statement: &[u8]) -> bool {
+    let statement = String::from_utf8_lossy(statement).to_uppercase();
+    ["INSERT", "UPDATE", "DELETE"].iter().any(|word| statement.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Connection, PgConnection};
+
+    use super::*;
+    use crate::support::pg_proxy::PgProxy;
+    use crate::support::{Backend, Database, eventually};
+
+    #[tokio::test]
+    async fn a_commit_is_made_and_its_answer_is_lost() {
+        let database = Database::fresh(Backend::Postgres).await;
+        let mut direct = PgConnection::connect(&database.url).await.unwrap();
+        sqlx::query("CREATE TABLE kept (n INT)").execute(&mut direct).await.unwrap();
+        let loss = Loss::new(1, 1);
+        let proxy = PgProxy::losing(&database.url, &loss);
+        for n in 0..8 {
+            let mut connection = PgConnection::connect(proxy.url()).await.unwrap();
+            let one: i32 = sqlx::query_scalar("SELECT 1").fetch_one(&mut connection).await.unwrap();
+            assert_eq!((one, loss.count()), (1, n), "what does not write passes");
+            loss.switch(true);
+            let insert = sqlx::query("INSERT INTO kept VALUES ($1)").bind(i32::try_from(n).unwrap());
+            insert.execute(&mut connection).await.unwrap_err();
+            loss.switch(false);
+            // It may still be at work.
+            eventually("the row", || async {
+                let mut direct = PgConnection::connect(&database.url).await.unwrap();
+                let count = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM kept");
+                let found = count.fetch_one(&mut direct).await.unwrap();
+                (found == n as i64 + 1).then_some(())
+            })
+            .await;
+        }
+    }
+}
