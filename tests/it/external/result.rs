@@ -139,7 +139,7 @@ async fn a_result_that_is_no_json_is_refused_and_the_call_goes_on() {
     let id = asked(&app).await;
     let path = format!("/tool-calls/{id}/result");
     app.post_raw(&path, "{\"output\":").await.problem(400);
-    let text = app.request(reqwest::Method::POST, &path).header("content-type", "text/csv").body("a,b");
+    let text = app.request(reqwest::Method::POST, &path).header("content-type", "application/zip").body("a,b");
     send(text).await.problem(415);
     answer(&app, &id, &json!("well")).await;
     assert_eq!(succeeded(&app.ended(&id).await), "well");
