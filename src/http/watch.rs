@@ -91,7 +91,8 @@ impl Watch {
                 self.is_over = true;
                 Some(frame::CUT_OFF)
             }
-            () = self.closing.cancelled() => None,
+            // The ends of calls that end with the service are told first.
+            () = self.closing.cancelled(), if self.ends.is_empty() => None,
             () = tokio::time::sleep(crate::events::stream::HEARTBEAT) => {
                 // All have ended, and not every end was told here: another node has told the rest.
                 self.is_over = self.ends.is_empty();
