@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::callbacks::Callbacks;
 use crate::config::Config;
 use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, NotRecorded, Refusal, Settings, Submission};
@@ -105,8 +107,11 @@ pub struct App {
     pub journal: Journal,
     /// Signs outgoing requests, and makes the tokens of calls.
     pub signing_key: SigningKey,
+    /// Woken when a call with a callback has ended.
+    pub callbacks_kick: Arc<Notify>,
     background: CancellationToken,
     writer: JoinHandle<()>,
+    callbacks: JoinHandle<()>,
 }
 
 impl Builder {
@@ -146,7 +151,7 @@ impl Builder {
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let client = HttpClient::new(egress, secrets, clock.clone()).map_err(StartError::Client)?;
         let builtins = builtin::standard(&clock).into_iter().chain(tools).collect();
-        let registry = Registry::new(Workshop::new(builtins, client, wraps), clock.clone())
+        let registry = Registry::new(Workshop::new(builtins, client.clone(), wraps), clock.clone())
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);
         let background = CancellationToken::new();
@@ -166,14 +171,30 @@ impl Builder {
         let publisher = bus.clone();
         let sink = Arc::new(move |committed: &_| publisher.publish(committed));
         let (journal, writer) = Journal::start(store.db().clone(), clock.clone(), ids.clone(), sink);
+        let callbacks_kick = Arc::<Notify>::default();
+        let callbacks = Callbacks::new(store.clone(), client, signing_key.clone(), clock.clone());
+        let callbacks = tokio::spawn(callbacks.run(callbacks_kick.clone(), background.clone()));
         let settings = Settings {
             node: node_name().into(),
             limits: config.limits,
             store_patience: Duration::from_millis(config.store.patience_ms),
             room_kib: config.server.max_in_flight_mib * 1024,
+            callbacks_kick: callbacks_kick.clone(),
         };
         let engine = Arc::new(Engine::new(registry, journal.clone(), clock.clone(), ids, settings));
-        Ok(App { config, engine, store, bus, clock, journal, signing_key, background, writer })
+        Ok(App {
+            config,
+            engine,
+            store,
+            bus,
+            clock,
+            journal,
+            signing_key,
+            callbacks_kick,
+            background,
+            writer,
+            callbacks,
+        })
     }
 }
 
@@ -212,7 +233,8 @@ impl App {
         self.background.cancel();
         self.journal.close();
         // A database that is away is not waited for beyond this: what it should have got was never acknowledged.
-        if tokio::time::timeout(LAST_WRITES, self.writer).await.is_err() {
+        let last_writes = async { tokio::join!(self.writer, self.callbacks) };
+        if tokio::time::timeout(LAST_WRITES, last_writes).await.is_err() {
             tracing::error!("the database is away; changes that were not acknowledged are given up");
         }
         self.store.close().await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -42,6 +42,8 @@ pub struct Settings {
     pub store_patience: Duration,
     /// Memory that requests in flight may hold, in KiB; more are refused.
     pub room_kib: usize,
+    /// Wakes the sender of callbacks, once the end of a call that has one is on disk.
+    pub callbacks_kick: Arc<Notify>,
 }
 
 /// Runs calls. One per node.

@@ -1,7 +1,8 @@
-//! The only floor with SQL: calls, events, stats, tools and settings in SQLite or Postgres.
+//! The only floor with SQL: calls, callbacks, events, stats, tools and settings in SQLite or Postgres.
 
 use crate::domain::Tenant;
 
+pub mod callbacks;
 pub mod calls;
 mod codec;
 pub mod db;

@@ -6,6 +6,7 @@ mod support;
 mod architecture;
 mod arguments;
 mod batches;
+mod callbacks;
 mod cli;
 mod conversion;
 mod events;
