@@ -233,8 +233,10 @@ impl App {
         self.background.cancel();
         self.journal.close();
         // A database that is away is not waited for beyond this: what it should have got was never acknowledged.
+        let callbacks = self.callbacks.abort_handle();
         let last_writes = async { tokio::join!(self.writer, self.callbacks) };
         if tokio::time::timeout(LAST_WRITES, last_writes).await.is_err() {
+            callbacks.abort();
             tracing::error!("the database is away; changes that were not acknowledged are given up");
         }
         self.store.close().await;
