@@ -57,7 +57,7 @@ impl Engine {
                     let is_told = call.callback_url.is_some();
                     recorder.settle(call).await;
                     if is_told {
-                        self.callbacks.notify_one();
+                        self.settings.callbacks_kick.notify_one();
                     }
                 }
                 Err(error) => tracing::error!(id = %call.id, %error, "a call was settled twice"),
