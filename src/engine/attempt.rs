@@ -93,11 +93,10 @@ impl Engine {
     fn invocation(&self, job: &Job, cancel: CancellationToken) -> Invocation {
         let call = &job.call;
         let limits = call.limits;
-        let whole_ms = limits.map_or(0, |limits| limits.timeout_ms);
         // What was handed out before a restart has no more time than it had.
-        let timeout_ms = match (job.begin, call.started_at) {
-            (Begin::Outside, Some(started)) => whole_ms.saturating_sub(self.clock.now().millis_since(started)),
-            _ => whole_ms,
+        let elapsed_ms = match (job.begin, call.started_at) {
+            (Begin::Outside, Some(started)) => self.clock.now().millis_since(started),
+            _ => 0,
         };
         Invocation {
             id: call.id,
@@ -105,7 +104,8 @@ impl Engine {
             name: call.name.clone(),
             arguments: call.effective_arguments.clone().unwrap_or_default(),
             attempt: call.attempts,
-            timeout_ms,
+            timeout_ms: limits.map_or(0, |limits| limits.timeout_ms),
+            elapsed_ms,
             idle_timeout_ms: limits.and_then(|limits| limits.idle_timeout_ms),
             is_outside: job.begin == Begin::Outside,
             outside: job.handle.outside.clone(),

@@ -62,8 +62,8 @@ impl Job {
     /// A job with nothing behind it.
     pub fn new(call: Call, next: Next, recorder: Recorder) -> Self {
         let (emitter, reports) = emitter::channel();
-        let is_external = matches!(&next, Next::Run(entry) if entry.definition.is_external());
-        let handle = Handle { cancel: CancellationToken::new(), emitter, outside: Outside::default(), is_external };
+        let has_token = matches!(&next, Next::Run(entry) if entry.definition.has_token());
+        let handle = Handle { cancel: CancellationToken::new(), emitter, outside: Outside::default(), has_token };
         Self {
             call,
             next,

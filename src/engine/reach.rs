@@ -166,16 +166,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether callers do this call's work themselves, and so may report on it without its token.
+    /// Whether only a token speaks for this call. Of one that there is not, it does not.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn is_external(&self, id: Uuid) -> Result<bool, StoreError> {
+    pub async fn has_token(&self, id: Uuid) -> Result<bool, StoreError> {
         if let Some(handle) = self.live.get(id) {
-            return Ok(handle.is_external);
+            return Ok(handle.has_token);
         }
-        let Some(call) = self.store.call(id).await? else { return Ok(true) };
-        Ok(self.registry.snapshot().get(&call.name).is_some_and(|entry| entry.definition.is_external()))
+        let Some(call) = self.store.call(id).await? else { return Ok(false) };
+        Ok(self.registry.snapshot().get(&call.name).is_some_and(|entry| entry.definition.has_token()))
     }
 }
 

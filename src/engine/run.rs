@@ -234,6 +234,7 @@ impl Engine {
         tokio::select! {
             biased;
             () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
+            () = self.closing.cancelled(), if job.is_queued => Err(Stop::Left),
             () = self.stop.cancelled() => Err(Failure::shutting_down().into()),
             () = tokio::time::sleep(wait) => Ok(()),
         }

@@ -133,11 +133,11 @@ async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<
     Err(Problem::not_json(&media_type))
 }
 
-/// A token, where one is given, must be the call's own. Without one callers speak for themselves, and only of calls whose
-/// work is theirs.
+/// A token, where one is given, must be the call's own. Without one callers speak for themselves, and
+/// never for a tool that was sent one.
 async fn check_token(state: &AppState, id: Uuid, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(given) = headers.get(header::AUTHORIZATION) else {
-        return if state.engine.is_external(id).await? { Ok(()) } else { Err(Problem::wrong_token()) };
+        return if state.engine.has_token(id).await? { Err(Problem::wrong_token()) } else { Ok(()) };
     };
     let bearer = |text: &str| {
         let (scheme, token) = text.split_once(' ')?;

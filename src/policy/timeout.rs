@@ -55,6 +55,7 @@ where
 
     fn call(&mut self, invocation: Invocation) -> Self::Future {
         let (after_ms, idle_ms) = (invocation.timeout_ms, invocation.idle_timeout_ms);
+        let left = Duration::from_millis(after_ms.saturating_sub(invocation.elapsed_ms));
         let (emitter, cancel) = (invocation.emitter.clone(), invocation.cancel.clone());
         let run = self.inner.call(invocation);
         Box::pin(async move {
@@ -62,7 +63,7 @@ where
                 biased;
                 ended = run => ended,
                 // The clock is made only for a run that does not end at once.
-                () = async { tokio::time::sleep(Duration::from_millis(after_ms)).await } => {
+                () = async { tokio::time::sleep(left).await } => {
                     cancel.cancel();
                     Err(Failure::timeout(after_ms, "timeout_ms"))
                 }
