@@ -9,6 +9,7 @@ pub mod db;
 pub mod events;
 pub mod inbox;
 pub mod journal;
+pub mod lock;
 mod migrate;
 pub mod nodes;
 pub mod once;

@@ -13,7 +13,7 @@ use crate::dispatch::{Place, Slot, Wanted};
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::tool::OutputCheck;
-use crate::domain::{Call, Code, Failure, Outcome, Status};
+use crate::domain::{Call, Code, Failure, Outcome, Status, convert};
 use crate::events::render;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
@@ -49,6 +49,8 @@ impl Engine {
                 self.carry_out(&mut job, &entry).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()))
             }
         };
+        // Whatever is posted from now on comes too late.
+        drop(job.handle.outside.close());
         // Its way ends here; what is kept for it is freed once it is on disk.
         let Job { mut call, mut recorder, registration, holds, .. } = job;
         match end {
@@ -103,7 +105,11 @@ impl Engine {
             let spec = job.call.retry.over(&entry.definition.retry);
             let random = retry::random_of(self.ids.next());
             let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
-            let Some(wait) = wait else { return Err(failure.into()) };
+            let Some(wait) = wait else {
+                // A result that came at the last moment is better than none.
+                let posted = job.handle.outside.close().map(|answer| convert::outcome_of(&entry.name, answer));
+                return posted.map_or(Err(failure.into()), |outcome| Ok(check_output(entry, outcome)));
+            };
             self.rest(job, wait, spec.max_attempts, &failure).await?;
             job.begin = Begin::Again;
             self.start_again(job, entry).await?;

@@ -32,6 +32,23 @@ pub enum StoreError {
         /// Why.
         source: std::io::Error,
     },
+    /// Another server uses the file.
+    #[error(
+        "another server uses {}; one file has one server: stop that, name another file, or share a Postgres",
+        database.display()
+    )]
+    Served {
+        /// The file.
+        database: PathBuf,
+    },
+    /// The lock beside the file cannot be had.
+    #[error("cannot take the lock {}: {source}", path.display())]
+    Lock {
+        /// The lock.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A migration failed.
     #[error("cannot bring the database to the newest version: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
@@ -97,6 +114,14 @@ impl Db {
             return Self::sqlite(url).await;
         }
         Err(StoreError::Url { url: without_password(url) })
+    }
+
+    /// The file of an SQLite database, unless it is in memory.
+    #[must_use]
+    pub fn file(url: &str) -> Option<PathBuf> {
+        let is_file = url.starts_with("sqlite:") && !url.contains(":memory:") && !url.contains("mode=memory");
+        let options = SqliteConnectOptions::from_str(url).ok().filter(|_| is_file)?;
+        Some(options.get_filename().to_owned())
     }
 
     async fn postgres(url: &str) -> Result<Self, StoreError> {
