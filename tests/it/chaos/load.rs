@@ -100,7 +100,7 @@ async fn work(shared: Arc<Shared>, caller: usize, mut chance: Seeded) {
         if progress.borrow().is_stopping {
             return;
         }
-        let key = format!("caller {caller}, request {number}");
+        let key = format!("caller-{caller}/request-{number}");
         let ask = Ask::choose(key.clone(), &mut chance);
         progress.send_modify(|progress| {
             progress.open.insert(key.clone());

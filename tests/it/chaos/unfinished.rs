@@ -30,7 +30,7 @@ on_both_databases!(
         let notes = Notes::default();
         let asks = (0..CALLS).map(|number| {
             let tool = [ONCE, ONCE, AGAIN, READ][number % 4];
-            Ask::accepted(format!("request {number}"), tool, "gate")
+            Ask::accepted(format!("request-{number}"), tool, "gate")
         });
         let asks: Vec<Ask> = asks.collect();
         accept(&asks, &client, &notes).await;
