@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -10,15 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::domain::{Call, CallRequest, Clock, Ids};
-use crate::engine::{Engine, NotRecorded, Refusal, Settings, Submission};
+use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
-use crate::executor::{Egress, HttpClient, Secrets};
+use crate::executor::token::{NotASecret, SigningKey};
+use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 use crate::policy::Wrap;
 use crate::registry::entry::Workshop;
 use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check};
-use crate::store::{Journal, Store, StoreError};
+use crate::store::{Db, Journal, Store, StoreError};
 use crate::tool::{BuiltinTool, builtin};
+
+mod signing;
+
+pub use signing::{given_signing_secret, kept_signing_secret};
 
 /// How often the registered tools are compared with what other nodes may have made of them.
 const LOOK_AT_TOOLS: Duration = Duration::from_secs(1);
@@ -35,6 +41,12 @@ pub enum StartError {
     /// The HTTP client.
     #[error("the HTTP client cannot be made: {0}")]
     Client(String),
+    /// What outgoing requests are to be signed with.
+    #[error("TOOLPOST_SIGNING_SECRET: {0}")]
+    SigningSecret(NotASecret),
+    /// The machine gives no random bytes.
+    #[error("the machine gives no random bytes: {0}")]
+    Randomness(String),
     /// A built-in tool whose definition is refused.
     #[error("the built-in tool \"{name}\" is refused: {reason}")]
     Builtin {
@@ -75,6 +87,7 @@ pub struct Builder {
     clock: Clock,
     ids: Ids,
     secrets: Secrets,
+    is_command_line: bool,
 }
 
 /// The whole service without its server.
@@ -92,8 +105,14 @@ pub struct App {
     pub clock: Clock,
     /// The way to the database.
     pub journal: Journal,
+    /// Signs outgoing requests, and makes the tokens of calls.
+    pub signing_key: SigningKey,
+    /// How tools outside report back; it is told the address once the service listens.
+    pub reporting: Reporting,
+    node: Arc<str>,
     background: CancellationToken,
     writer: JoinHandle<()>,
+    heart: JoinHandle<()>,
 }
 
 impl Builder {
@@ -123,14 +142,28 @@ impl Builder {
         Self { secrets, ..self }
     }
 
+    /// It runs one call beside a server on the same database, and leaves what others have left behind to that.
+    #[must_use]
+    pub fn command_line(self) -> Self {
+        Self { is_command_line: true, ..self }
+    }
+
     /// Opens the database, brings it to the newest version, and reads the tools.
     ///
     /// # Errors
     /// What cannot be opened, read or used.
     pub async fn start(self) -> Result<App, StartError> {
-        let Self { config, tools, wraps, clock, ids, secrets } = self;
+        let Self { config, tools, wraps, clock, ids, secrets, is_command_line } = self;
+        let node: Arc<str> = node_name(&clock, is_command_line).into();
+        let given_secret = given_signing_secret(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
-        let client = HttpClient::new(egress, secrets, clock.clone()).map_err(StartError::Client)?;
+        let store = Store::open(&config.database_url()).await?;
+        let signing_key = signing::signing_key(given_secret, &store).await?;
+        let reporting = Reporting::new(signing_key.clone());
+        if !config.server.public_url.is_empty() {
+            reporting.set_base(&config.server.public_url);
+        }
+        let client = HttpClient::new(egress, secrets, clock.clone(), reporting.clone()).map_err(StartError::Client)?;
         let builtins = builtin::standard(&clock).into_iter().chain(tools).collect();
         let registry = Registry::new(Workshop::new(builtins, client, wraps), clock.clone())
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
@@ -144,7 +177,6 @@ impl Builder {
             files::report(&folder, Ok(broken));
             tokio::spawn(files::watch(tools, registry.clone(), background.clone()));
         }
-        let store = Store::open(&config.database_url()).await?;
         registry.reload(&store).await?;
         tokio::spawn(follow_tools(store.clone(), registry.clone(), background.clone()));
         let bus = Bus::default();
@@ -152,13 +184,25 @@ impl Builder {
         let sink = Arc::new(move |committed: &_| publisher.publish(committed));
         let (journal, writer) = Journal::start(store.db().clone(), clock.clone(), ids.clone(), sink);
         let settings = Settings {
-            node: node_name().into(),
+            node: node.clone(),
             limits: config.limits,
             store_patience: Duration::from_millis(config.store.patience_ms),
             room_kib: config.server.max_in_flight_mib * 1024,
+            max_queued: config.queue.max_length,
+            max_running: config.queue.max_running,
+            pause: PauseRule { after_timeouts: config.pause.after_timeouts, cooldown_ms: config.pause.cooldown_ms },
         };
-        let engine = Arc::new(Engine::new(registry, journal.clone(), clock.clone(), ids, settings));
-        Ok(App { config, engine, store, bus, clock, journal, background, writer })
+        let engine = Engine::new(registry, journal.clone(), store.clone(), clock.clone(), ids, settings);
+        let engine = Arc::new(engine);
+        let lease = Lease {
+            heartbeat: Duration::from_millis(config.node.heartbeat_ms.max(1)),
+            lease: Duration::from_millis(config.node.lease_ms),
+            adopts: !is_command_line,
+            is_alone: matches!(store.db(), Db::Sqlite(_)),
+        };
+        engine.sign_on(&lease).await?;
+        let heart = tokio::spawn(engine.clone().live_on(lease, background.clone()));
+        Ok(App { config, engine, store, bus, clock, journal, signing_key, reporting, node, background, writer, heart })
     }
 }
 
@@ -173,6 +217,7 @@ impl App {
             clock: Clock::system(),
             ids: Ids::random(),
             secrets: Secrets::from_env(),
+            is_command_line: false,
         }
     }
 
@@ -182,7 +227,7 @@ impl App {
     /// If it was not taken or not recorded. A call that ends badly is no error here: its outcome says so.
     pub async fn call(&self, name: &str, arguments: Value) -> Result<Arc<Call>, CallError> {
         let request = CallRequest { name: name.to_owned(), arguments: Some(arguments), ..CallRequest::default() };
-        let submission = Submission { calls: vec![request], ..Submission::default() };
+        let submission = Submission { calls: vec![request], wait: Wait::Result, ..Submission::default() };
         let submitted = self.engine.submit(submission, self.engine.ids(1), 0).map_err(|refusal| match refusal {
             Refusal::Overloaded => CallError::Overloaded,
             Refusal::ShuttingDown => CallError::ShuttingDown,
@@ -199,6 +244,16 @@ impl App {
         // A database that is away is not waited for beyond this: what it should have got was never acknowledged.
         if tokio::time::timeout(LAST_WRITES, self.writer).await.is_err() {
             tracing::error!("the database is away; changes that were not acknowledged are given up");
+        }
+        // What is left behind is seen to by the next start, or by another node, at once.
+        let signed_off = tokio::time::timeout(LAST_WRITES, async {
+            // It might say once more that it lives.
+            let _ = self.heart.await;
+            self.store.sign_off(&self.node).await
+        })
+        .await;
+        if !matches!(signed_off, Ok(Ok(()))) {
+            tracing::warn!("the database is away; what is left behind is seen to once the lease is over");
         }
         self.store.close().await;
     }
@@ -223,9 +278,13 @@ async fn follow_tools(store: Store, registry: Arc<Registry>, stop: CancellationT
     }
 }
 
-/// The host's name and the process: unique enough to tell nodes apart in a record.
-fn node_name() -> String {
+/// The host's name and the process, and what tells it from any process before it.
+fn node_name(clock: &Clock, is_command_line: bool) -> String {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
-    format!("{}-{}", if host.is_empty() { "node" } else { host }, std::process::id())
+    let host = if host.is_empty() { "node" } else { host };
+    let kind = if is_command_line { "cli-" } else { "" };
+    let (started, number) = (clock.now().0 / 1000, STARTED.fetch_add(1, Ordering::Relaxed));
+    format!("{kind}{host}-{}-{started:x}-{number}", std::process::id())
 }

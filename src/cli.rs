@@ -4,11 +4,12 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use toolpost::app::App;
+use toolpost::app::{App, Builder};
 use toolpost::config::Config;
 
 mod call;
 mod error;
+mod keys;
 mod openapi;
 mod options;
 mod print;
@@ -57,6 +58,8 @@ enum Command {
     Tools(tools::Args),
     /// Show how often, how well and how fast tools ran
     Stats(stats::Args),
+    /// Show the key that outgoing requests are signed with
+    Keys(keys::Args),
     /// Print the API's description, OpenAPI 3.1
     Openapi,
 }
@@ -106,15 +109,25 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Call(args) => call::run(args, &options).await,
         Command::Tools(args) => tools::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
+        Command::Keys(args) => keys::run(args, &options).await,
         Command::Openapi => openapi::run(),
     }
 }
 
 /// The library with these settings, for a command that is not the service.
 async fn start(config: Config) -> Result<App, CliError> {
+    finish(config, App::builder).await
+}
+
+/// The same without a server: what others have left behind is left to one.
+async fn start_beside(config: Config) -> Result<App, CliError> {
+    finish(config, |config| App::builder(config).command_line()).await
+}
+
+async fn finish(config: Config, build: impl FnOnce(Config) -> Builder) -> Result<App, CliError> {
     toolpost::telemetry::start(&config.log);
     let database = config.database_url();
-    App::builder(config).start().await.map_err(|error| CliError::start(error, &database))
+    build(config).start().await.map_err(|error| CliError::start(error, &database))
 }
 
 #[cfg(test)]

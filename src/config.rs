@@ -49,6 +49,19 @@ pub struct Server {
     pub drain_ms: u64,
     /// How tools outside reach it; empty for the address that it listens on.
     pub public_url: String,
+    /// What outgoing requests are signed with; empty for the one that the database keeps.
+    pub signing_secret: Hidden,
+}
+
+/// A setting that is never shown by `Debug`.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Hidden(pub String);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(if self.0.is_empty() { "\"\"" } else { "…" })
+    }
 }
 
 /// Settings of the database.
@@ -202,5 +215,15 @@ mod tests {
         assert_eq!((config.limits.timeout_ms, config.limits.max_timeout_ms), (5, 1_800_000));
         std::fs::write(&file, "[limits]\ntimout_ms = 5\n").unwrap();
         assert!(Config::load(Some(&file)).unwrap_err().to_string().contains("timout_ms"));
+    }
+
+    #[test]
+    fn the_signing_secret_is_read_and_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("toolpost.toml");
+        std::fs::write(&file, "[server]\nsigning_secret = \"whsec_hidden\"\n").unwrap();
+        let config = Config::load(Some(&file)).unwrap();
+        assert_eq!(config.server.signing_secret.0, "whsec_hidden");
+        assert!(!format!("{config:?}").contains("hidden"), "{config:?}");
     }
 }

@@ -1,1 +1,238 @@
-//! Who runs when: slots for calls, in the order of their priority.
+//! Who runs when: slots for calls, handed out in the order of their priority, and within it in the order of arrival.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// What a call needs before it may run.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Its tool.
+    pub tool: Arc<str>,
+    /// Most runs of the tool at once; none is no bound.
+    pub max_concurrency: Option<u32>,
+    /// Whether it counts among the calls of this node that nobody waits for.
+    pub counts: bool,
+    /// Higher ones go first.
+    pub priority: i32,
+}
+
+/// The slots of one node. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Slots(Arc<Mutex<State>>);
+
+/// Leave to run. Dropped, it is handed on.
+#[derive(Debug)]
+pub struct Slot {
+    slots: Slots,
+    tool: Arc<str>,
+    counts: bool,
+}
+
+/// A place in the queue. Dropped, it is given up.
+#[derive(Debug)]
+pub struct Place {
+    slots: Slots,
+    tool: Arc<str>,
+    counts: bool,
+    key: Key,
+    ready: oneshot::Receiver<Slot>,
+}
+
+/// Higher priority first, then who came first.
+type Key = (Reverse<i32>, u64);
+
+#[derive(Debug)]
+struct State {
+    most: usize,
+    /// Of those that count.
+    running: usize,
+    arrivals: u64,
+    tools: HashMap<Arc<str>, Tool>,
+}
+
+#[derive(Debug, Default)]
+struct Tool {
+    running: u32,
+    /// Those that do not count for the node, and those that do: the node's bound holds back only these.
+    waiting: [BTreeMap<Key, Waiter>; 2],
+}
+
+#[derive(Debug)]
+struct Waiter {
+    most: Option<u32>,
+    ready: oneshot::Sender<Slot>,
+}
+
+impl Slots {
+    /// Slots for so many counting calls at once.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self(Arc::new(Mutex::new(State { most, running: 0, arrivals: 0, tools: HashMap::new() })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place in the queue; it may be served at once.
+    #[must_use]
+    pub fn queue(&self, wanted: Wanted) -> Place {
+        let (sender, ready) = oneshot::channel();
+        let Wanted { tool, max_concurrency, counts, priority } = wanted;
+        let key = {
+            let mut state = self.state();
+            state.arrivals += 1;
+            let key = (Reverse(priority), state.arrivals);
+            let waiter = Waiter { most: max_concurrency, ready: sender };
+            state.tools.entry(tool.clone()).or_default().waiting[usize::from(counts)].insert(key, waiter);
+            key
+        };
+        self.hand_out();
+        Place { slots: self.clone(), tool, counts, key, ready }
+    }
+
+    /// Gives slots to whoever may run now.
+    fn hand_out(&self) {
+        loop {
+            let Some((tool, counts, waiter)) = self.state().take_next() else { return };
+            // Sent outside of the lock: a place that was just given up hands its slot on when it is dropped.
+            let slot = Slot { slots: self.clone(), tool, counts };
+            drop(waiter.ready.send(slot));
+        }
+    }
+}
+
+impl State {
+    fn take_next(&mut self) -> Option<(Arc<str>, bool, Waiter)> {
+        let node_is_full = self.running >= self.most;
+        let (key, name, counts) = self
+            .tools
+            .iter()
+            .flat_map(|(name, tool)| [(name, tool, false), (name, tool, true)])
+            .filter(|(_, _, counts)| !(*counts && node_is_full))
+            .filter_map(|(name, tool, counts)| {
+                let (key, waiter) = tool.waiting[usize::from(counts)].first_key_value()?;
+                waiter.most.is_none_or(|most| tool.running < most).then_some((*key, name, counts))
+            })
+            .min_by_key(|(key, _, _)| *key)?;
+        let name = name.clone();
+        let tool = self.tools.get_mut(&name)?;
+        let waiter = tool.waiting[usize::from(counts)].remove(&key)?;
+        tool.running += 1;
+        self.running += usize::from(counts);
+        Some((name, counts, waiter))
+    }
+
+    fn forget_if_idle(&mut self, name: &Arc<str>) {
+        let is_idle = |tool: &Tool| tool.running == 0 && tool.waiting.iter().all(BTreeMap::is_empty);
+        if self.tools.get(name).is_some_and(is_idle) {
+            self.tools.remove(name);
+        }
+    }
+}
+
+impl Place {
+    /// The slot, when its turn has come.
+    pub async fn slot(&mut self) -> Slot {
+        match (&mut self.ready).await {
+            Ok(slot) => slot,
+            // Its waiter is dropped with its place only.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.slots.state();
+        if let Some(tool) = state.tools.get_mut(&self.tool) {
+            tool.waiting[usize::from(self.counts)].remove(&self.key);
+        }
+        state.forget_if_idle(&self.tool);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        {
+            let mut state = self.slots.state();
+            state.running -= usize::from(self.counts);
+            if let Some(tool) = state.tools.get_mut(&self.tool) {
+                tool.running -= 1;
+            }
+            state.forget_if_idle(&self.tool);
+        }
+        self.slots.hand_out();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(tool: &str, most: Option<u32>, priority: i32) -> Wanted {
+        Wanted { tool: tool.into(), max_concurrency: most, counts: true, priority }
+    }
+
+    fn is_served(place: &mut Place) -> Option<Slot> {
+        place.ready.try_recv().ok()
+    }
+
+    #[test]
+    fn a_tool_never_runs_more_often_than_it_may_and_others_pass() {
+        let slots = Slots::new(10);
+        let mut places: Vec<Place> = (0..3).map(|_| slots.queue(wanted("a", Some(2), 0))).collect();
+        let mut served: Vec<Option<Slot>> = places.iter_mut().map(is_served).collect();
+        assert_eq!(served.iter().flatten().count(), 2);
+        assert!(is_served(&mut slots.queue(wanted("b", None, 0))).is_some());
+        served.remove(0);
+        assert!(is_served(&mut places[2]).is_some());
+    }
+
+    #[test]
+    fn the_higher_priority_goes_first_and_then_who_came_first() {
+        let slots = Slots::new(1);
+        let mut first = slots.queue(wanted("a", None, 0));
+        let running = is_served(&mut first).unwrap();
+        let mut places: Vec<Place> = [0, 5, 5, -1].map(|priority| slots.queue(wanted("b", None, priority))).into();
+        drop(running);
+        let mut order = Vec::new();
+        while order.len() < places.len() {
+            let (index, slot) =
+                places.iter_mut().enumerate().find_map(|(index, place)| Some((index, is_served(place)?))).unwrap();
+            order.push(index);
+            drop(slot);
+        }
+        assert_eq!(order, [1, 2, 0, 3]);
+    }
+
+    #[test]
+    fn a_full_node_holds_back_only_those_that_count() {
+        let slots = Slots::new(1);
+        let mut one = slots.queue(wanted("a", None, 0));
+        let slot = is_served(&mut one);
+        let mut held = slots.queue(wanted("a", None, 9));
+        assert!(slot.is_some() && is_served(&mut held).is_none());
+        let mut other = slots.queue(Wanted { counts: false, ..wanted("a", Some(2), 0) });
+        assert!(is_served(&mut other).is_some());
+    }
+
+    #[test]
+    fn a_place_that_is_given_up_is_passed_over_and_nothing_is_left_behind() {
+        let slots = Slots::new(1);
+        let mut one = slots.queue(wanted("a", None, 0));
+        let slot = is_served(&mut one).unwrap();
+        drop(slots.queue(wanted("b", None, 9)));
+        let mut last = slots.queue(wanted("c", None, 0));
+        // Served, and given up before it was looked at.
+        drop(slots.queue(wanted("d", None, 10)));
+        drop(slot);
+        drop(is_served(&mut last).unwrap());
+        drop((one, last));
+        let state = slots.state();
+        assert_eq!((state.running, state.tools.len()), (0, 0));
+    }
+}

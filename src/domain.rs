@@ -1,4 +1,4 @@
-//! The words of the service: tools, calls, outcomes, failures, events, stats. Serde and the standard library only.
+//! The words of the service: tools, calls, outcomes, failures, events, stats. No input and no output.
 
 pub mod answer;
 pub mod call;
@@ -8,7 +8,9 @@ pub mod event;
 pub mod failure;
 pub mod json;
 pub mod limits;
+pub mod once;
 pub mod outcome;
+pub mod pause;
 pub mod shape;
 pub mod stats;
 pub mod tenant;
@@ -21,7 +23,9 @@ pub use clock::{Clock, Ids};
 pub use convert::outcome_of;
 pub use failure::{Code, Failure};
 pub use limits::{Limits, LimitsSpec};
+pub use once::{Claim, Once};
 pub use outcome::{ContentBlock, Outcome};
+pub use pause::Paused;
 pub use tenant::Tenant;
 pub use time::Time;
 pub use tool::{ExecutorSpec, Source, ToolDefinition};

@@ -2,31 +2,47 @@
 //! settle. Every accepted call reaches exactly one end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::dispatch::Slots;
 use crate::domain::limits::{LimitsSpec, ServerLimits};
 use crate::domain::tool::RetryOverride;
-use crate::domain::{Call, CallRequest, Clock, Ids};
+use crate::domain::{CallRequest, Clock, Ids, Once};
 use crate::registry::Registry;
-use crate::store::Journal;
+use crate::store::{Journal, Store};
 
+mod accept;
+mod attempt;
 mod batch;
+pub mod live;
+pub mod pauses;
 mod prepare;
+mod reach;
 mod recorder;
+mod recovery;
+mod retry;
 mod run;
+mod submitted;
 mod work;
 
+pub use accept::NotAccepted;
 pub use batch::Mode;
+pub use pauses::PauseRule;
 pub use prepare::try_arguments;
+pub use reach::Reached;
 pub use recorder::NotRecorded;
+pub use recovery::Lease;
+pub use submitted::{Pending, Seen, Submitted};
 pub use work::Work;
+
+use live::Live;
+use pauses::Pauses;
+use prepare::Job;
 
 /// Memory that a call is counted with beside its request, in KiB.
 const KIB_PER_CALL: usize = 16;
@@ -42,6 +58,12 @@ pub struct Settings {
     pub store_patience: Duration,
     /// Memory that requests in flight may hold, in KiB; more are refused.
     pub room_kib: usize,
+    /// Most calls that nobody waits for, running and waiting; more are refused.
+    pub max_queued: usize,
+    /// How many of them run at once.
+    pub max_running: usize,
+    /// When a tool that times out again and again rests.
+    pub pause: PauseRule,
 }
 
 /// Runs calls. One per node.
@@ -52,10 +74,34 @@ pub struct Engine {
     clock: Clock,
     ids: Ids,
     settings: Settings,
+    store: Store,
     room: Arc<Semaphore>,
+    /// Places for calls that nobody waits for.
+    queue: Arc<Semaphore>,
+    slots: Slots,
+    pauses: Pauses,
+    live: Live,
+    /// A call whose end is to be told has ended.
+    callbacks: Arc<Notify>,
     tasks: TaskTracker,
-    draining: AtomicBool,
+    /// Fires at the beginning of a drain: what waits and nobody waits for is left to the next start.
+    closing: CancellationToken,
+    /// Fires at its deadline.
     stop: CancellationToken,
+}
+
+/// How long the caller of a request waits (contract, section 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wait {
+    /// As the tools have it: to the end, except for `async` ones.
+    #[default]
+    AsDeclared,
+    /// To the end.
+    Result,
+    /// Until the calls are on disk.
+    Accepted,
+    /// So long at most.
+    For(Duration),
 }
 
 /// Calls that are asked for together.
@@ -77,67 +123,16 @@ pub struct Submission {
     pub priority: i32,
     /// Where their ends are told to.
     pub callback_url: Option<Arc<str>>,
+    /// How long the caller waits.
+    pub wait: Wait,
+    /// What makes it the same as another request.
+    pub once: Option<Once>,
+    /// Whether the calls end when the caller goes away.
+    pub cancel_on_disconnect: bool,
     /// The model's output was cut off: none of them runs.
     pub truncated: bool,
     /// W3C Trace Context of the request.
     pub traceparent: Option<Arc<str>>,
-}
-
-/// Calls on their way. Dropped, they go on by themselves.
-#[derive(Debug)]
-pub struct Submitted {
-    /// The batch, if it is one.
-    pub batch_id: Option<Uuid>,
-    /// The calls, in request order.
-    pub calls: Vec<Pending>,
-    work: Work,
-}
-
-impl Submitted {
-    /// All calls when they have ended and are on disk, in request order. They run here as long as this is awaited.
-    ///
-    /// # Errors
-    /// If one could not be recorded in time; it may still be.
-    pub async fn ended(self) -> Result<Vec<Arc<Call>>, NotRecorded> {
-        let Self { calls, mut work, .. } = self;
-        // The first that is not recorded in time ends the wait: what comes after it in a batch waits for the database.
-        let mut ends = std::pin::pin!(async move {
-            let mut calls = calls;
-            match calls.pop() {
-                Some(only) if calls.is_empty() => Ok(vec![only.end().await?]),
-                last => try_join_all(calls.into_iter().chain(last).map(Pending::end)).await,
-            }
-        });
-        tokio::select! {
-            biased;
-            () = &mut work => ends.await,
-            ended = &mut ends => ended,
-        }
-    }
-
-    /// Lets the calls run by themselves.
-    #[must_use]
-    pub fn detach(self) -> Vec<Pending> {
-        self.calls
-    }
-}
-
-/// One call on its way.
-#[derive(Debug)]
-pub struct Pending {
-    /// Its id.
-    pub id: Uuid,
-    end: recorder::End,
-}
-
-impl Pending {
-    /// The call when it has ended and is on disk.
-    ///
-    /// # Errors
-    /// If it could not be recorded in time; it may still be.
-    pub async fn end(self) -> Result<Arc<Call>, NotRecorded> {
-        self.end.await.unwrap_or(Err(NotRecorded { accepted: false }))
-    }
 }
 
 /// Why calls were not taken at all.
@@ -149,13 +144,61 @@ pub enum Refusal {
     ShuttingDown,
 }
 
+impl Submission {
+    /// The same with other calls: those of it that are new.
+    #[must_use]
+    pub fn with_calls(&self, calls: Vec<CallRequest>) -> Self {
+        Self {
+            calls,
+            session: self.session.clone(),
+            callback_url: self.callback_url.clone(),
+            traceparent: self.traceparent.clone(),
+            limits: self.limits.clone(),
+            ..*self
+        }
+    }
+}
+
 impl Engine {
     /// An engine that is ready.
     #[must_use]
-    pub fn new(registry: Arc<Registry>, journal: Journal, clock: Clock, ids: Ids, settings: Settings) -> Self {
-        let room = Arc::new(Semaphore::new(settings.room_kib));
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        Self { registry, journal, clock, ids, settings, room, tasks, draining: AtomicBool::new(false), stop }
+    pub fn new(
+        registry: Arc<Registry>,
+        journal: Journal,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        settings: Settings,
+    ) -> Self {
+        Self {
+            registry,
+            journal,
+            store,
+            room: Arc::new(Semaphore::new(settings.room_kib)),
+            queue: Arc::new(Semaphore::new(settings.max_queued)),
+            slots: Slots::new(settings.max_running),
+            pauses: Pauses::new(settings.pause, clock.clone()),
+            live: Live::default(),
+            callbacks: Arc::default(),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            stop: CancellationToken::new(),
+            clock,
+            ids,
+            settings,
+        }
+    }
+
+    /// Rings when a call whose end is to be told has ended.
+    #[must_use]
+    pub fn callbacks(&self) -> Arc<Notify> {
+        self.callbacks.clone()
+    }
+
+    /// Which tools rest.
+    #[must_use]
+    pub fn pauses(&self) -> &Pauses {
+        &self.pauses
     }
 
     /// Ids for as many calls, so that they can be watched before they are submitted.
@@ -183,18 +226,42 @@ impl Engine {
     ) -> Result<Submitted, Refusal> {
         let room = self.admit(submission.calls.len(), bytes)?;
         let batch_id = submission.is_batch.then(|| self.ids.next());
-        let mode = submission.mode;
-        let (jobs, calls) = self.prepare(submission, &ids, batch_id);
+        let (mode, wait) = (submission.mode, submission.wait);
+        let is_cancelled_with_caller = submission.cancel_on_disconnect;
+        let (mut jobs, calls) = self.prepare(submission, &ids, batch_id);
+        let nobody_waits = matches!(wait, Wait::Accepted | Wait::For(_));
+        let is_queued = |job: &Job| nobody_waits || wait == Wait::AsDeclared && job.is_asynchronous();
+        let comes_first = |job: &Job| job.claim.is_some() || job.call.callback_url.is_some() || job.is_asynchronous();
         let engine = self.clone();
+        if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(comes_first) {
+            let work = async move {
+                engine.run_all(jobs, mode).await;
+                drop(room);
+            };
+            return Ok(Submitted::new(batch_id, calls, Work::new(work, &self.tasks)));
+        }
+        let room = Arc::new(room);
+        let handles = jobs.iter().map(|job| job.handle.cancel.clone()).collect::<Vec<_>>();
+        for job in jobs.iter_mut().filter(|job| job.is_to_run()) {
+            job.holds.push(room.clone());
+            if is_queued(job) {
+                job.is_queued = true;
+                let place = self.queue.clone().try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
+                job.holds.push(Arc::new(place));
+            }
+        }
+        let (word, accepted) = oneshot::channel();
         let work = async move {
+            let jobs = engine.accept(jobs, word).await;
             engine.run_all(jobs, mode).await;
             drop(room);
         };
-        Ok(Submitted { batch_id, calls, work: Work::new(work, &self.tasks) })
+        let submitted = Submitted::new(batch_id, calls, Work::new(work, &self.tasks)).accepted_first(accepted);
+        Ok(if is_cancelled_with_caller { submitted.cancelled_with_caller(handles) } else { submitted })
     }
 
     fn admit(&self, calls: usize, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-        if self.draining.load(Ordering::Acquire) {
+        if self.closing.is_cancelled() {
             return Err(Refusal::ShuttingDown);
         }
         // A request that is larger than all the room takes all of it, and so runs alone.
@@ -212,13 +279,13 @@ impl Engine {
     /// Whether it takes no more calls.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.closing.is_cancelled()
     }
 
     /// Takes no more calls, lets running ones end until `deadline`, then settles the rest as `SHUTTING_DOWN`. A database
     /// that is away then is waited for no longer than callers would.
     pub async fn drain(&self, deadline: Duration) {
-        self.draining.store(true, Ordering::Release);
+        self.closing.cancel();
         self.tasks.close();
         if tokio::time::timeout(deadline, self.tasks.wait()).await.is_ok() {
             return;

@@ -14,12 +14,13 @@ pub mod emitter;
 pub mod external;
 pub mod http;
 pub mod outside;
+pub mod report;
 pub mod secrets;
 pub mod token;
 
 pub use emitter::Emitter;
 pub use external::ExternalExecutor;
-pub use http::{Egress, HttpClient, HttpExecutor};
+pub use http::{Egress, HttpClient, HttpExecutor, Reporting};
 pub use outside::Outside;
 pub use secrets::Secrets;
 
@@ -47,6 +48,8 @@ pub struct Invocation {
     pub traceparent: Option<Arc<str>>,
     /// Where the run reports what it is doing.
     pub emitter: Emitter,
+    /// The work was handed out before a restart: only its result is awaited.
+    pub is_outside: bool,
     /// Where a result arrives that someone outside posts.
     pub outside: Outside,
     /// Fires when the run must stop: its clock, or the end of the service. The future is dropped as well; this is for

@@ -17,20 +17,27 @@ use crate::config::Config;
 use crate::domain::Clock;
 use crate::engine::Engine;
 use crate::events::Bus;
+use crate::executor::token::SigningKey;
 use crate::store::{Journal, Store};
 
+mod answer;
 mod call_body;
 mod calls;
 mod docs;
+mod end;
 mod events;
 mod extract;
 mod layers;
 mod listing;
+mod once;
 mod operations;
+mod preference;
 mod problem;
+mod reach;
 mod reply;
 mod stats;
 mod tools;
+mod watch;
 
 pub use layers::Outermost;
 pub use problem::Problem;
@@ -50,6 +57,7 @@ pub struct Shared {
     bus: Bus,
     clock: Clock,
     journal: Journal,
+    signing_key: SigningKey,
     /// Fires when streams must end.
     closing: CancellationToken,
 }
@@ -60,6 +68,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(tools::list, tools::create))
         .routes(routes!(tools::read, tools::replace, tools::delete))
         .routes(routes!(tools::validate))
+        .routes(routes!(tools::resume))
         .routes(routes!(stats::of_tool, stats::reset_tool))
         .routes(routes!(stats::of_all, stats::reset_all))
         .routes(routes!(calls::execute, listing::page))
@@ -67,6 +76,9 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(listing::output))
         .routes(routes!(listing::content))
         .routes(routes!(events::of_call))
+        .routes(routes!(reach::cancel))
+        .routes(routes!(reach::progress))
+        .routes(routes!(reach::result))
         .routes(routes!(events::of_all))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
@@ -94,6 +106,7 @@ pub fn service(state: AppState) -> Outermost<Router> {
 /// # Errors
 /// If the listener fails.
 pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) -> std::io::Result<()> {
+    app.reporting.set_base_to_listener(listener.local_addr()?);
     let closing = CancellationToken::new();
     let state = Arc::new(Shared {
         config: app.config.clone(),
@@ -102,6 +115,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         bus: app.bus.clone(),
         clock: app.clock.clone(),
         journal: app.journal.clone(),
+        signing_key: app.signing_key.clone(),
         closing: closing.clone(),
     });
     let listener = listener.tap_io(|socket| {

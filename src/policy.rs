@@ -9,7 +9,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceBuilder};
 
 use crate::domain::{Answer, Failure, ToolDefinition};
-use crate::executor::{BoxFuture, Executor, Invocation};
+use crate::executor::{BoxFuture, Executor, ExternalExecutor, Invocation};
 
 pub mod timeout;
 
@@ -40,6 +40,9 @@ impl Service<Invocation> for Run {
     }
 
     fn call(&mut self, invocation: Invocation) -> Self::Future {
+        if invocation.is_outside {
+            return ExternalExecutor.execute(invocation);
+        }
         self.0.execute(invocation)
     }
 }

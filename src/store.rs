@@ -1,13 +1,18 @@
-//! The only floor with SQL: calls, events, stats and tools in SQLite or Postgres.
+//! The only floor with SQL: calls, events, stats, tools and settings in SQLite or Postgres.
 
 use crate::domain::Tenant;
 
+pub mod callbacks;
 pub mod calls;
 mod codec;
 pub mod db;
 pub mod events;
+pub mod inbox;
 pub mod journal;
 mod migrate;
+pub mod nodes;
+pub mod once;
+pub mod settings;
 pub mod stats;
 pub mod tools;
 

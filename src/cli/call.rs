@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolpost::app::App;
 use toolpost::domain::event::Stage;
 use toolpost::domain::{Call, CallRequest, LimitsSpec, json};
-use toolpost::engine::{NotRecorded, Pending, Submission};
+use toolpost::engine::{NotRecorded, Pending, Submission, Wait};
 use toolpost::events::bus::CallReader;
 use toolpost::formats::native::ToolCall;
 
@@ -49,16 +49,17 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     };
     let mut signals =
         Signals::new().map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
-    let app = super::start(config).await?;
+    let app = super::start_beside(config).await?;
     let ids = app.engine.ids(1);
     let reader = app.bus.subscribe(ids.clone());
     let submission = Submission {
         calls: vec![CallRequest { name: args.name, arguments: Some(arguments(&text)), ..CallRequest::default() }],
         limits: LimitsSpec { timeout_ms: args.timeout_ms, ..LimitsSpec::default() },
+        wait: Wait::Result,
         ..Submission::default()
     };
     let submitted = app.engine.submit(submission, ids, text.len());
-    let Some(pending) = submitted.ok().and_then(|submitted| submitted.detach().into_iter().next()) else {
+    let Some(pending) = submitted.ok().and_then(|submitted| submitted.detach().0.into_iter().next()) else {
         return Err(CliError::unusable("the call is too large to be taken")
             .hint("Raise max_in_flight_mib in the [server] section of the settings."));
     };

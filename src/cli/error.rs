@@ -41,7 +41,11 @@ impl CliError {
             StartError::Folder { .. } => {
                 Self::usage(error.to_string()).hint("Give --tools an existing folder of *.json and *.toml files.")
             }
-            StartError::Client(_) | StartError::Builtin { .. } => Self::unusable(error.to_string()),
+            StartError::SigningSecret(_) => Self::usage(error.to_string())
+                .hint("Leave it out, and the service makes one; `toolpost keys signing-secret` then shows it."),
+            StartError::Client(_) | StartError::Builtin { .. } | StartError::Randomness(_) => {
+                Self::unusable(error.to_string())
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
-use toolpost::config::{Config, LogFormat};
+use toolpost::config::{Config, Hidden, LogFormat};
 
 use super::error::CliError;
 
@@ -73,6 +73,10 @@ impl Options {
             config.egress.allow =
                 allow.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect();
         }
+        // No flag: the arguments of a process are everybody's to read.
+        if let Some(secret) = variable(env, "TOOLPOST_SIGNING_SECRET") {
+            config.server.signing_secret = Hidden(secret);
+        }
         if let Some(format) = self.log_format {
             config.log.format = format;
         }
@@ -137,7 +141,9 @@ mod tests {
 
     #[test]
     fn the_rest_is_taken_as_well() {
-        let config = settled(&["--log-format", "json"], &[("TOOLPOST_TOOLS", "/tools")]);
+        let env = [("TOOLPOST_TOOLS", "/tools"), ("TOOLPOST_SIGNING_SECRET", "whsec_x")];
+        let config = settled(&["--log-format", "json"], &env);
         assert_eq!((config.log.format, config.tools.dir.as_str()), (LogFormat::Json, "/tools"));
+        assert_eq!(config.server.signing_secret.0, "whsec_x");
     }
 }

@@ -30,7 +30,7 @@ struct AllStats {
 }
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
-    let app = super::start(options.quiet_settings()?).await?;
+    let app = super::start_beside(options.quiet_settings()?).await?;
     let shown = show(&app, &args).await;
     app.stop().await;
     shown.map(|()| Exit::Good)

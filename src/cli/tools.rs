@@ -63,15 +63,16 @@ struct List<'a> {
 pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
     match command {
         Command::List { json } => {
-            let app = super::start(options.quiet_settings()?).await?;
+            let app = super::start_beside(options.quiet_settings()?).await?;
             let shown = list(app.engine.registry().snapshot().list(), json);
             app.stop().await;
             shown.map(|()| Exit::Good)
         }
         Command::Show { name, json } => {
-            let app = super::start(options.quiet_settings()?).await?;
-            let shown = find(&app, &name)
-                .and_then(|entry| if json { print::json(&entry.view()) } else { print::result(&show::text(&entry)) });
+            let app = super::start_beside(options.quiet_settings()?).await?;
+            let shown = find(&app, &name).and_then(|entry| {
+                if json { print::json(&entry.view(None)) } else { print::result(&show::text(&entry)) }
+            });
             app.stop().await;
             shown.map(|()| Exit::Good)
         }
@@ -92,7 +93,7 @@ pub fn find(app: &App, name: &str) -> Result<Arc<Entry>, CliError> {
 
 fn list(entries: &[Arc<Entry>], json: bool) -> Result<(), CliError> {
     if json {
-        let tools: Vec<ToolView<'_>> = entries.iter().map(|entry| entry.view()).collect();
+        let tools: Vec<ToolView<'_>> = entries.iter().map(|entry| entry.view(None)).collect();
         return print::json(&List { total: tools.len(), tools });
     }
     let rows = entries.iter().map(|entry| {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::tool::RetryOverride;
-use super::{Limits, LimitsSpec, Outcome, Tenant, Time, json};
+use super::{Failure, Limits, LimitsSpec, Once, Outcome, Tenant, Time, json};
 
 /// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -94,6 +94,10 @@ pub struct CallRequest {
     pub retry: RetryOverride,
     /// Higher ones leave the queue first.
     pub priority: Option<i32>,
+    /// What makes it the same as another request for it.
+    pub once: Option<Once>,
+    /// Its place in the request, where others of it are left out.
+    pub index: Option<u32>,
 }
 
 /// One mended argument.
@@ -326,6 +330,15 @@ impl Call {
         Ok(())
     }
 
+    /// The end could not be recorded as it was: this failure is it instead.
+    pub fn give_up(&mut self, failure: Failure) {
+        (self.status, self.outcome) = (Status::Error, Some(Arc::new(failure.into())));
+        self.tip = None;
+        self.progress = None;
+        self.params.clear();
+        self.metadata.clear();
+    }
+
     /// Milliseconds from the start of the tool to the end; 0 for a call that ended without a run, `None` before its end.
     #[must_use]
     pub fn duration_ms(&self) -> Option<u64> {
@@ -343,7 +356,7 @@ impl Call {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Failure, Ids};
+    use crate::domain::Ids;
 
     fn call() -> Call {
         Call::accepted(Ids::counted().next(), "t".into(), None, Arc::default(), Time(0), "n".into())

@@ -20,6 +20,12 @@ impl Time {
         u64::try_from((self.0 - earlier.0) / 1000).unwrap_or(0)
     }
 
+    /// So many milliseconds later.
+    #[must_use]
+    pub fn plus_millis(self, millis: u64) -> Self {
+        Self(self.0.saturating_add(i64::try_from(millis).unwrap_or(i64::MAX / 1000).saturating_mul(1000)))
+    }
+
     /// Parses an RFC 3339 timestamp; `None` if it is none.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

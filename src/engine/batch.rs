@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::Engine;
-use super::prepare::Job;
+use super::prepare::{Job, Next};
 use super::recorder::Recorded;
+use crate::domain::Failure;
 
 /// How the calls of a batch run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -22,32 +25,80 @@ pub enum Mode {
     Serial,
 }
 
+/// Opens when a call's turn has come; says whether the batch was given up by then.
+type Gate = oneshot::Sender<bool>;
+
 impl Engine {
     pub(super) async fn run_all(self: Arc<Self>, jobs: Vec<Job>, mode: Mode) {
-        let mut turns = turns(jobs, mode);
-        // Calls that have to wait are accepted now, so that they can be seen while they do.
-        for job in turns.iter_mut().skip(1).flatten() {
-            let change = job.recorder.change(&job.call);
-            // Its receipt does not matter: whatever the call does next follows in the same queue.
-            let _ = job.recorder.journal().enqueue(change).await;
-        }
-        let mut is_given_up = false;
-        for mut turn in turns {
-            if is_given_up {
-                turn.iter_mut().for_each(Job::give_up);
-            }
-            let ends = match turn.pop() {
-                Some(alone) if turn.is_empty() => vec![self.run_to_end(alone).await],
-                last => {
-                    let together = turn.into_iter().chain(last).map(|job| {
-                        let engine = self.clone();
-                        self.tasks.spawn(async move { engine.run_to_end(job).await })
-                    });
-                    join_all(together.collect::<Vec<_>>()).await.into_iter().flatten().collect()
+        let mut turns = turns(jobs, mode).into_iter();
+        let Some(first) = turns.next() else { return };
+        // Calls that have to wait can be seen and cancelled while they do.
+        let mut later = Vec::new();
+        for turn in turns {
+            let mut gates = Vec::new();
+            for mut job in turn {
+                if !job.recorder.has_announced() {
+                    self.announce(&mut job).await;
                 }
-            };
-            is_given_up |= ends.contains(&Recorded::Late);
+                let (gate, opened) = oneshot::channel();
+                let engine = self.clone();
+                gates.push((gate, self.tasks.spawn(async move { engine.run_in_turn(job, opened).await })));
+            }
+            later.push(gates);
         }
+        let mut is_given_up = self.run_together(first).await;
+        for gates in later {
+            let (gates, ends): (Vec<Gate>, Vec<JoinHandle<Recorded>>) = gates.into_iter().unzip();
+            for gate in gates {
+                // One that was cancelled meanwhile has gone.
+                let _ = gate.send(is_given_up);
+            }
+            is_given_up |= join_all(ends).await.into_iter().flatten().any(|end| end == Recorded::Late);
+        }
+    }
+
+    /// Runs calls at once. Returns whether one could not be recorded in time.
+    async fn run_together(self: &Arc<Self>, mut jobs: Vec<Job>) -> bool {
+        match jobs.pop() {
+            Some(alone) if jobs.is_empty() && !alone.is_asynchronous() => {
+                self.run_to_end(alone).await == Recorded::Late
+            }
+            last => {
+                let mut awaited = Vec::new();
+                for job in jobs.into_iter().chain(last) {
+                    let (engine, is_asynchronous) = (self.clone(), job.is_asynchronous());
+                    let task = self.tasks.spawn(async move { engine.run_to_end(job).await });
+                    if !is_asynchronous {
+                        awaited.push(task);
+                    }
+                }
+                join_all(awaited).await.into_iter().flatten().any(|end| end == Recorded::Late)
+            }
+        }
+    }
+
+    async fn run_in_turn(self: Arc<Self>, mut job: Job, opened: oneshot::Receiver<bool>) -> Recorded {
+        let refusal = tokio::select! {
+            biased;
+            opened = opened => {
+                if opened.unwrap_or(false) {
+                    job.give_up();
+                }
+                None
+            }
+            () = job.handle.cancel.cancelled() => Some(Failure::cancelled()),
+            () = self.stop.cancelled() => Some(Failure::shutting_down()),
+        };
+        if let Some(failure) = refusal {
+            job.next = Next::Refuse(failure.into());
+        }
+        if job.is_asynchronous() {
+            // Its neighbours do not wait for it.
+            let engine = self.clone();
+            self.tasks.spawn(async move { engine.run_to_end(job).await });
+            return Recorded::InTime;
+        }
+        self.run_to_end(job).await
     }
 }
 
@@ -57,7 +108,7 @@ fn turns(jobs: Vec<Job>, mode: Mode) -> Vec<Vec<Job>> {
     let mut last_is_open = false;
     for job in jobs {
         let open = match mode {
-            Mode::Auto => job.is_concurrency_safe(),
+            Mode::Auto => job.is_concurrency_safe() || job.is_asynchronous(),
             Mode::Parallel => true,
             Mode::Serial => false,
         };

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
 use super::{Engine, Pending, Submission};
-use crate::domain::{Call, CallRequest, Failure, Limits, json};
+use crate::domain::{Call, CallRequest, Claim, Failure, Limits, json};
+use crate::executor::Outside;
+use crate::executor::emitter::{self, Reports};
 use crate::registry::Entry;
 use crate::schema::{Checked, Violation};
 
@@ -17,7 +22,19 @@ pub(super) struct Job {
     pub call: Call,
     pub next: Next,
     pub recorder: Recorder,
+    pub handle: Handle,
+    pub reports: Reports,
+    pub registration: Option<Registration>,
+    pub begin: Begin,
+    /// It was accepted on disk before anything else: whoever sends it again finds it.
+    pub is_accepted_first: bool,
+    /// Nobody waits for its end: it counts among those that do, and a stop leaves it to the next start.
+    pub is_queued: bool,
+    /// Its key is taken on disk before it runs.
+    pub claim: Option<Claim>,
     pub traceparent: Option<Arc<str>>,
+    /// What it holds while it is on its way: memory, and its place among those that nobody waits for.
+    pub holds: Vec<Arc<OwnedSemaphorePermit>>,
 }
 
 /// What a job comes to.
@@ -27,7 +44,38 @@ pub(super) enum Next {
     Refuse(Box<Failure>),
 }
 
+/// Where a job begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// At its beginning.
+    Start,
+    /// Its last run was lost, or waited for the next one: it is run again.
+    Again,
+    /// Its work is done outside; only the result is awaited.
+    Outside,
+}
+
 impl Job {
+    /// A job with nothing behind it.
+    pub fn new(call: Call, next: Next, recorder: Recorder) -> Self {
+        let (emitter, reports) = emitter::channel();
+        let handle = Handle { cancel: CancellationToken::new(), emitter, outside: Outside::default() };
+        Self {
+            call,
+            next,
+            recorder,
+            handle,
+            reports,
+            registration: None,
+            begin: Begin::Start,
+            is_accepted_first: false,
+            is_queued: false,
+            claim: None,
+            traceparent: None,
+            holds: Vec::new(),
+        }
+    }
+
     /// Whether it may run beside its neighbours.
     pub fn is_concurrency_safe(&self) -> bool {
         match &self.next {
@@ -36,9 +84,19 @@ impl Job {
         }
     }
 
+    /// Whether it is not refused.
+    pub fn is_to_run(&self) -> bool {
+        matches!(self.next, Next::Run(_))
+    }
+
+    /// Whether its neighbours do not wait for it.
+    pub fn is_asynchronous(&self) -> bool {
+        matches!(&self.next, Next::Run(entry) if entry.definition.asynchronous)
+    }
+
     /// Its caller was already told that the batch could not be recorded, and may send it again: it is not run.
     pub fn give_up(&mut self) {
-        if matches!(self.next, Next::Run(_)) {
+        if matches!(self.next, Next::Run(_)) && !self.is_accepted_first {
             let failure =
                 Failure::overloaded("An earlier call of the batch could not be recorded in time; this one was not run");
             self.next = Next::Refuse(failure.into());
@@ -53,12 +111,11 @@ impl Engine {
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Job>, Vec<Pending>) {
-        let Submission { calls, session, limits, retry, priority, callback_url, truncated, traceparent, .. } =
+        let Submission { calls, session, limits, retry, priority, callback_url, truncated, traceparent, once, .. } =
             submission;
         let snapshot = self.registry.snapshot();
-        let jobs = calls.into_iter().zip(ids).enumerate().map(|(index, (request, id))| {
-            let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, priority: own_priority } =
-                request;
+        let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (request, id))| {
+            let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
             let entry = snapshot.get(&name);
             let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());
             let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
@@ -66,28 +123,33 @@ impl Engine {
             let mut call = Call::accepted(*id, shown, call_id.as_deref(), arguments, self.clock.now(), node);
             call.session.clone_from(&session);
             call.batch_id = batch_id;
+            call.index = request.index.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX));
             call.retry = own_retry.or(&retry);
-            call.priority = own_priority.unwrap_or(priority);
+            call.priority = request.priority.unwrap_or(priority);
             call.callback_url.clone_from(&callback_url);
-            call.index = u32::try_from(index).unwrap_or(u32::MAX);
             let next = match entry {
                 Some(entry) => {
                     call.title = entry.title.clone();
-                    let limits = own_limits.or(&limits);
-                    call.limits = Some(Limits::effective(
-                        &limits,
-                        &entry.definition.limits,
-                        &self.settings.limits,
-                        entry.definition.asynchronous,
-                    ));
+                    let (limits, tool) = (own_limits.or(&limits), &entry.definition);
+                    let effective = Limits::effective(&limits, &tool.limits, &self.settings.limits, tool.asynchronous);
+                    call.limits = Some(effective);
                     resolve(&mut call, entry, truncated)
                 }
                 None => Next::Refuse(snapshot.not_found(&call.name).into()),
             };
-            let (recorder, end) = recorder::pair(self.journal.clone(), self.settings.store_patience);
-            (Job { call, next, recorder, traceparent: traceparent.clone() }, Pending { id: *id, end })
+            let (recorder, end) =
+                recorder::pair(self.journal.clone(), self.store.clone(), self.settings.store_patience);
+            let is_awaited = !matches!(&next, Next::Run(entry) if entry.definition.asynchronous);
+            let mut job = Job::new(call, next, recorder);
+            job.traceparent.clone_from(&traceparent);
+            job.claim = request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] });
+            (job, Pending { id: *id, is_awaited, end })
         });
-        jobs.unzip()
+        let (mut jobs, pending): (Vec<Job>, Vec<Pending>) = jobs.unzip();
+        if let (Some(once), Some(first)) = (once, jobs.first_mut()) {
+            first.claim = Some(Claim { once, batch_id, calls: ids.to_vec() });
+        }
+        (jobs, pending)
     }
 }
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::domain::Call;
 use crate::domain::event::Reported;
+use crate::domain::{Call, Failure};
+use crate::fault::{self, Point};
+use crate::store::Store;
 use crate::store::journal::{Change, Journal, JournalError, News};
 
 /// The call could not be recorded within the caller's patience; the database is away.
@@ -23,6 +25,7 @@ pub(super) type End = oneshot::Receiver<Result<Arc<Call>, NotRecorded>>;
 #[derive(Debug)]
 pub(super) struct Recorder {
     journal: Journal,
+    store: Store,
     patience: Duration,
     waiting: Option<oneshot::Sender<Result<Arc<Call>, NotRecorded>>>,
     accepted: bool,
@@ -31,12 +34,19 @@ pub(super) struct Recorder {
 }
 
 /// A recorder, and where the end arrives.
-pub(super) fn pair(journal: Journal, patience: Duration) -> (Recorder, End) {
+pub(super) fn pair(journal: Journal, store: Store, patience: Duration) -> (Recorder, End) {
     let (waiting, end) = oneshot::channel();
-    (Recorder { journal, patience, waiting: Some(waiting), accepted: false, started: false, is_late: false }, end)
+    let waiting = Some(waiting);
+    (Recorder { journal, store, patience, waiting, accepted: false, started: false, is_late: false }, end)
 }
 
 impl Recorder {
+    /// A recorder of a call that is in the journal already, for which nobody waits.
+    pub fn resumed(journal: Journal, store: Store, patience: Duration, call: &Call) -> Self {
+        let started = call.started_at.is_some();
+        Self { journal, store, patience, waiting: None, accepted: true, started, is_late: false }
+    }
+
     /// What is new since the last change.
     fn news(&mut self, call: &Call) -> News {
         let started = call.started_at.is_some();
@@ -45,6 +55,11 @@ impl Recorder {
             started: started && !std::mem::replace(&mut self.started, started),
             settled: call.status.is_terminal(),
         }
+    }
+
+    /// Whether the call is in the journal.
+    pub fn has_announced(&self) -> bool {
+        self.accepted
     }
 
     /// Whether watchers were told that the tool has started.
@@ -87,14 +102,46 @@ impl Recorder {
     pub async fn settle(&mut self, call: Call) {
         let was_accepted = self.accepted;
         let news = self.news(&call);
-        let call = Arc::new(call);
-        match self.write(Change::new(call.clone(), news)).await {
-            Ok(_) => self.tell(Ok(call)),
+        let mut call = Arc::new(call);
+        fault::pass(Point::BeforeSettle);
+        let mut written = self.write(Change::new(call.clone(), news)).await;
+        if written == Err(JournalError::Refused) {
+            // Whatever it is that the database does not take, the call ends.
+            let mut other = Call::clone(&call);
+            other.give_up(Failure::execution(&call.name, "its result could not be recorded"));
+            call = Arc::new(other);
+            written = self.write(Change::new(call.clone(), news)).await;
+        }
+        match written {
+            Ok(_) => {
+                fault::pass(Point::AfterSettle);
+                self.tell(Ok(call));
+            }
+            Err(JournalError::Fenced) => self.tell_stored(&call).await,
             Err(error) => {
                 tracing::error!(id = %call.id, %error, "the end of a call was not recorded");
                 self.tell(Err(NotRecorded { accepted: was_accepted }));
             }
         }
+    }
+
+    /// The end is on disk already.
+    pub fn end_is_written(&mut self, call: Call) {
+        self.tell(Ok(Arc::new(call)));
+    }
+
+    /// Another node has taken the call, or it has ended: whoever waits is told what is stored.
+    pub async fn tell_stored(&mut self, call: &Call) {
+        tracing::warn!(id = %call.id, "the call went on without this run");
+        match self.store.call(call.id).await {
+            Ok(Some(stored)) if stored.status.is_terminal() => self.tell(Ok(Arc::new(stored))),
+            _ => self.leave(),
+        }
+    }
+
+    /// The call goes on elsewhere, or later.
+    pub fn leave(&mut self) {
+        self.tell(Err(NotRecorded { accepted: true }));
     }
 
     /// Whether everything came to disk while the caller was waiting.

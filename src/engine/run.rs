@@ -1,167 +1,246 @@
-//! One job to its end: record where that must come first, run, convert, check, settle.
+//! One job to its end: wait for a slot, record where that must come first, run, convert, check, settle.
 
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Fuse, FusedFuture, FutureExt};
-use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
-
 use super::Engine;
-use super::prepare::{Job, Next};
-use super::recorder::{Recorded, Recorder};
+use super::attempt::Ended;
+use super::prepare::{Begin, Job, Next};
+use super::recorder::Recorded;
+use super::retry;
+use crate::dispatch::{Slot, Wanted};
+use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::tool::OutputCheck;
-use crate::domain::{Call, Failure, Outcome, convert};
+use crate::domain::{Call, Code, ExecutorSpec, Failure, Outcome, Status};
 use crate::events::render;
-use crate::executor::emitter::{self, Report};
-use crate::executor::{Emitter, Invocation, Outside};
+use crate::fault::{self, Point};
 use crate::registry::Entry;
-use crate::store::journal::Change;
+use crate::store::journal::{Change, JournalError};
 
-/// How long a read-only call may run before watchers are told that it does. A shorter one is written once, at its end.
-const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
+/// How long a call may wait or a read-only one run before watchers are told. A shorter one is written once, at its end.
+pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
+
+/// Why a job is not settled here.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// It ends with this.
+    With(Box<Outcome>),
+    /// It is left as it is on disk: the next start, or another node, goes on with it.
+    Left,
+    /// Another node has gone on with it already.
+    Taken,
+}
+
+impl<T: Into<Outcome>> std::convert::From<T> for Stop {
+    fn from(outcome: T) -> Self {
+        Self::With(Box::new(outcome.into()))
+    }
+}
 
 impl Engine {
     /// Returns whether its caller was still waiting for its end.
-    pub(super) async fn run_to_end(&self, job: Job) -> Recorded {
-        let Job { mut call, next, mut recorder, traceparent } = job;
-        let outcome = match next {
-            Next::Refuse(failure) => (*failure).into(),
-            Next::Run(entry) => self.start_and_run(&mut call, &entry, &mut recorder, traceparent).await,
+    pub(super) async fn run_to_end(&self, mut job: Job) -> Recorded {
+        let end = match &job.next {
+            Next::Refuse(failure) => Stop::from((**failure).clone()),
+            Next::Run(entry) => {
+                let entry = entry.clone();
+                self.carry_out(&mut job, &entry).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()))
+            }
         };
-        if let Err(error) = call.settle(outcome, self.clock.now()) {
-            tracing::error!(id = %call.id, %error, "a call was settled twice");
-        } else {
-            recorder.settle(call).await;
+        // Its way ends here; what is kept for it is freed once it is on disk.
+        let Job { mut call, mut recorder, registration, holds, .. } = job;
+        match end {
+            Stop::With(outcome) => match call.settle(*outcome, self.clock.now()) {
+                Ok(()) => {
+                    let is_told = call.callback_url.is_some();
+                    recorder.settle(call).await;
+                    if is_told {
+                        self.callbacks.notify_one();
+                    }
+                }
+                Err(error) => tracing::error!(id = %call.id, %error, "a call was settled twice"),
+            },
+            Stop::Left => recorder.leave(),
+            Stop::Taken => recorder.tell_stored(&call).await,
         }
+        drop((registration, holds));
         recorder.end()
     }
 
-    /// A tool that is not read-only starts only after its start is on disk: what a crash leaves behind is then known.
-    async fn start_and_run(
-        &self,
-        call: &mut Call,
-        entry: &Arc<Entry>,
-        recorder: &mut Recorder,
-        traceparent: Option<Arc<str>>,
-    ) -> Outcome {
-        if let Err(error) = call.start(self.clock.now()) {
-            return Failure::execution(&call.name, error.to_string()).into();
+    async fn carry_out(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Outcome, Stop> {
+        if job.handle.cancel.is_cancelled() {
+            return Err(Failure::cancelled().into());
         }
-        if !entry.definition.annotations.read_only {
-            let change = recorder.change(call);
-            match recorder.write(change).await {
-                Ok(Recorded::InTime) => {}
-                Ok(Recorded::Late) => {
-                    call.never_ran();
-                    return Failure::overloaded("The call could not be recorded in time and was not run").into();
+        let _slot = self.slot(job, entry).await?;
+        if job.begin == Begin::Start
+            && let Some(paused) = self.pauses.of(&entry.name)
+        {
+            let left_ms = self.pauses.left_ms(&paused);
+            return Err(Failure::paused(&entry.name, paused.timeouts, left_ms).into());
+        }
+        match job.begin {
+            Begin::Start => self.start(job, entry).await?,
+            Begin::Again => self.start_again(job, entry).await?,
+            Begin::Outside => {}
+        }
+        loop {
+            fault::pass(Point::BeforeRun);
+            let ended = self.attempt(job, entry).await;
+            fault::pass(Point::AfterRun);
+            let failure = match ended {
+                Ended::With(outcome) => {
+                    self.pauses.note(&entry.name, false);
+                    return Ok(check_output(entry, *outcome));
                 }
-                Err(error) => return Failure::overloaded(&format!("The call was not run: {error}")).into(),
-            }
+                Ended::Failed(failure) => *failure,
+                Ended::Cancelled => return Err(Failure::cancelled().into()),
+                Ended::Stopping if job.is_queued && job.call.phase == Phase::External => return Err(Stop::Left),
+                Ended::Stopping => return Err(Failure::shutting_down().into()),
+            };
+            self.pauses.note(&entry.name, failure.code == Code::ToolTimeout);
+            let spec = job.call.retry.over(&entry.definition.retry);
+            let random = retry::random_of(self.ids.next());
+            let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
+            let Some(wait) = wait else { return Err(failure.into()) };
+            self.rest(job, wait, spec.max_attempts, &failure).await?;
+            job.begin = Begin::Again;
+            self.start_again(job, entry).await?;
         }
-        let outcome = self.run(call, entry, recorder, traceparent).await;
-        check_output(entry, outcome)
     }
 
-    /// Runs the tool; what it reports meanwhile is merged into the call, written and so told.
-    async fn run(
-        &self,
-        call: &mut Call,
-        entry: &Arc<Entry>,
-        recorder: &mut Recorder,
-        traceparent: Option<Arc<str>>,
-    ) -> Outcome {
-        let (emitter, mut reports) = emitter::channel();
-        let cancel = CancellationToken::new();
-        let invocation = invocation(call, emitter, cancel.clone(), traceparent);
-        let mut running = pin!(AssertUnwindSafe(entry.stack.clone().oneshot(invocation)).catch_unwind());
+    /// Waits until the call may run. Most may at once, and then nothing is asked.
+    async fn slot(&self, job: &mut Job, entry: &Entry) -> Result<Option<Slot>, Stop> {
+        let limits = job.call.limits;
+        let max_concurrency = limits.and_then(|limits| limits.max_concurrency);
+        // Work that is done outside takes nothing of this node.
+        let counts = job.is_queued && !matches!(entry.definition.executor, ExecutorSpec::External {});
+        if max_concurrency.is_none() && !counts {
+            return Ok(None);
+        }
+        let tool = entry.name.clone();
+        let mut place = self.slots.queue(Wanted { tool, max_concurrency, counts, priority: job.call.priority });
+        let queue_timeout = limits.and_then(|limits| limits.queue_timeout_ms).filter(|_| job.begin == Begin::Start);
+        let waited_ms = self.clock.now().millis_since(job.call.created_at);
+        let left = Duration::from_millis(queue_timeout.unwrap_or_default().saturating_sub(waited_ms));
+        let (is_queued, mut announced) = (job.is_queued, job.recorder.has_announced());
         let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
-        // One change at a time is under way; what is reported meanwhile gathers, so a chatty tool costs no more.
-        let journal = recorder.journal().clone();
-        let mut writing = pin!(Fuse::terminated());
-        let ended = loop {
-            let idle = writing.is_terminated();
+        let mut clock = pin!(async { tokio::time::sleep(left).await });
+        loop {
             tokio::select! {
                 biased;
-                ended = &mut running => break ended,
-                () = self.stop.cancelled() => {
-                    cancel.cancel();
-                    return Failure::shutting_down().into();
+                slot = place.slot() => return Ok(Some(slot)),
+                () = job.handle.cancel.cancelled() => return Err(Failure::cancelled().into()),
+                () = self.closing.cancelled(), if is_queued => return Err(Stop::Left),
+                () = self.stop.cancelled() => return Err(Failure::shutting_down().into()),
+                () = &mut clock, if queue_timeout.is_some() => {
+                    return Err(Failure::timeout(queue_timeout.unwrap_or_default(), "queue_timeout_ms").into());
                 }
-                written = &mut writing, if !idle => note_unwritten(call, written),
-                () = &mut announce, if idle && !recorder.has_announced_start() => {
-                    writing.set(journal.write(recorder.change(call)).fuse());
-                }
-                report = reports.next(), if idle && recorder.has_announced_start() => {
-                    if let Some(change) = apply(call, report, recorder) {
-                        writing.set(journal.write(change).fuse());
-                    }
+                () = &mut announce, if !announced => {
+                    announced = true;
+                    self.announce(job).await;
                 }
             }
+        }
+    }
+
+    /// Tells watchers of a call that has to wait, and lets it be reached.
+    pub(super) async fn announce(&self, job: &mut Job) {
+        self.register(job);
+        let change = job.recorder.change(&job.call);
+        // Its receipt does not matter: whatever the call does next follows in the same queue.
+        let _ = job.recorder.journal().enqueue(change).await;
+    }
+
+    /// From now on the call can be reached from outside. Whoever learns of it later finds it.
+    pub(super) fn register(&self, job: &mut Job) {
+        if job.registration.is_none() {
+            job.registration = Some(self.live.enter(job.call.id, job.handle.clone()));
+        }
+    }
+
+    /// A tool that is not read-only starts only after its start is on disk: what a crash leaves behind is then known.
+    async fn start(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+        job.call.start(self.clock.now()).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        if entry.definition.annotations.read_only {
+            return Ok(());
+        }
+        self.register(job);
+        fault::pass(Point::BeforeAccept);
+        let change = job.recorder.change(&job.call);
+        self.write_ahead(job, change).await?;
+        fault::pass(Point::AfterAccept);
+        Ok(())
+    }
+
+    async fn start_again(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+        job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        let change = status_change(job);
+        if entry.definition.annotations.read_only {
+            // Written soon; nothing waits for it.
+            let _ = job.recorder.journal().enqueue(change).await;
+            return Ok(());
+        }
+        self.write_ahead(job, change).await
+    }
+
+    /// Writes that the tool is about to run. If that cannot be done in time, it is not run: the caller may send it again.
+    async fn write_ahead(&self, job: &mut Job, change: Change) -> Result<(), Stop> {
+        match job.recorder.write(change).await {
+            Ok(Recorded::InTime) => Ok(()),
+            // Whoever sends it again finds it by its key or by its id.
+            Ok(Recorded::Late) if job.is_accepted_first => Ok(()),
+            Ok(Recorded::Late) => {
+                job.call.never_ran();
+                Err(Failure::overloaded("The call could not be recorded in time and was not run").into())
+            }
+            Err(JournalError::Fenced) => Err(Stop::Taken),
+            Err(error) => {
+                job.call.never_ran();
+                Err(Failure::overloaded(&format!("The call was not run: {error}")).into())
+            }
+        }
+    }
+
+    /// Waits for the next attempt, and says so.
+    async fn rest(&self, job: &mut Job, wait: Duration, most: u32, failure: &Failure) -> Result<(), Stop> {
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let next = job.call.attempts + 1;
+        let retry = serde_json::json!({
+            "attempt": next, "max_attempts": most, "next_attempt_at": self.clock.now().plus_millis(wait_ms),
+            "wait_ms": wait_ms, "error": {"code": failure.code, "message": failure.message},
+        });
+        self.register(job);
+        if !job.recorder.has_announced_start() {
+            let change = job.recorder.change(&job.call);
+            let _ = job.recorder.journal().enqueue(change).await;
+        }
+        let update = StatusUpdate {
+            phase: Some(Phase::Retrying),
+            tip: Some(format!("Attempt {next} of {most} in {:.1} s", wait.as_secs_f64())),
+            metadata: [("retry".to_owned(), retry)].into_iter().collect(),
+            ..StatusUpdate::default()
         };
-        if !writing.is_terminated() {
-            note_unwritten(call, writing.await);
-        }
-        let mut last_change = None;
-        while let Some(report) = reports.take() {
-            if !recorder.has_announced_start() {
-                last_change = Some(journal.enqueue(recorder.change(call)).await);
-            }
-            if let Some(change) = apply(call, report, recorder) {
-                last_change = Some(journal.enqueue(change).await);
-            }
-        }
-        // The end of the call follows these in the same queue, so its commit is theirs as well.
-        drop(last_change);
-        match ended {
-            Ok(Ok(answer)) => convert::outcome_of(&call.name, answer),
-            Ok(Err(failure)) => failure.into(),
-            Err(panic) => {
-                Failure::execution(&call.name, format!("the tool panicked: {}", panic_message(&*panic))).into()
-            }
+        job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        let change = status_change(job);
+        let _ = job.recorder.journal().enqueue(change).await;
+        tokio::select! {
+            biased;
+            () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
+            () = self.closing.cancelled(), if job.is_queued => Err(Stop::Left),
+            () = self.stop.cancelled() => Err(Failure::shutting_down().into()),
+            () = tokio::time::sleep(wait) => Ok(()),
         }
     }
 }
 
-fn invocation(call: &Call, emitter: Emitter, cancel: CancellationToken, traceparent: Option<Arc<str>>) -> Invocation {
-    Invocation {
-        id: call.id,
-        call_id: call.call_id.clone(),
-        name: call.name.clone(),
-        arguments: call.effective_arguments.clone().unwrap_or_default(),
-        attempt: call.attempts,
-        timeout_ms: call.limits.map_or(0, |limits| limits.timeout_ms),
-        idle_timeout_ms: call.limits.and_then(|limits| limits.idle_timeout_ms),
-        outside: Outside::default(),
-        traceparent,
-        emitter,
-        cancel,
-    }
-}
-
-/// Merges a report into the call; the change that tells of it.
-fn apply(call: &mut Call, report: Report, recorder: &Recorder) -> Option<Change> {
-    let (kind, emission) = match report {
-        Report::Status(update) => {
-            call.update(update).ok()?;
-            (EventKind::Status, None)
-        }
-        Report::Emission(emission) => {
-            call.update(crate::domain::call::StatusUpdate::default()).ok()?;
-            (EventKind::Progress, Some(emission))
-        }
-    };
-    let data = emission.map_or_else(|| render::status_update(call), |emission| render::emission(call, &emission));
-    Some(recorder.reported(call, Reported { seq: call.last_seq, kind, data }))
-}
-
-fn note_unwritten(call: &Call, written: Result<(), crate::store::journal::JournalError>) {
-    if let Err(error) = written {
-        tracing::warn!(id = %call.id, %error, "a report of a running call was not recorded");
-    }
+/// The call's state as an event of its own.
+pub(super) fn status_change(job: &Job) -> Change {
+    let call: &Call = &job.call;
+    debug_assert!(call.status == Status::Doing);
+    let reported = Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(call) };
+    job.recorder.reported(call, reported)
 }
 
 /// Holds a good result against the output schema, if the tool has one.
@@ -183,10 +262,4 @@ fn check_output(entry: &Entry, mut outcome: Outcome) -> Outcome {
             Outcome { details, ..Failure::result_invalid(&entry.name, violations).into() }
         }
     }
-}
-
-/// What a panic said, if it said anything.
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it gave no message")
 }

@@ -1,11 +1,11 @@
 //! Tools that are HTTP servers: the request of a definition, made once for every run, and its answer.
 //!
-//! `plan` makes the request out of a definition and the arguments, `client` sends it through the [`egress`] guard, `read`
-//! and `status` make an answer or a fault out of what comes back.
+//! `plan` makes the request out of a definition and the arguments, `client` signs it and sends it through the [`egress`]
+//! guard, `read`, `stream` and `status` make an answer or a fault out of what comes back, and `exchange` joins them with
+//! what the tool's server posts by itself.
 
 use std::sync::Arc;
 
-use reqwest::header::AUTHORIZATION;
 use serde_json::Value;
 
 use super::{BoxFuture, Executor, Invocation};
@@ -15,12 +15,16 @@ use crate::domain::{Answer, Failure};
 mod body;
 mod client;
 pub mod egress;
+mod exchange;
 mod fault;
 mod headers;
 mod known;
 mod plan;
 mod read;
+pub mod reporting;
+mod sse;
 mod status;
+mod stream;
 mod target;
 mod template;
 #[cfg(test)]
@@ -31,8 +35,8 @@ mod tests;
 pub use client::{HttpClient, install_crypto_provider};
 pub use egress::Egress;
 pub use read::MAX_ANSWER_BYTES;
+pub use reporting::Reporting;
 
-use fault::Fault;
 use plan::Plan;
 
 /// Runs calls of one tool by a request each.
@@ -57,26 +61,7 @@ impl Executor for HttpExecutor {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
         let Self { plan, client } = self.clone();
         Box::pin(async move {
-            exchange(&plan, &client, &invocation).await.map_err(|fault| fault.into_failure(&invocation.name))
+            exchange::run(&plan, &client, &invocation).await.map_err(|fault| fault.into_failure(&invocation.name))
         })
     }
-}
-
-/// One request and its answer. The details of a fault name the URL as it was declared: what stands in the placeholders
-/// may be secret.
-async fn exchange(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> Result<Answer, Fault> {
-    let answered = async {
-        let outgoing = plan.request(invocation, &client.secrets).map_err(Fault::unsent)?;
-        let credential = outgoing.private.get(AUTHORIZATION).cloned();
-        let response = client.send(outgoing).await?;
-        if response.status().is_success() {
-            read::answer(response).await
-        } else {
-            Err(status::fault(response, client.clock.now(), credential.as_ref()).await)
-        }
-    };
-    answered.await.map_err(|mut fault| {
-        fault.details.insert("url".to_owned(), plan.declared_url().into());
-        fault
-    })
 }

@@ -1,20 +1,25 @@
 //! What `POST /tool-calls` takes: one call, or a batch of them.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::problem::{FieldError, Problem};
+use crate::callbacks;
 use crate::domain::limits::LimitsSpec;
-use crate::domain::{CallRequest, json, shape};
-use crate::engine::{Mode, Submission};
+use crate::domain::tool::RetryOverride;
+use crate::domain::{CallRequest, Once, json, shape};
+use crate::engine::{Mode, Submission, Wait};
 use crate::registry::check;
 
 /// Longest id of a caller, in characters (contract, section 1).
 const LONGEST_ID: usize = 512;
 /// Longest session id, in characters.
 const LONGEST_SESSION: usize = 512;
+/// Longest wait that can be asked for: one hour.
+const LONGEST_WAIT_MS: u64 = 3_600_000;
 /// Most calls of a batch.
 const MOST_CALLS: usize = 1024;
 
@@ -24,6 +29,10 @@ const MOST_CALLS: usize = 1024;
 struct CallOptions {
     /// Bounds for this call.
     limits: LimitsSpec,
+    /// Retries of this call; what is absent is the tool's.
+    retry: RetryOverride,
+    /// Higher ones leave the queue first.
+    priority: Option<i32>,
 }
 
 /// One call.
@@ -62,16 +71,55 @@ pub(super) struct Options {
     limits: LimitsSpec,
     /// Why the model stopped. If it says that the output was cut off at the token limit, nothing runs.
     stop_reason: Option<String>,
-    /// How long to wait; `result` is the only way of this version.
-    #[serde(rename = "wait")]
-    _wait: Option<Wait>,
+    /// Retries for all calls; a call's own come first, and what is absent is the tool's.
+    retry: RetryOverride,
+    /// Higher ones leave the queue first; a call's own comes first.
+    priority: i32,
+    /// Gets each call when it has ended, signed as Standard Webhooks.
+    #[schema(max_length = 2048)]
+    callback_url: Option<String>,
+    /// How long to wait: for the results, until the calls are accepted, or so many milliseconds. What has not ended by then
+    /// is a 202 and goes on. Absent: for the results, except of `async` tools.
+    wait: Option<WaitOption>,
+    /// `call_id`: a call with the same `session` and `id` as an earlier one is that call.
+    dedupe: Option<Dedupe>,
+    /// What the end of the connection does to the calls.
+    on_disconnect: OnDisconnect,
 }
 
-#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+/// How long the caller waits.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(untagged)]
+enum WaitOption {
+    Until(WaitUntil),
+    /// At most so many milliseconds.
+    Millis(u64),
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Wait {
+enum WaitUntil {
     /// Until every call has ended.
     Result,
+    /// Until the calls are on disk.
+    Accepted,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Dedupe {
+    /// By `session` and `id`.
+    CallId,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum OnDisconnect {
+    /// Nothing.
+    #[default]
+    Continue,
+    /// They are cancelled.
+    Cancel,
 }
 
 /// One call with its options.
@@ -107,38 +155,68 @@ pub(super) enum CallBody {
 /// Words by which models' vendors say that the output was cut off at the token limit.
 const CUT_OFF: [&str; 5] = ["length", "max_tokens", "max_output_tokens", "model_length", "token_limit"];
 
-/// Reads a body.
-pub(super) fn read(value: Value) -> Result<Submission, Problem> {
+/// Reads a body. How long to wait is told only if the body tells it.
+pub(super) fn read(value: Value) -> Result<(Submission, Option<Wait>), Problem> {
     let Value::Object(mut body) = value else {
         return Err(Problem::field("", format!("the body must be an object, not {}", json::type_name(&value))));
     };
     let calls = body.shift_remove("calls");
     let is_batch = calls.is_some();
-    let requests = match calls {
+    let mut requests = match calls {
         Some(calls) => batch(calls)?,
         None => vec![call(&mut body, "")?],
     };
     // Most bodies have nothing beside the calls.
     let options = if body.is_empty() { Options::default() } else { options(Value::Object(body))? };
     no_faults(check::limits(&options.limits), "/limits")?;
+    no_faults(check::retry(&options.retry), "/retry")?;
     if let Some(session) = &options.session {
         check_text(session, LONGEST_SESSION, "/session")?;
     }
+    if let Some(url) = &options.callback_url {
+        callbacks::check_url(url).map_err(|fault| Problem::field("/callback_url", fault))?;
+    }
+    if options.dedupe.is_some() {
+        for (index, request) in requests.iter_mut().enumerate() {
+            let Some(id) = &request.call_id else {
+                let place = if is_batch { format!("/calls/{index}/id") } else { "/id".to_owned() };
+                return Err(Problem::field(place, "is missing: `dedupe` goes by it"));
+            };
+            let session = options.session.as_deref();
+            request.once = Some(Once::of_call(session, id, &request.name, request.arguments.as_ref()));
+        }
+    }
     let truncated = options.stop_reason.is_some_and(|reason| CUT_OFF.contains(&reason.to_ascii_lowercase().as_str()));
-    Ok(Submission {
+    let wait = options.wait.map(|wait| match wait {
+        WaitOption::Until(WaitUntil::Result) => Wait::Result,
+        WaitOption::Until(WaitUntil::Accepted) => Wait::Accepted,
+        WaitOption::Millis(millis) => Wait::For(Duration::from_millis(millis.min(LONGEST_WAIT_MS))),
+    });
+    let submission = Submission {
         calls: requests,
         is_batch,
         mode: options.mode,
         session: options.session.map(Into::into),
         limits: options.limits,
+        retry: options.retry,
+        priority: options.priority,
+        callback_url: options.callback_url.map(Into::into),
+        cancel_on_disconnect: options.on_disconnect == OnDisconnect::Cancel,
         truncated,
         ..Submission::default()
-    })
+    };
+    Ok((submission, wait))
 }
 
 fn options<T: serde::de::DeserializeOwned>(rest: Value) -> Result<T, shape::ShapeError> {
-    shape::expect_objects(&rest, &["/limits"])?;
-    shape::expect_strings(&rest, &["/mode", "/wait", "/limits/truncate"])?;
+    shape::expect_objects(&rest, &["/limits", "/retry"])?;
+    shape::expect_strings(&rest, &["/mode", "/dedupe", "/on_disconnect", "/limits/truncate"])?;
+    if let Some(wait) = rest.get("wait")
+        && serde_json::from_value::<Option<WaitOption>>(wait.clone()).is_err()
+    {
+        let message = "must be \"result\", \"accepted\" or a number of milliseconds".to_owned();
+        return Err(shape::ShapeError { pointer: "/wait".to_owned(), message });
+    }
     shape::read(rest)
 }
 
@@ -161,7 +239,8 @@ fn batch(calls: Value) -> Result<Vec<CallRequest>, Problem> {
             let rest: CallOptions = options(Value::Object(item))
                 .map_err(|error| Problem::field(format!("{place}{}", error.pointer), error.message))?;
             no_faults(check::limits(&rest.limits), &format!("{place}/limits"))?;
-            request.limits = rest.limits;
+            no_faults(check::retry(&rest.retry), &format!("{place}/retry"))?;
+            (request.limits, request.retry, request.priority) = (rest.limits, rest.retry, rest.priority);
         }
         if let Some(id) = &request.call_id
             && !seen.insert(id.clone())

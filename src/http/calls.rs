@@ -1,26 +1,18 @@
 //! `POST /tool-calls`: the one way in for a model's calls.
 
-use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures_util::stream::{self, StreamExt};
+use axum::http::{HeaderMap, header};
+use axum::response::Response;
 use uuid::Uuid;
 
 use super::call_body::{self, CallBody};
 use super::extract::JsonBody;
+use super::preference::Preference;
 use super::problem::{Problem, ProblemBody};
-use super::{AppState, reply};
-use crate::domain::Call;
-use crate::domain::event::{EventKind, Stage};
-use crate::engine::{NotRecorded, Submission, Submitted};
-use crate::events::bus::CallReader;
-use crate::events::frame;
+use super::{AppState, answer, once, watch};
+use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
 
 /// One call: a ToolCall. A batch: its results.
@@ -51,28 +43,67 @@ pub(super) async fn execute(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let JsonBody { value, bytes } = body;
-    let mut submission = call_body::read(value)?;
+    let once = once::of(&headers, &value)?;
+    let (mut submission, wait) = call_body::read(value)?;
+    let preference = Preference::of(&headers).filter(|_| wait.is_none());
+    submission.wait = wait.or(preference.map(Preference::wait)).unwrap_or_default();
     submission.traceparent = traceparent(&headers);
-    let ids = state.engine.ids(submission.calls.len());
-    if wants_events(&headers) {
+    let wants_events = wants_events(&headers);
+    let mut response = if once.is_some() || submission.calls.iter().any(|call| call.once.is_some()) {
+        submission.once = once;
+        once::execute(&state, submission, bytes, wants_events).await?
+    } else {
+        execute_anew(&state, submission, bytes, wants_events).await?
+    };
+    if let Some(applied) = preference.and_then(Preference::applied) {
+        response.headers_mut().insert("preference-applied", applied);
+    }
+    Ok(response)
+}
+
+async fn execute_anew(
+    state: &AppState,
+    submission: Submission,
+    bytes: usize,
+    wants_events: bool,
+) -> Result<Response, Problem> {
+    let (ids, wait) = (state.engine.ids(submission.calls.len()), submission.wait);
+    if wants_events {
         let reader = state.bus.subscribe(ids.clone());
-        let submitted = submit(&state, submission, ids.clone(), bytes).await?;
-        return Ok(stream(state, reader, ids, submitted.batch_id));
+        let mut submitted = submit(state, submission, ids.clone(), bytes).await?;
+        accepted(&mut submitted).await?;
+        return Ok(watch::stream(state.clone(), reader, ids, submitted));
     }
-    let first = ids.first().copied();
-    let submitted = submit(&state, submission, ids, bytes).await?;
-    let batch_id = submitted.batch_id;
+    let mut submitted = submit(state, submission, ids, bytes).await?;
+    let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     // Whatever of a batch was accepted is found there, also if the one that was not recorded in time was not.
-    let not_recorded = |not: NotRecorded| not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
-    let ended = submitted.ended().await.map_err(not_recorded)?;
-    match (batch_id, ended.as_slice()) {
-        (None, [call]) => Ok(reply::json(StatusCode::OK, &ToolCall::from(&**call))),
-        (_, calls) => Ok(reply::json(StatusCode::OK, &batch_answer(batch_id, calls))),
+    let not_recorded = |not: NotRecorded| answer::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
+    if submitted.is_plain() {
+        let ended = submitted.ended().await.map_err(not_recorded)?;
+        return Ok(answer::ended(batch_id, &ended));
     }
+    accepted(&mut submitted).await?;
+    let seen = submitted.seen(wait).await.map_err(not_recorded)?;
+    answer::seen(state, batch_id, seen).await
+}
+
+/// Waits until the calls are on disk, where that comes first.
+async fn accepted(submitted: &mut Submitted) -> Result<(), Problem> {
+    let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
+    submitted.accepted().await.map_err(|not| match not {
+        NotAccepted::NotRecorded(not) => answer::not_recorded(not.accepted, batch_id, first),
+        // Only keys can be taken, and these calls have none.
+        NotAccepted::Claimed => Problem::internal(),
+    })
 }
 
 /// Arguments that take long to check are not checked where others wait.
-async fn submit(state: &AppState, submission: Submission, ids: Vec<Uuid>, bytes: usize) -> Result<Submitted, Problem> {
+pub(super) async fn submit(
+    state: &AppState,
+    submission: Submission,
+    ids: Vec<Uuid>,
+    bytes: usize,
+) -> Result<Submitted, Problem> {
     if bytes <= QUICKLY_CHECKED {
         return Ok(state.engine.submit(submission, ids, bytes)?);
     }
@@ -83,23 +114,6 @@ async fn submit(state: &AppState, submission: Submission, ids: Vec<Uuid>, bytes:
 
 /// Largest body, in bytes, whose arguments are checked on the spot.
 const QUICKLY_CHECKED: usize = 64 * 1024;
-
-fn batch_answer(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> BatchAnswer<'_> {
-    BatchAnswer { batch_id, results: calls.iter().map(|call| ToolCall::from(&**call)).collect() }
-}
-
-/// The database is away. What was accepted goes on; what was not may safely be sent again.
-fn not_recorded(accepted: bool, batch_id: Option<Uuid>, call: Option<Uuid>) -> Problem {
-    if accepted {
-        let location = match (batch_id, call) {
-            (Some(batch_id), _) => format!("/tool-calls?batch_id={batch_id}"),
-            (None, call) => format!("/tool-calls/{}", call.unwrap_or_default()),
-        };
-        let detail = "the end could not be recorded in time; what was accepted is at `Location` once it is";
-        return Problem::store_unavailable(detail).at(location);
-    }
-    Problem::store_unavailable("the call could not be recorded in time; a tool that is not read-only was not run")
-}
 
 fn wants_events(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -116,71 +130,4 @@ fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
     let is_one = lengths.starts_with(&[2, 32, 16, 2]) && parts.iter().take(4).all(|part| is_hex(part));
     is_one.then(|| text.into())
-}
-
-/// The calls' events, and at the end the answer.
-fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, batch_id: Option<Uuid>) -> Response {
-    let ended = HashMap::with_capacity(ids.len());
-    let watch = Watch { reader, ids, ended, batch_id, is_over: false, last: 0, closing: state.closing.clone() };
-    let events = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
-    let opening = stream::once(std::future::ready(frame::OPENING));
-    sse(opening.chain(events).map(Ok::<_, Infallible>))
-}
-
-/// An SSE answer; nothing between here and the reader may hold it back or keep it.
-pub(super) fn sse(frames: impl stream::Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::HeaderName::from_static("x-accel-buffering"), "no"),
-    ];
-    (headers, Body::from_stream(frames)).into_response()
-}
-
-struct Watch {
-    reader: CallReader,
-    ids: Vec<Uuid>,
-    /// As the events tell it: a call whose end was recorded late has one too.
-    ended: HashMap<Uuid, Arc<Call>>,
-    batch_id: Option<Uuid>,
-    is_over: bool,
-    last: i64,
-    closing: tokio_util::sync::CancellationToken,
-}
-
-impl Watch {
-    async fn next(&mut self) -> Option<Bytes> {
-        if self.is_over {
-            return None;
-        }
-        if self.ended.len() == self.ids.len() {
-            self.is_over = true;
-            return self.end();
-        }
-        tokio::select! {
-            biased;
-            event = self.reader.events.recv() => match event {
-                Some(event) => {
-                    self.last = event.event.pos;
-                    if event.event.stage == Stage::Result {
-                        self.ended.insert(event.event.call.id, event.event.call.clone());
-                    }
-                    Some(event.bytes())
-                }
-                None => {
-                    self.is_over = true;
-                    Some(frame::CUT_OFF)
-                }
-            },
-            () = self.closing.cancelled() => None,
-            () = tokio::time::sleep(crate::events::stream::HEARTBEAT) => Some(frame::HEARTBEAT),
-        }
-    }
-
-    fn end(&self) -> Option<Bytes> {
-        let calls = self.ids.iter().filter_map(|id| self.ended.get(id));
-        let results = calls.map(|call| ToolCall::short(call)).collect();
-        let data = serde_json::to_string(&BatchAnswer { batch_id: self.batch_id, results }).ok()?;
-        Some(frame::frame(self.last, EventKind::Batch.as_str(), &data))
-    }
 }

@@ -6,9 +6,9 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::AppState;
-use super::calls::sse;
 use super::extract::{self, Params};
 use super::problem::{Problem, ProblemBody};
+use super::watch::sse;
 use crate::events::stream::{self, EventFilter};
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]

@@ -53,7 +53,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     if is_json { Ok(()) } else { Err(Problem::not_json(media_type)) }
 }
 
-async fn read(headers: &HeaderMap, body: Body, state: &AppState) -> Result<Bytes, Problem> {
+pub(super) async fn read(headers: &HeaderMap, body: Body, state: &AppState) -> Result<Bytes, Problem> {
     let limit = state.config.server.max_body_bytes;
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if declared.is_some_and(|length| length > limit) {

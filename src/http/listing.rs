@@ -11,8 +11,7 @@ use uuid::Uuid;
 
 use super::extract::{self, Params};
 use super::problem::{Problem, ProblemBody};
-use super::{AppState, Shared, reply};
-use crate::domain::event::Stage;
+use super::{AppState, Shared, end, reply};
 use crate::domain::{Call, ContentBlock, Status, Time};
 use crate::formats::native::ToolCall;
 use crate::store::calls::CallFilter;
@@ -113,23 +112,7 @@ pub(super) async fn one(
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
     let wait = Duration::from_millis(params.wait_ms.unwrap_or(0).min(LONGEST_WAIT_MS));
-    // Subscribed first: an end between the look and the wait is not missed.
-    let mut reader = state.bus.subscribe(vec![id]);
-    let mut call = find(&state, id).await?;
-    if !call.status.is_terminal() && !wait.is_zero() {
-        let end = async {
-            while let Some(event) = reader.events.recv().await {
-                if event.event.stage == Stage::Result {
-                    return;
-                }
-            }
-        };
-        let _ = tokio::time::timeout(wait, async {
-            tokio::select! { () = end => {}, () = state.closing.cancelled() => {} }
-        })
-        .await;
-        call = find(&state, id).await?;
-    }
+    let call = end::wait(&state, id, Some(wait)).await?;
     Ok(reply::json(StatusCode::OK, &ToolCall::from(&call)))
 }
 

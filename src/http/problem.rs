@@ -115,6 +115,18 @@ impl Problem {
         Self::new(StatusCode::PRECONDITION_FAILED, "PRECONDITION_FAILED", detail)
     }
 
+    /// 401: the token is not this call's.
+    pub fn wrong_token() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token is not this call's")
+    }
+
+    /// 422: the idempotency key stands for another request.
+    pub fn key_reused(pointer: &str) -> Self {
+        let detail = "the key was used before for another request; take a new one for a new request";
+        let errors = vec![FieldError { pointer: pointer.to_owned(), message: detail.to_owned() }];
+        Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "IDEMPOTENCY_KEY_REUSED", detail) }
+    }
+
     /// 413.
     pub fn too_large(limit: usize) -> Self {
         let detail = format!("the request body is larger than {limit} bytes");

@@ -57,9 +57,25 @@ pub(super) async fn list(
 ) -> Response {
     let (Some(Format::Native) | None) = params.format;
     let snapshot = state.engine.registry().snapshot();
-    let tools: Vec<ToolView> = snapshot.list().iter().map(|entry| entry.view()).collect();
+    let pauses = state.engine.pauses();
+    let tools: Vec<ToolView> = snapshot.list().iter().map(|entry| entry.view(pauses.of(&entry.name))).collect();
     let total = tools.len();
-    reply::tagged(&headers, StatusCode::OK, snapshot.etag(), &ToolList { tools, total })
+    reply::tagged(&unless(pauses.any(), headers), StatusCode::OK, snapshot.etag(), &ToolList { tools, total })
+}
+
+/// A tool that rests has the tag that it had before, but is not what the caller has.
+fn unless(is_paused: bool, headers: HeaderMap) -> HeaderMap {
+    if is_paused { HeaderMap::new() } else { headers }
+}
+
+/// Lets a paused tool run again. One that is not paused is left as it is.
+#[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
+    responses((status = 200, description = "The tool, no longer paused", body = ToolView),
+        (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn resume(State(state): State<AppState>, Path(name): Path<String>) -> Result<Response, Problem> {
+    let entry = find(&state, &name)?;
+    state.engine.pauses().resume(&entry.name);
+    shown(&state, &name, StatusCode::OK)
 }
 
 /// Registers a tool.
@@ -96,7 +112,9 @@ pub(super) async fn read(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let entry = find(&state, &name)?;
-    Ok(reply::tagged(&headers, StatusCode::OK, entry.etag(), &entry.view()))
+    let paused = state.engine.pauses().of(&entry.name);
+    let headers = unless(paused.is_some(), headers);
+    Ok(reply::tagged(&headers, StatusCode::OK, entry.etag(), &entry.view(paused)))
 }
 
 /// Registers or replaces a tool. `If-Match` makes it compare-and-swap; `If-None-Match: *` makes it only register.
@@ -257,7 +275,8 @@ async fn put(state: &Shared, definition: &ToolDefinition, expected: Expected) ->
 
 fn shown(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
     let entry = find(state, name)?;
-    let mut response = reply::tagged(&HeaderMap::new(), status, entry.etag(), &entry.view());
+    let mut response =
+        reply::tagged(&HeaderMap::new(), status, entry.etag(), &entry.view(state.engine.pauses().of(&entry.name)));
     if status == StatusCode::CREATED
         && let Ok(location) = HeaderValue::from_str(&format!("/tools/{name}"))
     {

@@ -26,7 +26,7 @@ async fn silence(emitter: &Emitter, idle_ms: Option<u64>) {
     let idle = Duration::from_millis(idle_ms.unwrap_or(u64::MAX));
     let begun = Instant::now();
     loop {
-        let due = emitter.last_sign().unwrap_or(begun) + idle;
+        let due = emitter.last_sign().map_or(begun, |sign| sign.max(begun)) + idle;
         if due <= Instant::now() {
             return;
         }

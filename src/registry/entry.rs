@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::Builtins;
 use super::check::{self, Fault};
-use crate::domain::{ExecutorSpec, Source, Time, ToolDefinition};
+use crate::domain::{ExecutorSpec, Paused, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
 use crate::executor::{Executor, ExternalExecutor};
 use crate::policy::{self, Stack, Wrap};
@@ -71,7 +71,7 @@ pub struct ToolView<'a> {
     active: bool,
     /// Why it is paused; `null` while it is not.
     #[schema(value_type = Option<Object>)]
-    paused: Option<Value>,
+    paused: Option<Paused>,
     /// When it was first declared.
     created_at: Time,
     /// When it was last changed.
@@ -81,13 +81,13 @@ pub struct ToolView<'a> {
 impl Entry {
     /// As it is shown.
     #[must_use]
-    pub fn view(&self) -> ToolView<'_> {
+    pub fn view(&self, paused: Option<Paused>) -> ToolView<'_> {
         ToolView {
             definition: &self.definition,
             source: self.made.source,
             revision: self.made.revision,
             active: true,
-            paused: None,
+            paused,
             created_at: self.made.created_at,
             updated_at: self.made.updated_at,
         }
@@ -96,7 +96,7 @@ impl Entry {
     /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.
     #[must_use]
     pub fn etag(&self) -> &str {
-        self.etag.get_or_init(|| etag_of(&serde_json::to_vec(&self.view()).unwrap_or_default()))
+        self.etag.get_or_init(|| etag_of(&serde_json::to_vec(&self.view(None)).unwrap_or_default()))
     }
 }
 

@@ -4,6 +4,7 @@ use sqlx::{Postgres, QueryBuilder, Sqlite};
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
+use super::events::by_ids;
 use super::{Db, Store, StoreError, db};
 use crate::domain::{Call, Status, Time};
 
@@ -44,6 +45,21 @@ impl Store {
         let row = db::on_reader!(&self.db, pool =>
             sqlx::query_as::<_, CallRow>(SQL).bind(id).bind(tenant.to_owned()).fetch_optional(pool).await)?;
         Ok(row)
+    }
+
+    /// These calls, in no order.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn calls_of(&self, ids: &[Uuid]) -> Result<Vec<Call>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows: Vec<CallRow> = match &self.db {
+            Db::Sqlite(pools) => by_ids::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Postgres(pools) => by_ids::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
+        };
+        rows.into_iter().map(CallRow::decode).collect()
     }
 
     /// A page of calls, newest first.

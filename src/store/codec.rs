@@ -46,6 +46,16 @@ pub(super) fn indexed_name(name: &str) -> std::borrow::Cow<'_, str> {
     name.chars().take(INDEXED_NAME).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect::<String>().into()
 }
 
+/// Ids as one value, 16 bytes each.
+pub(super) fn ids_in_a_row(ids: &[Uuid]) -> Vec<u8> {
+    ids.iter().flat_map(|id| *id.as_bytes()).collect()
+}
+
+/// The ids of such a value.
+pub(super) fn ids_of(bytes: &[u8]) -> Vec<Uuid> {
+    bytes.chunks_exact(16).filter_map(|bytes| Uuid::from_slice(bytes).ok()).collect()
+}
+
 /// The columns that a call is read from.
 pub(super) const COLUMNS: &str = "id, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos, \
      started_pos, settled_pos, arguments, record";

@@ -77,7 +77,7 @@ impl Store {
     }
 }
 
-fn by_ids<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
+pub(super) fn by_ids<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
 where
     Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
 {

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::{Db, codec};
 use crate::domain::event::{Event, Reported, Stage};
-use crate::domain::{Call, Clock, Ids};
+use crate::domain::{Call, Claim, Clock, Ids};
 
 mod batch;
 mod bucket;
@@ -35,6 +36,26 @@ pub struct Change {
     record: String,
     news: News,
     reported: Option<Arc<Reported>>,
+    /// An idempotency key that is taken with it.
+    claim: Option<Box<Claim>>,
+    /// The event id under which its end will be told to the call's callback URL.
+    callback: Option<Uuid>,
+}
+
+/// What is written as a whole or not at all.
+#[derive(Debug)]
+enum Unit {
+    One(Change),
+    Together(Vec<Change>),
+}
+
+impl Unit {
+    fn changes(&self) -> &[Change] {
+        match self {
+            Self::One(change) => std::slice::from_ref(change),
+            Self::Together(changes) => changes,
+        }
+    }
 }
 
 /// Which of the call's own events this change brings.
@@ -53,7 +74,19 @@ impl Change {
     #[must_use]
     pub fn new(call: Arc<Call>, news: News) -> Self {
         let record = codec::encode(&call);
-        Self { call, record, news, reported: None }
+        Self { call, record, news, reported: None, claim: None, callback: None }
+    }
+
+    /// Takes an idempotency key with it; if that is taken already, nothing is written.
+    #[must_use]
+    pub fn claiming(self, claim: Claim) -> Self {
+        Self { claim: Some(Box::new(claim)), ..self }
+    }
+
+    /// Has the call's end told to its callback URL, under this event id.
+    #[must_use]
+    pub fn with_callback(self, event: Uuid) -> Self {
+        Self { callback: Some(event), ..self }
     }
 
     /// Whether it is the call's first.
@@ -75,6 +108,9 @@ pub enum JournalError {
     /// The call has ended already, or a later attempt owns it.
     #[error("the call has already ended")]
     Fenced,
+    /// Its idempotency key is taken.
+    #[error("the idempotency key is taken")]
+    Claimed,
     /// The database refuses this change whatever is tried.
     #[error("the database refuses the record of this call")]
     Refused,
@@ -131,7 +167,7 @@ impl Committed {
 pub type Sink = Arc<dyn Fn(&Committed) + Send + Sync>;
 
 struct Entry {
-    change: Change,
+    unit: Unit,
     done: oneshot::Sender<Result<(), JournalError>>,
 }
 
@@ -168,8 +204,20 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Closed`] if the writer is gone.
     pub async fn enqueue(&self, change: Change) -> Result<Receipt, JournalError> {
+        self.send(Unit::One(change)).await
+    }
+
+    /// Writes several changes as a whole or not at all, and returns when they are on disk.
+    ///
+    /// # Errors
+    /// If one of them was refused; then none was written.
+    pub async fn write_together(&self, changes: Vec<Change>) -> Result<(), JournalError> {
+        self.send(Unit::Together(changes)).await?.await.map_err(|_| JournalError::Closed)?
+    }
+
+    async fn send(&self, unit: Unit) -> Result<Receipt, JournalError> {
         let (done, receipt) = oneshot::channel();
-        self.queue.send(Entry { change, done }).await.map_err(|_| JournalError::Closed)?;
+        self.queue.send(Entry { unit, done }).await.map_err(|_| JournalError::Closed)?;
         Ok(receipt)
     }
 

@@ -74,6 +74,7 @@ impl BuiltinTool {
             arguments: Arc::new(arguments),
             attempt: 1,
             idle_timeout_ms: None,
+            is_outside: false,
             outside: Outside::default(),
             timeout_ms: u64::MAX,
             traceparent: None,

@@ -4,7 +4,8 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
-mod program;
+mod keys;
+pub mod program;
 
 use program::{Home, Program};
 

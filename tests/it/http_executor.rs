@@ -3,4 +3,6 @@
 mod addresses;
 mod failures;
 mod request;
+mod signing;
+mod streams;
 mod templates;

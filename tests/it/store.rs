@@ -18,6 +18,7 @@ mod mixed;
 mod pages;
 mod refusals;
 mod round_trip;
+mod settings;
 mod tools;
 mod unknown_end;
 mod versions;

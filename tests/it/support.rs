@@ -4,11 +4,13 @@ use std::future::Future;
 use std::time::Duration;
 
 pub mod app;
+pub mod calls;
 pub mod client;
 pub mod counter;
 pub mod fixture;
 pub mod http_tool;
 pub mod killable;
+pub mod node;
 pub mod pg_proxy;
 pub mod postgres;
 pub mod raw;
@@ -20,6 +22,7 @@ pub mod sse;
 pub use app::App;
 pub use client::{Client, Response};
 pub use http_tool::{Answer, HttpTool, Received};
+pub use node::Node;
 pub use service::{Backend, Database, Options};
 pub use sse::{Event, EventStream};
 

@@ -9,7 +9,7 @@ use toolpost::registry::{Registry, files};
 
 use crate::cli::error::CliError;
 use crate::cli::options::Options;
-use crate::cli::{Exit, print, start};
+use crate::cli::{Exit, print, start_beside};
 
 /// One file and what was found in it.
 #[derive(Debug, Serialize)]
@@ -34,7 +34,7 @@ pub async fn run(files: &[PathBuf], json: bool, options: &Options) -> Result<Exi
     let read: Vec<(&PathBuf, Vec<u8>)> =
         files.iter().map(|file| read(file).map(|bytes| (file, bytes))).collect::<Result<_, _>>()?;
     // In memory: the rules need the built-in tools, but no database.
-    let app = start(options.bare_settings()?).await?;
+    let app = start_beside(options.bare_settings()?).await?;
     let mut declared = HashMap::new();
     let checked: Vec<Checked> =
         read.iter().map(|(file, bytes)| check(file, bytes, app.engine.registry(), &mut declared)).collect();

@@ -7,10 +7,12 @@ use bytes::Bytes;
 use reqwest::header::{self, HeaderMap};
 use reqwest::{Method, Request, Response, StatusCode, redirect};
 use url::Url;
+use uuid::Uuid;
 
 use super::egress::Egress;
 use super::fault::{Fault, authority};
 use super::plan::Outgoing;
+use super::reporting::Reporting;
 use crate::domain::Clock;
 use crate::executor::secrets::Secrets;
 
@@ -31,6 +33,7 @@ pub struct HttpClient {
     egress: Egress,
     pub(super) secrets: Secrets,
     pub(super) clock: Clock,
+    pub(super) reporting: Reporting,
 }
 
 /// Makes ring the process's TLS provider, once. Without one, making a client panics.
@@ -48,7 +51,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// TLS cannot be set up, as without any trusted root certificate.
-    pub fn new(egress: Egress, secrets: Secrets, clock: Clock) -> Result<Self, String> {
+    pub fn new(egress: Egress, secrets: Secrets, clock: Clock, reporting: Reporting) -> Result<Self, String> {
         install_crypto_provider();
         let inner = reqwest::Client::builder()
             .no_proxy()
@@ -60,20 +63,20 @@ impl HttpClient {
             .user_agent(concat!("toolpost/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| format!("no HTTP client can be made: {error}"))?;
-        Ok(Self { inner, egress, secrets, clock })
+        Ok(Self { inner, egress, secrets, clock, reporting })
     }
 
     /// Sends a request and follows redirects, each of them through the guard, as the Fetch standard has it ("HTTP-redirect
     /// fetch"):
     /// - 307 and 308 send the same request again, and so do 301 and 302 but for a `POST`;
     /// - 303, and 301 and 302 after a `POST`, are followed with `GET`;
-    /// - once another origin is asked, it and all that follow get neither credentials nor declared headers.
+    /// - once another origin is asked, it and all that follow get neither credentials nor declared headers nor a signature.
     ///
     /// The answer is whatever is no such redirect. Its body is not read yet. Dropping the future or the answer closes
     /// the connection.
     pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Response, Fault> {
-        let Outgoing { method, url, headers, private, body } = outgoing;
-        let mut hop = Hop { method, url, headers, private, body };
+        let Outgoing { call, method, url, headers, private, body } = outgoing;
+        let mut hop = Hop { call, at_home: true, method, url, headers, private, body };
         for followed in 0..=MAX_REDIRECTS {
             // Only the first hop can prove that nothing was ever sent.
             let place = |fault: Fault| Fault { sent: fault.sent || followed > 0, ..fault };
@@ -82,7 +85,7 @@ impl HttpClient {
                 _ => Fault::terminal(format!("a redirect was not followed: {denied}")),
             };
             self.egress.check_url(&hop.url).map_err(through)?;
-            let answer = self.inner.execute(hop.request()).await;
+            let answer = self.inner.execute(self.request(&hop)).await;
             let response = answer.map_err(|error| place(Fault::of_request(&error, &hop.url)))?;
             match hop.next(&response)? {
                 Some(next) => hop = next,
@@ -94,10 +97,28 @@ impl HttpClient {
             authority(&hop.url)
         )))
     }
+
+    fn request(&self, hop: &Hop) -> Request {
+        let mut request = Request::new(hop.method.clone(), hop.url.clone());
+        let headers = request.headers_mut();
+        headers.extend(hop.headers.clone());
+        // The definition's own headers replace the service's of the same name.
+        headers.extend(hop.private.clone());
+        if hop.at_home {
+            // Made for each hop, as a redirect may take the body away.
+            let body = hop.body.as_deref().unwrap_or_default();
+            headers.extend(self.reporting.signed(hop.call, self.clock.now(), body));
+        }
+        *request.body_mut() = hop.body.clone().map(Into::into);
+        request
+    }
 }
 
 /// One request on the way through redirects.
 struct Hop {
+    call: Uuid,
+    /// Only the declared server has been asked so far.
+    at_home: bool,
     method: Method,
     url: Url,
     headers: HeaderMap,
@@ -106,16 +127,6 @@ struct Hop {
 }
 
 impl Hop {
-    fn request(&self) -> Request {
-        let mut request = Request::new(self.method.clone(), self.url.clone());
-        let headers = request.headers_mut();
-        headers.extend(self.headers.clone());
-        // The definition's own headers replace the service's of the same name.
-        headers.extend(self.private.clone());
-        *request.body_mut() = self.body.clone().map(Into::into);
-        request
-    }
-
     /// The request that a redirect asks for; `None` if the answer is none that is followed.
     fn next(&self, response: &Response) -> Result<Option<Self>, Fault> {
         let again = match response.status() {
@@ -147,6 +158,8 @@ impl Hop {
             private.remove(header::CONTENT_TYPE);
         }
         Ok(Some(Self {
+            call: self.call,
+            at_home: self.at_home && same_origin,
             method: if again { self.method.clone() } else { Method::GET },
             url,
             headers,

@@ -52,18 +52,29 @@ impl Fault {
         if error.is_builder() {
             return Self::unsent(format!("the request to {host} is not one that HTTP can carry"));
         }
-        let hyper = find::<hyper::Error>(error);
-        Self::terminal(match (hyper, find::<io::Error>(error).map(io::Error::kind)) {
-            (Some(error), _) if error.is_parse_too_large() => {
-                format!("{host} answered with headers that are too large")
+        match find::<hyper::Error>(error) {
+            Some(error) if error.is_parse_too_large() => {
+                Self::terminal(format!("{host} answered with headers that are too large"))
             }
-            (Some(error), _) if error.is_parse() => format!("{host} answered with something that is not HTTP"),
-            (Some(error), _) if error.is_incomplete_message() => closed(&host),
-            (_, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof)) => {
-                closed(&host)
+            Some(error) if error.is_parse() => {
+                Self::terminal(format!("{host} answered with something that is not HTTP"))
             }
-            _ => format!("the request to {host} failed before an answer came"),
-        })
+            Some(error) if error.is_incomplete_message() || error.is_canceled() => Self::closed(&host),
+            _ => match find::<io::Error>(error).map(io::Error::kind) {
+                Some(
+                    io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof,
+                ) => Self::closed(&host),
+                _ => Self::terminal(format!("the request to {host} failed before an answer came")),
+            },
+        }
+    }
+
+    /// A connection that was closed after the request: it may have done its work, which only a retry policy can weigh.
+    fn closed(host: &str) -> Self {
+        Self { retryable: true, ..Self::terminal(format!("{host} closed the connection without an answer")) }
     }
 
     /// From reqwest's error while the body of an answer from `url` was read.
@@ -72,13 +83,14 @@ impl Fault {
         Self::terminal(format!("{} closed the connection before its answer was complete", authority(url)))
     }
 
-    /// The failure of a call of the tool `name`. `details.request_sent` tells a retry policy whether the request
-    /// provably never left.
+    /// The failure of a call of the tool `name`. `details.request_sent` tells people what `never_left` tells a retry
+    /// policy.
     #[must_use]
     pub fn into_failure(self, name: &str) -> Failure {
         let Self { message, retryable, retry_after_ms, sent, mut details } = self;
         details.insert("request_sent".to_owned(), sent.into());
         let failure = Failure::execution(name, message).with_details(Value::Object(details));
+        let failure = if sent { failure } else { failure.never_left() };
         if retryable { failure.retryable(retry_after_ms) } else { failure }
     }
 }
@@ -88,10 +100,6 @@ impl Fault {
 pub fn authority(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-}
-
-fn closed(host: &str) -> String {
-    format!("{host} closed the connection without an answer")
 }
 
 /// The sentence, and whether trying again can help: it cannot against a certificate that is not valid.
@@ -151,7 +159,8 @@ mod tests {
         let fault = Fault { retryable: true, retry_after_ms: Some(5), ..Fault::unsent("m") };
         let failure = fault.into_failure("t");
         assert_eq!(failure.text, "Error executing tool \"t\": m");
-        assert_eq!((failure.retryable, failure.retry_after_ms), (true, Some(5)));
+        assert_eq!((failure.retryable, failure.retry_after_ms, failure.never_left), (true, Some(5), true));
         assert_eq!(failure.details, Some(serde_json::json!({"request_sent": false})));
+        assert!(!Fault::terminal("m").into_failure("t").never_left);
     }
 }

@@ -9,8 +9,8 @@ use crate::domain::tool::HttpAuth;
 use crate::executor::secrets::{Secrets, is_valid_secret_name};
 
 /// Headers that belong to the connection or the message itself (RFC 9110, sections 7.6.1 and 8.6), which the HTTP library
-/// writes, and `Accept-Encoding`, because only plain answers are read.
-const RESERVED: [&str; 14] = [
+/// writes, `Accept-Encoding`, because only plain answers are read, and those of the signature (Standard Webhooks).
+const RESERVED: [&str; 17] = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -25,6 +25,9 @@ const RESERVED: [&str; 14] = [
     "expect",
     "http2-settings",
     "accept-encoding",
+    "webhook-id",
+    "webhook-timestamp",
+    "webhook-signature",
 ];
 
 /// A header whose value takes arguments.
@@ -151,6 +154,7 @@ mod tests {
             ("content-length", "1"),
             ("Transfer-Encoding", "chunked"),
             ("CONNECTION", "x"),
+            ("Webhook-Signature", "x"),
             ("a b", "x"),
             ("", "x"),
             ("é", "x"),

@@ -8,10 +8,12 @@ use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 use serde_json::Value;
 use url::Url;
+use uuid::Uuid;
 
 use super::body::JsonTemplate;
 use super::headers::{HeaderTemplate, authorization, check_auth};
 use super::known::Known;
+use super::reporting::Reporting;
 use super::target::{UrlTemplate, encode_component};
 use super::template::{Arguments, text_of};
 use crate::domain::json::pointer_token;
@@ -20,7 +22,7 @@ use crate::executor::Invocation;
 use crate::executor::secrets::Secrets;
 
 /// What an answer may be, in the order of preference.
-const ACCEPT: &str = "application/json, text/*;q=0.9, image/*;q=0.9, */*;q=0.5";
+const ACCEPT: &str = "application/json, text/event-stream;q=0.9, text/*;q=0.9, image/*;q=0.9, */*;q=0.5";
 
 /// A request in the making.
 #[derive(Debug, Clone)]
@@ -50,6 +52,8 @@ enum BodyPlan {
 /// One request, ready to be sent.
 #[derive(Debug)]
 pub struct Outgoing {
+    /// The call that it is for; its signature names it.
+    pub call: Uuid,
     /// The method.
     pub method: Method,
     /// Where to.
@@ -65,7 +69,7 @@ pub struct Outgoing {
 /// What a server gets that is not told otherwise.
 #[derive(Serialize)]
 struct Envelope<'a> {
-    id: uuid::Uuid,
+    id: Uuid,
     call_id: &'a str,
     name: &'a str,
     arguments: &'a Value,
@@ -73,6 +77,9 @@ struct Envelope<'a> {
     agent: Option<Value>,
     attempt: u32,
     deadline_ms: u64,
+    progress_url: Option<String>,
+    result_url: Option<String>,
+    token: Option<String>,
 }
 
 impl Plan {
@@ -148,7 +155,12 @@ impl Plan {
     ///
     /// # Errors
     /// A sentence for the model: an argument that has no way into its place, or a secret that is not set.
-    pub fn request(&self, invocation: &Invocation, secrets: &Secrets) -> Result<Outgoing, String> {
+    pub fn request(
+        &self,
+        invocation: &Invocation,
+        secrets: &Secrets,
+        reporting: &Reporting,
+    ) -> Result<Outgoing, String> {
         let none = Arguments::new();
         let arguments = invocation.arguments.as_object().unwrap_or(&none);
         let mut added = pairs(&self.query, arguments);
@@ -157,7 +169,7 @@ impl Plan {
             added.extend(unplaced.map(|(name, value)| (name.clone(), text_of(value).into_owned())));
         }
         let url = self.url.render(arguments, &added)?;
-        let (content_type, body) = self.body(invocation, arguments)?;
+        let (content_type, body) = self.body(invocation, arguments, reporting)?;
 
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static(ACCEPT));
@@ -183,10 +195,15 @@ impl Plan {
             let (name, value) = authorization(auth, secrets)?;
             private.insert(name, value);
         }
-        Ok(Outgoing { method: self.method.clone(), url, headers, private, body })
+        Ok(Outgoing { call: invocation.id, method: self.method.clone(), url, headers, private, body })
     }
 
-    fn body(&self, run: &Invocation, arguments: &Arguments) -> Result<(&'static str, Option<Bytes>), String> {
+    fn body(
+        &self,
+        run: &Invocation,
+        arguments: &Arguments,
+        reporting: &Reporting,
+    ) -> Result<(&'static str, Option<Bytes>), String> {
         match &self.body {
             BodyPlan::None => Ok(("", None)),
             BodyPlan::Envelope => json(&Envelope {
@@ -198,6 +215,9 @@ impl Plan {
                 agent: None,
                 attempt: run.attempt,
                 deadline_ms: run.timeout_ms,
+                progress_url: reporting.progress_url(run.id),
+                result_url: reporting.result_url(run.id),
+                token: reporting.token(run.id),
             }),
             BodyPlan::Json(template) => template.render(arguments).map_or(Ok(("", None)), |value| json(&value)),
             BodyPlan::Form(fields) => {

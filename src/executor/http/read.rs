@@ -6,7 +6,9 @@ use reqwest::header::{self, HeaderMap, HeaderName};
 use serde_json::Value;
 
 use super::fault::Fault;
+use super::stream;
 use crate::domain::{Answer, json};
+use crate::executor::Emitter;
 
 /// Largest answer that is read, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
@@ -30,37 +32,36 @@ const TEXTUAL: [&str; 12] = [
     "application/x-www-form-urlencoded",
 ];
 
-/// The answer of a 2xx response.
+/// The answer of a 2xx response. What an event stream says before its result goes to `emitter`.
 ///
 /// # Errors
 /// A body that is too large, cut off, compressed, of a type that is neither text, JSON nor an image, or not what its type
-/// says; and the two kinds of answer that come later, 202 and `text/event-stream`, which are not waited for.
-pub async fn answer(response: Response) -> Result<Answer, Fault> {
+/// says.
+pub async fn answer(response: Response, emitter: &Emitter) -> Result<Answer, Fault> {
     let media = Media::of(response.headers());
-    if response.status() == reqwest::StatusCode::ACCEPTED {
-        return Err(Fault::terminal(
-            "the server answered 202 Accepted, but results that come later are not supported by this version",
-        ));
-    }
-    if media.essence == "text/event-stream" {
-        return Err(Fault::terminal(
-            "the server answered with an event stream, which is not supported by this version",
-        ));
-    }
     check_encoding(response.headers())?;
+    if media.essence == "text/event-stream" {
+        return stream::answer(response, emitter).await;
+    }
     let bytes = body(response).await?;
-    if bytes.len() <= PARSE_INLINE_BYTES {
-        return media.read(bytes).map_err(Fault::terminal);
+    parsed(bytes.len(), move || media.read(bytes)).await?.map_err(Fault::terminal)
+}
+
+/// What `parse` makes of so many bytes; of many on a thread of its own.
+pub async fn parsed<T: Send + 'static>(bytes: usize, parse: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    if bytes <= PARSE_INLINE_BYTES {
+        return Ok(parse());
     }
-    match tokio::task::spawn_blocking(move || media.read(bytes)).await {
-        Ok(read) => read.map_err(Fault::terminal),
-        Err(_) => Err(Fault::terminal("the answer could not be read")),
-    }
+    tokio::task::spawn_blocking(parse).await.map_err(|_| Fault::terminal("the answer could not be read"))
+}
+
+/// The fault of an answer over [`MAX_ANSWER_BYTES`].
+pub fn too_large() -> Fault {
+    Fault::terminal(format!("the answer is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)"))
 }
 
 /// A whole body. One that is too large is noticed by its announced length, or while it comes, and the connection dropped.
 async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
-    let too_large = || Fault::terminal(format!("the answer is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)"));
     if response.content_length().is_some_and(|length| length > MAX_ANSWER_BYTES as u64) {
         return Err(too_large());
     }

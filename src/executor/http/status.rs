@@ -8,22 +8,22 @@ use super::fault::Fault;
 use super::read;
 use crate::domain::{Time, json};
 
-/// How much of an error's body is read, in bytes.
-const READ_BYTES: usize = 64 * 1024;
+/// How much is read of a body that is no answer, in bytes.
+pub const READ_BYTES: usize = 64 * 1024;
 
 /// How much of it the message for the model holds, and how much the details for people, in characters.
 const MESSAGE_CHARS: usize = 500;
 const DETAIL_CHARS: usize = 4000;
 
 /// The fault of an answer other than 2xx. 429 and 5xx may pass; what the server says of the wait is believed.
-/// `credential` is the value of the `Authorization` header that was sent; a server that repeats it is not quoted with it.
-pub async fn fault(response: Response, now: Time, credential: Option<&HeaderValue>) -> Fault {
+/// `hidden` are the secrets that were sent; a server that repeats one is not quoted with it.
+pub async fn fault(response: Response, now: Time, hidden: &[String]) -> Fault {
     let status = response.status();
     let retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
     let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after_ms = retry_after.filter(|_| retryable).and_then(|text| wait_ms(text, now));
     let mut body = read::beginning(response, READ_BYTES).await;
-    if let Some(secret) = credential.and_then(|value| secret_part(value)) {
+    for secret in hidden {
         body = body.replace(secret, "[redacted]");
     }
     let mut fault = Fault { retryable, retry_after_ms, ..Fault::terminal(message(status, &body)) };
@@ -36,13 +36,18 @@ pub async fn fault(response: Response, now: Time, credential: Option<&HeaderValu
 /// beginning.
 fn message(status: StatusCode, body: &str) -> String {
     let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
-    let said = json::parse(body.as_bytes()).ok().and_then(|value| said(&value));
-    let text = json::shorten(said.as_deref().unwrap_or(body).trim(), MESSAGE_CHARS);
+    let text = said(body);
     let separator = if text.is_empty() { "" } else { ": " };
     format!("HTTP {}{reason}{separator}{text}", status.as_u16())
 }
 
-fn said(body: &Value) -> Option<String> {
+/// What an error's body says, for the model: its message where it is JSON that has one, else its beginning.
+pub fn said(body: &str) -> String {
+    let stated = json::parse(body.as_bytes()).ok().and_then(|value| stated(&value));
+    json::shorten(stated.as_deref().unwrap_or(body).trim(), MESSAGE_CHARS)
+}
+
+fn stated(body: &Value) -> Option<String> {
     [
         "/detail",
         "/error/message",
@@ -70,9 +75,9 @@ fn wait_ms(text: &str, now: Time) -> Option<u64> {
 }
 
 /// What follows the scheme of an `Authorization` value, if it is long enough not to be any word.
-fn secret_part(value: &HeaderValue) -> Option<&str> {
+pub fn secret_part(value: &HeaderValue) -> Option<String> {
     let (_, secret) = value.to_str().ok()?.split_once(' ')?;
-    (secret.len() >= 6).then_some(secret)
+    (secret.len() >= 6).then(|| secret.to_owned())
 }
 
 #[cfg(test)]

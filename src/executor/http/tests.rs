@@ -9,17 +9,33 @@ use uuid::Uuid;
 use super::test_server::{TestServer, response};
 use super::*;
 use crate::domain::{Clock, Time};
+use crate::executor::token::SigningKey;
 use crate::executor::{Outside, Secrets, emitter};
 
 mod answers;
 mod broken;
+mod later;
 mod redirects;
 mod round_trip;
+mod signing;
+mod streams;
 
+pub(super) fn key() -> SigningKey {
+    SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap()
+}
+
+/// A client of a service at `http://toolpost.example`.
 pub(super) fn client(allow: &[&str]) -> HttpClient {
+    let client = client_without_service(allow);
+    client.reporting.set_base("http://toolpost.example");
+    client
+}
+
+/// A client of a program that nobody can reach.
+pub(super) fn client_without_service(allow: &[&str]) -> HttpClient {
     let secrets = Secrets::new(|name| (name == "KEY").then(|| "s3cret-value".to_owned()));
     let clock = Clock::manual(Time::parse("2026-01-01T00:00:00Z").unwrap());
-    HttpClient::new(Egress::new(allow).unwrap(), secrets, clock).unwrap()
+    HttpClient::new(Egress::new(allow).unwrap(), secrets, clock, Reporting::new(key())).unwrap()
 }
 
 pub(super) fn invocation(arguments: Value) -> Invocation {
@@ -30,6 +46,7 @@ pub(super) fn invocation(arguments: Value) -> Invocation {
         arguments: Arc::new(arguments),
         attempt: 1,
         idle_timeout_ms: None,
+        is_outside: false,
         outside: Outside::default(),
         timeout_ms: 30_000,
         traceparent: None,
@@ -79,6 +96,10 @@ async fn a_server_that_repeats_the_credential_is_not_quoted_with_it() {
     let failure = run(spec, json!({})).await.unwrap_err();
     assert_eq!(failure.message, "HTTP 401 Unauthorized: bad token [redacted]!");
     assert!(!format!("{failure:?}").contains("s3cret"));
+
+    let server = TestServer::start(|request| response("400 Bad Request", &request.body)).await;
+    let details = run(json!({"url": server.url("/")}), json!({})).await.unwrap_err().details.unwrap();
+    assert!(details["body"].as_str().unwrap().contains("\"token\":\"[redacted]\""), "{details}");
 }
 
 #[tokio::test]
@@ -89,7 +110,7 @@ async fn private_addresses_are_refused_by_name_and_by_number() {
         let failure = executor(spec, client(&["10.0.0.0/8"])).execute(invocation(json!({}))).await.unwrap_err();
         assert!(failure.message.contains("is not allowed (loopback address; "), "{host}: {}", failure.message);
         assert!(failure.message.contains("--egress-allow"), "{host}");
-        assert!(!failure.retryable);
+        assert!(!failure.retryable && failure.never_left, "{host}");
         assert_eq!(failure.details.unwrap()["request_sent"], false);
     }
     let by_name = json!({"url": format!("http://localhost:{}/", server.port)});

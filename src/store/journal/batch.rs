@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Change, Committed, Told, bucket_of};
+use super::{Change, Committed, Told, Unit, bucket_of};
 use crate::domain::event::Reported;
 use crate::domain::stats::Sample;
-use crate::domain::{Call, Time};
+use crate::domain::{Call, Claim, Time};
+use crate::store::callbacks::CallbackRow;
 
 /// One row as it is to be written. Offsets count positions from the commit's first.
 #[derive(Debug)]
@@ -50,28 +51,42 @@ pub(super) struct Batch<'a> {
     pub rows: Vec<RowImage<'a>>,
     pub reported: Vec<ReportedRow>,
     pub stats: BTreeMap<StatsKey, Addition>,
-    /// Places of changes that come after their call's end in the same commit; nothing of them is written.
+    /// Places of units that come after their call's end in the same commit; nothing of them is written.
     pub fenced: Vec<usize>,
+    /// Places of units whose key another one of the same commit takes; nothing of them is written.
+    pub claimed: Vec<usize>,
+    pub claims: Vec<&'a Claim>,
+    pub callbacks: Vec<CallbackRow>,
     told: Vec<Told>,
     positions: i32,
 }
 
 impl<'a> Batch<'a> {
-    pub fn of(id: Uuid, at: Time, changes: impl ExactSizeIterator<Item = &'a Change>) -> Self {
+    pub fn of(id: Uuid, at: Time, units: &'a [Unit]) -> Self {
         let mut batch = Self {
             id,
             at,
-            rows: Vec::with_capacity(changes.len()),
+            rows: Vec::with_capacity(units.len()),
             reported: Vec::new(),
             stats: BTreeMap::new(),
             fenced: Vec::new(),
-            told: Vec::with_capacity(changes.len()),
+            claimed: Vec::new(),
+            claims: Vec::new(),
+            callbacks: Vec::new(),
+            told: Vec::with_capacity(units.len()),
             positions: 0,
         };
-        let mut places = HashMap::with_capacity(changes.len());
-        for (index, change) in changes.enumerate() {
-            if !batch.add(change, &mut places) {
-                batch.fenced.push(index);
+        let mut places = HashMap::with_capacity(units.len());
+        for (index, unit) in units.iter().enumerate() {
+            let mut claims = unit.changes().iter().filter_map(|change| change.claim.as_deref());
+            if claims.any(|claim| batch.claims.iter().any(|other| other.once.key == claim.once.key)) {
+                batch.claimed.push(index);
+                continue;
+            }
+            for change in unit.changes() {
+                if !batch.add(change, &mut places) {
+                    batch.fenced.push(index);
+                }
             }
         }
         batch
@@ -104,7 +119,7 @@ impl<'a> Batch<'a> {
 
     /// Returns whether the change is taken: the row's guard stops a second end only once the first is on disk.
     fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) -> bool {
-        let Change { call, record, news, reported } = change;
+        let Change { call, record, news, reported, claim, callback } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
             self.rows.push(RowImage { call, record, accepted: None, started: None, settled: None });
             self.rows.len() - 1
@@ -131,6 +146,8 @@ impl<'a> Batch<'a> {
             row.settled = Some(take(2));
             self.count(call);
         }
+        self.claims.extend(claim.as_deref());
+        self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
         self.told.push(Told { call: call.clone(), news: *news, reported: reported.clone() });
         true
     }
@@ -176,7 +193,8 @@ mod tests {
         let started = Change::new(Arc::new(one.clone()), News { accepted: true, started: true, settled: false });
         one.settle(Outcome::text("x"), Time(2)).unwrap();
         let settled = Change::new(Arc::new(one), News { settled: true, ..News::default() });
-        let batch = Batch::of(ids.next(), Time(3), [&started, &settled].into_iter());
+        let units = [Unit::One(started), Unit::One(settled)];
+        let batch = Batch::of(ids.next(), Time(3), &units);
         assert_eq!(batch.rows.len(), 1);
         let row = &batch.rows[0];
         assert_eq!((row.accepted, row.started, row.settled), (Some(0), Some(2), Some(3)));
@@ -192,7 +210,8 @@ mod tests {
         let mut one = call(&ids);
         one.settle(Failure::not_found("echo", &[], None).into(), Time(60_000_000)).unwrap();
         let change = Change::new(Arc::new(one), News { accepted: true, settled: true, started: false });
-        let batch = Batch::of(ids.next(), Time(3), [&change].into_iter());
+        let units = [Unit::One(change)];
+        let batch = Batch::of(ids.next(), Time(3), &units);
         let keys: Vec<_> = batch.stats.keys().cloned().collect();
         assert_eq!(keys, [("".into(), 0, false, "TOOL_NOT_FOUND", 0), ("".into(), 1, false, "TOOL_NOT_FOUND", 0)]);
     }

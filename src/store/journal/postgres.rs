@@ -9,10 +9,8 @@ use uuid::Uuid;
 use super::batch::{Addition, Batch, RowImage, StatsKey};
 use super::sql;
 use super::writer::{CommitError, CommitResult};
-use crate::store::codec;
-
-/// Fails where not every change was made. The function is asked only then: a call of it costs.
-const COMPLETE: &str = "CASE (SELECT COUNT(*) FROM again) WHEN $24 THEN TRUE ELSE toolpost_expect(-1, $24) END";
+use crate::store::callbacks::CallbackRow;
+use crate::store::{codec, once};
 
 /// SQLSTATE of `toolpost_expect`: some rows were refused, and so nothing was written.
 const NOT_ALL_WRITTEN: &str = "TP001";
@@ -23,37 +21,75 @@ const NUMBERS: i64 = 7;
 /// The numbers of a row of stats, likewise.
 const STATS_NUMBERS: i64 = 9;
 
-/// The statement, with or without the parts for calls that are there already and for reported events.
-static COMMITS: LazyLock<[[String; 2]; 2]> =
-    LazyLock::new(|| [false, true].map(|again| [false, true].map(|told| statement(again, told))));
+/// The statement, with or without the parts for calls that are there already, for reported events, and for keys and
+/// callbacks.
+static COMMITS: LazyLock<[String; 8]> =
+    LazyLock::new(|| std::array::from_fn(|parts| statement(parts & 1 > 0, parts & 2 > 0, parts & 4 > 0)));
 
-fn statement(again: bool, told: bool) -> String {
+/// Hands out the numbers of a statement's parameters.
+struct Marks(usize);
+
+impl Marks {
+    fn take<const N: usize>(&mut self) -> [usize; N] {
+        let first = self.0;
+        self.0 += N;
+        std::array::from_fn(|place| first + place)
+    }
+}
+
+/// Fails where not every change was made. The function is asked only then: a call of it costs.
+fn complete(again: Option<usize>, claims: Option<usize>) -> String {
+    let part = |count: Option<usize>, name: &str| {
+        count.map(|mark| {
+            format!("CASE (SELECT COUNT(*) FROM {name}) WHEN ${mark} THEN TRUE ELSE toolpost_expect(-1, ${mark}) END")
+        })
+    };
+    let parts: Vec<String> = [part(again, "again"), part(claims, "claimed")].into_iter().flatten().collect();
+    if parts.is_empty() { "TRUE".to_owned() } else { parts.join(" AND ") }
+}
+
+fn statement(again: bool, told: bool, extra: bool) -> String {
+    let mut marks = Marks(17);
+    let (mut changed, mut reported, mut extras) = (String::new(), String::new(), String::new());
+    let (mut expected_again, mut expected_claims) = (None, None);
     // New rows are all written, or the statement fails; only rows that are there already can be left alone.
-    let (changed, complete, next) = if again {
-        let changed = format!(
+    if again {
+        let [id, status, attempt, seq, started, settled, record, expected] = marks.take();
+        expected_again = Some(expected);
+        changed = format!(
             "u AS (SELECT id, status, attempt, seq, $2 AS node, (SELECT first FROM clock) + started AS started,
                 (SELECT first FROM clock) + settled AS settled, record
-                FROM UNNEST($17::uuid[], $18::int2[], $19::int4[], $20::int4[], $21::int4[], $22::int4[], $23::text[])
-                    AS i (id, status, attempt, seq, started, settled, record)),
+                FROM UNNEST(${id}::uuid[], ${status}::int2[], ${attempt}::int4[], ${seq}::int4[], ${started}::int4[],
+                    ${settled}::int4[], ${record}::text[]) AS i (id, status, attempt, seq, started, settled, record)),
              again AS ({} RETURNING 1),",
             sql::ROW_AGAIN
         );
-        (changed, COMPLETE, 25)
-    } else {
-        (String::new(), "TRUE", 17)
-    };
-    let told = if told {
-        let [call, seq, pos, kind, data] = [0, 1, 2, 3, 4].map(|place| next + place);
-        format!(
+    }
+    if told {
+        let [call, seq, pos, kind, data] = marks.take();
+        reported = format!(
             "told AS (INSERT INTO call_events ({})
                 SELECT call_id, seq, (SELECT first FROM clock) + pos, kind, data
                 FROM UNNEST(${call}::uuid[], ${seq}::int4[], ${pos}::int4[], ${kind}::text[], ${data}::text[])
                     AS e (call_id, seq, pos, kind, data)),",
             sql::EVENT
-        )
-    } else {
-        String::new()
-    };
+        );
+    }
+    if extra {
+        let [key, fingerprint, batch, calls, expires, expected] = marks.take();
+        let [callbacks, _, _, _] = marks.take();
+        expected_claims = Some(expected);
+        extras = format!(
+            "claimed AS (INSERT INTO idempotency_keys AS k ({})
+                SELECT $3, key, fingerprint, batch_id, calls, ${expires} FROM
+                UNNEST(${key}::bytea[], ${fingerprint}::bytea[], ${batch}::uuid[], ${calls}::bytea[])
+                    AS i (key, fingerprint, batch_id, calls) {} RETURNING 1),
+             called AS ({}),",
+            sql::CLAIM,
+            sql::CLAIM_AGAIN.replace("{NOW}", "$15"),
+            CallbackRow::insert_from_arrays(callbacks)
+        );
+    }
     format!(
         "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE one = 1 RETURNING pos - $1 + 1 AS first),
          fresh AS (
@@ -71,7 +107,8 @@ fn statement(again: bool, told: bool) -> String {
             FROM (SELECT tool, code, number * {STATS_NUMBERS} AS k, $11::int8[] AS n
                 FROM UNNEST($12::text[], $13::text[]) WITH ORDINALITY AS i (tool, code, number)) AS rows
             {stats_again}),
-         {told}
+         {reported}
+         {extras}
          noted AS (
             INSERT INTO commits ({commit}) SELECT $14, first, first + $1 - 1, $15, $16 FROM clock)
          SELECT first - 1, {complete} FROM clock",
@@ -79,6 +116,7 @@ fn statement(again: bool, told: bool) -> String {
         stats = sql::STATS,
         stats_again = sql::STATS_AGAIN.replace("{MIN}", "LEAST").replace("{MAX}", "GREATEST"),
         commit = sql::COMMIT,
+        complete = complete(expected_again, expected_claims),
     )
 }
 
@@ -108,7 +146,9 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
     let calls = || fresh.iter().map(|row| row.call);
     let tenant = crate::domain::Tenant::default();
     let stats = || batch.stats.iter();
-    let text = &COMMITS[usize::from(!again.is_empty())][usize::from(!batch.reported.is_empty())];
+    let extra = !(batch.claims.is_empty() && batch.callbacks.is_empty());
+    let parts = usize::from(!again.is_empty()) | usize::from(!batch.reported.is_empty()) << 1 | usize::from(extra) << 2;
+    let text = &COMMITS[parts];
     let mut query = sqlx::query_as::<_, (i64, bool)>(text.as_str())
         .bind(batch.positions())
         .bind(batch.node())
@@ -145,6 +185,20 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
             .bind(reported().map(|row| row.offset).collect::<Vec<_>>())
             .bind(reported().map(|row| row.reported.kind.as_str()).collect::<Vec<_>>())
             .bind(reported().map(|row| row.reported.data.as_str()).collect::<Vec<_>>());
+    }
+    if extra {
+        let (claims, callbacks) = (|| batch.claims.iter(), || batch.callbacks.iter());
+        query = query
+            .bind(claims().map(|claim| claim.once.key.to_vec()).collect::<Vec<_>>())
+            .bind(claims().map(|claim| claim.once.fingerprint.to_vec()).collect::<Vec<_>>())
+            .bind(claims().map(|claim| claim.batch_id).collect::<Vec<_>>())
+            .bind(claims().map(|claim| codec::ids_in_a_row(&claim.calls)).collect::<Vec<_>>())
+            .bind(batch.at.plus_millis(once::KEPT_MS).0)
+            .bind(batch.claims.len() as i64)
+            .bind(callbacks().map(|row| row.call_id).collect::<Vec<_>>())
+            .bind(callbacks().map(|row| &*row.url).collect::<Vec<_>>())
+            .bind(callbacks().map(CallbackRow::host).collect::<Vec<_>>())
+            .bind(callbacks().map(|row| row.event_id).collect::<Vec<_>>());
     }
     let (base, _) = query.fetch_one(&mut **connection).await.map_err(not_all_written)?;
     Ok(base)

@@ -24,6 +24,15 @@ pub(super) const STATS_AGAIN: &str = "ON CONFLICT (tenant, tool, minute, execute
 /// Columns of a reported event.
 pub(super) const EVENT: &str = "call_id, seq, pos, kind, data";
 
+/// Columns of an idempotency key that is taken.
+pub(super) const CLAIM: &str = "tenant, key, fingerprint, batch_id, calls, expires_at";
+
+/// A key whose time is over may be taken again; any other is left alone, and then counts as not written. `{NOW}` is the
+/// time.
+pub(super) const CLAIM_AGAIN: &str = "ON CONFLICT (tenant, key) DO UPDATE SET fingerprint = excluded.fingerprint, \
+     batch_id = excluded.batch_id, calls = excluded.calls, expires_at = excluded.expires_at \
+     WHERE k.expires_at <= {NOW}";
+
 /// Columns of a commit.
 pub(super) const COMMIT: &str = "id, first_pos, last_pos, at, calls";
 

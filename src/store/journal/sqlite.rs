@@ -10,7 +10,9 @@ use uuid::Uuid;
 use super::batch::{Batch, RowImage};
 use super::sql;
 use super::writer::{CommitError, CommitResult};
-use crate::store::codec;
+use crate::domain::{Claim, Time};
+use crate::store::callbacks::CallbackRow;
+use crate::store::{codec, once};
 
 /// Most rows of a statement.
 const LARGEST: usize = 64;
@@ -76,6 +78,12 @@ static STATS: LazyLock<Statements> = LazyLock::new(|| {
 });
 static EVENTS: LazyLock<Statements> =
     LazyLock::new(|| Statements::new(&format!("INSERT INTO call_events ({})", sql::EVENT), 5, ""));
+static CLAIMS: LazyLock<Statements> = LazyLock::new(|| {
+    // The time of the commit comes with each row, as the end of the key that it would replace.
+    let again = sql::CLAIM_AGAIN.replace("{NOW}", &format!("excluded.expires_at - {}", once::KEPT_MS * 1000));
+    Statements::new(&format!("INSERT INTO idempotency_keys AS k ({})", sql::CLAIM), 6, &again)
+});
+static CALLBACKS: LazyLock<Statements> = LazyLock::new(|| Statements::new(&CallbackRow::insert_head(), 4, ""));
 static COMMITS: LazyLock<String> =
     LazyLock::new(|| format!("INSERT INTO commits ({}) VALUES ($1, $2, $3, $4, $5)", sql::COMMIT));
 
@@ -107,6 +115,15 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
     }
     let stats: Vec<_> = batch.stats.iter().collect();
     let tenant = crate::domain::Tenant::default();
+    let claimed = CLAIMS.run(connection, &batch.claims, |query, claim| bind_claim(query, claim, batch.at)).await?;
+    if claimed != batch.claims.len() as u64 {
+        return Err(CommitError::NotAllWritten);
+    }
+    CALLBACKS
+        .run(connection, &batch.callbacks, |query, row| {
+            query.bind(row.call_id).bind(row.url.to_string()).bind(row.host()).bind(row.event_id)
+        })
+        .await?;
     STATS
         .run(connection, &stats, |query, (key, sum)| {
             query
@@ -175,6 +192,16 @@ fn bind_again(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
         .bind(row.started.map(|offset| first + i64::from(offset)))
         .bind(row.settled.map(|offset| first + i64::from(offset)))
         .bind(row.record.to_owned())
+}
+
+fn bind_claim(query: Query, claim: &&Claim, now: Time) -> Query {
+    query
+        .bind(crate::domain::Tenant::default().as_str().to_owned())
+        .bind(claim.once.key.to_vec())
+        .bind(claim.once.fingerprint.to_vec())
+        .bind(claim.batch_id)
+        .bind(codec::ids_in_a_row(&claim.calls))
+        .bind(now.plus_millis(once::KEPT_MS).0)
 }
 
 /// The position before the first event of a commit that may have been made behind `after`.

@@ -1,6 +1,6 @@
 //! The one task that writes: takes what has gathered, commits it, then tells.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::batch::Batch;
-use super::{Change, Entry, JournalError, Sink, postgres, sqlite};
-use crate::domain::{Clock, Ids};
+use super::{Change, Entry, JournalError, Sink, Unit, postgres, sqlite};
+use crate::domain::{Claim, Clock, Ids};
 use crate::store::Db;
 use crate::store::calls::Reached;
 
@@ -77,18 +77,22 @@ impl Writer {
             }
             gather(&mut group, &mut entries, usual).await;
             usual = group.len();
-            let (changes, done) = group.drain(..).map(|entry| (entry.change, entry.done)).unzip();
-            self.write(changes, done).await;
+            let (units, done) = group.drain(..).map(|entry| (entry.unit, entry.done)).unzip();
+            self.write(units, done).await;
         }
     }
 
     /// Writes the changes, all together if that is possible, and tells each one's sender.
-    async fn write(&mut self, changes: Vec<Change>, done: Vec<Done>) {
-        let batch = Batch::of(self.ids.next(), self.clock.now(), changes.iter());
+    async fn write(&mut self, units: Vec<Unit>, done: Vec<Done>) {
+        let batch = Batch::of(self.ids.next(), self.clock.now(), &units);
         match self.commit_until_certain(&batch).await {
             Ok(base) => {
                 for (index, done) in done.into_iter().enumerate() {
-                    let end = if batch.fenced.contains(&index) { Err(JournalError::Fenced) } else { Ok(()) };
+                    let end = match index {
+                        index if batch.fenced.contains(&index) => Err(JournalError::Fenced),
+                        index if batch.claimed.contains(&index) => Err(JournalError::Claimed),
+                        _ => Ok(()),
+                    };
                     // Whoever waited may have gone.
                     let _ = done.send(end);
                 }
@@ -97,28 +101,41 @@ impl Writer {
                 let committed = batch.committed(base);
                 (self.sink)(&committed);
             }
-            Err(CommitError::NotAllWritten) => Box::pin(self.write_the_unfenced(changes, done)).await,
-            Err(error) => Box::pin(self.write_apart(changes, done, &error)).await,
+            Err(CommitError::NotAllWritten) => Box::pin(self.write_the_unrefused(units, done)).await,
+            Err(error) => Box::pin(self.write_apart(units, done, &error)).await,
         }
     }
 
-    /// Some calls have ended already: their changes are refused, the rest is written.
-    async fn write_the_unfenced(&mut self, changes: Vec<Change>, done: Vec<Done>) {
-        let ids: Vec<Uuid> = changes.iter().map(|change| change.call.id).collect();
-        let reached = self.reached(&ids).await;
-        let is_fenced =
-            |change: &Change| reached.get(&change.call.id).is_some_and(|reached| reached.fences(&change.call));
-        if !changes.iter().any(is_fenced) {
+    /// Some calls have ended already, or some keys are taken: their units are refused, the rest is written.
+    async fn write_the_unrefused(&mut self, units: Vec<Unit>, done: Vec<Done>) {
+        let changes = || units.iter().flat_map(Unit::changes);
+        let ids: Vec<Uuid> = changes().map(|change| change.call.id).collect();
+        let claims: Vec<&Claim> = changes().filter_map(|change| change.claim.as_deref()).collect();
+        let (reached, taken) = (self.reached(&ids).await, self.taken(&claims).await);
+        let refusal = |unit: &Unit| {
+            let mut changes = unit.changes().iter();
+            let is_taken =
+                |change: &Change| change.claim.as_deref().is_some_and(|claim| taken.contains(&claim.once.key));
+            let is_fenced =
+                |change: &Change| reached.get(&change.call.id).is_some_and(|reached| reached.fences(&change.call));
+            if unit.changes().iter().any(is_taken) {
+                return Some(JournalError::Claimed);
+            }
+            changes.any(is_fenced).then_some(JournalError::Fenced)
+        };
+        let refusals: Vec<Option<JournalError>> = units.iter().map(refusal).collect();
+        if refusals.iter().all(Option::is_none) {
             let error = CommitError::NotAllWritten;
-            return self.write_apart(changes, done, &error).await;
+            return self.write_apart(units, done, &error).await;
         }
         let mut rest = (Vec::new(), Vec::new());
-        for (change, done) in changes.into_iter().zip(done) {
-            if is_fenced(&change) {
-                let _ = done.send(Err(JournalError::Fenced));
-            } else {
-                rest.0.push(change);
-                rest.1.push(done);
+        for ((unit, done), refusal) in units.into_iter().zip(done).zip(refusals) {
+            match refusal {
+                Some(refusal) => drop(done.send(Err(refusal))),
+                None => {
+                    rest.0.push(unit);
+                    rest.1.push(done);
+                }
             }
         }
         if !rest.0.is_empty() {
@@ -126,18 +143,18 @@ impl Writer {
         }
     }
 
-    /// The database refuses something in these changes: halves are tried until the culprit stands alone.
-    async fn write_apart(&mut self, mut changes: Vec<Change>, mut done: Vec<Done>, error: &CommitError) {
-        if changes.len() == 1 {
-            let id = changes.first().map(|change| change.call.id);
+    /// The database refuses something in these units: halves are tried until the culprit stands alone.
+    async fn write_apart(&mut self, mut units: Vec<Unit>, mut done: Vec<Done>, error: &CommitError) {
+        if units.len() == 1 {
+            let id = units.iter().flat_map(Unit::changes).next().map(|change| change.call.id);
             tracing::error!(?id, %error, "the database refuses the record of a call");
             for done in done {
                 let _ = done.send(Err(JournalError::Refused));
             }
             return;
         }
-        let (later, later_done) = (changes.split_off(changes.len() / 2), done.split_off(done.len() / 2));
-        self.write(changes, done).await;
+        let (later, later_done) = (units.split_off(units.len() / 2), done.split_off(done.len() / 2));
+        self.write(units, done).await;
         self.write(later, later_done).await;
     }
 
@@ -237,6 +254,26 @@ impl Writer {
                 outcome
             }
         }
+    }
+
+    /// Which of these keys others have taken. A database that is away is waited for.
+    async fn taken(&self, claims: &[&Claim]) -> HashSet<[u8; 32]> {
+        let mut taken = HashSet::new();
+        for claim in claims {
+            loop {
+                match crate::store::once::stored(&self.db, &claim.once.key, self.clock.now()).await {
+                    Ok(stored) => {
+                        taken.extend(stored.filter(|stored| stored.calls != claim.calls).map(|stored| stored.once.key));
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot look up an idempotency key");
+                        tokio::time::sleep(LAST_WAIT).await;
+                    }
+                }
+            }
+        }
+        taken
     }
 
     /// How far these calls have come on disk. A database that is away is waited for.

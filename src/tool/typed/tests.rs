@@ -8,6 +8,7 @@ use super::*;
 use crate::domain::call::{Progress, StatusUpdate};
 use crate::domain::event::Emission;
 use crate::domain::{Code, ContentBlock};
+use crate::executor::Outside;
 use crate::executor::emitter::{Report, Reports};
 use crate::tool::{Json, NoArgs, object};
 
@@ -22,6 +23,7 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
         attempt: 2,
         timeout_ms: 30_000,
         idle_timeout_ms: None,
+        is_outside: false,
         outside: Outside::default(),
         traceparent: Some("00-a-b-01".into()),
         emitter,

@@ -29,6 +29,23 @@ async fn a_tool_is_posted_the_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tool_is_told_where_and_with_what_to_report() {
+    let (app, server) = app_and_server().await;
+    let (call, other) = (app.call("t", json!({})).await, app.call("t", json!({})).await);
+    let bodies: Vec<_> = server.requests().iter().map(|request| request.json()).collect();
+    for (call, body) in [(&call, &bodies[0]), (&other, &bodies[1])] {
+        let at = |what: &str| app.url(&format!("/tool-calls/{}/{what}", call["id"].as_str().unwrap()));
+        assert_eq!((&body["progress_url"], &body["result_url"]), (&json!(at("progress")), &json!(at("result"))));
+    }
+    let token = bodies[0]["token"].as_str().unwrap();
+    assert!(token.len() >= 32 && bodies[1]["token"] != token, "{token}");
+    assert!(
+        !call.to_string().contains(token)
+            && !app.stored(call["id"].as_str().unwrap()).await.to_string().contains(token)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tool_receives_the_effective_arguments() {
     let (app, server) = app_and_server().await;
     let properties = json!({"n": {"type": "integer"}, "unit": {"type": "string", "default": "C"}});

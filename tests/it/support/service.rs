@@ -42,8 +42,12 @@ pub struct Options {
     pub patience_ms: Option<u64>,
     /// Memory for requests in flight.
     pub max_in_flight_mib: Option<usize>,
+    /// What outgoing requests are signed with: `whsec_…`.
+    pub signing_secret: Option<String>,
     /// A clock that stands still at this time, and ids that count up.
     pub frozen_at: Option<Time>,
+    /// Whatever else is to be set, last of all.
+    pub configure: Option<fn(&mut Config)>,
 }
 
 /// A fresh database; a file goes with the last handle, a cluster takes its databases with it.
@@ -109,6 +113,12 @@ impl Service {
         config.egress.allow.clone_from(&options.egress_allow);
         if let Some(folder) = &options.tools_dir {
             config.tools.dir = folder.display().to_string();
+        }
+        if let Some(secret) = &options.signing_secret {
+            config.server.signing_secret.0.clone_from(secret);
+        }
+        if let Some(configure) = options.configure {
+            configure(&mut config);
         }
         let mut builder = options.extra.iter().cloned().fold(App::builder(config), |builder, tool| builder.tool(tool));
         if let Some(time) = options.frozen_at {

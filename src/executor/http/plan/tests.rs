@@ -4,6 +4,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::executor::token::SigningKey;
 use crate::executor::{Outside, emitter};
 
 fn spec(value: Value) -> HttpSpec {
@@ -18,6 +19,7 @@ fn run(arguments: Value) -> Invocation {
         arguments: Arc::new(arguments),
         attempt: 2,
         idle_timeout_ms: None,
+        is_outside: false,
         outside: Outside::default(),
         timeout_ms: 1500,
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
@@ -27,8 +29,22 @@ fn run(arguments: Value) -> Invocation {
 }
 
 fn request(value: Value, arguments: Value) -> Result<Outgoing, String> {
+    request_of(value, arguments, &reporting())
+}
+
+fn request_of(value: Value, arguments: Value, reporting: &Reporting) -> Result<Outgoing, String> {
     let secrets = Secrets::new(|name| (name == "KEY").then(|| "s3cret".to_owned()));
-    Plan::new(&spec(value), &json!({})).unwrap().request(&run(arguments), &secrets)
+    Plan::new(&spec(value), &json!({})).unwrap().request(&run(arguments), &secrets, reporting)
+}
+
+fn key() -> SigningKey {
+    SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap()
+}
+
+fn reporting() -> Reporting {
+    let reporting = Reporting::new(key());
+    reporting.set_base("https://h/under");
+    reporting
 }
 
 fn faults(value: Value, schema: Value) -> Vec<String> {
@@ -40,15 +56,46 @@ fn without_a_body_the_envelope_is_posted() {
     let request = request(json!({"url": "http://h/p"}), json!({"a": 1})).unwrap();
     assert_eq!((request.method, request.url.as_str()), (Method::POST, "http://h/p"));
     let body: Value = serde_json::from_slice(&request.body.unwrap()).unwrap();
+    let (id, token) = ("00000000-0000-0000-0000-000000000007", key().token(uuid::Uuid::from_u128(7)));
     assert_eq!(
         body,
-        json!({"id": "00000000-0000-0000-0000-000000000007", "call_id": "call_1", "name": "t", "arguments": {"a": 1},
-            "context": {}, "agent": null, "attempt": 2, "deadline_ms": 1500})
+        json!({"id": id, "call_id": "call_1", "name": "t", "arguments": {"a": 1}, "context": {}, "agent": null,
+            "attempt": 2, "deadline_ms": 1500, "progress_url": format!("https://h/under/tool-calls/{id}/progress"),
+            "result_url": format!("https://h/under/tool-calls/{id}/result"), "token": token})
     );
-    assert_eq!(request.private["idempotency-key"], "00000000-0000-0000-0000-000000000007");
     assert_eq!(request.private["content-type"], "application/json");
-    assert_eq!(request.headers["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
-    assert_eq!(request.headers["accept-encoding"], "identity");
+}
+
+#[test]
+fn without_an_address_the_envelope_names_no_way_to_report() {
+    let request = request_of(json!({"url": "http://h/p"}), json!({}), &Reporting::new(key())).unwrap();
+    let body: Value = serde_json::from_slice(&request.body.unwrap()).unwrap();
+    for member in ["progress_url", "result_url", "token"] {
+        assert_eq!(body.get(member), Some(&Value::Null), "{member}");
+    }
+}
+
+#[test]
+fn every_form_of_request_says_which_call_and_trace_it_belongs_to_and_what_it_takes() {
+    let form = json!({"content-type": "application/x-www-form-urlencoded"});
+    for declared in [
+        json!({"url": "http://h"}),
+        json!({"url": "http://h", "method": "PUT", "body": {"a": "{a}"}}),
+        json!({"url": "http://h", "body": {"a": "{a}"}, "headers": form}),
+        json!({"url": "http://h/{a}", "method": "GET"}),
+        json!({"url": "http://h", "method": "DELETE"}),
+        json!({"url": "http://h", "method": "HEAD"}),
+    ] {
+        let request = request(declared.clone(), json!({"a": 1})).unwrap();
+        assert_eq!(request.call, uuid::Uuid::from_u128(7), "{declared}");
+        assert_eq!(request.private["idempotency-key"], "00000000-0000-0000-0000-000000000007", "{declared}");
+        assert_eq!(
+            request.headers["traceparent"], "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "{declared}"
+        );
+        assert_eq!(request.headers["accept-encoding"], "identity", "{declared}");
+        assert!(request.headers["accept"].to_str().unwrap().contains("text/event-stream"), "{declared}");
+    }
 }
 
 #[test]

@@ -14,10 +14,19 @@ fn plain(failure: &Failure) {
 }
 
 #[tokio::test]
+async fn a_connection_closed_without_an_answer_may_be_tried_again_but_the_tool_may_have_seen_it() {
+    for answer in ["", "HTTP/1.1 200 OK\r\ncontent-le"] {
+        let failure = failure_of(answer).await;
+        assert!(failure.message.ends_with(" closed the connection without an answer"), "{}", failure.message);
+        assert!(failure.retryable && !failure.never_left);
+        assert_eq!(failure.details.as_ref().unwrap()["request_sent"], true);
+        plain(&failure);
+    }
+}
+
+#[tokio::test]
 async fn a_broken_answer_is_told_in_plain_words_and_not_asked_for_again() {
     for (answer, said) in [
-        ("", "closed the connection without an answer"),
-        ("HTTP/1.1 200 OK\r\ncontent-le", "closed the connection without an answer"),
         ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "answered with something that is not HTTP"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc", "closed the connection before its answer was complete"),
         ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab", "closed the connection before its answer was"),
@@ -25,7 +34,7 @@ async fn a_broken_answer_is_told_in_plain_words_and_not_asked_for_again() {
     ] {
         let failure = failure_of(answer).await;
         assert!(failure.message.starts_with("127.0.0.1:") && failure.message.contains(said), "{}", failure.message);
-        assert!(!failure.retryable);
+        assert!(!failure.retryable && !failure.never_left);
         assert_eq!(failure.details.as_ref().unwrap()["request_sent"], true);
         plain(&failure);
     }
@@ -50,7 +59,7 @@ async fn a_connection_that_never_came_about_may_be_tried_again() {
     ] {
         let failure = run(json!({"url": url}), json!({})).await.unwrap_err();
         assert!(failure.message.contains(said), "{}", failure.message);
-        assert!(failure.retryable);
+        assert!(failure.retryable && failure.never_left);
         assert_eq!(failure.details.as_ref().unwrap()["request_sent"], false);
         plain(&failure);
     }
@@ -80,19 +89,13 @@ async fn an_endless_answer_is_cut_off_and_its_connection_dropped() {
 }
 
 #[tokio::test]
-async fn an_event_stream_is_not_waited_for() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let server = tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        read_request(&mut stream).await.unwrap();
-        let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
-        stream.write_all(head).await.unwrap();
-        stream.read(&mut [0; 1]).await.unwrap_or(0)
-    });
-    let failure = run(json!({"url": format!("http://127.0.0.1:{port}/")}), json!({})).await.unwrap_err();
-    assert!(failure.message.contains("event stream"));
-    assert_eq!(server.await.unwrap(), 0);
+async fn a_server_that_a_redirect_leads_to_and_that_is_not_there_is_no_proof_that_nothing_was_sent() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = gone.local_addr().unwrap().port();
+    drop(gone);
+    let failure = failure_of(response(&format!("307 There\r\nlocation: http://127.0.0.1:{port}/"), "")).await;
+    assert!(failure.message.contains("refused the connection"), "{}", failure.message);
+    assert!(failure.retryable && !failure.never_left);
 }
 
 #[tokio::test]

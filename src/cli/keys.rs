@@ -1,0 +1,60 @@
+//! `toolpost keys`: the key that outgoing requests are signed with.
+
+use serde::Serialize;
+use toolpost::app;
+use toolpost::store::Store;
+
+use super::error::CliError;
+use super::options::Options;
+use super::{Exit, print};
+
+/// Which key.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Show what outgoing requests are signed with (Standard Webhooks), for whoever has to check them; it is made if
+    /// there is none [env: TOOLPOST_SIGNING_SECRET]
+    SigningSecret {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    signing_secret: &'a str,
+}
+
+pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
+    let Command::SigningSecret { json } = command;
+    let config = options.quiet_settings()?;
+    toolpost::telemetry::start(&config.log);
+    let database = config.database_url();
+    let secret = match app::given_signing_secret(&config) {
+        Ok(Some(secret)) => Ok(secret),
+        Err(error) => Err(error),
+        // Only the store is needed: no tools are read, and nothing runs.
+        Ok(None) => {
+            async {
+                let store = Store::open(&database).await?;
+                let secret = app::kept_signing_secret(&store).await;
+                store.close().await;
+                secret
+            }
+            .await
+        }
+    };
+    let secret = secret.map_err(|error| CliError::start(error, &database))?;
+    if json {
+        print::json_line(&Shown { signing_secret: &secret })?
+    } else {
+        print::result(&secret)?
+    }
+    Ok(Exit::Good)
+}

@@ -1,0 +1,105 @@
+//! Accepting calls on disk before anything else: whoever is told so can go away, and whoever sends them again finds them.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::Engine;
+use super::prepare::{Job, Next};
+use super::recorder::NotRecorded;
+use crate::domain::Failure;
+use crate::fault::{self, Point};
+use crate::store::journal::{Change, JournalError};
+
+/// Why calls were not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotAccepted {
+    /// An idempotency key of theirs is taken: other calls stand for them.
+    Claimed,
+    /// They could not be recorded in time.
+    NotRecorded(NotRecorded),
+}
+
+/// Where it is told whether calls are on disk.
+pub(super) type Word = oneshot::Sender<Result<(), NotAccepted>>;
+
+impl Engine {
+    /// Accepts all or none, and says which. Returns those that are to be run; the refused ones have ended by then.
+    pub(super) async fn accept(self: &Arc<Self>, mut jobs: Vec<Job>, word: Word) -> Vec<Job> {
+        let mut changes = Vec::with_capacity(jobs.len());
+        for job in &mut jobs {
+            changes.push(self.acceptance(job));
+        }
+        let is_keyed = jobs.iter().any(|job| job.claim.is_some());
+        fault::pass(Point::BeforeAccept);
+        let mut writing = std::pin::pin!(self.journal.write_together(changes));
+        let (written, is_late, mut word) = match tokio::time::timeout(self.settings.store_patience, &mut writing).await
+        {
+            Ok(written) => (written, false, Some(word)),
+            Err(_) => {
+                // Whoever waited may have gone.
+                let _ = word.send(Err(NotAccepted::NotRecorded(NotRecorded { accepted: false })));
+                (writing.await, true, None)
+            }
+        };
+        let mut say = |said| {
+            if let Some(word) = word.take() {
+                let _ = word.send(said);
+            }
+        };
+        match written {
+            Ok(()) => {}
+            Err(JournalError::Claimed) => {
+                say(Err(NotAccepted::Claimed));
+                return Vec::new();
+            }
+            Err(error) => {
+                tracing::error!(%error, "calls were not accepted");
+                say(Err(NotAccepted::NotRecorded(NotRecorded { accepted: false })));
+                return Vec::new();
+            }
+        }
+        fault::pass(Point::AfterAccept);
+        let mut going = Vec::with_capacity(jobs.len());
+        for mut job in jobs {
+            if job.call.status.is_terminal() {
+                if job.call.callback_url.is_some() {
+                    self.callbacks.notify_one();
+                }
+                job.recorder.end_is_written(job.call);
+                continue;
+            }
+            if is_late && !is_keyed {
+                // Its caller was told that it was not accepted, and may send it again.
+                let failure = Failure::overloaded("The call could not be recorded in time and was not run");
+                job.next = Next::Refuse(failure.into());
+            }
+            going.push(job);
+        }
+        say(Ok(()));
+        going
+    }
+
+    /// The first change of a call; a refused one ends with it.
+    fn acceptance(&self, job: &mut Job) -> Change {
+        match &job.next {
+            Next::Run(_) => {
+                job.is_accepted_first = true;
+                self.register(job);
+            }
+            Next::Refuse(failure) => {
+                if let Err(error) = job.call.settle((**failure).clone().into(), self.clock.now()) {
+                    tracing::error!(id = %job.call.id, %error, "a call was settled twice");
+                }
+            }
+        }
+        let mut change = job.recorder.change(&job.call);
+        if let Some(claim) = &job.claim {
+            change = change.claiming(claim.clone());
+        }
+        if job.call.callback_url.is_some() {
+            change = change.with_callback(self.ids.next());
+        }
+        change
+    }
+}

@@ -1,0 +1,148 @@
+//! One run of a tool: what it reports meanwhile is merged into the call, written and so told.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+
+use futures_util::future::{Fuse, FusedFuture, FutureExt};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::Engine;
+use super::prepare::{Begin, Job};
+use super::run::{ANNOUNCE_AFTER, status_change};
+use crate::domain::call::StatusUpdate;
+use crate::domain::event::{Emission, EventKind, Reported};
+use crate::domain::{Call, Failure, Outcome, convert};
+use crate::events::render;
+use crate::executor::Invocation;
+use crate::executor::emitter::Report;
+use crate::registry::Entry;
+use crate::store::journal::{Change, JournalError};
+
+/// How a run ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The tool has answered, well or badly.
+    With(Box<Outcome>),
+    /// It has not.
+    Failed(Box<Failure>),
+    /// Somebody wanted it to end.
+    Cancelled,
+    /// The service stops.
+    Stopping,
+}
+
+impl Engine {
+    pub(super) async fn attempt(&self, job: &mut Job, entry: &Entry) -> Ended {
+        // The tool sees one token, whatever the reason to stop.
+        let cancel = job.handle.cancel.child_token();
+        let invocation = self.invocation(job, cancel.clone());
+        let mut running = pin!(AssertUnwindSafe(entry.stack.clone().oneshot(invocation)).catch_unwind());
+        let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
+        // One change at a time is under way; what is reported meanwhile gathers, so a chatty tool costs no more.
+        let journal = job.recorder.journal().clone();
+        let mut writing = pin!(Fuse::terminated());
+        let ended = loop {
+            let idle = writing.is_terminated();
+            let announced = job.recorder.has_announced_start();
+            tokio::select! {
+                biased;
+                ended = &mut running => break Some(ended),
+                () = job.handle.cancel.cancelled() => break None,
+                () = self.stop.cancelled() => break None,
+                written = &mut writing, if !idle => note_unwritten(&job.call, written),
+                () = &mut announce, if idle && !announced => {
+                    self.register(job);
+                    writing.set(journal.write(job.recorder.change(&job.call)).fuse());
+                }
+                report = job.reports.next(), if idle && announced => {
+                    if let Some(change) = apply(job, report) {
+                        writing.set(journal.write(change).fuse());
+                    }
+                }
+            }
+        };
+        cancel.cancel();
+        if !writing.is_terminated() {
+            note_unwritten(&job.call, writing.await);
+        }
+        let mut last_change = None;
+        while let Some(report) = job.reports.take() {
+            if !job.recorder.has_announced_start() {
+                self.register(job);
+                last_change = Some(journal.enqueue(job.recorder.change(&job.call)).await);
+            }
+            if let Some(change) = apply(job, report) {
+                last_change = Some(journal.enqueue(change).await);
+            }
+        }
+        // The end of the call follows these in the same queue, so its commit is theirs as well.
+        drop(last_change);
+        match ended {
+            Some(Ok(Ok(answer))) => Ended::With(convert::outcome_of(&job.call.name, answer).into()),
+            Some(Ok(Err(failure))) => Ended::Failed(failure.into()),
+            Some(Err(panic)) => {
+                let message = format!("the tool panicked: {}", panic_message(&*panic));
+                Ended::Failed(Failure::execution(&job.call.name, message).into())
+            }
+            None if job.handle.cancel.is_cancelled() => Ended::Cancelled,
+            None => Ended::Stopping,
+        }
+    }
+
+    fn invocation(&self, job: &Job, cancel: CancellationToken) -> Invocation {
+        let call = &job.call;
+        let limits = call.limits;
+        let whole_ms = limits.map_or(0, |limits| limits.timeout_ms);
+        // What was handed out before a restart has no more time than it had.
+        let timeout_ms = match (job.begin, call.started_at) {
+            (Begin::Outside, Some(started)) => whole_ms.saturating_sub(self.clock.now().millis_since(started)),
+            _ => whole_ms,
+        };
+        Invocation {
+            id: call.id,
+            call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            arguments: call.effective_arguments.clone().unwrap_or_default(),
+            attempt: call.attempts,
+            timeout_ms,
+            idle_timeout_ms: limits.and_then(|limits| limits.idle_timeout_ms),
+            is_outside: job.begin == Begin::Outside,
+            outside: job.handle.outside.clone(),
+            traceparent: job.traceparent.clone(),
+            emitter: job.handle.emitter.clone(),
+            cancel,
+        }
+    }
+}
+
+/// Merges a report into the call; the change that tells of it.
+fn apply(job: &mut Job, report: Report) -> Option<Change> {
+    match report {
+        Report::Status(update) => {
+            job.call.update(update).ok()?;
+            Some(status_change(job))
+        }
+        Report::Emission(emission) => {
+            job.call.update(StatusUpdate::default()).ok()?;
+            Some(emission_change(job, &emission))
+        }
+    }
+}
+
+fn emission_change(job: &Job, emission: &Emission) -> Change {
+    let data = render::emission(&job.call, emission);
+    job.recorder.reported(&job.call, Reported { seq: job.call.last_seq, kind: EventKind::Progress, data })
+}
+
+fn note_unwritten(call: &Call, written: Result<(), JournalError>) {
+    if let Err(error) = written {
+        tracing::warn!(id = %call.id, %error, "a report of a running call was not recorded");
+    }
+}
+
+/// What a panic said, if it said anything.
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it gave no message")
+}

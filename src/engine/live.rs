@@ -1,0 +1,58 @@
+//! The calls of this node that can be reached from outside while they wait or run: to be cancelled, or to be reported on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::executor::{Emitter, Outside};
+
+/// The way to one call. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    /// Fires when somebody wants the call to end.
+    pub cancel: CancellationToken,
+    /// Where its tool reports.
+    pub emitter: Emitter,
+    /// Where its result may be posted.
+    pub outside: Outside,
+}
+
+/// All calls that were told of. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Live(Arc<Mutex<HashMap<Uuid, Handle>>>);
+
+/// A call that can be reached. Dropped, it cannot any more.
+#[derive(Debug)]
+pub struct Registration {
+    live: Live,
+    id: Uuid,
+}
+
+impl Live {
+    fn calls(&self) -> MutexGuard<'_, HashMap<Uuid, Handle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on the call can be reached. This comes before anybody can know its id.
+    #[must_use]
+    pub fn enter(&self, id: Uuid, handle: Handle) -> Registration {
+        self.calls().insert(id, handle);
+        Registration { live: self.clone(), id }
+    }
+
+    /// The way to a call of this node that has not ended.
+    #[must_use]
+    pub fn get(&self, id: Uuid) -> Option<Handle> {
+        self.calls().get(&id).cloned()
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let gone = self.live.calls().remove(&self.id);
+        // Its parts are freed outside of the lock.
+        drop(gone);
+    }
+}

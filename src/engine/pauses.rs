@@ -1,0 +1,145 @@
+//! Tools that time out again and again rest for a while; tools never share a count.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::domain::{Clock, Paused};
+
+/// When a tool rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PauseRule {
+    /// After so many timeouts in a row; 0 is never.
+    pub after_timeouts: u32,
+    /// For so long, in milliseconds.
+    pub cooldown_ms: u64,
+}
+
+/// The counts of one node's tools.
+#[derive(Debug)]
+pub struct Pauses {
+    rule: PauseRule,
+    clock: Clock,
+    tools: Mutex<HashMap<Arc<str>, Count>>,
+    /// How many tools have a count: mostly none, and then nothing is looked up.
+    counted: AtomicUsize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Count {
+    Timeouts(u32),
+    Resting(Paused),
+}
+
+impl Pauses {
+    /// Nobody rests.
+    #[must_use]
+    pub fn new(rule: PauseRule, clock: Clock) -> Self {
+        Self { rule, clock, tools: Mutex::default(), counted: AtomicUsize::new(0) }
+    }
+
+    fn tools(&self) -> MutexGuard<'_, HashMap<Arc<str>, Count>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the tool rests now.
+    #[must_use]
+    pub fn of(&self, tool: &str) -> Option<Paused> {
+        if self.counted.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.of_count(self.tools().get(tool))
+    }
+
+    fn of_count(&self, count: Option<&Count>) -> Option<Paused> {
+        match count {
+            Some(Count::Resting(paused)) if self.clock.now() < paused.until => Some(*paused),
+            _ => None,
+        }
+    }
+
+    /// Whether any tool rests, or did not long ago.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.counted.load(Ordering::Relaxed) > 0
+    }
+
+    /// Milliseconds until the tool may run again.
+    #[must_use]
+    pub fn left_ms(&self, paused: &Paused) -> u64 {
+        paused.until.millis_since(self.clock.now())
+    }
+
+    /// An attempt has ended.
+    pub fn note(&self, tool: &Arc<str>, timed_out: bool) {
+        if self.rule.after_timeouts == 0 || !timed_out && self.counted.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut tools = self.tools();
+        if timed_out {
+            let now = self.clock.now();
+            let count = tools.entry(tool.clone()).or_insert(Count::Timeouts(0));
+            let timeouts = match *count {
+                Count::Timeouts(before) => before + 1,
+                // One that was running when the tool was paused.
+                Count::Resting(paused) if now < paused.until => return,
+                Count::Resting(_) => 1,
+            };
+            *count = if timeouts < self.rule.after_timeouts {
+                Count::Timeouts(timeouts)
+            } else {
+                let until = now.plus_millis(self.rule.cooldown_ms);
+                tracing::warn!(tool = &**tool, timeouts, "the tool is paused");
+                Count::Resting(Paused { since: now, until, timeouts })
+            };
+        } else if self.of_count(tools.get(tool)).is_none() {
+            tools.remove(tool);
+        }
+        self.counted.store(tools.len(), Ordering::Relaxed);
+    }
+
+    /// Lets the tool run again; its count starts anew.
+    pub fn resume(&self, tool: &str) {
+        let mut tools = self.tools();
+        tools.remove(tool);
+        self.counted.store(tools.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Time;
+
+    fn pauses() -> (Pauses, Clock, Arc<str>) {
+        let clock = Clock::manual(Time(0));
+        (Pauses::new(PauseRule { after_timeouts: 3, cooldown_ms: 1000 }, clock.clone()), clock, "a".into())
+    }
+
+    #[test]
+    fn three_timeouts_in_a_row_pause_a_tool_until_the_cool_down_has_passed() {
+        let (pauses, clock, tool) = pauses();
+        (0..2).for_each(|_| pauses.note(&tool, true));
+        assert_eq!(pauses.of("a"), None);
+        pauses.note(&tool, true);
+        let paused = pauses.of("a").unwrap();
+        assert_eq!((paused.timeouts, pauses.left_ms(&paused), pauses.of("b")), (3, 1000, None));
+        clock.advance_ms(1000);
+        assert_eq!(pauses.of("a"), None);
+        (0..2).for_each(|_| pauses.note(&tool, true));
+        assert_eq!(pauses.of("a"), None, "it starts from nothing");
+    }
+
+    #[test]
+    fn a_success_or_a_resume_resets_the_count() {
+        let (pauses, _, tool) = pauses();
+        (0..2).for_each(|_| pauses.note(&tool, true));
+        pauses.note(&tool, false);
+        (0..2).for_each(|_| pauses.note(&tool, true));
+        assert_eq!(pauses.of("a"), None);
+        pauses.note(&tool, true);
+        assert!(pauses.of("a").is_some());
+        pauses.resume("a");
+        assert_eq!(pauses.of("a"), None);
+    }
+}

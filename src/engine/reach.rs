@@ -1,0 +1,175 @@
+//! Reaching a call that is on its way: cancel it, report on it, post its result. A call of another node is reached
+//! through the database.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::Engine;
+use super::live::Handle;
+use crate::domain::{Answer, Call};
+use crate::executor::outside::Posted;
+use crate::executor::report::Report;
+use crate::store::StoreError;
+use crate::store::inbox::Message;
+
+/// What became of something that was said to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    /// It arrived.
+    Done,
+    /// The call has ended already, or has its result.
+    TooLate,
+    /// Nobody outside works on this call.
+    NotAwaited,
+    /// There is no such call.
+    NoSuchCall,
+}
+
+/// What is said to a call, as it is left for another node.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Said {
+    Cancel,
+    Progress { report: Value },
+    Result { answer: WireAnswer },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WireAnswer {
+    Nothing,
+    Text(String),
+    Json(Value),
+    Image { data: String, mime_type: String },
+}
+
+impl Said {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Progress { .. } => "progress",
+            Self::Result { .. } => "result",
+        }
+    }
+}
+
+impl Engine {
+    /// Wants a call to end. One that has ended is left as it is.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn cancel(&self, id: Uuid) -> Result<Reached, StoreError> {
+        if let Some(handle) = self.live.get(id) {
+            handle.cancel.cancel();
+            return Ok(Reached::Done);
+        }
+        self.say_elsewhere(id, Said::Cancel).await
+    }
+
+    /// Reports on a call for its tool: `value` is what `report` was read from.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<Reached, StoreError> {
+        if let Some(handle) = self.live.get(id) {
+            report.tell(&handle.emitter).await;
+            return Ok(Reached::Done);
+        }
+        self.say_elsewhere(id, Said::Progress { report: value }).await
+    }
+
+    /// Posts the result of a call whose work is done outside. The first one wins.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn post_result(&self, id: Uuid, answer: Answer) -> Result<Reached, StoreError> {
+        if let Some(handle) = self.live.get(id) {
+            return Ok(posted(handle.outside.post(answer)));
+        }
+        let answer = match answer {
+            Answer::Text(text) => WireAnswer::Text(text),
+            Answer::Json(value) => WireAnswer::Json(value),
+            Answer::Data(value) => WireAnswer::Json(Arc::unwrap_or_clone(value)),
+            Answer::Image { bytes, mime_type } => WireAnswer::Image { data: STANDARD.encode(bytes), mime_type },
+            Answer::Nothing | Answer::Outcome(_) => WireAnswer::Nothing,
+        };
+        self.say_elsewhere(id, Said::Result { answer }).await
+    }
+
+    /// The call is not here: it has ended, or another node has it.
+    async fn say_elsewhere(&self, id: Uuid, said: Said) -> Result<Reached, StoreError> {
+        let Some(call) = self.store.call(id).await? else { return Ok(Reached::NoSuchCall) };
+        if call.status.is_terminal() {
+            return Ok(Reached::TooLate);
+        }
+        if let Some(handle) = self.live.get(id) {
+            // It has come to this node meanwhile.
+            return Ok(self.hear(&handle, said).await);
+        }
+        let body = serde_json::to_string(&said).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let message = Message { call: id, kind: said.name().to_owned(), body };
+        let taken = self.store.leave_message(self.ids.next(), &message).await?;
+        Ok(if taken { Reached::Done } else { Reached::TooLate })
+    }
+
+    async fn hear(&self, handle: &Handle, said: Said) -> Reached {
+        match said {
+            Said::Cancel => handle.cancel.cancel(),
+            Said::Progress { report } => {
+                // It was read once already, where it came in.
+                if let Ok(report) = Report::read(report) {
+                    report.tell(&handle.emitter).await;
+                }
+            }
+            Said::Result { answer } => {
+                let answer = match answer {
+                    WireAnswer::Nothing => Answer::Nothing,
+                    WireAnswer::Text(text) => Answer::Text(text),
+                    WireAnswer::Json(value) => Answer::Json(value),
+                    WireAnswer::Image { data, mime_type } => match STANDARD.decode(data) {
+                        Ok(bytes) => Answer::Image { bytes, mime_type },
+                        Err(_) => Answer::Nothing,
+                    },
+                };
+                return posted(handle.outside.post(answer));
+            }
+        }
+        Reached::Done
+    }
+
+    /// Takes what other nodes have left for calls of this one.
+    pub(super) async fn hear_messages(&self) -> Result<(), StoreError> {
+        if !self.store.has_messages().await? {
+            return Ok(());
+        }
+        for Message { call, body, .. } in self.store.take_messages(&self.settings.node).await? {
+            let Some(handle) = self.live.get(call) else { continue };
+            match serde_json::from_str(&body) {
+                Ok(said) => drop(self.hear(&handle, said).await),
+                Err(error) => tracing::error!(%call, %error, "a message about a call cannot be read"),
+            }
+        }
+        Ok(())
+    }
+
+    /// A call as it is stored; for whoever has said something to it.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn stored(&self, id: Uuid) -> Result<Option<Call>, StoreError> {
+        self.store.call(id).await
+    }
+}
+
+fn posted(posted: Posted) -> Reached {
+    match posted {
+        Posted::Accepted => Reached::Done,
+        Posted::TooLate => Reached::TooLate,
+        Posted::NotAwaited => Reached::NotAwaited,
+    }
+}

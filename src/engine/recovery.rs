@@ -1,0 +1,176 @@
+//! This node among others: it says that it lives, and sees to the calls that a lost one has left behind. Queued calls run;
+//! a running one is run again only if its tool may be, and else its outcome is unknown. Nothing stays `DOING`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::prepare::{Begin, Job, Next};
+use super::recorder::Recorder;
+use super::{Engine, Mode};
+use crate::domain::{Call, Failure, Phase, Status};
+use crate::store::StoreError;
+
+/// How often messages of other nodes are looked for.
+const LOOK_FOR_MESSAGES: Duration = Duration::from_millis(500);
+/// How often keys are forgotten whose time is over.
+const FORGET_KEYS: Duration = Duration::from_secs(600);
+
+/// How a node holds its calls.
+#[derive(Debug, Clone, Copy)]
+pub struct Lease {
+    /// How often it says that it lives.
+    pub heartbeat: Duration,
+    /// A node that has not said so for this long is lost.
+    pub lease: Duration,
+    /// Whether it sees to the calls of lost nodes; a command line does not.
+    pub adopts: bool,
+    /// Whether no other server can be alive on this database, as on SQLite.
+    pub is_alone: bool,
+}
+
+/// The beats of other nodes as they were seen, by this node's own clock: no two clocks are compared.
+#[derive(Debug, Default)]
+struct Watch(HashMap<String, (i64, Instant)>);
+
+impl Watch {
+    /// The nodes that have been silent for too long, each with its last beat.
+    fn silent(&mut self, nodes: Vec<(String, i64)>, lease: Duration) -> Vec<(String, i64)> {
+        let now = Instant::now();
+        let before = std::mem::take(&mut self.0);
+        for (node, beat) in nodes {
+            let since = before.get(&node).filter(|(last, _)| *last == beat).map_or(now, |(_, since)| *since);
+            self.0.insert(node, (beat, since));
+        }
+        let silent = self.0.iter().filter(|(_, (_, since))| now.duration_since(*since) >= lease);
+        silent.map(|(node, (beat, _))| (node.clone(), *beat)).collect()
+    }
+}
+
+impl Engine {
+    /// Says for the first time that this node lives, before it takes any call.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn sign_on(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.store.beat(&self.settings.node).await?;
+        if lease.is_alone && lease.adopts {
+            self.store.strike_off_servers(&self.settings.node).await?;
+        }
+        Ok(())
+    }
+
+    /// Says that this node lives, and sees to the calls of those that do not, until `stop` fires.
+    pub async fn live_on(self: Arc<Self>, lease: Lease, stop: CancellationToken) {
+        let mut watch = Watch::default();
+        let mut forgotten = Instant::now();
+        let mut beat = tokio::time::interval(lease.heartbeat);
+        let mut look = tokio::time::interval(LOOK_FOR_MESSAGES);
+        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let done = tokio::select! {
+                () = stop.cancelled() => return,
+                _ = beat.tick() => self.beat_and_adopt(&lease, &mut watch).await,
+                _ = look.tick() => self.hear_messages().await,
+            };
+            if let Err(error) = done {
+                // A silence that nobody could listen to is none.
+                watch = Watch::default();
+                tracing::debug!(%error, "the heartbeat failed");
+            }
+            if forgotten.elapsed() > FORGET_KEYS {
+                forgotten = Instant::now();
+                // What could not be forgotten now is forgotten later.
+                let _ = self.store.forget_keys(self.clock.now()).await;
+            }
+        }
+    }
+
+    async fn beat_and_adopt(self: &Arc<Self>, lease: &Lease, watch: &mut Watch) -> Result<(), StoreError> {
+        self.store.beat(&self.settings.node).await?;
+        if !lease.adopts || self.closing.is_cancelled() {
+            return Ok(());
+        }
+        for (node, beat) in watch.silent(self.store.nodes().await?, lease.lease) {
+            tracing::warn!(node, "a node is lost; its calls are seen to");
+            self.store.strike_off(&node, beat).await?;
+        }
+        loop {
+            let calls = self.store.adopt(&self.settings.node).await?;
+            if calls.is_empty() {
+                return Ok(());
+            }
+            tracing::info!(calls = calls.len(), "calls that were left behind are seen to");
+            self.resume(calls).await;
+            // A long recovery is no silence.
+            self.store.beat(&self.settings.node).await?;
+        }
+    }
+
+    /// Goes on with calls that were left behind. Those of one batch keep their order.
+    async fn resume(self: &Arc<Self>, calls: Vec<Call>) {
+        let mut batches: BTreeMap<Uuid, Vec<Job>> = BTreeMap::new();
+        for call in calls {
+            let (engine, mut job) = (self.clone(), self.resumed(call));
+            self.register(&mut job);
+            // Calls that run again wait for a place like any other, and hold back new ones meanwhile.
+            if let Ok(place) = self.queue.clone().try_acquire_owned() {
+                job.holds.push(Arc::new(place));
+            }
+            match job.call.batch_id {
+                Some(batch) if job.begin == Begin::Start && !job.is_concurrency_safe() => {
+                    batches.entry(batch).or_default().push(job);
+                }
+                _ => drop(self.tasks.spawn(async move { engine.run_to_end(job).await })),
+            }
+        }
+        for mut jobs in batches.into_values() {
+            jobs.sort_by_key(|job| job.call.index);
+            self.tasks.spawn(self.clone().run_all(jobs, Mode::Serial));
+        }
+    }
+
+    fn resumed(&self, call: Call) -> Job {
+        let snapshot = self.registry.snapshot();
+        let entry = snapshot.get(&call.name);
+        let (next, begin) = match (call.status, entry) {
+            (Status::Wait, None) => (Next::Refuse(snapshot.not_found(&call.name).into()), Begin::Start),
+            (Status::Wait, Some(_)) if call.effective_arguments.is_none() => {
+                let failure = Failure::execution(&call.name, "the service stopped before the call was run");
+                (Next::Refuse(failure.into()), Begin::Start)
+            }
+            (Status::Wait, Some(entry)) => (Next::Run(entry.clone()), Begin::Start),
+            (_, Some(entry)) if call.phase == Phase::External => (Next::Run(entry.clone()), Begin::Outside),
+            (_, Some(entry)) if call.phase == Phase::Retrying || entry.definition.may_repeat() => {
+                (Next::Run(entry.clone()), Begin::Again)
+            }
+            _ => (Next::Refuse(Failure::outcome_unknown(&call.name).into()), Begin::Start),
+        };
+        let recorder = Recorder::resumed(self.journal.clone(), self.store.clone(), self.settings.store_patience, &call);
+        let mut job = Job::new(call, next, recorder);
+        (job.begin, job.is_queued, job.is_accepted_first) = (begin, true, true);
+        job
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_is_lost_only_after_a_whole_lease_without_a_beat() {
+        let (mut watch, lease) = (Watch::default(), Duration::from_secs(12));
+        let nodes = |a: i64, b: i64| vec![("a".to_owned(), a), ("b".to_owned(), b)];
+        assert!(watch.silent(nodes(1, 1), lease).is_empty());
+        tokio::time::advance(Duration::from_secs(11)).await;
+        assert!(watch.silent(nodes(1, 2), lease).is_empty());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(watch.silent(nodes(1, 2), lease), [("a".to_owned(), 1)]);
+        assert!(watch.silent(nodes(2, 2), lease).is_empty(), "it has come back");
+    }
+}

@@ -1,0 +1,110 @@
+//! Whether and when a failed attempt is made again (contract, section 4).
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::domain::tool::RetrySpec;
+use crate::domain::{Failure, ToolDefinition};
+
+/// A server that asks for a longer rest than this gets none: the call ends, and says when to come again.
+const LONGEST_REST_MS: u64 = 600_000;
+
+/// How long to wait before the next attempt, if there is to be one. `random` is at least 0 and below 1.
+pub(super) fn wait(
+    definition: &ToolDefinition,
+    retry: &RetrySpec,
+    attempts: u32,
+    failure: &Failure,
+    random: f64,
+) -> Option<Duration> {
+    let may = failure.retryable && (definition.may_repeat() || failure.never_left);
+    if !may || attempts >= retry.max_attempts {
+        return None;
+    }
+    let rest = failure.retry_after_ms.unwrap_or(0);
+    if rest > LONGEST_REST_MS {
+        return None;
+    }
+    Some(backoff(retry, attempts, random).max(Duration::from_millis(rest)))
+}
+
+/// Exponential, up to the longest; a share of it, `jitter`, is random.
+fn backoff(retry: &RetrySpec, attempts: u32, random: f64) -> Duration {
+    let doublings = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
+    let whole = retry.initial_backoff_ms as f64 * retry.backoff_multiplier.powi(doublings);
+    let whole = whole.min(retry.max_backoff_ms as f64);
+    Duration::from_secs_f64((whole * (1.0 - retry.jitter * random)).max(0.0) / 1000.0)
+}
+
+/// A number of at least 0 and below 1, out of the random part of an id (RFC 9562, section 5.7).
+pub(super) fn random_of(id: Uuid) -> f64 {
+    let low = id.as_u128() as u64 & ((1 << 53) - 1);
+    low as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::Code;
+
+    fn tool(read_only: bool, idempotent: bool) -> ToolDefinition {
+        let mut tool = crate::domain::tool::read_definition(serde_json::json!({
+            "name": "t", "input_schema": {"type": "object"}, "executor": {"type": "external"},
+        }))
+        .unwrap();
+        (tool.annotations.read_only, tool.annotations.idempotent) = (read_only, idempotent);
+        tool
+    }
+
+    fn three() -> RetrySpec {
+        RetrySpec { max_attempts: 3, jitter: 0.0, ..RetrySpec::default() }
+    }
+
+    #[test]
+    fn only_failures_that_may_pass_of_tools_that_may_repeat_are_tried_again() {
+        let passing = Failure::execution("t", "503").retryable(None);
+        let own = Failure::execution("t", "no such city");
+        for (read_only, idempotent) in [(true, false), (false, true)] {
+            assert!(wait(&tool(read_only, idempotent), &three(), 1, &passing, 0.0).is_some());
+            assert!(wait(&tool(read_only, idempotent), &three(), 1, &own, 0.0).is_none());
+        }
+        assert_eq!(own.code, Code::ToolExecutionError);
+        assert!(wait(&tool(false, false), &three(), 1, &passing, 0.0).is_none());
+        assert!(wait(&tool(false, false), &three(), 1, &passing.clone().never_left(), 0.0).is_some());
+        assert!(wait(&tool(true, true), &RetrySpec::default(), 1, &passing, 0.0).is_none(), "one attempt unless told");
+        assert!(wait(&tool(true, true), &three(), 3, &passing, 0.0).is_none());
+    }
+
+    #[test]
+    fn waits_grow_up_to_the_longest_and_a_server_may_ask_for_more() {
+        let seconds = |attempts, failure: &Failure| {
+            wait(&tool(true, true), &RetrySpec { max_attempts: 9, ..three() }, attempts, failure, 0.0)
+                .map(|wait| wait.as_millis())
+        };
+        let plain = Failure::execution("t", "503").retryable(None);
+        let waits: Vec<_> = (1..=6).map(|attempts| seconds(attempts, &plain).unwrap()).collect();
+        assert_eq!(waits, [1000, 2000, 4000, 8000, 10_000, 10_000]);
+        assert_eq!(seconds(1, &plain.clone().retryable(Some(30_000))), Some(30_000));
+        assert_eq!(seconds(1, &plain.retryable(Some(600_001))), None);
+    }
+
+    proptest! {
+        #[test]
+        fn jitter_only_shortens_and_by_its_share_at_most(
+            attempts in 1_u32..200, jitter in 0.0..=1.0_f64, random in 0.0..1.0_f64, initial in 0_u64..100_000,
+        ) {
+            let retry = RetrySpec { jitter, initial_backoff_ms: initial, ..three() };
+            let (whole, short) = (backoff(&retry, attempts, 0.0), backoff(&retry, attempts, random));
+            prop_assert!(short <= whole && short.as_secs_f64() >= whole.as_secs_f64() * (1.0 - jitter) - 1e-6);
+            prop_assert!(whole.as_millis() as u64 <= retry.max_backoff_ms);
+        }
+
+        #[test]
+        fn any_id_gives_a_number_below_one(id in any::<u128>()) {
+            prop_assert!((0.0..1.0).contains(&random_of(Uuid::from_u128(id))));
+        }
+    }
+}

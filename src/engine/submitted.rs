@@ -1,0 +1,174 @@
+//! Calls on their way, as their caller sees them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use uuid::Uuid;
+
+use super::accept::NotAccepted;
+use super::recorder::{End, NotRecorded};
+use super::{Wait, Work};
+use crate::domain::Call;
+
+/// Calls on their way. Dropped, they go on by themselves.
+#[derive(Debug)]
+pub struct Submitted {
+    /// The batch, if it is one.
+    pub batch_id: Option<Uuid>,
+    /// The calls, in request order.
+    pub calls: Vec<Pending>,
+    work: Work,
+    accepted: Option<oneshot::Receiver<Result<(), NotAccepted>>>,
+    /// Calls that end with their caller.
+    guards: Vec<DropGuard>,
+}
+
+/// One call on its way.
+#[derive(Debug)]
+pub struct Pending {
+    /// Its id.
+    pub id: Uuid,
+    /// Whether its caller waits for its end unless it says otherwise.
+    pub is_awaited: bool,
+    pub(super) end: End,
+}
+
+/// A call as its caller sees it in the end.
+#[derive(Debug)]
+pub enum Seen {
+    /// It has ended.
+    Ended(Arc<Call>),
+    /// It goes on.
+    Going(Uuid),
+}
+
+impl Pending {
+    /// The call when it has ended and is on disk.
+    ///
+    /// # Errors
+    /// If it could not be recorded in time; it may still be.
+    pub async fn end(self) -> Result<Arc<Call>, NotRecorded> {
+        self.end.await.unwrap_or(Err(NotRecorded { accepted: false }))
+    }
+}
+
+impl Submitted {
+    pub(super) fn new(batch_id: Option<Uuid>, calls: Vec<Pending>, work: Work) -> Self {
+        Self { batch_id, calls, work, accepted: None, guards: Vec::new() }
+    }
+
+    pub(super) fn accepted_first(self, accepted: oneshot::Receiver<Result<(), NotAccepted>>) -> Self {
+        Self { accepted: Some(accepted), ..self }
+    }
+
+    pub(super) fn cancelled_with_caller(self, calls: Vec<CancellationToken>) -> Self {
+        Self { guards: calls.into_iter().map(CancellationToken::drop_guard).collect(), ..self }
+    }
+
+    /// Whether nothing has to be on disk before it runs, and its caller waits for everything.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.accepted.is_none()
+    }
+
+    /// Returns once the calls are on disk, where that comes first.
+    ///
+    /// # Errors
+    /// If they are not, or others stand for them.
+    pub async fn accepted(&mut self) -> Result<(), NotAccepted> {
+        let Some(accepted) = &mut self.accepted else { return Ok(()) };
+        let lost = NotAccepted::NotRecorded(NotRecorded { accepted: false });
+        let accepted = tokio::select! {
+            biased;
+            accepted = &mut *accepted => accepted.unwrap_or(Err(lost)),
+            () = &mut self.work => accepted.await.unwrap_or(Err(lost)),
+        };
+        self.accepted = None;
+        accepted
+    }
+
+    /// All calls when they have ended and are on disk, in request order. They run here as long as this is awaited.
+    ///
+    /// # Errors
+    /// If one could not be recorded in time; it may still be.
+    pub async fn ended(self) -> Result<Vec<Arc<Call>>, NotRecorded> {
+        let Self { calls, mut work, guards, .. } = self;
+        // The first that is not recorded in time ends the wait: what comes after it in a batch waits for the database.
+        let mut ends = std::pin::pin!(async move {
+            let mut calls = calls;
+            match calls.pop() {
+                Some(only) if calls.is_empty() => Ok(vec![only.end().await?]),
+                last => try_join_all(calls.into_iter().chain(last).map(Pending::end)).await,
+            }
+        });
+        let ended = tokio::select! {
+            biased;
+            () = &mut work => ends.await,
+            ended = &mut ends => ended,
+        };
+        disarm(guards);
+        ended
+    }
+
+    /// The calls, in request order, after as long as the caller waits for them. What has not ended by then goes on.
+    ///
+    /// # Errors
+    /// If one that is waited for could not be recorded in time; it may still be.
+    pub async fn seen(self, wait: Wait) -> Result<Vec<Seen>, NotRecorded> {
+        let Self { calls, mut work, guards, .. } = self;
+        let longest = match wait {
+            Wait::AsDeclared | Wait::Result => None,
+            Wait::Accepted => Some(Duration::ZERO),
+            Wait::For(longest) => Some(longest),
+        };
+        let is_awaited = |call: &Pending| wait != Wait::AsDeclared || call.is_awaited;
+        let mut seen: Vec<Option<Arc<Call>>> = calls.iter().map(|_| None).collect();
+        let mut calls: Vec<Pending> = calls;
+        {
+            let mut all = std::pin::pin!(async {
+                for (call, seen) in calls.iter_mut().zip(&mut seen).filter(|(call, _)| is_awaited(call)) {
+                    *seen = Some((&mut call.end).await.unwrap_or(Err(NotRecorded { accepted: true }))?);
+                }
+                Ok(())
+            });
+            let mut too_long = std::pin::pin!(async {
+                match longest {
+                    Some(longest) => tokio::time::sleep(longest).await,
+                    None => std::future::pending().await,
+                }
+            });
+            let mut is_done = false;
+            loop {
+                tokio::select! {
+                    biased;
+                    ended = &mut all => break ended?,
+                    () = &mut too_long => break,
+                    () = &mut work, if !is_done => is_done = true,
+                }
+            }
+        }
+        let views = calls.into_iter().zip(seen).map(|(mut call, seen)| {
+            let seen = seen.or_else(|| call.end.try_recv().ok()?.ok());
+            seen.map_or(Seen::Going(call.id), Seen::Ended)
+        });
+        let views = views.collect();
+        disarm(guards);
+        // What is left of the work goes on by itself.
+        drop(work);
+        Ok(views)
+    }
+
+    /// Lets the calls run by themselves.
+    #[must_use]
+    pub fn detach(self) -> (Vec<Pending>, Vec<DropGuard>) {
+        (self.calls, self.guards)
+    }
+}
+
+/// The caller has its answer; what goes on is not stopped.
+fn disarm(guards: Vec<DropGuard>) {
+    guards.into_iter().for_each(|guard| drop(guard.disarm()));
+}

@@ -1,0 +1,121 @@
+//! How a tool's server reports back: the addresses and the token that it is sent, and the signature of what is sent.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use uuid::Uuid;
+
+use crate::domain::Time;
+use crate::executor::token::SigningKey;
+
+/// The key of this service and its own address. Cheap to clone; all clones know the address once one of them does.
+#[derive(Debug, Clone)]
+pub struct Reporting {
+    key: SigningKey,
+    base: Arc<OnceLock<String>>,
+}
+
+impl Reporting {
+    /// Without an address: that is known only once the service listens. Until then tools are told no way to report.
+    #[must_use]
+    pub fn new(key: SigningKey) -> Self {
+        Self { key, base: Arc::default() }
+    }
+
+    /// Where tools reach this service, as in `https://tools.example.com/toolpost`. The first one said stays.
+    pub fn set_base(&self, url: &str) {
+        // An error means that there is one already.
+        let _ = self.base.set(url.trim_end_matches('/').to_owned());
+    }
+
+    /// [`Reporting::set_base`] to the address that the service listens on; where it listens on all of them, tools are told
+    /// this machine's own.
+    pub fn set_base_to_listener(&self, address: SocketAddr) {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        self.set_base(&format!("http://{}", SocketAddr::new(ip, address.port())));
+    }
+
+    /// Where the progress of a call is posted.
+    #[must_use]
+    pub fn progress_url(&self, call: Uuid) -> Option<String> {
+        self.url(call, "progress")
+    }
+
+    /// Where the result of a call is posted.
+    #[must_use]
+    pub fn result_url(&self, call: Uuid) -> Option<String> {
+        self.url(call, "result")
+    }
+
+    /// What proves that a report comes from the tool that was sent the call.
+    #[must_use]
+    pub fn token(&self, call: Uuid) -> Option<String> {
+        self.is_reachable().then(|| self.key.token(call))
+    }
+
+    /// Whether anything can be posted to this service.
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        self.base.get().is_some()
+    }
+
+    /// The headers that sign a request (Standard Webhooks). Its id is the call's, the same for every attempt: whoever has
+    /// seen it need not do the work again.
+    pub(super) fn signed(&self, call: Uuid, now: Time, body: &[u8]) -> HeaderMap {
+        let (id, timestamp) = (call.to_string(), now.0.div_euclid(1_000_000));
+        let signature = self.key.signature(&id, timestamp, body);
+        let named =
+            [("webhook-id", id), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signature)];
+        // Digits and base64: no value is refused.
+        let valid = |(name, value)| Some((HeaderName::from_static(name), HeaderValue::try_from(value).ok()?));
+        named.into_iter().filter_map(valid).collect()
+    }
+
+    fn url(&self, call: Uuid, what: &str) -> Option<String> {
+        self.base.get().map(|base| format!("{base}/tool-calls/{call}/{what}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reporting() -> Reporting {
+        Reporting::new(SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap())
+    }
+
+    #[test]
+    fn nothing_is_told_before_the_address_is_known_and_the_first_one_stays() {
+        let (reporting, call) = (reporting(), Uuid::from_u128(7));
+        assert_eq!(
+            (reporting.progress_url(call), reporting.result_url(call), reporting.token(call)),
+            (None, None, None)
+        );
+        let clone = reporting.clone();
+        reporting.set_base("https://h/under/");
+        reporting.set_base("https://other");
+        let url = |what: &str| Some(format!("https://h/under/tool-calls/00000000-0000-0000-0000-000000000007/{what}"));
+        assert_eq!((clone.progress_url(call), clone.result_url(call)), (url("progress"), url("result")));
+        assert!(clone.key.is_token(call, &clone.token(call).unwrap()));
+    }
+
+    #[test]
+    fn a_listener_on_all_addresses_is_reached_on_this_machine() {
+        for (address, base) in [
+            ("127.0.0.1:80", "http://127.0.0.1:80/"),
+            ("0.0.0.0:8080", "http://127.0.0.1:8080/"),
+            ("[::]:1", "http://[::1]:1/"),
+            ("192.0.2.1:2", "http://192.0.2.1:2/"),
+        ] {
+            let reporting = reporting();
+            reporting.set_base_to_listener(address.parse().unwrap());
+            let url = reporting.result_url(Uuid::nil()).unwrap();
+            assert!(url.starts_with(base), "{address}: {url}");
+        }
+    }
+}

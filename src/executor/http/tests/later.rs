@@ -1,0 +1,137 @@
+//! Results that the tool posts: after a 202, and before or instead of its answer.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::super::test_server::read_request;
+use super::*;
+use crate::domain::Phase;
+use crate::domain::call::StatusUpdate;
+use crate::executor::emitter::{Report, Reports};
+use crate::executor::outside::Posted;
+
+/// A run and both of its ways to the outside.
+struct Running {
+    run: JoinHandle<Result<Answer, Failure>>,
+    outside: Outside,
+    reports: Reports,
+    client: HttpClient,
+}
+
+fn start(spec: Value) -> Running {
+    let client = client(&["127.0.0.1"]);
+    let (emitter, reports) = emitter::channel();
+    let invocation = Invocation { emitter, ..invocation(json!({})) };
+    let outside = invocation.outside.clone();
+    Running { run: tokio::spawn(executor(spec, client.clone()).execute(invocation)), outside, reports, client }
+}
+
+fn text(text: &str) -> Answer {
+    Answer::Text(text.into())
+}
+
+/// A server that hands out its connection once it has read the request.
+async fn connection() -> (String, JoinHandle<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let accepted = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_request(&mut stream).await.unwrap();
+        stream
+    });
+    (url, accepted)
+}
+
+/// Waits for the other side to close.
+async fn closed(stream: &mut TcpStream) {
+    // A reset says the same as the end of the stream.
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0);
+}
+
+#[tokio::test]
+async fn after_a_202_the_result_is_awaited_and_its_body_is_ignored() {
+    for (method, body) in [("POST", "{\"error\":\"not really\"}".to_owned()), ("GET", "x".repeat(300_000))] {
+        let server = TestServer::answering(response("202 Accepted\r\ncontent-type: application/json", body)).await;
+        let mut running = start(json!({"url": server.url("/"), "method": method}));
+        let external = StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() };
+        assert_eq!(running.reports.next().await, Report::Status(external));
+        assert!(!running.run.is_finished());
+        assert_eq!(running.outside.post(Answer::Json(json!({"n": 1}))), Posted::Accepted);
+        assert_eq!(running.run.await.unwrap(), Ok(Answer::Json(json!({"n": 1}))));
+        assert_eq!(running.outside.post(Answer::Nothing), Posted::TooLate);
+    }
+}
+
+#[tokio::test]
+async fn a_202_whose_body_never_ends_is_no_reason_to_wait_longer() {
+    let (url, accepted) = connection().await;
+    let mut running = start(json!({"url": url}));
+    let mut stream = accepted.await.unwrap();
+    stream.write_all(b"HTTP/1.1 202 Accepted\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n").await.unwrap();
+    assert!(matches!(running.reports.next().await, Report::Status(StatusUpdate { phase: Some(Phase::External), .. })));
+    assert_eq!(running.outside.post(text("posted")), Posted::Accepted);
+    assert_eq!(running.run.await.unwrap(), Ok(text("posted")));
+    closed(&mut stream).await;
+}
+
+#[tokio::test]
+async fn a_result_that_is_posted_before_the_answer_wins_at_once_and_the_connection_is_closed() {
+    for begun in [
+        "",
+        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\nevent: progress\ndata: x\n\n",
+        "HTTP/1.1 500 Oops\r\ncontent-length: 10\r\n\r\nabc",
+    ] {
+        let (url, accepted) = connection().await;
+        let running = start(json!({"url": url}));
+        let mut stream = accepted.await.unwrap();
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        assert_eq!(running.outside.post(text("posted")), Posted::Accepted);
+        assert_eq!(running.run.await.unwrap(), Ok(text("posted")), "{begun:?}");
+        closed(&mut stream).await;
+        drop(running.client);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_before_any_posted_result_is_the_result() {
+    for (head, answer) in [("200 OK\r\ncontent-type: text/plain", text("answer")), ("204 None", Answer::Nothing)] {
+        let body = if answer == Answer::Nothing { "" } else { "answer" };
+        let server = TestServer::answering(response(head, body)).await;
+        let running = start(json!({"url": server.url("/")}));
+        assert_eq!(running.run.await.unwrap(), Ok(answer));
+        assert_eq!(running.outside.post(text("posted")), Posted::TooLate, "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_came_after_a_failed_attempt_ends_the_next_one_without_a_request() {
+    let mut server = TestServer::answering(response("503 Busy", "")).await;
+    let executor = executor(json!({"url": server.url("/")}), client(&["127.0.0.1"]));
+    let call = invocation(json!({}));
+    assert!(executor.execute(call.clone()).await.unwrap_err().retryable);
+    assert!(server.received.recv().await.is_some());
+    assert_eq!(call.outside.post(text("posted")), Posted::Accepted);
+    assert_eq!(executor.execute(call.clone()).await, Ok(text("posted")));
+    assert!(server.received.try_recv().is_err(), "no second request");
+}
+
+#[tokio::test]
+async fn a_run_that_is_made_again_after_its_answer_has_an_answer_again() {
+    let server = TestServer::answering(response("200 OK\r\ncontent-type: text/plain", "answer")).await;
+    let executor = executor(json!({"url": server.url("/")}), client(&["127.0.0.1"]));
+    let call = invocation(json!({}));
+    for _ in 0..2 {
+        assert_eq!(executor.execute(call.clone()).await, Ok(text("answer")));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_awaited_where_nothing_can_be_posted() {
+    let server = TestServer::answering(response("202 Accepted", "")).await;
+    let client = client_without_service(&["127.0.0.1"]);
+    let failure = executor(json!({"url": server.url("/")}), client).execute(invocation(json!({}))).await.unwrap_err();
+    assert!(failure.message.starts_with("the server answered 202 Accepted, but"), "{}", failure.message);
+    assert!(!failure.retryable && !failure.never_left);
+}

@@ -1,0 +1,209 @@
+//! What a tool outside reports while it works: one shape for `POST /tool-calls/{id}/progress` and for the `progress` events
+//! of an answer.
+
+use std::fmt;
+
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::Emitter;
+use crate::domain::call::StatusUpdate;
+use crate::domain::event::Emission;
+use crate::domain::shape::{self, ShapeError};
+use crate::domain::{ContentBlock, Progress, json};
+
+/// How much is shown of what does not fit, in characters.
+const SHOWN_CHARS: usize = 500;
+
+/// One report of a running tool. All members are optional; `null` is the same as absent.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ProgressReport)]
+pub struct Report {
+    /// One line for people; it replaces the one before.
+    tip: Option<String>,
+    /// What the tool shows of its parameters; merged deeply over the whole call.
+    #[schema(value_type = Option<Object>)]
+    params: Option<Map<String, Value>>,
+    /// Facts; merged deeply over the whole call.
+    #[schema(value_type = Option<Object>)]
+    metadata: Option<Map<String, Value>>,
+    /// How far it is; it replaces what was said before.
+    progress: Option<Step>,
+    /// Shown to whoever watches, never part of `output`: a string, or an array of typed blocks.
+    #[serde(default, deserialize_with = "content")]
+    #[schema(value_type = Option<Value>)]
+    content: Vec<ContentBlock>,
+    /// Data for the user interface, beside `content`.
+    #[schema(value_type = Option<Object>)]
+    details: Option<Map<String, Value>>,
+}
+
+/// How far the tool is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ReportedProgress)]
+struct Step {
+    /// Steps done.
+    current: f64,
+    /// Steps in all, if known.
+    total: Option<f64>,
+    /// What is being done.
+    message: Option<String>,
+}
+
+impl Report {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// The first thing that does not fit, and where; an unknown member is one.
+    pub fn read(value: Value) -> Result<Self, ShapeError> {
+        // A derived shape would take an array for its members in order, and `null` for nothing at all.
+        if !value.is_object() {
+            let message = format!("must be an object, not {}", json::type_name(&value));
+            return Err(ShapeError { pointer: String::new(), message });
+        }
+        shape::expect_objects(&value, &["/params", "/metadata", "/progress", "/details"])?;
+        shape::read(value)
+    }
+
+    /// Instead of a report that does not fit: people are shown why.
+    #[must_use]
+    pub fn invalid(fault: &ShapeError) -> Self {
+        let fault = serde_json::json!({
+            "pointer": json::shorten(&fault.pointer, SHOWN_CHARS), "message": json::shorten(&fault.message, SHOWN_CHARS),
+        });
+        let details = [("invalid_progress".to_owned(), fault)].into_iter().collect();
+        Self { details: Some(details), ..Self::default() }
+    }
+
+    /// A report that only shows a text.
+    #[must_use]
+    pub fn text(text: String) -> Self {
+        Self { content: vec![ContentBlock::Text(text)], ..Self::default() }
+    }
+
+    /// Hands it to the running call: how it stands, and then what is shown. It waits while too much of what was shown
+    /// before is not yet recorded.
+    pub async fn tell(self, emitter: &Emitter) {
+        let Self { tip, params, metadata, progress, content, details } = self;
+        emitter.status(StatusUpdate {
+            tip,
+            params: params.unwrap_or_default(),
+            metadata: metadata.unwrap_or_default(),
+            progress: progress.map(|Step { current, total, message }| Progress { current, total, message }),
+            phase: None,
+        });
+        let details = details.unwrap_or_default();
+        if !content.is_empty() || !details.is_empty() {
+            emitter.emit(Emission { content, details }).await;
+        }
+    }
+}
+
+/// A string or an array of typed blocks.
+fn content<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContentBlock>, D::Error> {
+    struct Content;
+
+    impl<'de> Visitor<'de> for Content {
+        type Value = Vec<ContentBlock>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a string or an array of typed blocks")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            self.visit_string(text.to_owned())
+        }
+
+        fn visit_string<E: de::Error>(self, text: String) -> Result<Self::Value, E> {
+            Ok(vec![ContentBlock::Text(text)])
+        }
+
+        fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut blocks: A) -> Result<Self::Value, A::Error> {
+            let mut content = Vec::new();
+            while let Some(block) = blocks.next_element()? {
+                content.push(block);
+            }
+            Ok(content)
+        }
+    }
+
+    deserializer.deserialize_any(Content)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::executor::emitter::{self, Report as Told};
+
+    /// What the engine hears of a report.
+    async fn told(report: Value) -> Vec<Told> {
+        let (emitter, mut reports) = emitter::channel();
+        Report::read(report).unwrap().tell(&emitter).await;
+        std::iter::from_fn(|| reports.take()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_report_tells_how_the_call_stands_and_then_what_is_shown() {
+        let all = json!({
+            "tip": "half way", "params": {"p": {"x": 1}}, "metadata": {"m": [1]},
+            "progress": {"current": 1, "total": 2.5, "message": "one"},
+            "content": [{"type": "text", "text": "a\u{0}😀"}, {"type": "resource", "uri": "x:y"}], "details": {"d": null},
+        });
+        let [Told::Status(status), Told::Emission(emission)] = &told(all).await[..] else { panic!("both, in order") };
+        assert_eq!(status.tip.as_deref(), Some("half way"));
+        assert_eq!(json!([status.params, status.metadata]), json!([{"p": {"x": 1}}, {"m": [1]}]));
+        let progress = Progress { current: 1.0, total: Some(2.5), message: Some("one".into()) };
+        assert_eq!((status.progress.as_ref(), status.phase), (Some(&progress), None));
+        assert_eq!(json!(emission.content)[0], json!({"type": "text", "text": "a\u{0}😀"}));
+        assert_eq!((emission.content.len(), json!(emission.details)), (2, json!({"d": null})));
+    }
+
+    #[tokio::test]
+    async fn what_is_left_out_is_not_told() {
+        assert_eq!(told(json!({})).await, []);
+        let nothing =
+            json!({"tip": null, "params": null, "metadata": {}, "progress": null, "content": null, "details": null});
+        assert_eq!(told(nothing).await, []);
+        assert!(matches!(&told(json!({"tip": "x", "content": []})).await[..], [Told::Status(_)]));
+        assert!(matches!(&told(json!({"details": {"a": 1}})).await[..], [Told::Emission(_)]));
+        let [Told::Emission(text)] = &told(json!({"content": "hi"})).await[..] else { panic!("shown") };
+        assert_eq!(text.content, [ContentBlock::Text("hi".into())]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_by_its_name() {
+        for (report, pointer, message) in [
+            (json!({"tipp": "x"}), "/tipp", "unknown field `tipp`"),
+            (json!({"progress": {"current": 1, "totl": 2}}), "/progress/totl", "unknown field `totl`"),
+            (json!({"progress": {"total": 2}}), "/progress/current", "missing field `current`"),
+            (json!({"progress": {"current": "1"}}), "/progress/current", "invalid type: string"),
+            (json!({"progress": [1]}), "/progress", "must be an object, not array"),
+            (json!({"params": []}), "/params", "must be an object, not array"),
+            (json!({"metadata": "x"}), "/metadata", "must be an object, not string"),
+            (json!({"details": 1}), "/details", "must be an object, not integer"),
+            (json!({"tip": 1}), "/tip", "invalid type: integer"),
+            (json!({"content": 1}), "/content", "expected a string or an array of typed blocks"),
+            (json!({"content": {"type": "text", "text": "a"}}), "/content", "a string or an array of typed blocks"),
+            (
+                json!({"content": [{"type": "text", "text": "a"}, {"text": "b"}]}),
+                "/content/1",
+                "not a typed content block",
+            ),
+            (json!(["x"]), "", "must be an object, not array"),
+            (json!(null), "", "must be an object, not null"),
+        ] {
+            let fault = Report::read(report.clone()).unwrap_err();
+            assert_eq!(fault.pointer, pointer, "{report}: {}", fault.message);
+            assert!(fault.message.contains(message), "{report}: {}", fault.message);
+        }
+    }
+}

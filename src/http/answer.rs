@@ -1,0 +1,81 @@
+//! What `POST /tool-calls` answers: calls that have ended, and where those are found that go on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use uuid::Uuid;
+
+use super::problem::Problem;
+use super::{AppState, reply};
+use crate::domain::Call;
+use crate::engine::Seen;
+use crate::formats::native::{BatchAnswer, ToolCall};
+
+/// Calls that have all ended.
+pub(super) fn ended(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> Response {
+    of(StatusCode::OK, batch_id, calls.iter().map(|call| &**call))
+}
+
+fn of<'a>(status: StatusCode, batch_id: Option<Uuid>, calls: impl ExactSizeIterator<Item = &'a Call>) -> Response {
+    let mut results: Vec<ToolCall<'_>> = calls.map(ToolCall::from).collect();
+    match (batch_id, results.len()) {
+        (None, 1) => match results.pop() {
+            Some(only) => reply::json(status, &only),
+            None => reply::json(status, &()),
+        },
+        _ => reply::json(status, &BatchAnswer { batch_id, results }),
+    }
+}
+
+/// Calls as they are seen: 200 if all have ended, else 202 and where they are found.
+pub(super) async fn seen(state: &AppState, batch_id: Option<Uuid>, seen: Vec<Seen>) -> Result<Response, Problem> {
+    let going: Vec<Uuid> = seen
+        .iter()
+        .filter_map(|seen| match seen {
+            Seen::Going(id) => Some(*id),
+            Seen::Ended(_) => None,
+        })
+        .collect();
+    let mut stored: HashMap<Uuid, Call> =
+        state.store.calls_of(&going).await?.into_iter().map(|call| (call.id, call)).collect();
+    let mut calls = Vec::with_capacity(seen.len());
+    for seen in seen {
+        calls.push(match seen {
+            Seen::Ended(call) => call,
+            Seen::Going(id) => Arc::new(stored.remove(&id).ok_or_else(Problem::internal)?),
+        });
+    }
+    Ok(as_they_are(batch_id, &calls))
+}
+
+/// 200 if all have ended, else 202 and where they are found.
+pub(super) fn as_they_are(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> Response {
+    let goes_on = calls.iter().any(|call| !call.status.is_terminal());
+    let status = if goes_on { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let mut response = of(status, batch_id, calls.iter().map(|call| &**call));
+    if goes_on {
+        let location = location(batch_id, calls.first().map(|call| call.id));
+        if let Ok(location) = HeaderValue::from_str(&location) {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
+    }
+    response
+}
+
+fn location(batch_id: Option<Uuid>, call: Option<Uuid>) -> String {
+    match (batch_id, call) {
+        (Some(batch_id), _) => format!("/tool-calls?batch_id={batch_id}"),
+        (None, call) => format!("/tool-calls/{}", call.unwrap_or_default()),
+    }
+}
+
+/// The database is away. What was accepted goes on; what was not may safely be sent again.
+pub(super) fn not_recorded(accepted: bool, batch_id: Option<Uuid>, call: Option<Uuid>) -> Problem {
+    if accepted {
+        let detail = "the end could not be recorded in time; what was accepted is at `Location` once it is";
+        return Problem::store_unavailable(detail).at(location(batch_id, call));
+    }
+    Problem::store_unavailable("the call could not be recorded in time; a tool that is not read-only was not run")
+}

@@ -1,0 +1,50 @@
+//! Waiting for the end of a call that is stored, whoever runs it.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::problem::Problem;
+use super::{Shared, extract};
+use crate::domain::Call;
+use crate::domain::event::Stage;
+
+/// How often the store is asked: the end of a call of another node is not heard here at once.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The call when it has ended, or as it is after `longest` or when the service stops.
+pub(super) async fn wait(state: &Shared, id: Uuid, longest: Option<Duration>) -> Result<Call, Problem> {
+    // Subscribed first: an end between the look and the wait is not missed.
+    let mut reader = state.bus.subscribe(vec![id]);
+    let mut over = std::pin::pin!(async {
+        match longest {
+            Some(longest) => tokio::time::sleep(longest).await,
+            None => std::future::pending().await,
+        }
+    });
+    loop {
+        let call = state.store.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
+        if call.status.is_terminal() || longest.is_some_and(|longest| longest.is_zero()) {
+            return Ok(call);
+        }
+        tokio::select! {
+            () = &mut over => return Ok(call_now(state, id).await?.unwrap_or(call)),
+            () = state.closing.cancelled() => return Ok(call),
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = async {
+                loop {
+                    match reader.events.recv().await {
+                        Some(event) if event.event.stage == Stage::Result => return,
+                        Some(_) => {}
+                        // Cut off: the store is asked from time to time.
+                        None => std::future::pending().await,
+                    }
+                }
+            } => {}
+        }
+    }
+}
+
+async fn call_now(state: &Shared, id: Uuid) -> Result<Option<Call>, Problem> {
+    Ok(state.store.call(id).await?)
+}

@@ -1,0 +1,212 @@
+//! Requests that come again: whatever has the same key is one request, and runs once (contract, section 3).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::problem::Problem;
+use super::{AppState, answer, calls, end, watch};
+use crate::domain::event::EventKind;
+use crate::domain::{Call, CallRequest, Claim, Once};
+use crate::engine::{NotAccepted, Seen, Submission, Wait};
+use crate::events::{frame, stream as events};
+use crate::formats::native::{BatchAnswer, ToolCall};
+
+/// Longest key, in characters.
+const LONGEST_KEY: usize = 512;
+/// How often keys are looked up that others take at the same moment.
+const TRIES: usize = 5;
+
+/// The request's `Idempotency-Key`, if it has one.
+pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<Once>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let key = value.to_str().unwrap_or_default().trim();
+    if key.is_empty() || key.chars().count() > LONGEST_KEY {
+        let message = format!("header Idempotency-Key: must have 1 to {LONGEST_KEY} visible characters");
+        return Err(Problem::field("", message));
+    }
+    Ok(Some(Once::of_request(key, body)))
+}
+
+/// A call of the request: one that is there already, or one that is new.
+enum Found {
+    Known(Uuid),
+    New(CallRequest),
+}
+
+/// Runs what was never asked for before, and joins the rest.
+pub(super) async fn execute(
+    state: &AppState,
+    submission: Submission,
+    bytes: usize,
+    wants_events: bool,
+) -> Result<Response, Problem> {
+    if let Some(once) = submission.once
+        && let Some(claim) = claim_of(state, once, "")?.await?
+    {
+        return replay(state, claim.batch_id, claim.calls, submission.wait, wants_events).await;
+    }
+    for _ in 0..TRIES {
+        let mut found = Vec::with_capacity(submission.calls.len());
+        for (index, request) in submission.calls.iter().enumerate() {
+            let pointer = if submission.is_batch { format!("/calls/{index}/id") } else { "/id".to_owned() };
+            let claim = match request.once {
+                Some(once) => claim_of(state, once, &pointer)?.await?,
+                None => None,
+            };
+            let known = claim.and_then(|claim| claim.calls.first().copied());
+            let index = u32::try_from(index).ok();
+            found.push(known.map_or_else(|| Found::New(CallRequest { index, ..request.clone() }), Found::Known));
+        }
+        if let Some(response) = run_new(state, &submission, found, bytes, wants_events).await? {
+            return Ok(response);
+        }
+        // Somebody else has taken a key of theirs meanwhile.
+        if let Some(once) = submission.once
+            && let Some(claim) = claim_of(state, once, "")?.await?
+        {
+            return replay(state, claim.batch_id, claim.calls, submission.wait, wants_events).await;
+        }
+    }
+    Err(Problem::overloaded())
+}
+
+/// Who has the key, if anybody has. The same key for something else is refused.
+fn claim_of(
+    state: &AppState,
+    once: Once,
+    pointer: &str,
+) -> Result<impl Future<Output = Result<Option<Claim>, Problem>>, Problem> {
+    Ok(async move {
+        let claim = state.store.claim(&once.key, state.clock.now()).await?;
+        match claim {
+            Some(claim) if claim.once.fingerprint != once.fingerprint => Err(Problem::key_reused(pointer)),
+            claim => Ok(claim),
+        }
+    })
+}
+
+/// `None` if a key was taken meanwhile; then nothing was accepted.
+async fn run_new(
+    state: &AppState,
+    submission: &Submission,
+    found: Vec<Found>,
+    bytes: usize,
+    wants_events: bool,
+) -> Result<Option<Response>, Problem> {
+    let (mut known, mut new) = (Vec::new(), Vec::new());
+    let mut order = Vec::with_capacity(found.len());
+    for found in found {
+        match found {
+            Found::Known(id) => {
+                known.push(id);
+                order.push(Some(id));
+            }
+            Found::New(request) => {
+                new.push(request);
+                order.push(None);
+            }
+        }
+    }
+    if new.is_empty() {
+        return replay(state, None, known, submission.wait, wants_events).await.map(Some);
+    }
+    let ids = state.engine.ids(new.len());
+    let reader = wants_events.then(|| state.bus.subscribe(ids.clone()));
+    let mut submitted = calls::submit(state, submission.with_calls(new), ids.clone(), bytes).await?;
+    let batch_id = submitted.batch_id;
+    match submitted.accepted().await {
+        Ok(()) => {}
+        Err(NotAccepted::Claimed) => return Ok(None),
+        Err(NotAccepted::NotRecorded(not)) => {
+            return Err(answer::not_recorded(not.accepted, batch_id, ids.first().copied()));
+        }
+    }
+    if let Some(reader) = reader
+        && known.is_empty()
+    {
+        return Ok(Some(watch::stream(state.clone(), reader, ids, submitted)));
+    }
+    let first = ids.first().copied();
+    let seen =
+        submitted.seen(submission.wait).await.map_err(|not| answer::not_recorded(not.accepted, batch_id, first))?;
+    let mut seen = seen.into_iter();
+    let mut all = Vec::with_capacity(order.len());
+    for id in order {
+        match id {
+            Some(id) => all.push(Seen::Ended(Arc::new(join(state, id, submission.wait).await?))),
+            None => all.extend(seen.next()),
+        }
+    }
+    answer::seen(state, batch_id, all).await.map(Some)
+}
+
+/// The outcome of calls that are there already; those that still run are joined.
+async fn replay(
+    state: &AppState,
+    batch_id: Option<Uuid>,
+    ids: Vec<Uuid>,
+    wait: Wait,
+    wants_events: bool,
+) -> Result<Response, Problem> {
+    let mut response = if wants_events {
+        replay_events(state, batch_id, ids).await?
+    } else {
+        let calls = try_join_all(ids.iter().map(|id| join(state, *id, wait))).await?;
+        let batch_id = batch_id.or(calls.first().filter(|_| calls.len() > 1).and_then(|call| call.batch_id));
+        let calls: Vec<Arc<Call>> = calls.into_iter().map(Arc::new).collect();
+        answer::as_they_are(batch_id, &calls)
+    };
+    let replayed = HeaderName::from_static("idempotency-replayed");
+    response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
+    Ok(response)
+}
+
+/// Waits for a call as long as whoever asked for it first would have.
+async fn join(state: &AppState, id: Uuid, wait: Wait) -> Result<Call, Problem> {
+    let longest = match wait {
+        Wait::Result => None,
+        Wait::Accepted => Some(Duration::ZERO),
+        Wait::For(longest) => Some(longest),
+        Wait::AsDeclared => {
+            let call = end::wait(state, id, Some(Duration::ZERO)).await?;
+            let snapshot = state.engine.registry().snapshot();
+            let is_async = snapshot.get(&call.name).is_some_and(|entry| entry.definition.asynchronous);
+            if call.status.is_terminal() || is_async {
+                return Ok(call);
+            }
+            None
+        }
+    };
+    end::wait(state, id, longest).await
+}
+
+/// Each call's events from its beginning, one call after the other, and then the answer.
+async fn replay_events(state: &AppState, batch_id: Option<Uuid>, ids: Vec<Uuid>) -> Result<Response, Problem> {
+    let mut streams = Vec::with_capacity(ids.len());
+    for id in &ids {
+        let found = events::of_call(&state.store, &state.bus, *id, 0, state.closing.clone()).await?;
+        streams.push(found.ok_or_else(Problem::internal)?);
+    }
+    let state = state.clone();
+    let last = stream::once(async move {
+        let calls = state.store.calls_of(&ids).await.unwrap_or_default();
+        let calls: Vec<&Call> = ids.iter().filter_map(|id| calls.iter().find(|call| call.id == *id)).collect();
+        if calls.iter().any(|call| !call.status.is_terminal()) {
+            // The service stops; the reader comes again.
+            return Ok(frame::CUT_OFF);
+        }
+        let results = calls.into_iter().map(ToolCall::short).collect();
+        let data = serde_json::to_string(&BatchAnswer { batch_id, results }).unwrap_or_default();
+        let pos = state.store.last_pos().await.unwrap_or_default();
+        Ok::<_, Infallible>(frame::frame(pos, EventKind::Batch.as_str(), &data))
+    });
+    Ok(watch::sse(stream::iter(streams).flatten().chain(last)))
+}

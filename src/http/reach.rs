@@ -1,0 +1,152 @@
+//! `POST /tool-calls/{id}/…`: cancelling a call, and what whoever works on it outside has to say.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::extract::{self, JsonBody};
+use super::problem::{Problem, ProblemBody};
+use super::{AppState, end, reply};
+use crate::domain::{Answer, Call, Status, json};
+use crate::engine::Reached;
+use crate::executor::report::Report;
+use crate::formats::native::ToolCall;
+
+/// How long the answer waits for what it has brought about, so that whoever asks next mostly sees it.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// Cancels a call: one that waits ends at once, the work of one that runs is stopped. A call that has ended is left as it
+/// is, and cancelling again changes nothing.
+#[utoipa::path(post, path = "/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "tool calls",
+    params(("id" = Uuid, Path, description = "The service's id of the call")),
+    responses((status = 202, description = "The call as it is", body = ToolCall),
+        (status = 404, description = "There is no such call", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn cancel(State(state): State<AppState>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let id = extract::call_id(&id)?;
+    if state.engine.cancel(id).await? == Reached::NoSuchCall {
+        return Err(extract::no_such_call(&id.to_string()));
+    }
+    let call = settling(&state, id).await?;
+    Ok(reply::json(StatusCode::ACCEPTED, &ToolCall::from(&call)))
+}
+
+/// Reports on a running call for its tool, with the call's own token.
+#[utoipa::path(post, path = "/tool-calls/{id}/progress", operation_id = "report_progress", tag = "tool calls",
+    params(("id" = Uuid, Path, description = "The service's id of the call")), request_body = Report,
+    responses((status = 202, description = "It is shown to whoever watches"),
+        (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "The token is not this call's", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such call", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "The call has ended", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The body does not have its shape", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn progress(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let id = extract::call_id(&id)?;
+    check_token(&state, id, &headers)?;
+    let report = Report::read(body.value.clone())?;
+    match state.engine.report(id, report, body.value).await? {
+        Reached::Done => Ok(reply::json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id }))),
+        Reached::NoSuchCall => Err(extract::no_such_call(&id.to_string())),
+        Reached::TooLate | Reached::NotAwaited => Err(Problem::conflict("CALL_ENDED", "the call has ended")),
+    }
+}
+
+/// What became of a posted result.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct Accepted {
+    /// The call.
+    id: Uuid,
+    /// Where it stands now.
+    status: Status,
+    /// Whether another result came first.
+    ignored: bool,
+}
+
+/// Posts the result of a call whose work is done outside: of an `external` tool, or of an `http` tool that answered 202. The
+/// first result wins. The body is converted as any tool's answer.
+#[utoipa::path(post, path = "/tool-calls/{id}/result", operation_id = "post_result", tag = "tool calls",
+    params(("id" = Uuid, Path, description = "The service's id of the call")),
+    request_body(content((serde_json::Value = "application/json"), (String = "text/plain"), (Vec<u8> = "image/*"))),
+    responses((status = 200, description = "It is the call's result, or `ignored`: another one came first", body = Accepted),
+        (status = 400, description = "The body is not what its Content-Type says", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "The token is not this call's", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such call", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "The call's tool gives its result itself", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "The Content-Type is none of these", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn result(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let id = extract::call_id(&id)?;
+    check_token(&state, id, &headers)?;
+    let answer = answer_of(&headers, body, &state).await?;
+    let ignored = match state.engine.post_result(id, answer).await? {
+        Reached::Done => false,
+        Reached::TooLate => true,
+        Reached::NoSuchCall => return Err(extract::no_such_call(&id.to_string())),
+        Reached::NotAwaited => {
+            let detail = "this call's tool gives its result itself; nobody outside is asked for it";
+            return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
+        }
+    };
+    let status = settling(&state, id).await?.status;
+    Ok(reply::json(StatusCode::OK, &Accepted { id, status, ignored }))
+}
+
+async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<Answer, Problem> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let bytes = extract::read(headers, body, state).await?;
+    if bytes.is_empty() {
+        return Ok(Answer::Nothing);
+    }
+    if media_type == "application/json" || media_type.ends_with("+json") {
+        return Ok(Answer::Json(json::parse(&bytes).map_err(|error| Problem::bad_json(error.to_string()))?));
+    }
+    if media_type.starts_with("image/") {
+        return Ok(Answer::Image { bytes: bytes.to_vec(), mime_type: media_type });
+    }
+    if media_type.starts_with("text/") {
+        let text = String::from_utf8(bytes.to_vec()).map_err(|_| Problem::bad_json("the text is not UTF-8"))?;
+        return Ok(Answer::Text(text));
+    }
+    Err(Problem::not_json(&media_type))
+}
+
+/// A token, where one is given, must be the call's own. Without one the caller speaks for itself.
+fn check_token(state: &AppState, id: Uuid, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(given) = headers.get(header::AUTHORIZATION) else { return Ok(()) };
+    let token = given
+        .to_str()
+        .ok()
+        .and_then(|text| text.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    match token {
+        Some((_, token)) if state.signing_key.is_token(id, token.trim()) => Ok(()),
+        _ => Err(Problem::wrong_token()),
+    }
+}
+
+/// The call once it has ended, or as it is if that takes longer.
+async fn settling(state: &AppState, id: Uuid) -> Result<Call, Problem> {
+    end::wait(state, id, Some(SETTLING)).await
+}

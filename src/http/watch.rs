@@ -1,0 +1,111 @@
+//! The answer as a stream: the calls' events as they happen, and at the end what the JSON answer would have been.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::stream::{self, FuturesUnordered, StreamExt};
+use tokio_util::sync::DropGuard;
+use uuid::Uuid;
+
+use super::AppState;
+use crate::domain::Call;
+use crate::domain::event::{EventKind, Stage};
+use crate::engine::{NotRecorded, Submitted};
+use crate::events::bus::CallReader;
+use crate::events::frame;
+use crate::formats::native::{BatchAnswer, ToolCall};
+
+/// The calls' events, and at the end the answer.
+pub(super) fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, submitted: Submitted) -> Response {
+    let ended = HashMap::with_capacity(ids.len());
+    let (batch_id, closing) = (submitted.batch_id, state.closing.clone());
+    let (pending, guards) = submitted.detach();
+    let ends = pending.into_iter().map(|pending| Box::pin(pending.end()) as End).collect();
+    let watch = Watch { reader, ids, ended, ends, guards, batch_id, is_over: false, is_late: false, last: 0, closing };
+    let events = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
+    let opening = stream::once(std::future::ready(frame::OPENING));
+    sse(opening.chain(events).map(Ok::<_, Infallible>))
+}
+
+/// An SSE answer; nothing between here and the reader may hold it back or keep it.
+pub(super) fn sse(frames: impl stream::Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (headers, Body::from_stream(frames)).into_response()
+}
+
+/// The end of a call.
+type End = Pin<Box<dyn Future<Output = Result<Arc<Call>, NotRecorded>> + Send>>;
+
+struct Watch {
+    reader: CallReader,
+    ids: Vec<Uuid>,
+    /// As the events tell it: a call whose end was recorded late has one too.
+    ended: HashMap<Uuid, Arc<Call>>,
+    /// What is known of the calls beside their events: that one does not come to its end here.
+    ends: FuturesUnordered<End>,
+    /// Calls that end with this answer's reader.
+    guards: Vec<DropGuard>,
+    batch_id: Option<Uuid>,
+    is_over: bool,
+    /// Whether the end of a call could not be recorded in time.
+    is_late: bool,
+    last: i64,
+    closing: tokio_util::sync::CancellationToken,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.is_over {
+            return None;
+        }
+        if self.ended.len() == self.ids.len() {
+            self.is_over = true;
+            std::mem::take(&mut self.guards).into_iter().for_each(|guard| drop(guard.disarm()));
+            return self.end();
+        }
+        tokio::select! {
+            biased;
+            event = self.reader.events.recv() => match event {
+                Some(event) => {
+                    self.last = event.event.pos;
+                    if event.event.stage == Stage::Result {
+                        self.ended.insert(event.event.call.id, event.event.call.clone());
+                    }
+                    Some(event.bytes())
+                }
+                None => {
+                    self.is_over = true;
+                    Some(frame::CUT_OFF)
+                }
+            },
+            () = self.closing.cancelled() => None,
+            () = tokio::time::sleep(crate::events::stream::HEARTBEAT) => {
+                while let Some(Some(end)) = self.ends.next().now_or_never() {
+                    self.is_late |= end.is_err();
+                }
+                // All have ended, and not every end was told here: another node has told the rest. One that could not be
+                // recorded in time is told once it is.
+                self.is_over = self.ends.is_empty() && !self.is_late;
+                Some(if self.is_over { frame::CUT_OFF } else { frame::HEARTBEAT })
+            }
+        }
+    }
+
+    fn end(&self) -> Option<Bytes> {
+        let calls = self.ids.iter().filter_map(|id| self.ended.get(id));
+        let results = calls.map(|call| ToolCall::short(call)).collect();
+        let data = serde_json::to_string(&BatchAnswer { batch_id: self.batch_id, results }).ok()?;
+        Some(frame::frame(self.last, EventKind::Batch.as_str(), &data))
+    }
+}

@@ -1,0 +1,104 @@
+//! Which nodes live, and the calls that a lost one has left behind.
+
+use sqlx::{Postgres, QueryBuilder, Sqlite};
+
+use super::codec::{self, CallRow};
+use super::{Db, Store, StoreError, db};
+use crate::domain::Call;
+
+/// Calls that are adopted at a time.
+const PAGE: i64 = 256;
+
+/// A statement on whichever database it is, through its writing connection; gives the number of rows.
+macro_rules! write {
+    ($db:expr, $sql:expr $(, $value:expr)*) => {
+        match $db {
+            Db::Sqlite(pools) => sqlx::query($sql)$(.bind($value))*.execute(&pools.writer).await?.rows_affected(),
+            Db::Postgres(pools) => sqlx::query($sql)$(.bind($value))*.execute(&pools.writer).await?.rows_affected(),
+        }
+    };
+}
+
+impl Store {
+    /// Says that the node lives.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn beat(&self, node: &str) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO nodes AS n (node, beat) VALUES ($1, 1) \
+            ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1";
+        write!(&self.db, SQL, node.to_owned());
+        Ok(())
+    }
+
+    /// All nodes with their beats.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn nodes(&self) -> Result<Vec<(String, i64)>, StoreError> {
+        const SQL: &str = "SELECT node, beat FROM nodes";
+        Ok(db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_all(pool).await)?)
+    }
+
+    /// Strikes a node off that has not beaten since; its calls are then nobody's.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn strike_off(&self, node: &str, beat: i64) -> Result<(), StoreError> {
+        write!(&self.db, "DELETE FROM nodes WHERE node = $1 AND beat = $2", node.to_owned(), beat);
+        Ok(())
+    }
+
+    /// The node ends: what it leaves behind is nobody's.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn sign_off(&self, node: &str) -> Result<(), StoreError> {
+        write!(&self.db, "DELETE FROM nodes WHERE node = $1", node.to_owned());
+        Ok(())
+    }
+
+    /// Strikes every node off that is not this one and does not run calls from a command line.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn strike_off_servers(&self, node: &str) -> Result<(), StoreError> {
+        write!(&self.db, "DELETE FROM nodes WHERE node <> $1 AND node NOT LIKE 'cli-%'", node.to_owned());
+        Ok(())
+    }
+
+    /// Takes calls that are nobody's and have not ended, the most urgent ones that have waited longest first. Each is
+    /// taken by one node only.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn adopt(&self, node: &str) -> Result<Vec<Call>, StoreError> {
+        let rows: Vec<CallRow> = match &self.db {
+            Db::Sqlite(pools) => adoption::<Sqlite>(node, "").build_query_as().fetch_all(&pools.writer).await?,
+            Db::Postgres(pools) => {
+                let locked = " FOR UPDATE SKIP LOCKED";
+                adoption::<Postgres>(node, locked).build_query_as().fetch_all(&pools.writer).await?
+            }
+        };
+        let mut calls = Vec::with_capacity(rows.len());
+        for row in rows {
+            calls.push(row.decode()?);
+        }
+        calls.sort_by_key(|call| (std::cmp::Reverse(call.priority), call.id));
+        Ok(calls)
+    }
+}
+
+fn adoption<D: sqlx::Database>(node: &str, locked: &str) -> QueryBuilder<D>
+where
+    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    const ORPHANED: &str = "status < 2 AND NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.node = tool_calls.node)";
+    let mut query = QueryBuilder::<D>::new("UPDATE tool_calls SET node = ");
+    query.push_bind(node.to_owned());
+    query.push(" WHERE id IN (SELECT id FROM tool_calls WHERE ").push(ORPHANED);
+    query.push(" ORDER BY id LIMIT ").push_bind(PAGE).push(locked).push(") AND ").push(ORPHANED);
+    query.push(" RETURNING ").push(codec::COLUMNS);
+    query
+}

@@ -1,0 +1,47 @@
+//! Idempotency keys: which calls have taken one. They are taken by the journal, together with the calls.
+
+use uuid::Uuid;
+
+use super::{Db, Store, StoreError, codec, db};
+use crate::domain::{Claim, Once, Tenant, Time};
+
+/// How long a key is kept, in milliseconds: 24 hours (contract, section 3).
+pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The key as it is taken now, if it is.
+pub(super) async fn stored(db: &Db, key: &[u8; 32], now: Time) -> Result<Option<Claim>, StoreError> {
+    const SQL: &str = "SELECT fingerprint, batch_id, calls FROM idempotency_keys \
+        WHERE tenant = $1 AND key = $2 AND expires_at > $3";
+    let tenant = Tenant::default();
+    let row: Option<(Vec<u8>, Option<Uuid>, Vec<u8>)> = db::on_reader!(db, pool =>
+        sqlx::query_as(SQL)
+            .bind(tenant.as_str().to_owned()).bind(key.to_vec()).bind(now.0)
+            .fetch_optional(pool).await)?;
+    let Some((fingerprint, batch_id, calls)) = row else { return Ok(None) };
+    let fingerprint =
+        fingerprint.try_into().map_err(|_| StoreError::Corrupt("the fingerprint of an idempotency key".to_owned()))?;
+    Ok(Some(Claim { once: Once { key: *key, fingerprint }, batch_id, calls: codec::ids_of(&calls) }))
+}
+
+impl Store {
+    /// Which calls have taken this key, if any have.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn claim(&self, key: &[u8; 32], now: Time) -> Result<Option<Claim>, StoreError> {
+        stored(&self.db, key, now).await
+    }
+
+    /// Forgets keys whose time is over.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn forget_keys(&self, now: Time) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM idempotency_keys WHERE expires_at <= $1";
+        match &self.db {
+            Db::Sqlite(pools) => sqlx::query(SQL).bind(now.0).execute(&pools.writer).await.map(drop)?,
+            Db::Postgres(pools) => sqlx::query(SQL).bind(now.0).execute(&pools.writer).await.map(drop)?,
+        }
+        Ok(())
+    }
+}

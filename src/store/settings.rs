@@ -1,0 +1,36 @@
+//! Values that the service makes once and keeps, the same for all nodes.
+
+use super::{Db, Store, StoreError};
+
+/// Under which name the signing secret is kept.
+const SIGNING_SECRET: &str = "signing_secret";
+
+impl Store {
+    /// The signing secret: the one that is kept, or else `made`, which is kept from now on. Of nodes that start at the same
+    /// time one makes it for all.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn signing_secret(&self, made: &str) -> Result<String, StoreError> {
+        self.kept(SIGNING_SECRET, made).await
+    }
+
+    async fn kept(&self, name: &str, made: &str) -> Result<String, StoreError> {
+        const READ: &str = "SELECT value FROM settings WHERE name = $1";
+        const KEEP: &str = "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
+        macro_rules! kept {
+            ($pool:expr) => {{
+                let read = || sqlx::query_scalar::<_, String>(READ).bind(name.to_owned()).fetch_optional($pool);
+                if let Some(value) = read().await? {
+                    return Ok(value);
+                }
+                sqlx::query(KEEP).bind(name.to_owned()).bind(made.to_owned()).execute($pool).await?;
+                read().await?.ok_or_else(|| StoreError::Corrupt(format!("the setting {name} does not stay")))
+            }};
+        }
+        match &self.db {
+            Db::Sqlite(pools) => kept!(&pools.writer),
+            Db::Postgres(pools) => kept!(&pools.writer),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What 202 promises: a call that was accepted is there after `kill -9`, and ends.
+
+use serde_json::{Value, json};
+
+use crate::support::calls::{assert_counts, gated, id_of, idempotent};
+use crate::support::shapes::{failed, succeeded};
+use crate::support::sse::{count, statuses};
+use crate::support::{App, Backend, Client, HttpTool, Node, eventually};
+
+const UNKNOWN: &str = "Error: The outcome of tool \"job\" is unknown";
+
+/// How the call ends, and that its history tells of one end only.
+async fn history(client: &Client, id: &str) -> Vec<String> {
+    let events = client.events(&format!("/tool-calls/{id}/events")).await.rest().await;
+    assert_eq!((count(&events, "tool_call"), count(&events, "tool_result")), (1, 1), "{events:#?}");
+    statuses(&events).into_iter().map(str::to_owned).collect()
+}
+
+async fn node(backend: Backend, more: Value) -> (Node, HttpTool) {
+    let (node, server) = (Node::start(backend, &[]).await, gated("done").await);
+    node.tool("job", &server, more).await;
+    (node, server)
+}
+
+/// A power cut, after which the server answers, and the next life.
+async fn crash(node: &mut Node, server: &HttpTool) {
+    node.kill().await;
+    server.open();
+    node.start_again().await;
+}
+
+on_both_databases!(
+    async fn a_call_that_waits_runs_after_a_crash(backend: Backend) {
+        let limits = json!({"max_concurrency": 1});
+        let (mut node, server) = node(backend, json!({"async": true, "limits": limits})).await;
+        let running = node.accepted(json!({"name": "job"})).await;
+        server.received(1).await;
+        let body = json!({"name": "job", "arguments": {"text": "\u{0}😀"}, "id": "mine", "session": "s"});
+        let waiting = node.accepted(body).await;
+        let before = node.stored(&waiting).await;
+        assert_eq!((&before["status"], &before["phase"]), (&json!("WAIT"), &json!("queued")));
+        crash(&mut node, &server).await;
+        let call = node.ended(&waiting).await;
+        assert_eq!((succeeded(&call), &call["attempts"]), ("done", &json!(1)));
+        for field in ["id", "call_id", "session", "arguments", "effective_arguments", "created_at", "limits"] {
+            assert_eq!(call[field], before[field], "{field}");
+        }
+        assert_eq!(server.requests()[1].json()["arguments"], json!({"text": "\u{0}😀"}));
+        assert!(failed(&node.ended(&running).await, "OUTCOME_UNKNOWN").starts_with(UNKNOWN));
+        assert_eq!(history(&node, &waiting).await, ["WAIT", "DOING", "SUCCESS"]);
+        assert_eq!(history(&node, &running).await, ["WAIT", "DOING", "ERROR"]);
+        assert_eq!(server.requests().len(), 2);
+        let expected = json!({"execution_count": 2, "success_count": 1, "failure_count": 1, "rejected_count": 0,
+            "failures_by_code": {"OUTCOME_UNKNOWN": 1}, "retry_count": 0});
+        assert_counts(&node.stats("job").await, expected);
+    }
+);
+
+on_both_databases!(
+    async fn a_call_that_ran_and_may_be_repeated_is_run_again(backend: Backend) {
+        for (round, annotations) in [idempotent(), json!({"read_only": true})].into_iter().enumerate() {
+            let (mut node, server) = node(backend, json!({"async": true, "annotations": annotations})).await;
+            let id = node.accepted(json!({"name": "job", "arguments": {"round": round}})).await;
+            server.received(1).await;
+            node.in_phase(&id, "running").await;
+            crash(&mut node, &server).await;
+            let call = node.ended(&id).await;
+            assert_eq!((succeeded(&call), &call["attempts"]), ("done", &json!(2)));
+            let requests = server.requests();
+            assert_eq!((requests.len(), &requests[1].json()["attempt"]), (2, &json!(2)));
+            assert_eq!(requests[0].header("idempotency-key"), requests[1].header("idempotency-key"));
+            let expected = json!({"execution_count": 1, "success_count": 1, "failure_count": 0, "retry_count": 1});
+            assert_counts(&node.stats("job").await, expected);
+            assert_eq!(history(&node, &id).await, ["WAIT", "DOING", "SUCCESS"]);
+        }
+    }
+);
+
+on_both_databases!(
+    async fn whether_the_caller_waited_makes_no_difference(backend: Backend) {
+        let (mut node, server) = node(backend, json!({})).await;
+        let left = node.accepted(json!({"name": "job", "wait": 1})).await;
+        let waiting = node.posted(json!({"name": "job", "id": "waits"}));
+        server.received(2).await;
+        let page = node.all_calls().await;
+        let waited = id_of(page.iter().find(|call| call["call_id"] == "waits").unwrap());
+        crash(&mut node, &server).await;
+        // Its connection broke with the service.
+        assert!(waiting.await.is_err());
+        for id in [left, waited] {
+            let call = node.ended(&id).await;
+            assert!(failed(&call, "OUTCOME_UNKNOWN").starts_with(UNKNOWN), "{call:#}");
+            assert_eq!((&call["attempts"], &call["phase"]), (&json!(1), &json!("done")));
+        }
+        assert_eq!(server.requests().len(), 2);
+    }
+);
+
+on_both_databases!(
+    async fn an_end_outlives_the_crash_as_it_was(backend: Backend) {
+        let (mut node, server) = node(backend, json!({"async": true})).await;
+        server.open();
+        let id = node.accepted(json!({"name": "job"})).await;
+        let (call, stats) = (node.ended(&id).await, node.stats("job").await);
+        crash(&mut node, &server).await;
+        assert_eq!((node.stored(&id).await, node.stats("job").await), (call, stats));
+    }
+);
+
+on_both_databases!(
+    async fn a_second_crash_is_one_more_attempt(backend: Backend) {
+        let (mut node, server) = node(backend, json!({"async": true, "annotations": idempotent()})).await;
+        let id = node.accepted(json!({"name": "job"})).await;
+        for crashes in 1..=2 {
+            server.received(crashes).await;
+            eventually("the attempt to be recorded", || async {
+                (node.stored(&id).await["attempts"] == crashes).then_some(())
+            })
+            .await;
+            node.kill().await;
+            if crashes == 2 {
+                server.open();
+            }
+            node.start_again().await;
+        }
+        let call = node.ended(&id).await;
+        assert_eq!((succeeded(&call), &call["attempts"]), ("done", &json!(3)));
+        assert_eq!(node.stats("job").await["retry_count"], 2);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_node_sees_to_the_calls_of_a_lost_one() {
+    let (mut node, server) = node(Backend::Postgres, json!({"async": true})).await;
+    let other = node.second().await;
+    node.tool("again", &server, json!({"async": true, "annotations": idempotent()})).await;
+    let lost = node.accepted(json!({"name": "job"})).await;
+    let repeated = node.accepted(json!({"name": "again"})).await;
+    server.received(2).await;
+    node.kill().await;
+    server.open();
+    assert!(failed(&other.ended(&lost).await, "OUTCOME_UNKNOWN").starts_with(UNKNOWN));
+    let call = other.ended(&repeated).await;
+    assert_eq!((succeeded(&call), &call["attempts"]), ("done", &json!(2)));
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_starts_leaves_the_calls_of_those_that_live_alone() {
+    let (app, server) = (App::with_egress(Backend::Postgres).await, gated("done").await);
+    app.tool("job", &server, json!({"async": true})).await;
+    let id = app.accepted(json!({"name": "job"})).await;
+    server.received(1).await;
+    let other = app.second().await;
+    // Other work goes on there meanwhile.
+    other.call("echo", json!({})).await;
+    server.open();
+    assert_eq!(succeeded(&app.ended(&id).await), "done");
+    assert_eq!(server.requests().len(), 1);
+}

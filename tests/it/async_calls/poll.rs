@@ -1,0 +1,74 @@
+//! Waiting for a call that was accepted: `?wait_ms=`, and its events.
+
+use serde_json::json;
+
+use crate::support::calls::{gated, has_ended, id_of};
+use crate::support::shapes::succeeded;
+use crate::support::sse::{count, statuses};
+use crate::support::{App, Backend, HttpTool};
+
+async fn service(backend: Backend) -> (App, HttpTool) {
+    let (app, server) = (App::with_egress(backend).await, gated("late").await);
+    app.tool("job", &server, json!({"async": true})).await;
+    (app, server)
+}
+
+on_both_databases!(
+    async fn a_long_poll_is_answered_with_the_end(backend: Backend) {
+        let (app, server) = service(backend).await;
+        let id = app.accepted(json!({"name": "job"})).await;
+        let path = format!("/tool-calls/{id}?wait_ms=19000");
+        let polls: Vec<_> = (0..3)
+            .map(|_| {
+                let (client, path) = ((*app).clone(), path.clone());
+                tokio::spawn(async move { client.get(&path).await.ok() })
+            })
+            .collect();
+        server.received(1).await;
+        // One that waits less comes back while they still wait.
+        assert!(!has_ended(&app.get(&format!("/tool-calls/{id}?wait_ms=1")).await.ok()));
+        assert!(!polls.iter().any(tokio::task::JoinHandle::is_finished));
+        server.open();
+        for poll in polls {
+            assert_eq!(succeeded(&poll.await.unwrap()), "late");
+        }
+        // Of a call that has ended it comes back at once.
+        assert_eq!(succeeded(&app.get(&path).await.ok()), "late");
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_poll_of_what_there_is_not_is_refused() {
+    let (app, server) = service(Backend::Sqlite).await;
+    let nobody = "00000000-0000-7000-8000-000000000000";
+    app.get(&format!("/tool-calls/{nobody}?wait_ms=10")).await.problem(404);
+    server.open();
+    let id = app.accepted(json!({"name": "job"})).await;
+    for wait in ["soon", "-1", "1.5"] {
+        app.get(&format!("/tool-calls/{id}?wait_ms={wait}")).await.client_problem();
+    }
+}
+
+on_both_databases!(
+    async fn who_asks_for_events_sees_an_async_call_to_its_end(backend: Backend) {
+        let (app, server) = service(backend).await;
+        let mut stream = app.call_streamed(&json!({"name": "job"})).await;
+        let mut events = stream.until(|event| event.is_status("DOING")).await;
+        server.open();
+        events.extend(stream.rest().await);
+        let last = &events[events.len() - 1];
+        assert_eq!((statuses(&events), last.event.as_str()), (vec!["WAIT", "DOING", "SUCCESS"], "batch"));
+        assert_eq!((count(&events, "tool_result"), count(&events, "batch")), (1, 1));
+        assert_eq!(succeeded(&last.data["results"][0]), "late");
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_the_events_of_an_async_call_does_not_stop_it() {
+    let (app, server) = service(Backend::Sqlite).await;
+    let mut stream = app.call_streamed(&json!({"name": "job"})).await;
+    let events = stream.until(|event| event.is_status("DOING")).await;
+    drop(stream);
+    server.open();
+    assert_eq!(succeeded(&app.ended(&id_of(&events[0].data)).await), "late");
+}

@@ -1,0 +1,84 @@
+//! `wait` in the body: how long the caller stays.
+
+use serde_json::{Value, json};
+
+use crate::support::calls::{gated, has_ended};
+use crate::support::shapes::{points_at, succeeded};
+use crate::support::{Answer, App, Backend, HttpTool};
+
+/// An async tool `job` and one that is not, `act`, of one server.
+async fn service(backend: Backend, server: &HttpTool) -> App {
+    let app = App::with_egress(backend).await;
+    app.tool("job", server, json!({"async": true})).await;
+    app.tool("act", server, json!({})).await;
+    app
+}
+
+on_both_databases!(
+    async fn a_caller_may_wait_for_the_result_of_an_async_tool(backend: Backend) {
+        let server = HttpTool::answering(Answer::text("done")).await;
+        let app = service(backend, &server).await;
+        let call = app.call_with(json!({"name": "job", "wait": "result"})).await;
+        assert_eq!(succeeded(&call), "done");
+    }
+);
+
+on_both_databases!(
+    async fn a_caller_need_not_wait_for_any_tool(backend: Backend) {
+        let server = gated("late").await;
+        let app = service(backend, &server).await;
+        for (name, wait) in [("act", json!("accepted")), ("act", json!(30)), ("act", json!(0)), ("job", json!(30))] {
+            let id = app.accepted(json!({"name": name, "wait": wait})).await;
+            assert!(!has_ended(&app.stored(&id).await), "{name} {wait}");
+        }
+        server.open();
+        for call in app.all_calls().await {
+            assert_eq!(succeeded(&app.ended(call["id"].as_str().unwrap()).await), "late");
+        }
+        assert_eq!(server.requests().len(), 4);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_time_gets_what_has_ended_within_it() {
+    let server = HttpTool::answering(Answer::text("done")).await;
+    let app = service(Backend::Sqlite, &server).await;
+    for name in ["job", "act"] {
+        let answer = app.post("/tool-calls", &json!({"name": name, "wait": 19_000})).await;
+        assert!(answer.header("location").is_empty());
+        assert_eq!(succeeded(&answer.ok()), "done");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_waits_for_the_result_is_not_answered_before() {
+    let server = gated("late").await;
+    let app = service(Backend::Sqlite, &server).await;
+    let waiting = app.posted(json!({"name": "job", "wait": "result"}));
+    server.received(1).await;
+    // Whoever does not wait is answered; that one still is not.
+    app.accepted(json!({"name": "job"})).await;
+    assert!(!waiting.is_finished());
+    server.open();
+    assert_eq!(succeeded(&waiting.await.unwrap().ok()), "late");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_none_is_refused_and_nothing_runs() {
+    let server = HttpTool::answering(Answer::text("done")).await;
+    let app = service(Backend::Sqlite, &server).await;
+    for wait in [json!("later"), json!(-1), json!(1.5), json!("50"), json!({}), json!([1]), json!(true)] {
+        let problem = app.post("/tool-calls", &json!({"name": "job", "wait": wait})).await.problem(422);
+        points_at(&problem, "/wait");
+    }
+    assert_eq!((app.all_calls().await, server.requests().len()), (Vec::<Value>::new(), 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_wait_is_the_tools_own_way() {
+    let server = gated("late").await;
+    let app = service(Backend::Sqlite, &server).await;
+    app.accepted(json!({"name": "job", "wait": null})).await;
+    server.open();
+    assert_eq!(succeeded(&app.call_with(json!({"name": "act", "wait": null})).await), "late");
+}

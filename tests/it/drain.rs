@@ -1,0 +1,39 @@
+//! SIGTERM: no new calls, running ones may end, the rest is settled, and what only waits is there at the next start.
+
+use serde_json::{Value, json};
+
+use crate::support::calls::gated;
+use crate::support::{Backend, HttpTool, Node, Response, eventually};
+
+mod after;
+mod during;
+
+/// A program that ends running calls this long after the signal.
+async fn node(backend: Backend, drain_ms: &str) -> Node {
+    Node::start(backend, &[("TOOLPOST__SERVER__DRAIN_MS", drain_ms)]).await
+}
+
+/// One with a tool `act`, whose server is shut, and a call of it that runs.
+async fn busy(backend: Backend, drain_ms: &str, more: Value) -> (Node, HttpTool, tokio::task::JoinHandle<Response>) {
+    let (node, server) = (node(backend, drain_ms).await, gated("in time").await);
+    node.tool("act", &server, more).await;
+    let waiting = node.posted(json!({"name": "act"}));
+    server.received(1).await;
+    (node, server, waiting)
+}
+
+/// Sends SIGTERM and waits until it is heeded.
+async fn terminate(node: &Node) {
+    node.signal("TERM");
+    eventually("the service to stop accepting", || async {
+        let answer = node.get("/readyz").await;
+        (answer.status == 503).then_some(())
+    })
+    .await;
+}
+
+/// 503, and when to come again.
+fn turned_away(answer: Response) {
+    assert!(!answer.header("retry-after").is_empty() && answer.header("location").is_empty());
+    assert_eq!(answer.problem(503)["code"], "SHUTTING_DOWN");
+}

@@ -1,0 +1,102 @@
+//! What waits at the signal: it never ran, so it can run after the next start.
+
+use serde_json::{Value, json};
+
+use super::{busy, node};
+use crate::support::calls::{assert_counts, gated};
+use crate::support::shapes::{failed, succeeded};
+use crate::support::sse::{count, statuses};
+use crate::support::{Answer, Backend, HttpTool};
+
+fn one_slot() -> Value {
+    json!({"async": true, "limits": {"max_concurrency": 1}})
+}
+
+/// Silent in the first life of the service; answers in the next.
+async fn server() -> HttpTool {
+    HttpTool::start("127.0.0.1", |request| match request.json()["call_id"].as_str() {
+        Some("first") => Answer::Never,
+        _ => Answer::text("later"),
+    })
+    .await
+}
+
+on_both_databases!(
+    async fn an_accepted_call_that_waits_at_the_signal_runs_after_the_next_start(backend: Backend) {
+        let (mut node, server) = (node(backend, "300").await, server().await);
+        node.tool("job", &server, one_slot()).await;
+        let running = node.accepted(json!({"name": "job", "id": "first"})).await;
+        server.received(1).await;
+        let waiting = [
+            node.accepted(json!({"name": "job", "arguments": {"n": 1}})).await,
+            node.accepted(json!({"name": "job", "arguments": {"n": 2}})).await,
+        ];
+        node.signal("TERM");
+        assert_eq!(node.end().await.code, Some(0));
+        assert_eq!(server.requests().len(), 1, "what waits does not begin while the service stops");
+        node.start_again().await;
+        failed(&node.stored(&running).await, "SHUTTING_DOWN");
+        for (id, n) in waiting.iter().zip(1..) {
+            let call = node.ended(id).await;
+            assert_eq!((succeeded(&call), &call["attempts"], &call["arguments"]["n"]), ("later", &json!(1), &json!(n)));
+            let events = node.events(&format!("/tool-calls/{id}/events")).await.rest().await;
+            assert_eq!((statuses(&events), count(&events, "tool_result")), (vec!["WAIT", "DOING", "SUCCESS"], 1));
+        }
+        assert_eq!(server.requests().len(), 3);
+        let expected = json!({"execution_count": 3, "success_count": 2, "failures_by_code": {"SHUTTING_DOWN": 1}});
+        assert_counts(&node.stats("job").await, expected);
+    }
+);
+
+on_both_databases!(
+    async fn a_caller_that_waits_for_a_turn_is_told_at_the_end(backend: Backend) {
+        let limits = json!({"limits": {"max_concurrency": 1}});
+        let (mut node, server, first) = busy(backend, "300", limits).await;
+        let second = node.posted(json!({"name": "act", "id": "second"}));
+        crate::support::eventually("the second call to be seen", || async {
+            node.all_calls().await.into_iter().find(|call| call["call_id"] == "second")
+        })
+        .await;
+        node.signal("TERM");
+        failed(&first.await.unwrap().ok(), "SHUTTING_DOWN");
+        let call = second.await.unwrap().ok();
+        failed(&call, "SHUTTING_DOWN");
+        assert_eq!((&call["attempts"], &call["started_at"]), (&json!(0), &Value::Null));
+        assert_eq!(node.end().await.code, Some(0));
+        assert_eq!(server.requests().len(), 1);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_postgres_another_node_takes_over_what_waited() {
+    let (mut node, server) = (node(Backend::Postgres, "300").await, server().await);
+    node.tool("job", &server, one_slot()).await;
+    let other = node.second().await;
+    node.accepted(json!({"name": "job", "id": "first"})).await;
+    server.received(1).await;
+    let waiting = node.accepted(json!({"name": "job"})).await;
+    node.signal("TERM");
+    assert_eq!(node.end().await.code, Some(0));
+    assert_eq!(succeeded(&other.ended(&waiting).await), "later");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_scheduled_keeps_its_order_across_a_restart() {
+    let (mut node, server) = (node(Backend::Sqlite, "100").await, gated("done").await);
+    node.tool("job", &server, one_slot()).await;
+    node.accepted(json!({"name": "job", "id": "first"})).await;
+    server.received(1).await;
+    let mut waiting = Vec::new();
+    for (id, priority) in [("b", 0), ("c", 0), ("a", 7), ("d", -1)] {
+        waiting.push(node.accepted(json!({"name": "job", "id": id, "priority": priority})).await);
+    }
+    node.signal("TERM");
+    assert_eq!(node.end().await.code, Some(0));
+    server.open();
+    node.start_again().await;
+    for id in waiting {
+        succeeded(&node.ended(&id).await);
+    }
+    let order: Vec<Value> = server.requests().iter().map(|request| request.json()["call_id"].clone()).collect();
+    assert_eq!(order, ["first", "a", "b", "c", "d"]);
+}

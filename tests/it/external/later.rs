@@ -1,0 +1,128 @@
+//! An `http` tool that answers 202 and posts its result later, with the token that it was given.
+
+use serde_json::{Value, json};
+
+use super::post_result;
+use crate::support::calls::{assert_counts, id_of};
+use crate::support::client::send;
+use crate::support::shapes::{failed, succeeded};
+use crate::support::{Answer, App, Backend, Client, HttpTool, Response};
+
+fn accepted() -> Answer {
+    Answer::status(202, "text/plain", "")
+}
+
+async fn service(backend: Backend, answer: Answer) -> (App, HttpTool) {
+    let (app, server) = (App::with_egress(backend).await, HttpTool::answering(answer).await);
+    app.http_tool("later", &server).await;
+    (app, server)
+}
+
+/// Posts to an address that the tool was given, as the tool would.
+async fn report(url: &Value, token: &Value, body: &Value) -> Response {
+    let client = Client::new(url.as_str().unwrap());
+    let request = client.request(reqwest::Method::POST, "");
+    send(request.bearer_auth(token.as_str().unwrap()).json(body)).await
+}
+
+on_both_databases!(
+    async fn a_tool_that_answers_202_posts_its_result_later(backend: Backend) {
+        let (app, server) = service(backend, accepted()).await;
+        let waiting = app.posted(json!({"name": "later"}));
+        server.received(1).await;
+        let told = server.request().json();
+        let id = id_of(&told);
+        app.in_phase(&id, "external").await;
+        let step = json!({"tip": "halfway", "progress": {"current": 1, "total": 2}});
+        let answer = report(&told["progress_url"], &told["token"], &step).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        let answer = report(&told["result_url"], &told["token"], &json!({"output": "at last"})).await;
+        assert!((200..300).contains(&answer.status), "{}", answer.text());
+        let call = waiting.await.unwrap().ok();
+        assert_eq!((succeeded(&call), &call["tip"], id_of(&call)), ("at last", &json!("halfway"), id));
+        let late = report(&told["result_url"], &told["token"], &json!("again")).await;
+        assert_eq!(late.ok()["ignored"], true);
+        report(&told["progress_url"], &told["token"], &json!({"tip": "again"})).await.problem(409);
+        assert_eq!(app.stored(&id_of(&call)).await, call);
+        assert_counts(&app.stats("later").await, json!({"execution_count": 1, "success_count": 1}));
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_comes_before_the_202_counts() {
+    let (app, server) = service(Backend::Sqlite, Answer::AfterGate(Box::new(accepted()))).await;
+    let waiting = app.posted(json!({"name": "later"}));
+    server.received(1).await;
+    let told = server.request().json();
+    let answer = report(&told["result_url"], &told["token"], &json!("quick")).await;
+    assert!((200..300).contains(&answer.status) && answer.json["ignored"] != true, "{}", answer.text());
+    server.open();
+    assert_eq!(succeeded(&waiting.await.unwrap().ok()), "quick");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_comes_while_the_request_is_open_too() {
+    let (app, server) = service(Backend::Sqlite, Answer::AfterGate(Box::new(Answer::text("done")))).await;
+    let waiting = app.posted(json!({"name": "later"}));
+    server.received(1).await;
+    let told = server.request().json();
+    let answer = report(&told["progress_url"], &told["token"], &json!({"tip": "busy"})).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    server.open();
+    let call = waiting.await.unwrap().ok();
+    assert_eq!((succeeded(&call), &call["tip"]), ("done", &json!("busy")));
+}
+
+on_both_databases!(
+    async fn another_token_is_refused_and_the_result_still_awaited(backend: Backend) {
+        let (app, server) = service(backend, accepted()).await;
+        let waiting = app.posted(json!({"name": "later"}));
+        server.received(1).await;
+        let first = server.request().json();
+        app.in_phase(&id_of(&first), "external").await;
+        let other = app.posted(json!({"name": "later"}));
+        server.received(2).await;
+        let second = server.requests()[1].json();
+        app.in_phase(&id_of(&second), "external").await;
+        assert_ne!(first["token"], second["token"]);
+        for token in [&second["token"], &json!("wrong"), &json!("tp_0123456789abcdef")] {
+            for (url, body) in [("result_url", json!("forged")), ("progress_url", json!({"tip": "forged"}))] {
+                let answer = report(&first[url], token, &body).await;
+                assert!([401, 403, 404].contains(&answer.status), "{} {}", answer.status, answer.text());
+                answer.client_problem();
+            }
+        }
+        let call = app.stored(&id_of(&first)).await;
+        assert_eq!((&call["status"], &call["tip"]), (&json!("DOING"), &Value::Null));
+        for (told, text) in [(&first, "mine"), (&second, "other")] {
+            report(&told["result_url"], &told["token"], &json!(text)).await;
+        }
+        assert_eq!(succeeded(&waiting.await.unwrap().ok()), "mine");
+        assert_eq!(succeeded(&other.await.unwrap().ok()), "other");
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_is_in_no_answer_no_event_and_no_list() {
+    let (app, server) = service(Backend::Sqlite, accepted()).await;
+    let waiting = app.posted(json!({"name": "later"}));
+    server.received(1).await;
+    let told = server.request().json();
+    let (id, token) = (id_of(&told), told["token"].as_str().unwrap());
+    assert!(token.len() >= 32, "{token}");
+    report(&told["result_url"], &told["token"], &json!("done")).await;
+    let mut seen = waiting.await.unwrap().text();
+    for path in [format!("/tool-calls/{id}"), format!("/tool-calls/{id}/events"), "/tool-calls".into(), "/tools".into()]
+    {
+        seen.push_str(&app.get(&path).await.text());
+    }
+    assert!(!seen.contains(token), "{seen}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_never_comes_is_a_timeout() {
+    let (app, _server) = service(Backend::Sqlite, accepted()).await;
+    let call = app.call_with(json!({"name": "later", "limits": {"timeout_ms": 300}})).await;
+    assert_eq!(failed(&call, "TOOL_TIMEOUT"), "Error: Tool execution timeout after 300ms (timeout_ms)");
+    assert_eq!(post_result(&app, &id_of(&call), &json!("late")).await.ok()["ignored"], true);
+}

@@ -1,0 +1,65 @@
+//! Results and progress of calls that await none.
+
+use serde_json::json;
+
+use super::{answer, asked, post_progress, post_result, service};
+use crate::support::calls::{gated, id_of};
+use crate::support::client::send;
+use crate::support::shapes::succeeded;
+use crate::support::{App, Backend};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_there_is_not_takes_nothing() {
+    let app = service(Backend::Sqlite, json!({})).await;
+    let nobody = "00000000-0000-7000-8000-000000000000";
+    post_result(&app, nobody, &json!("x")).await.problem(404);
+    post_progress(&app, nobody, &json!({"tip": "x"})).await.problem(404);
+    post_result(&app, "call_abc", &json!("x")).await.client_problem();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_run_here_takes_no_result_from_a_caller() {
+    let (app, server) = (App::with_egress(Backend::Sqlite).await, gated("real").await);
+    app.http_tool("act", &server).await;
+    let waiting = app.posted(json!({"name": "act"}));
+    server.received(1).await;
+    let http = app.only("act").await;
+    let wait = app.accepted(json!({"name": "wait", "arguments": {"ms": 60_000}, "wait": 1})).await;
+    app.in_phase(&wait, "running").await;
+    for id in [&http, &wait] {
+        post_result(&app, id, &json!("forged")).await.client_problem();
+    }
+    server.open();
+    assert_eq!(succeeded(&waiting.await.unwrap().ok()), "real");
+    app.cancel(&wait).await;
+}
+
+on_both_databases!(
+    async fn a_wrong_token_is_worse_than_none(backend: Backend) {
+        let app = service(backend, json!({})).await;
+        let id = asked(&app).await;
+        for (path, body) in [("result", json!("forged")), ("progress", json!({"tip": "forged"}))] {
+            let request = app.request(reqwest::Method::POST, &format!("/tool-calls/{id}/{path}"));
+            let refused = send(request.bearer_auth("wrong").json(&body)).await;
+            assert!([401, 403, 404].contains(&refused.status), "{} {}", refused.status, refused.text());
+            refused.client_problem();
+        }
+        assert_eq!(app.stored(&id).await["tip"], serde_json::Value::Null);
+        answer(&app, &id, &json!("real")).await;
+        assert_eq!(succeeded(&app.ended(&id).await), "real");
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_its_turn_takes_no_result() {
+    let app = service(Backend::Sqlite, json!({"limits": {"max_concurrency": 1}})).await;
+    let running = asked(&app).await;
+    let answer_of_second = app.post("/tool-calls", &json!({"name": "ask", "wait": "accepted"})).await;
+    let waiting = id_of(&answer_of_second.json);
+    assert_eq!(app.stored(&waiting).await["phase"], "queued");
+    post_result(&app, &waiting, &json!("early")).await.client_problem();
+    answer(&app, &running, &json!("one")).await;
+    app.in_phase(&waiting, "external").await;
+    answer(&app, &waiting, &json!("two")).await;
+    assert_eq!(succeeded(&app.ended(&waiting).await), "two");
+}

@@ -1,0 +1,155 @@
+//! `POST /tool-calls/{id}/result`.
+
+use serde_json::{Value, json};
+
+use super::{answer, asked, post_result, service};
+use crate::support::calls::assert_counts;
+use crate::support::client::send;
+use crate::support::shapes::{HARD_TEXT, failed, succeeded};
+use crate::support::sse::{count, statuses};
+use crate::support::{Backend, Client};
+
+on_both_databases!(
+    async fn the_posted_result_is_the_calls(backend: Backend) {
+        let app = service(backend, json!({})).await;
+        let waiting = app.posted(json!({"name": "ask", "arguments": {"q": 1}}));
+        let id = app.only("ask").await;
+        app.in_phase(&id, "external").await;
+        let details = json!({"by": "hand"});
+        answer(&app, &id, &json!({"output": HARD_TEXT, "structured": {"n": 1}, "details": details})).await;
+        let call = waiting.await.unwrap().ok();
+        assert_eq!((succeeded(&call), &call["structured"]), (HARD_TEXT, &json!({"n": 1})));
+        assert_eq!((&call["details"]["by"], &call["attempts"]), (&json!("hand"), &json!(1)));
+        assert_eq!(app.stored(&id).await, call);
+        assert_counts(&app.stats("ask").await, json!({"execution_count": 1, "success_count": 1}));
+        let events = app.events(&format!("/tool-calls/{id}/events")).await.rest().await;
+        assert_eq!((statuses(&events), count(&events, "tool_result")), (vec!["WAIT", "DOING", "SUCCESS"], 1));
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_is_converted_as_any_executors_is() {
+    let app = service(Backend::Sqlite, json!({})).await;
+    for (result, output, structured) in [
+        (json!("as it \"is\""), "as it \"is\"", Value::Null),
+        (json!(5), "5", json!(5)),
+        (json!(false), "false", json!(false)),
+        (json!({"b": 1, "a": [2]}), r#"{"b":1,"a":[2]}"#, json!({"b": 1, "a": [2]})),
+        (json!([1, "x"]), r#"[1,"x"]"#, json!([1, "x"])),
+        (json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}), "a\nb", Value::Null),
+    ] {
+        let id = asked(&app).await;
+        answer(&app, &id, &result).await;
+        let call = app.ended(&id).await;
+        assert_eq!((succeeded(&call), &call["structured"]), (output, &structured), "{result}");
+    }
+    let id = asked(&app).await;
+    answer(&app, &id, &Value::Null).await;
+    assert_eq!(succeeded(&app.ended(&id).await), "null");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_body_at_all_is_done() {
+    let app = service(Backend::Sqlite, json!({})).await;
+    let id = asked(&app).await;
+    let posted = app.post_empty(&format!("/tool-calls/{id}/result")).await;
+    assert!((200..300).contains(&posted.status), "{}", posted.text());
+    assert_eq!(succeeded(&app.ended(&id).await), "Done");
+}
+
+on_both_databases!(
+    async fn a_result_that_is_an_error_is_the_calls_failure(backend: Backend) {
+        let app = service(backend, json!({})).await;
+        for result in [
+            json!({"error": "no such city"}),
+            json!({"success": false, "message": "no such city"}),
+            json!({"output": "no such city", "is_error": true}),
+        ] {
+            let id = asked(&app).await;
+            answer(&app, &id, &result).await;
+            let call = app.ended(&id).await;
+            let text = "Error executing tool \"ask\": no such city";
+            assert_eq!(failed(&call, "TOOL_EXECUTION_ERROR"), text, "{result}");
+        }
+        assert_eq!(app.stats("ask").await["failure_count"], 3);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_is_held_against_the_output_schema() {
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let app = service(Backend::Sqlite, json!({"output_schema": schema, "output_check": "strict"})).await;
+    let id = asked(&app).await;
+    answer(&app, &id, &json!({"n": "x"})).await;
+    failed(&app.ended(&id).await, "RESULT_INVALID");
+}
+
+on_both_databases!(
+    async fn the_first_result_wins_and_later_ones_are_ignored(backend: Backend) {
+        let app = service(backend, json!({})).await;
+        let id = asked(&app).await;
+        answer(&app, &id, &json!("first")).await;
+        for late in [json!("second"), json!("first"), json!({"error": "x"})] {
+            assert_eq!(post_result(&app, &id, &late).await.ok()["ignored"], true);
+        }
+        let call = app.ended(&id).await;
+        assert_eq!(succeeded(&call), "first");
+        assert_eq!(post_result(&app, &id, &json!("third")).await.ok()["ignored"], true);
+        assert_eq!(app.stored(&id).await, call);
+        assert_eq!(app.stats("ask").await["execution_count"], 1);
+    }
+);
+
+on_both_databases!(
+    async fn of_many_results_at_once_one_wins(backend: Backend) {
+        let app = service(backend, json!({})).await;
+        let id = asked(&app).await;
+        let posted: Vec<_> = (0..8)
+            .map(|n| {
+                let (client, id): (Client, _) = ((*app).clone(), id.clone());
+                tokio::spawn(async move { post_result(&client, &id, &json!(format!("{n}"))).await })
+            })
+            .collect();
+        let mut taken = Vec::new();
+        for (n, answer) in posted.into_iter().enumerate() {
+            let answer = answer.await.unwrap();
+            assert!((200..300).contains(&answer.status), "{}", answer.text());
+            if answer.json["ignored"] != true {
+                taken.push(n.to_string());
+            }
+        }
+        let call = app.ended(&id).await;
+        assert_eq!(taken, [succeeded(&call)]);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_after_the_clock_has_fired_is_ignored() {
+    let app = service(Backend::Sqlite, json!({"limits": {"timeout_ms": 50}})).await;
+    let id = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
+    let call = app.ended(&id).await;
+    assert_eq!(failed(&call, "TOOL_TIMEOUT"), "Error: Tool execution timeout after 50ms (timeout_ms)");
+    assert_eq!(post_result(&app, &id, &json!("late")).await.ok()["ignored"], true);
+    assert_eq!(app.stored(&id).await, call);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_is_no_json_is_refused_and_the_call_goes_on() {
+    let app = service(Backend::Sqlite, json!({})).await;
+    let id = asked(&app).await;
+    let path = format!("/tool-calls/{id}/result");
+    app.post_raw(&path, "{\"output\":").await.problem(400);
+    let text = app.request(reqwest::Method::POST, &path).header("content-type", "text/csv").body("a,b");
+    send(text).await.problem(415);
+    answer(&app, &id, &json!("well")).await;
+    assert_eq!(succeeded(&app.ended(&id).await), "well");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_result_can_be_posted_to_any_node() {
+    let app = service(Backend::Postgres, json!({})).await;
+    let other = app.second().await;
+    let id = asked(&app).await;
+    answer(&other, &id, &json!("from there")).await;
+    assert_eq!(succeeded(&app.ended(&id).await), "from there");
+}

@@ -1,0 +1,96 @@
+//! `"dedupe": "call_id"`: the session and the caller's own id are the key.
+
+use serde_json::{Value, json};
+
+use super::{only_call, service, shut};
+use crate::support::Backend;
+use crate::support::calls::{id_of, with};
+use crate::support::shapes::{names_field, succeeded};
+
+fn call(session: Value, id: &str) -> Value {
+    json!({"name": "act", "id": id, "session": session, "dedupe": "call_id"})
+}
+
+on_both_databases!(
+    async fn the_same_id_in_the_same_session_is_the_same_call(backend: Backend) {
+        let (app, server) = service(backend).await;
+        let first = app.call_with(call(json!("s"), "call_0")).await;
+        assert_eq!(succeeded(&first), "done");
+        assert_eq!(app.call_with(call(json!("s"), "call_0")).await, first);
+        let app = app.restart().await;
+        assert_eq!(app.call_with(call(json!("s"), "call_0")).await, first);
+        only_call(&app, &[first]).await;
+        assert_eq!(server.requests().len(), 1);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_id_or_another_session_is_another_call() {
+    let (app, server) = service(Backend::Sqlite).await;
+    for (session, id) in [(json!("s"), "a"), (json!("s"), "b"), (json!("t"), "a"), (Value::Null, "a")] {
+        for _ in 0..2 {
+            succeeded(&app.call_with(call(session.clone(), id)).await);
+        }
+    }
+    assert_eq!((server.requests().len(), app.all_calls().await.len()), (4, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_and_an_id_are_not_confused_with_others_that_read_alike() {
+    let (app, server) = service(Backend::Sqlite).await;
+    for (session, id) in [("a:b", "c"), ("a", "b:c"), ("a/b", "c"), ("a", "b/c"), ("ab", "c"), ("a", "bc")] {
+        succeeded(&app.call_with(call(json!(session), id)).await);
+    }
+    assert_eq!(server.requests().len(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn such_a_call_that_runs_is_joined() {
+    let (app, server) = shut(Backend::Sqlite).await;
+    let first = app.posted(call(json!("s"), "call_0"));
+    server.received(1).await;
+    let prefer = [("prefer", "respond-async")];
+    let glance = app.post_with("/tool-calls", &prefer, &call(json!("s"), "call_0")).await;
+    assert_eq!(glance.status, 202, "{}", glance.text());
+    server.open();
+    assert_eq!(id_of(&first.await.unwrap().ok()), id_of(&glance.json));
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_id_with_other_arguments_is_refused() {
+    let (app, server) = service(Backend::Sqlite).await;
+    app.call_with(call(json!("s"), "call_0")).await;
+    let other = with(call(json!("s"), "call_0"), json!({"arguments": {"a": 2}}));
+    let problem = app.post("/tool-calls", &other).await.problem(422);
+    assert_eq!(problem["code"], "IDEMPOTENCY_KEY_REUSED");
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_calls_of_a_batch_are_found_again() {
+    let (app, server) = service(Backend::Sqlite).await;
+    let calls = json!([{"name": "act", "id": "a"}, {"name": "act", "id": "b"}]);
+    let body = json!({"calls": calls, "session": "s", "dedupe": "call_id"});
+    let (first, second) = (app.batch(body.clone()).await, app.batch(body).await);
+    assert_eq!(first.iter().map(id_of).collect::<Vec<_>>(), second.iter().map(id_of).collect::<Vec<_>>());
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_it_the_same_id_is_another_call() {
+    let (app, server) = service(Backend::Sqlite).await;
+    app.call_with(call(json!("s"), "call_0")).await;
+    app.call_with(json!({"name": "act", "id": "call_0", "session": "s"})).await;
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_way_to_dedupe_is_refused() {
+    let (app, server) = service(Backend::Sqlite).await;
+    for way in [json!("arguments"), json!(true), json!(["call_id"])] {
+        let problem = app.post("/tool-calls", &json!({"name": "act", "id": "x", "dedupe": way})).await.problem(422);
+        names_field(&problem, "dedupe");
+    }
+    assert_eq!(server.requests().len(), 0);
+}

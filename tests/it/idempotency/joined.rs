@@ -1,0 +1,124 @@
+//! The same key while the first call still runs: it is joined.
+
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::{act, keyed, only_call, shut};
+use crate::support::calls::{has_ended, id_of};
+use crate::support::shapes::succeeded;
+use crate::support::{App, Backend, Client, Response};
+
+/// Posts under the key in a task of its own.
+fn waiting(app: &App) -> JoinHandle<Response> {
+    let client: Client = (**app).clone();
+    tokio::spawn(async move { keyed(&client, "key-1", &act()).await })
+}
+
+/// Posts under the key without waiting for the end; the id of the call, which has not ended.
+async fn glance(client: &Client) -> String {
+    let headers = [("idempotency-key", "key-1"), ("prefer", "respond-async")];
+    let answer = client.post_with("/tool-calls", &headers, &act()).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    assert!(!has_ended(&answer.json));
+    let id = id_of(&answer.json);
+    assert_eq!(answer.header("location"), format!("/tool-calls/{id}"));
+    id
+}
+
+on_both_databases!(
+    async fn a_call_that_runs_is_joined(backend: Backend) {
+        let (app, server) = shut(backend).await;
+        let first = waiting(&app);
+        server.received(1).await;
+        let id = glance(&app).await;
+        let others: Vec<_> = (0..4).map(|_| waiting(&app)).collect();
+        assert_eq!(glance(&app).await, id);
+        server.open();
+        let first = first.await.unwrap().ok();
+        assert_eq!((succeeded(&first), id_of(&first)), ("done", id));
+        for other in others {
+            assert_eq!(other.await.unwrap().ok(), first);
+        }
+        only_call(&app, &[first]).await;
+        assert_eq!(server.requests().len(), 1);
+    }
+);
+
+on_both_databases!(
+    async fn of_many_at_once_one_runs(backend: Backend) {
+        let (app, server) = shut(backend).await;
+        let all: Vec<_> = (0..16).map(|_| waiting(&app)).collect();
+        server.received(1).await;
+        server.open();
+        let mut calls = Vec::new();
+        for one in all {
+            calls.push(one.await.unwrap().ok());
+        }
+        only_call(&app, &calls).await;
+        assert_eq!(server.requests().len(), 1);
+        assert_eq!(app.stats("act").await["execution_count"], 1);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_at_once_on_two_nodes_one_runs() {
+    let (app, server) = shut(Backend::Postgres).await;
+    let other = app.second().await;
+    let all: Vec<_> = (0..8).flat_map(|_| [waiting(&app), waiting(&other)]).collect();
+    server.received(1).await;
+    server.open();
+    let mut calls = Vec::new();
+    for one in all {
+        calls.push(one.await.unwrap().ok());
+    }
+    only_call(&app, &calls).await;
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_went_away_finds_its_call_again() {
+    let (app, server) = shut(Backend::Sqlite).await;
+    let first = waiting(&app);
+    server.received(1).await;
+    first.abort();
+    assert!(first.await.is_err());
+    let id = glance(&app).await;
+    let again = waiting(&app);
+    server.open();
+    let call = again.await.unwrap().ok();
+    assert_eq!((succeeded(&call), id_of(&call)), ("done", id));
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_async_call_is_found_again_and_its_end_is_a_200() {
+    let (app, server) = shut(Backend::Sqlite).await;
+    app.tool("job", &server, json!({"async": true})).await;
+    let body = json!({"name": "job"});
+    let first = keyed(&app, "k", &body).await;
+    let again = keyed(&app, "k", &body).await;
+    assert_eq!((first.status, again.status), (202, 202));
+    assert_eq!(first.header("location"), again.header("location"));
+    server.open();
+    let call = app.ended(&id_of(&first.json)).await;
+    assert_eq!(keyed(&app, "k", &body).await.ok(), call);
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_runs_is_joined() {
+    let (app, server) = shut(Backend::Sqlite).await;
+    let body = json!({"calls": [{"name": "act", "id": "a"}, {"name": "act", "id": "b"}], "mode": "parallel"});
+    let first = {
+        let (client, body): (Client, _) = ((*app).clone(), body.clone());
+        tokio::spawn(async move { keyed(&client, "k", &body).await })
+    };
+    server.received(2).await;
+    let headers = [("idempotency-key", "k"), ("prefer", "respond-async")];
+    let glance = app.post_with("/tool-calls", &headers, &body).await;
+    let place = format!("/tool-calls?batch_id={}", glance.json["batch_id"].as_str().unwrap());
+    assert_eq!((glance.status, glance.header("location")), (202, place.as_str()));
+    server.open();
+    assert_eq!(first.await.unwrap().ok()["batch_id"], glance.json["batch_id"]);
+    assert_eq!(server.requests().len(), 2);
+}

@@ -1,0 +1,124 @@
+//! Calls that nobody waits for: making them, finding them again, waiting for what becomes of them.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use toolpost::config::Config;
+
+use super::app::http_tool;
+use super::client::send;
+use super::{Answer, App, Backend, Client, HttpTool, Options, Response, eventually};
+
+impl App {
+    /// A service with other settings, whose `http` tools may reach the test's own servers.
+    pub async fn tuned(backend: Backend, configure: fn(&mut Config)) -> Self {
+        let egress_allow = vec!["127.0.0.1".into()];
+        Self::start_with(backend, Options { egress_allow, configure: Some(configure), ..Options::default() }).await
+    }
+}
+
+impl Client {
+    /// [`Client::http_tool`] with more members in its definition.
+    pub async fn tool(&self, name: &str, server: &HttpTool, more: Value) -> Value {
+        self.register(tool(name, server, more)).await
+    }
+
+    /// Posts with more headers.
+    pub async fn post_with(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Response {
+        let request = headers.iter().fold(self.request(Method::POST, path), |request, (k, v)| request.header(*k, *v));
+        send(request.json(body)).await
+    }
+
+    /// Posts nothing at all.
+    pub async fn post_empty(&self, path: &str) -> Response {
+        send(self.request(Method::POST, path)).await
+    }
+
+    /// Posts calls in a task of their own, which waits for the answer.
+    pub fn posted(&self, body: Value) -> JoinHandle<Response> {
+        let client = self.clone();
+        tokio::spawn(async move { client.post("/tool-calls", &body).await })
+    }
+
+    /// The id of a call that is answered before its end: 202, and where it is.
+    pub async fn accepted(&self, body: Value) -> String {
+        let answer = self.post("/tool-calls", &body).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        let id = id_of(&answer.json);
+        assert_eq!(answer.header("location"), format!("/tool-calls/{id}"));
+        id
+    }
+
+    /// The stored call, once it has ended.
+    pub async fn ended(&self, id: &str) -> Value {
+        eventually("the call to end", || async { Some(self.stored(id).await).filter(has_ended) }).await
+    }
+
+    /// The stored call, once it is in this phase.
+    pub async fn in_phase(&self, id: &str, phase: &str) -> Value {
+        eventually(phase, || async { Some(self.stored(id).await).filter(|call| call["phase"] == phase) }).await
+    }
+
+    /// Asks for the end of a call: 202.
+    pub async fn cancel(&self, id: &str) -> Response {
+        let answer = self.post_empty(&format!("/tool-calls/{id}/cancel")).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        answer
+    }
+
+    /// All stored calls.
+    pub async fn all_calls(&self) -> Vec<Value> {
+        let page = self.get("/tool-calls?limit=500").await.ok();
+        page["tool_calls"].as_array().unwrap().clone()
+    }
+
+    /// The only call of this name, whose id nobody has told yet.
+    pub async fn only(&self, name: &str) -> String {
+        let path = format!("/tool-calls?name={name}");
+        let found = eventually("the call to be there", || async {
+            let page = self.get(&path).await.ok();
+            let calls = page["tool_calls"].as_array().unwrap();
+            assert!(calls.len() < 2, "{page:#}");
+            calls.first().map(id_of)
+        });
+        found.await
+    }
+}
+
+/// A definition of an `http` tool that takes any object and posts it to `server`, with more members.
+pub fn tool(name: &str, server: &HttpTool, more: Value) -> Value {
+    with(http_tool(name, json!({"url": server.url("/run")})), more)
+}
+
+/// An object with the members of another one.
+pub fn with(mut object: Value, more: Value) -> Value {
+    object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    object
+}
+
+/// Annotations of a tool that may be run again.
+pub fn idempotent() -> Value {
+    json!({"idempotent": true})
+}
+
+/// A server that answers `text` to everything once it is opened.
+pub async fn gated(text: &str) -> HttpTool {
+    HttpTool::answering(Answer::AfterGate(Box::new(Answer::text(text)))).await
+}
+
+/// Our id of a call.
+pub fn id_of(call: &Value) -> String {
+    call["id"].as_str().unwrap_or_else(|| panic!("no id in {call:#}")).to_owned()
+}
+
+/// Whether its status is a last one.
+pub fn has_ended(call: &Value) -> bool {
+    call["status"] == "SUCCESS" || call["status"] == "ERROR"
+}
+
+/// The stats have these values.
+pub fn assert_counts(stats: &Value, expected: Value) {
+    for (name, value) in expected.as_object().unwrap() {
+        assert_eq!(stats[name], *value, "{name} in {stats:#}");
+    }
+}

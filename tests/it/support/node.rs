@@ -1,0 +1,82 @@
+//! The real program as a service, so that it can be signalled, killed and started again on its database.
+
+use std::ops::Deref;
+
+use super::{Backend, Client, Database};
+use crate::cli::program::{Ended, Home, Program};
+
+/// A running `toolpost serve`; speaks through its [`Client`]. Killed on drop.
+pub struct Node {
+    program: Option<Program>,
+    home: Home,
+    database: Database,
+    settings: Vec<(String, String)>,
+    client: Client,
+}
+
+impl Deref for Node {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Node {
+    /// On a fresh database, with these settings beside those that every test needs.
+    pub async fn start(backend: Backend, settings: &[(&str, &str)]) -> Self {
+        Self::on(Database::fresh(backend).await, settings).await
+    }
+
+    /// On a database that may be another's too.
+    pub async fn on(database: Database, settings: &[(&str, &str)]) -> Self {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let settings: Vec<_> = settings.iter().map(owned).collect();
+        let mut node =
+            Self { program: None, home: Home::new(), database, settings, client: Client::new("http://127.0.0.1:1") };
+        node.start_again().await;
+        node
+    }
+
+    /// One more on the same database, with the same settings.
+    pub async fn second(&self) -> Self {
+        let settings: Vec<_> = self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        Self::on(self.database.clone(), &settings).await
+    }
+
+    /// Starts the program, which has ended or never ran.
+    pub async fn start_again(&mut self) {
+        assert!(self.program.is_none(), "it runs");
+        let mut command = self.home.command(&["serve"]);
+        command.env("TOOLPOST_LISTEN", "127.0.0.1:0").env("TOOLPOST_EGRESS_ALLOW", "127.0.0.1");
+        command.env("TOOLPOST_DATABASE_URL", &self.database.url);
+        // A lost node is noticed soon, but not because the machine is slow for a moment.
+        command.env("TOOLPOST__NODE__HEARTBEAT_MS", "200").env("TOOLPOST__NODE__LEASE_MS", "2000");
+        command.envs(self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let starting = tokio::task::spawn_blocking(move || {
+            let mut program = Program::start(&mut command);
+            let line = program.out("toolpost listening on ");
+            (program, line)
+        });
+        let (program, line) = starting.await.expect("the program starts");
+        self.client = Client::new(line.trim_start_matches("toolpost listening on "));
+        self.program = Some(program);
+    }
+
+    /// Sends it a signal, as `TERM`.
+    pub fn signal(&self, name: &str) {
+        self.program.as_ref().expect("it runs").signal(name);
+    }
+
+    /// Ends it as a power cut does.
+    pub async fn kill(&mut self) {
+        self.signal("KILL");
+        assert_eq!(self.end().await.code, None);
+    }
+
+    /// Waits for its end.
+    pub async fn end(&mut self) -> Ended {
+        let program = self.program.take().expect("it runs");
+        tokio::task::spawn_blocking(move || program.end()).await.expect("the program ends")
+    }
+}
