@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::callbacks::Callbacks;
 use crate::config::Config;
 use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
@@ -109,10 +111,13 @@ pub struct App {
     pub signing_key: SigningKey,
     /// How tools outside report back; it is told the address once the service listens.
     pub reporting: Reporting,
+    /// Wakes the sender of callbacks.
+    pub callbacks_kick: Arc<Notify>,
     node: Arc<str>,
     background: CancellationToken,
     writer: JoinHandle<()>,
     heart: JoinHandle<()>,
+    callbacks: JoinHandle<()>,
 }
 
 impl Builder {
@@ -165,7 +170,7 @@ impl Builder {
         }
         let client = HttpClient::new(egress, secrets, clock.clone(), reporting.clone()).map_err(StartError::Client)?;
         let builtins = builtin::standard(&clock).into_iter().chain(tools).collect();
-        let registry = Registry::new(Workshop::new(builtins, client, wraps), clock.clone())
+        let registry = Registry::new(Workshop::new(builtins, client.clone(), wraps), clock.clone())
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);
         let background = CancellationToken::new();
@@ -183,6 +188,9 @@ impl Builder {
         let publisher = bus.clone();
         let sink = Arc::new(move |committed: &_| publisher.publish(committed));
         let (journal, writer) = Journal::start(store.db().clone(), clock.clone(), ids.clone(), sink);
+        let callbacks_kick = Arc::<Notify>::default();
+        let callbacks = Callbacks::new(store.clone(), client, signing_key.clone(), clock.clone());
+        let callbacks = tokio::spawn(callbacks.run(callbacks_kick.clone(), background.clone()));
         let settings = Settings {
             node: node.clone(),
             limits: config.limits,
@@ -191,6 +199,7 @@ impl Builder {
             max_queued: config.queue.max_length,
             max_running: config.queue.max_running,
             pause: PauseRule { after_timeouts: config.pause.after_timeouts, cooldown_ms: config.pause.cooldown_ms },
+            callbacks_kick: callbacks_kick.clone(),
         };
         let engine = Engine::new(registry, journal.clone(), store.clone(), clock.clone(), ids, settings);
         let engine = Arc::new(engine);
@@ -202,7 +211,22 @@ impl Builder {
         };
         engine.sign_on(&lease).await?;
         let heart = tokio::spawn(engine.clone().live_on(lease, background.clone()));
-        Ok(App { config, engine, store, bus, clock, journal, signing_key, reporting, node, background, writer, heart })
+        Ok(App {
+            config,
+            engine,
+            store,
+            bus,
+            clock,
+            journal,
+            signing_key,
+            reporting,
+            callbacks_kick,
+            node,
+            background,
+            writer,
+            heart,
+            callbacks,
+        })
     }
 }
 
@@ -242,7 +266,10 @@ impl App {
         self.background.cancel();
         self.journal.close();
         // A database that is away is not waited for beyond this: what it should have got was never acknowledged.
-        if tokio::time::timeout(LAST_WRITES, self.writer).await.is_err() {
+        let callbacks = self.callbacks.abort_handle();
+        let last_writes = async { tokio::join!(self.writer, self.callbacks) };
+        if tokio::time::timeout(LAST_WRITES, last_writes).await.is_err() {
+            callbacks.abort();
             tracing::error!("the database is away; changes that were not acknowledged are given up");
         }
         // What is left behind is seen to by the next start, or by another node, at once.

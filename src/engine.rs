@@ -64,6 +64,8 @@ pub struct Settings {
     pub max_running: usize,
     /// When a tool that times out again and again rests.
     pub pause: PauseRule,
+    /// Wakes the sender of callbacks, once the end of a call that has one is on disk.
+    pub callbacks_kick: Arc<Notify>,
 }
 
 /// Runs calls. One per node.
@@ -81,8 +83,6 @@ pub struct Engine {
     slots: Slots,
     pauses: Pauses,
     live: Live,
-    /// A call whose end is to be told has ended.
-    callbacks: Arc<Notify>,
     tasks: TaskTracker,
     /// Fires at the beginning of a drain: what waits and nobody waits for is left to the next start.
     closing: CancellationToken,
@@ -179,7 +179,6 @@ impl Engine {
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
             live: Live::default(),
-            callbacks: Arc::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
@@ -187,12 +186,6 @@ impl Engine {
             ids,
             settings,
         }
-    }
-
-    /// Rings when a call whose end is to be told has ended.
-    #[must_use]
-    pub fn callbacks(&self) -> Arc<Notify> {
-        self.callbacks.clone()
     }
 
     /// Which tools rest.

@@ -287,6 +287,12 @@ impl ToolDefinition {
         self.annotations.read_only || self.annotations.idempotent
     }
 
+    /// Whether its work is done by callers.
+    #[must_use]
+    pub fn is_external(&self) -> bool {
+        matches!(self.executor, ExecutorSpec::External {})
+    }
+
     /// Whether it may run beside others in a batch.
     #[must_use]
     pub fn is_concurrency_safe(&self) -> bool {

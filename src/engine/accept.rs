@@ -64,7 +64,7 @@ impl Engine {
         for mut job in jobs {
             if job.call.status.is_terminal() {
                 if job.call.callback_url.is_some() {
-                    self.callbacks.notify_one();
+                    self.settings.callbacks_kick.notify_one();
                 }
                 job.recorder.end_is_written(job.call);
                 continue;

@@ -17,6 +17,8 @@ pub struct Handle {
     pub emitter: Emitter,
     /// Where its result may be posted.
     pub outside: Outside,
+    /// Whether callers do its work themselves, and so may report on it without its token.
+    pub is_external: bool,
 }
 
 /// All calls that were told of. Cheap to clone.

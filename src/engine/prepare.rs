@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
 use super::{Engine, Pending, Submission};
+use crate::dispatch::Place;
 use crate::domain::{Call, CallRequest, Claim, Failure, Limits, json};
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
@@ -25,6 +26,8 @@ pub(super) struct Job {
     pub handle: Handle,
     pub reports: Reports,
     pub registration: Option<Registration>,
+    /// Its place in the queue, where it was taken beforehand.
+    pub place: Option<Place>,
     pub begin: Begin,
     /// It was accepted on disk before anything else: whoever sends it again finds it.
     pub is_accepted_first: bool,
@@ -59,7 +62,8 @@ impl Job {
     /// A job with nothing behind it.
     pub fn new(call: Call, next: Next, recorder: Recorder) -> Self {
         let (emitter, reports) = emitter::channel();
-        let handle = Handle { cancel: CancellationToken::new(), emitter, outside: Outside::default() };
+        let is_external = matches!(&next, Next::Run(entry) if entry.definition.is_external());
+        let handle = Handle { cancel: CancellationToken::new(), emitter, outside: Outside::default(), is_external };
         Self {
             call,
             next,
@@ -67,6 +71,7 @@ impl Job {
             handle,
             reports,
             registration: None,
+            place: None,
             begin: Begin::Start,
             is_accepted_first: false,
             is_queued: false,

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Engine;
 use super::live::Handle;
-use crate::domain::{Answer, Call};
+use crate::domain::Answer;
 use crate::executor::outside::Posted;
 use crate::executor::report::Report;
 use crate::store::StoreError;
@@ -157,12 +157,16 @@ impl Engine {
         Ok(())
     }
 
-    /// A call as it is stored; for whoever has said something to it.
+    /// Whether callers do this call's work themselves, and so may report on it without its token.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn stored(&self, id: Uuid) -> Result<Option<Call>, StoreError> {
-        self.store.call(id).await
+    pub async fn is_external(&self, id: Uuid) -> Result<bool, StoreError> {
+        if let Some(handle) = self.live.get(id) {
+            return Ok(handle.is_external);
+        }
+        let Some(call) = self.store.call(id).await? else { return Ok(true) };
+        Ok(self.registry.snapshot().get(&call.name).is_some_and(|entry| entry.definition.is_external()))
     }
 }
 

@@ -122,6 +122,10 @@ impl Engine {
             if let Ok(place) = self.queue.clone().try_acquire_owned() {
                 job.holds.push(Arc::new(place));
             }
+            // They come in the order in which they are to run.
+            if let Next::Run(entry) = &job.next {
+                job.place = self.queue(&job, entry);
+            }
             match job.call.batch_id {
                 Some(batch) if job.begin == Begin::Start && !job.is_concurrency_safe() => {
                     batches.entry(batch).or_default().push(job);

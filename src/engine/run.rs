@@ -9,11 +9,11 @@ use super::attempt::Ended;
 use super::prepare::{Begin, Job, Next};
 use super::recorder::Recorded;
 use super::retry;
-use crate::dispatch::{Slot, Wanted};
+use crate::dispatch::{Place, Slot, Wanted};
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::tool::OutputCheck;
-use crate::domain::{Call, Code, ExecutorSpec, Failure, Outcome, Status};
+use crate::domain::{Call, Code, Failure, Outcome, Status};
 use crate::events::render;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
@@ -57,7 +57,7 @@ impl Engine {
                     let is_told = call.callback_url.is_some();
                     recorder.settle(call).await;
                     if is_told {
-                        self.callbacks.notify_one();
+                        self.settings.callbacks_kick.notify_one();
                     }
                 }
                 Err(error) => tracing::error!(id = %call.id, %error, "a call was settled twice"),
@@ -110,17 +110,23 @@ impl Engine {
         }
     }
 
-    /// Waits until the call may run. Most may at once, and then nothing is asked.
-    async fn slot(&self, job: &mut Job, entry: &Entry) -> Result<Option<Slot>, Stop> {
-        let limits = job.call.limits;
-        let max_concurrency = limits.and_then(|limits| limits.max_concurrency);
+    /// The job's place in the queue, if it needs one. Most may run at once.
+    pub(super) fn queue(&self, job: &Job, entry: &Entry) -> Option<Place> {
+        let max_concurrency = job.call.limits.and_then(|limits| limits.max_concurrency);
         // Work that is done outside takes nothing of this node.
-        let counts = job.is_queued && !matches!(entry.definition.executor, ExecutorSpec::External {});
+        let counts = job.is_queued && !entry.definition.is_external();
         if max_concurrency.is_none() && !counts {
-            return Ok(None);
+            return None;
         }
         let tool = entry.name.clone();
-        let mut place = self.slots.queue(Wanted { tool, max_concurrency, counts, priority: job.call.priority });
+        Some(self.slots.queue(Wanted { tool, max_concurrency, counts, priority: job.call.priority }))
+    }
+
+    /// Waits until the call may run.
+    async fn slot(&self, job: &mut Job, entry: &Entry) -> Result<Option<Slot>, Stop> {
+        let place = job.place.take().or_else(|| self.queue(job, entry));
+        let Some(mut place) = place else { return Ok(None) };
+        let limits = job.call.limits;
         let queue_timeout = limits.and_then(|limits| limits.queue_timeout_ms).filter(|_| job.begin == Begin::Start);
         let waited_ms = self.clock.now().millis_since(job.call.created_at);
         let left = Duration::from_millis(queue_timeout.unwrap_or_default().saturating_sub(waited_ms));
@@ -130,10 +136,10 @@ impl Engine {
         loop {
             tokio::select! {
                 biased;
-                slot = place.slot() => return Ok(Some(slot)),
                 () = job.handle.cancel.cancelled() => return Err(Failure::cancelled().into()),
                 () = self.closing.cancelled(), if is_queued => return Err(Stop::Left),
                 () = self.stop.cancelled() => return Err(Failure::shutting_down().into()),
+                slot = place.slot() => return Ok(Some(slot)),
                 () = &mut clock, if queue_timeout.is_some() => {
                     return Err(Failure::timeout(queue_timeout.unwrap_or_default(), "queue_timeout_ms").into());
                 }
@@ -228,7 +234,6 @@ impl Engine {
         tokio::select! {
             biased;
             () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
-            () = self.closing.cancelled(), if job.is_queued => Err(Stop::Left),
             () = self.stop.cancelled() => Err(Failure::shutting_down().into()),
             () = tokio::time::sleep(wait) => Ok(()),
         }

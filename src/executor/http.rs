@@ -14,6 +14,7 @@ use crate::domain::{Answer, Failure};
 
 mod body;
 mod client;
+mod deliver;
 pub mod egress;
 mod exchange;
 mod fault;
@@ -33,6 +34,7 @@ mod test_server;
 mod tests;
 
 pub use client::{HttpClient, install_crypto_provider};
+pub use deliver::Delivered;
 pub use egress::Egress;
 pub use read::MAX_ANSWER_BYTES;
 pub use reporting::Reporting;

@@ -115,9 +115,9 @@ impl Problem {
         Self::new(StatusCode::PRECONDITION_FAILED, "PRECONDITION_FAILED", detail)
     }
 
-    /// 401: the token is not this call's.
+    /// 401: the token is not this call's, or is missing.
     pub fn wrong_token() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "the token is not this call's")
+        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "this needs the call's own token, as its tool was sent it")
     }
 
     /// 422: the idempotency key stands for another request.

@@ -56,7 +56,7 @@ pub(super) async fn progress(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
-    check_token(&state, id, &headers)?;
+    check_token(&state, id, &headers).await?;
     let report = Report::read(body.value.clone())?;
     match state.engine.report(id, report, body.value).await? {
         Reached::Done => Ok(reply::json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id }))),
@@ -97,7 +97,7 @@ pub(super) async fn result(
     body: Body,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
-    check_token(&state, id, &headers)?;
+    check_token(&state, id, &headers).await?;
     let answer = answer_of(&headers, body, &state).await?;
     let ignored = match state.engine.post_result(id, answer).await? {
         Reached::Done => false,
@@ -132,16 +132,18 @@ async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<
     Err(Problem::not_json(&media_type))
 }
 
-/// A token, where one is given, must be the call's own. Without one the caller speaks for itself.
-fn check_token(state: &AppState, id: Uuid, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(given) = headers.get(header::AUTHORIZATION) else { return Ok(()) };
-    let token = given
-        .to_str()
-        .ok()
-        .and_then(|text| text.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    match token {
-        Some((_, token)) if state.signing_key.is_token(id, token.trim()) => Ok(()),
+/// A token, where one is given, must be the call's own. Without one callers speak for themselves, and only of calls whose
+/// work is theirs.
+async fn check_token(state: &AppState, id: Uuid, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(given) = headers.get(header::AUTHORIZATION) else {
+        return if state.engine.is_external(id).await? { Ok(()) } else { Err(Problem::wrong_token()) };
+    };
+    let bearer = |text: &str| {
+        let (scheme, token) = text.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    };
+    match given.to_str().ok().and_then(bearer) {
+        Some(token) if state.signing_key.is_token(id, &token) => Ok(()),
         _ => Err(Problem::wrong_token()),
     }
 }

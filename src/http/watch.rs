@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::header;
@@ -43,6 +44,9 @@ pub(super) fn sse(frames: impl stream::Stream<Item = Result<Bytes, Infallible>> 
     ];
     (headers, Body::from_stream(frames)).into_response()
 }
+
+/// How long a stream stays for its last events when the service stops.
+const LAST_EVENTS: Duration = Duration::from_secs(1);
 
 /// The end of a call.
 type End = Pin<Box<dyn Future<Output = Result<Arc<Call>, NotRecorded>> + Send>>;
@@ -89,7 +93,8 @@ impl Watch {
                     Some(frame::CUT_OFF)
                 }
             },
-            () = self.closing.cancelled() => None,
+            // The ends of calls that end with the service are told first.
+            () = async { self.closing.cancelled().await; tokio::time::sleep(LAST_EVENTS).await } => None,
             () = tokio::time::sleep(crate::events::stream::HEARTBEAT) => {
                 while let Some(Some(end)) = self.ends.next().now_or_never() {
                     self.is_late |= end.is_err();

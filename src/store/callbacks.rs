@@ -1,11 +1,20 @@
-//! Callbacks on disk.
+//! Callbacks on disk: which ends are still to be told to whom, and how that went so far.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use sqlx::{Postgres, QueryBuilder, Sqlite};
 use url::Url;
 use uuid::Uuid;
 
-use crate::domain::Call;
+use super::{Db, Store, StoreError};
+use crate::domain::{Call, Time};
+
+mod note;
+mod state;
+
+pub use note::{CallbackNote, Noted};
+pub use state::{CallbackState, Delivery};
 
 /// A callback as it is accepted with its call. It sleeps until the call has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,5 +60,203 @@ impl CallbackRow {
             "{} SELECT * FROM UNNEST(${call}::uuid[], ${url}::text[], ${host}::text[], ${event}::uuid[])",
             Self::insert_head()
         )
+    }
+}
+
+/// A callback whose time has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueCallback {
+    /// The call whose end is told.
+    pub call_id: Uuid,
+    /// Where to.
+    pub url: Arc<str>,
+    /// Host and port of the URL.
+    pub host: Arc<str>,
+    /// Names the message.
+    pub event_id: Uuid,
+    /// Tries begun so far.
+    pub attempts: u32,
+    /// About how large the call is, in bytes.
+    pub bytes: usize,
+}
+
+/// What is left out of a look for due callbacks, because it has its share already.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Busy {
+    /// Hosts, with their ports.
+    pub hosts: Vec<Arc<str>>,
+    /// Whole URLs.
+    pub urls: Vec<Arc<str>>,
+    /// All but first tries.
+    pub retries: bool,
+}
+
+type DueRow = (Uuid, String, String, Uuid, i32, i64);
+
+impl Store {
+    /// Adds callbacks to calls that are there already and have none.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn insert_callbacks(&self, rows: &[CallbackRow]) -> Result<(), StoreError> {
+        fn query<D: sqlx::Database>(rows: &[CallbackRow]) -> QueryBuilder<D>
+        where
+            Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+            String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+        {
+            let mut query = QueryBuilder::<D>::new(CallbackRow::insert_head());
+            query.push_values(rows, |mut values, row| {
+                values.push_bind(row.call_id).push_bind(row.url.to_string()).push_bind(row.host());
+                values.push_bind(row.event_id);
+            });
+            query.push(" ON CONFLICT (call_id) DO NOTHING");
+            query
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        match &self.db {
+            Db::Sqlite(pools) => query::<Sqlite>(rows).build().execute(&pools.writer).await.map(|_| ())?,
+            Db::Postgres(pools) => query::<Postgres>(rows).build().execute(&pools.writer).await.map(|_| ())?,
+        }
+        Ok(())
+    }
+
+    /// Callbacks of ended calls whose time has come and that nobody tries now, first tries first. Looking takes none of
+    /// them.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn due_callbacks(&self, now: Time, busy: &Busy, limit: u32) -> Result<Vec<DueCallback>, StoreError> {
+        // Statements with lists differ every time: kept prepared, they would only push others out.
+        let rows: Vec<DueRow> = match &self.db {
+            Db::Sqlite(pools) => {
+                due::<Sqlite>(now, busy, limit).build_query_as().persistent(false).fetch_all(&pools.reader).await?
+            }
+            Db::Postgres(pools) => {
+                due::<Postgres>(now, busy, limit).build_query_as().persistent(false).fetch_all(&pools.reader).await?
+            }
+        };
+        let due = rows.into_iter().map(|(call_id, url, host, event_id, attempts, bytes)| DueCallback {
+            call_id,
+            url: url.into(),
+            host: host.into(),
+            event_id,
+            attempts: attempts.try_into().unwrap_or(0),
+            bytes: bytes.try_into().unwrap_or(0),
+        });
+        Ok(due.collect())
+    }
+
+    /// Takes these callbacks until `leased_until`, and begins a try of each; those that another node took first are left
+    /// out. If nothing is noted of them by then, somebody takes them again.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn claim_callbacks(
+        &self,
+        chosen: Vec<DueCallback>,
+        now: Time,
+        leased_until: Time,
+    ) -> Result<Vec<DueCallback>, StoreError> {
+        if chosen.is_empty() {
+            return Ok(chosen);
+        }
+        let ids: Vec<Uuid> = chosen.iter().map(|due| due.call_id).collect();
+        let lock = if matches!(self.db, Db::Postgres(_)) { " FOR UPDATE SKIP LOCKED" } else { "" };
+        macro_rules! taken {
+            ($database:ty, $pools:expr) => {
+                claim::<$database>(&ids, now, leased_until, lock)
+                    .build_query_as()
+                    .persistent(false)
+                    .fetch_all(&$pools.writer)
+                    .await?
+            };
+        }
+        let taken: Vec<(Uuid, i32)> = match &self.db {
+            Db::Sqlite(pools) => taken!(Sqlite, pools),
+            Db::Postgres(pools) => taken!(Postgres, pools),
+        };
+        let taken: HashMap<Uuid, i32> = taken.into_iter().collect();
+        let claimed = chosen.into_iter().filter_map(|due| {
+            let attempts = (*taken.get(&due.call_id)?).try_into().unwrap_or(u32::MAX);
+            Some(DueCallback { attempts, ..due })
+        });
+        Ok(claimed.collect())
+    }
+
+    /// The call as a callback tells it: without the state of the callback itself.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn call_of_callback(&self, id: Uuid) -> Result<Option<Call>, StoreError> {
+        self.call_row(id).await?.map(super::codec::CallRow::decode).transpose()
+    }
+}
+
+/// Open calls are asked for one by one and by key, in a subquery that no plan can turn into a scan of all ended calls.
+fn due<D: sqlx::Database>(now: Time, busy: &Busy, limit: u32) -> QueryBuilder<D>
+where
+    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new(
+        "SELECT c.call_id, c.url, c.host, c.event_id, c.attempts, CAST(COALESCE((SELECT octet_length(t.record) + \
+         octet_length(t.arguments) FROM tool_calls AS t WHERE t.id = c.call_id), 0) AS BIGINT) \
+         FROM callbacks AS c WHERE c.state = 0 AND (c.leased_until IS NULL OR c.leased_until <= ",
+    );
+    query.push_bind(now.0).push(")");
+    for (column, busy) in [("host", &busy.hosts), ("url", &busy.urls)] {
+        if !busy.is_empty() {
+            query.push(format!(" AND c.{column} NOT IN ("));
+            let mut list = query.separated(", ");
+            for one in busy {
+                list.push_bind(one.to_string());
+            }
+            query.push(")");
+        }
+    }
+    const ENDED: &str = "c.next_at IS NULL AND (SELECT t.status FROM tool_calls AS t WHERE t.id = c.call_id) >= 2";
+    if busy.retries {
+        query.push(" AND ").push(ENDED);
+    } else {
+        query.push(" AND (c.next_at <= ").push_bind(now.0).push(" OR ").push(ENDED).push(")");
+    }
+    query.push(" ORDER BY c.next_at NULLS FIRST, c.call_id LIMIT ").push_bind(i64::from(limit));
+    query
+}
+
+/// What is due is looked at once more under the row's lock.
+fn claim<D: sqlx::Database>(ids: &[Uuid], now: Time, leased_until: Time, lock: &'static str) -> QueryBuilder<D>
+where
+    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new(
+        "WITH free AS (SELECT call_id FROM callbacks WHERE state = 0 AND (leased_until IS NULL OR leased_until <= ",
+    );
+    query.push_bind(now.0).push(") AND (next_at IS NULL OR next_at <= ").push_bind(now.0).push(") AND call_id IN (");
+    let mut list = query.separated(", ");
+    for id in ids {
+        list.push_bind(*id);
+    }
+    query.push(")").push(lock).push(") UPDATE callbacks SET attempts = attempts + 1, leased_until = ");
+    query
+        .push_bind(leased_until.0)
+        .push(" FROM free WHERE callbacks.call_id = free.call_id RETURNING callbacks.call_id, attempts");
+    query
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_one_server_have_one_host() {
+        let host = |url: &str| CallbackRow { call_id: Uuid::nil(), url: url.into(), event_id: Uuid::nil() }.host();
+        assert_eq!(host("https://Hooks.Example.com/a?b=c"), "hooks.example.com:443");
+        assert_eq!(host("http://hooks.example.com:8080"), "hooks.example.com:8080");
+        assert_eq!(host("http://[::1]/"), "[::1]:80");
+        assert_eq!(host("nothing"), "");
     }
 }

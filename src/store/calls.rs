@@ -35,7 +35,10 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn call(&self, id: Uuid) -> Result<Option<Call>, StoreError> {
-        self.call_row(id).await?.map(CallRow::decode).transpose()
+        let Some(row) = self.call_row(id).await? else { return Ok(None) };
+        let mut call = row.decode()?;
+        self.show_callbacks(std::slice::from_mut(&mut call)).await?;
+        Ok(Some(call))
     }
 
     pub(super) async fn call_row(&self, id: Uuid) -> Result<Option<CallRow>, StoreError> {
@@ -71,7 +74,9 @@ impl Store {
             Db::Sqlite(pools) => page::<Sqlite>(self, filter).build_query_as().fetch_all(&pools.reader).await?,
             Db::Postgres(pools) => page::<Postgres>(self, filter).build_query_as().fetch_all(&pools.reader).await?,
         };
-        rows.into_iter().map(CallRow::decode).collect()
+        let mut calls = rows.into_iter().map(CallRow::decode).collect::<Result<Vec<_>, _>>()?;
+        self.show_callbacks(&mut calls).await?;
+        Ok(calls)
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{App, Backend, Client, Response};
 
+mod crash;
 mod later;
 mod progress;
 mod refused;

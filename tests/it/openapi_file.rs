@@ -94,7 +94,10 @@ fn what_takes_a_body_says_how_a_body_is_refused() {
     let document = document();
     for (method, path, operation) in operations(&document) {
         if operation.get("requestBody").is_some() {
-            for status in ["400", "408", "413", "415", "422"] {
+            // What a tool answers has no shape that could be missed.
+            let has_shape = !path.ends_with("/result");
+            for status in ["400", "408", "413", "415", "422"].into_iter().filter(|status| has_shape || *status != "422")
+            {
                 assert!(operation["responses"].get(status).is_some(), "{method} {path} {status}");
             }
         }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::support::{Backend, Database, bounded};
 
+mod callbacks;
 mod commits;
 mod mixed;
 mod pages;

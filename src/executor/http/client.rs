@@ -29,8 +29,8 @@ const MAX_REDIRECTS: usize = 5;
 /// Sends requests of tools. Cheap to clone; all clones share their connections.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
-    inner: reqwest::Client,
-    egress: Egress,
+    pub(super) inner: reqwest::Client,
+    pub(super) egress: Egress,
     pub(super) secrets: Secrets,
     pub(super) clock: Clock,
     pub(super) reporting: Reporting,

@@ -96,8 +96,6 @@ impl Writer {
                     // Whoever waited may have gone.
                     let _ = done.send(end);
                 }
-                // Those who waited go first.
-                tokio::task::yield_now().await;
                 let committed = batch.committed(base);
                 (self.sink)(&committed);
             }

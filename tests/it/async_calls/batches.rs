@@ -35,7 +35,7 @@ fn calls(names: &[&str]) -> Value {
 
 on_both_databases!(
     async fn a_batch_of_async_calls_is_answered_before_its_end(backend: Backend) {
-        let (app, slow, _) = service(backend).await;
+        let (app, slow, _quick) = service(backend).await;
         let body = json!({"calls": [{"name": "job", "id": "a"}, {"name": "job", "id": "b"}], "mode": "parallel"});
         let results = unfinished(&app, app.post("/tool-calls", &body).await).await;
         assert_eq!((&results[0]["call_id"], &results[1]["call_id"]), (&json!("a"), &json!("b")));
@@ -68,7 +68,7 @@ on_both_databases!(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_is_a_200_if_all_its_calls_have_settled() {
-    let (app, slow, _) = service(Backend::Sqlite).await;
+    let (app, slow, _quick) = service(Backend::Sqlite).await;
     let schema = json!({"type": "object", "required": ["n"]});
     app.tool("strict", &slow, json!({"async": true, "input_schema": schema})).await;
     let answer = app.post("/tool-calls", &json!({"calls": calls(&["act", "strict", "nobody"])})).await;
@@ -81,7 +81,7 @@ async fn a_batch_is_a_200_if_all_its_calls_have_settled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_may_wait_for_the_results_of_a_whole_batch() {
-    let (app, slow, _) = service(Backend::Sqlite).await;
+    let (app, slow, _quick) = service(Backend::Sqlite).await;
     slow.open();
     let results = app.batch(json!({"calls": calls(&["job", "act"]), "wait": "result"})).await;
     assert_eq!((succeeded(&results[0]), succeeded(&results[1])), ("late", "now"));
@@ -89,7 +89,7 @@ async fn a_caller_may_wait_for_the_results_of_a_whole_batch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_need_not_wait_for_a_batch() {
-    let (app, slow, _) = service(Backend::Sqlite).await;
+    let (app, slow, _quick) = service(Backend::Sqlite).await;
     app.tool("slow", &slow, json!({})).await;
     let body = json!({"calls": [{"name": "slow", "id": "a"}, {"name": "slow", "id": "b"}], "mode": "serial"});
     for (prefer, wait) in [("", json!("accepted")), ("", json!(20)), ("respond-async", Value::Null)] {
@@ -106,7 +106,7 @@ async fn a_caller_need_not_wait_for_a_batch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_serial_batch_keeps_its_order_also_when_nobody_waits() {
-    let (app, slow, _) = service(Backend::Sqlite).await;
+    let (app, slow, _quick) = service(Backend::Sqlite).await;
     app.tool("slow", &slow, json!({})).await;
     let numbered: Vec<Value> = (0..5).map(|n| json!({"name": "slow", "arguments": {"n": n}})).collect();
     let body = json!({"calls": numbered, "mode": "serial", "wait": "accepted"});

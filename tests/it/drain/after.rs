@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{busy, node};
-use crate::support::calls::{assert_counts, gated};
+use crate::support::calls::{assert_counts, gated, idempotent};
 use crate::support::shapes::{failed, succeeded};
 use crate::support::sse::{count, statuses};
 use crate::support::{Answer, Backend, HttpTool};
@@ -17,6 +17,15 @@ async fn server() -> HttpTool {
     HttpTool::start("127.0.0.1", |request| match request.json()["call_id"].as_str() {
         Some("first") => Answer::Never,
         _ => Answer::text("later"),
+    })
+    .await
+}
+
+/// Fails once, then answers.
+async fn moody() -> HttpTool {
+    HttpTool::start("127.0.0.1", |request| match request.json()["attempt"].as_u64() {
+        Some(1) => Answer::status(503, "text/plain", "busy"),
+        _ => Answer::text("at last"),
     })
     .await
 }
@@ -45,6 +54,39 @@ on_both_databases!(
         assert_eq!(server.requests().len(), 3);
         let expected = json!({"execution_count": 3, "success_count": 2, "failures_by_code": {"SHUTTING_DOWN": 1}});
         assert_counts(&node.stats("job").await, expected);
+    }
+);
+
+on_both_databases!(
+    async fn an_accepted_call_between_two_attempts_goes_on_after_the_next_start(backend: Backend) {
+        let (mut node, server) = (node(backend, "60000").await, moody().await);
+        let retry = json!({"max_attempts": 2, "initial_backoff_ms": 600_000, "max_backoff_ms": 600_000});
+        node.tool("job", &server, json!({"async": true, "annotations": idempotent(), "retry": retry})).await;
+        let id = node.accepted(json!({"name": "job"})).await;
+        node.in_phase(&id, "retrying").await;
+        node.signal("TERM");
+        assert_eq!(node.end().await.code, Some(0), "nothing runs, so nothing is waited for");
+        node.start_again().await;
+        let call = node.ended(&id).await;
+        assert_eq!((succeeded(&call), &call["attempts"]), ("at last", &json!(2)));
+        assert_counts(&node.stats("job").await, json!({"execution_count": 1, "retry_count": 1}));
+    }
+);
+
+on_both_databases!(
+    async fn an_accepted_call_whose_result_is_awaited_awaits_it_after_the_next_start(backend: Backend) {
+        let mut node = node(backend, "100").await;
+        let definition = json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}});
+        node.register(definition).await;
+        let id = node.accepted(json!({"name": "ask", "wait": "accepted"})).await;
+        node.in_phase(&id, "external").await;
+        node.signal("TERM");
+        assert_eq!(node.end().await.code, Some(0));
+        node.start_again().await;
+        assert_eq!(node.stored(&id).await["phase"], "external");
+        node.post(&format!("/tool-calls/{id}/result"), &json!("at last")).await.ok();
+        let call = node.ended(&id).await;
+        assert_eq!((succeeded(&call), &call["attempts"]), ("at last", &json!(1)));
     }
 );
 

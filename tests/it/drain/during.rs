@@ -104,16 +104,19 @@ async fn a_service_with_nothing_to_do_ends_at_once() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_call_between_two_attempts_is_not_waited_for_for_ever() {
-    let busy = Answer::status(503, "text/plain", "busy");
-    let (mut node, server) = (node(Backend::Sqlite, "300").await, HttpTool::answering(busy).await);
-    let retry = json!({"max_attempts": 9, "initial_backoff_ms": 600_000, "max_backoff_ms": 600_000});
-    node.tool("act", &server, json!({"annotations": {"idempotent": true}, "retry": retry})).await;
-    let id = node.accepted(json!({"name": "act", "wait": "accepted"})).await;
-    node.in_phase(&id, "retrying").await;
-    node.signal("TERM");
-    assert_eq!(node.end().await.code, Some(0));
-    node.start_again().await;
-    failed(&node.stored(&id).await, "SHUTTING_DOWN");
-}
+on_both_databases!(
+    async fn who_waits_for_the_next_attempt_is_told_that_there_is_none(backend: Backend) {
+        let busy = Answer::status(503, "text/plain", "busy");
+        let (mut node, server) = (node(backend, "300").await, HttpTool::answering(busy).await);
+        let retry = json!({"max_attempts": 9, "initial_backoff_ms": 600_000, "max_backoff_ms": 600_000});
+        node.tool("act", &server, json!({"annotations": {"idempotent": true}, "retry": retry})).await;
+        let waiting = node.posted(json!({"name": "act"}));
+        server.received(1).await;
+        node.in_phase(&node.only("act").await, "retrying").await;
+        node.signal("TERM");
+        let call = waiting.await.unwrap().ok();
+        failed(&call, "SHUTTING_DOWN");
+        assert_eq!((&call["attempts"], server.requests().len()), (&json!(1), 1));
+        assert_eq!(node.end().await.code, Some(0));
+    }
+);

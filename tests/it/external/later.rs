@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::post_result;
+use super::{post_progress, post_result};
 use crate::support::calls::{assert_counts, id_of};
 use crate::support::client::send;
 use crate::support::shapes::{failed, succeeded};
@@ -102,6 +102,23 @@ on_both_databases!(
     }
 );
 
+on_both_databases!(
+    async fn without_its_token_nobody_speaks_for_an_http_tool(backend: Backend) {
+        for answer in [accepted(), Answer::AfterGate(Box::new(Answer::text("mine")))] {
+            let (app, server) = service(backend, answer).await;
+            let waiting = app.posted(json!({"name": "later"}));
+            server.received(1).await;
+            let told = server.request().json();
+            post_result(&app, &id_of(&told), &json!("forged")).await.problem(401);
+            post_progress(&app, &id_of(&told), &json!({"tip": "forged"})).await.problem(401);
+            server.open();
+            report(&told["result_url"], &told["token"], &json!("mine")).await;
+            let call = waiting.await.unwrap().ok();
+            assert_eq!((succeeded(&call), &call["tip"]), ("mine", &Value::Null));
+        }
+    }
+);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_token_is_in_no_answer_no_event_and_no_list() {
     let (app, server) = service(Backend::Sqlite, accepted()).await;
@@ -121,8 +138,9 @@ async fn the_token_is_in_no_answer_no_event_and_no_list() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_that_never_comes_is_a_timeout() {
-    let (app, _server) = service(Backend::Sqlite, accepted()).await;
+    let (app, server) = service(Backend::Sqlite, accepted()).await;
     let call = app.call_with(json!({"name": "later", "limits": {"timeout_ms": 300}})).await;
     assert_eq!(failed(&call, "TOOL_TIMEOUT"), "Error: Tool execution timeout after 300ms (timeout_ms)");
-    assert_eq!(post_result(&app, &id_of(&call), &json!("late")).await.ok()["ignored"], true);
+    let told = server.request().json();
+    assert_eq!(report(&told["result_url"], &told["token"], &json!("late")).await.ok()["ignored"], true);
 }

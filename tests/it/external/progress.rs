@@ -65,7 +65,7 @@ async fn progress_of_the_wrong_shape_is_refused_and_changes_nothing() {
         ("params", json!({"params": [1]})),
         ("metadata", json!({"metadata": "x"})),
         ("progress", json!({"progress": {"current": "one"}})),
-        ("content", json!({"content": "text"})),
+        ("content", json!({"content": 5})),
         ("details", json!({"details": 1})),
     ] {
         names_field(&post_progress(&app, &id, &progress).await.problem(422), field);

@@ -57,6 +57,23 @@ async fn no_body_at_all_is_done() {
     assert_eq!(succeeded(&app.ended(&id).await), "Done");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn text_and_images_need_no_json() {
+    let app = service(Backend::Sqlite, json!({})).await;
+    for (media_type, body) in [("text/plain; charset=utf-8", "{as it is}".as_bytes()), ("image/png", b"\x89PNG\r\n")] {
+        let id = asked(&app).await;
+        let request = app.request(reqwest::Method::POST, &format!("/tool-calls/{id}/result"));
+        send(request.header("content-type", media_type).body(body)).await.ok();
+        let call = app.ended(&id).await;
+        let output = succeeded(&call);
+        if media_type.starts_with("text/") {
+            assert_eq!(output, "{as it is}");
+        } else {
+            assert_eq!(call["content"][0]["mime_type"], media_type, "{call:#}");
+        }
+    }
+}
+
 on_both_databases!(
     async fn a_result_that_is_an_error_is_the_calls_failure(backend: Backend) {
         let app = service(backend, json!({})).await;
@@ -139,7 +156,7 @@ async fn a_result_that_is_no_json_is_refused_and_the_call_goes_on() {
     let id = asked(&app).await;
     let path = format!("/tool-calls/{id}/result");
     app.post_raw(&path, "{\"output\":").await.problem(400);
-    let text = app.request(reqwest::Method::POST, &path).header("content-type", "text/csv").body("a,b");
+    let text = app.request(reqwest::Method::POST, &path).header("content-type", "application/zip").body("a,b");
     send(text).await.problem(415);
     answer(&app, &id, &json!("well")).await;
     assert_eq!(succeeded(&app.ended(&id).await), "well");

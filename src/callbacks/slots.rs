@@ -1,0 +1,149 @@
+//! Which callbacks are tried next: as many at once as there are slots, and none held up by another's receiver.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::store::callbacks::{Busy, DueCallback};
+
+/// Tries at once.
+pub const SLOTS: usize = 64;
+/// How many of them may be tries of what has failed before; the others are kept for first tries.
+const RETRIES: usize = SLOTS / 2;
+/// Tries at once to one host, and to one URL: a receiver that hangs holds no more, and leaves its host's other URLs some.
+const PER_HOST: usize = 8;
+const PER_URL: usize = 4;
+/// Calls that tries hold in memory, in bytes; one that is larger is tried alone.
+const BYTES: usize = 128 * 1024 * 1024;
+
+/// What is being tried, and what still has a place beside it.
+#[derive(Debug, Default)]
+pub struct Slots {
+    taken: usize,
+    retries: usize,
+    bytes: usize,
+    hosts: HashMap<Arc<str>, usize>,
+    urls: HashMap<Arc<str>, usize>,
+}
+
+impl Slots {
+    /// The slots that these tries leave; `idle` more are taken otherwise.
+    pub fn beside<'a>(running: impl Iterator<Item = &'a DueCallback>, idle: usize) -> Self {
+        let mut slots = Self { taken: idle, ..Self::default() };
+        // A running one counts its own try already.
+        running.for_each(|due| slots.take(due, due.attempts > 1));
+        slots
+    }
+
+    /// Whether nothing can be added.
+    pub fn are_full(&self) -> bool {
+        self.taken >= SLOTS
+    }
+
+    /// What need not be looked for, since it would find no place.
+    pub fn busy(&self) -> Busy {
+        let full = |counts: &HashMap<Arc<str>, usize>, most| {
+            counts.iter().filter(|(_, count)| **count >= most).map(|(key, _)| key.clone()).collect()
+        };
+        Busy { hosts: full(&self.hosts, PER_HOST), urls: full(&self.urls, PER_URL), retries: self.retries >= RETRIES }
+    }
+
+    /// Those of the due that find a place, and takes it: first tries first, then the host that has least, then the URL.
+    pub fn choose(&mut self, mut due: Vec<DueCallback>) -> Vec<DueCallback> {
+        let mut chosen = Vec::new();
+        loop {
+            let fitting = due.iter().enumerate().filter(|(_, one)| self.have_room_for(one));
+            let best = fitting.min_by_key(|(place, one)| {
+                (is_retry(one), count(&self.hosts, &one.host), count(&self.urls, &one.url), *place)
+            });
+            let Some((place, _)) = best else { return chosen };
+            let one = due.remove(place);
+            self.take(&one, is_retry(&one));
+            chosen.push(one);
+        }
+    }
+
+    fn have_room_for(&self, due: &DueCallback) -> bool {
+        let is_out = self.are_full() || is_retry(due) && self.retries >= RETRIES;
+        !is_out
+            && count(&self.hosts, &due.host) < PER_HOST
+            && count(&self.urls, &due.url) < PER_URL
+            && (self.bytes == 0 || self.bytes + due.bytes <= BYTES)
+    }
+
+    fn take(&mut self, due: &DueCallback, is_retry: bool) {
+        self.taken += 1;
+        self.retries += usize::from(is_retry);
+        self.bytes += due.bytes;
+        *self.hosts.entry(due.host.clone()).or_default() += 1;
+        *self.urls.entry(due.url.clone()).or_default() += 1;
+    }
+}
+
+fn is_retry(due: &DueCallback) -> bool {
+    due.attempts > 0
+}
+
+fn count(counts: &HashMap<Arc<str>, usize>, key: &Arc<str>) -> usize {
+    counts.get(key).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn due(host: &str, path: &str, attempts: u32) -> DueCallback {
+        let url = format!("http://{host}/{path}").into();
+        DueCallback { call_id: Uuid::nil(), url, host: host.into(), event_id: Uuid::nil(), attempts, bytes: 1000 }
+    }
+
+    fn urls(chosen: &[DueCallback]) -> Vec<&str> {
+        chosen.iter().map(|due| &*due.url).collect()
+    }
+
+    #[test]
+    fn one_url_holds_up_neither_its_host_nor_another() {
+        let mut slots = Slots::default();
+        let mut all = vec![due("bad", "hangs", 0); 500];
+        all.extend([due("bad", "good", 0), due("good", "x", 0)]);
+        let chosen = slots.choose(all);
+        let of = |url: &str| urls(&chosen).iter().filter(|found| **found == url).count();
+        assert_eq!((of("http://bad/hangs"), of("http://bad/good"), of("http://good/x")), (4, 1, 1));
+        assert_eq!(slots.busy(), Busy { urls: vec!["http://bad/hangs".into()], ..Busy::default() });
+        let more = slots.choose((0..500).map(|n| due("bad", &n.to_string(), 0)).collect());
+        assert_eq!((more.len(), slots.busy().hosts), (3, vec!["bad".into()]));
+        assert_eq!(slots.choose(vec![due("bad", "good", 0), due("third", "x", 0)]).len(), 1);
+    }
+
+    #[test]
+    fn tries_of_what_has_failed_leave_half_the_slots_to_first_tries() {
+        let mut slots = Slots::default();
+        let failed = (0..200).map(|n| due(&format!("h{n}"), "x", 3)).collect();
+        assert_eq!(slots.choose(failed).len(), RETRIES);
+        assert!(slots.busy().retries && !slots.are_full());
+        let first = (0..200).map(|n| due(&format!("n{n}"), "x", 0)).collect();
+        assert_eq!(slots.choose(first).len(), SLOTS - RETRIES);
+        assert!(slots.are_full());
+    }
+
+    #[test]
+    fn the_last_slot_is_for_a_first_try_to_whom_has_least() {
+        let running: Vec<DueCallback> = (0..SLOTS - 1).map(|n| due(&format!("h{}", n % 9), "x", 1)).collect();
+        let mut slots = Slots::beside(running.iter(), 0);
+        assert_eq!(slots.retries, 0, "they are first tries that have begun");
+        let chosen = slots.choose(vec![due("new", "x", 2), due("h0", "y", 0), due("other", "x", 0)]);
+        assert_eq!(urls(&chosen), ["http://other/x"]);
+        assert!(Slots::beside(running.iter(), 1).are_full());
+    }
+
+    #[test]
+    fn large_calls_are_bounded_in_memory_and_even_the_largest_is_tried() {
+        let large = |host: &str, bytes| DueCallback { bytes, ..due(host, "x", 0) };
+        let mut slots = Slots::default();
+        assert_eq!(slots.choose(vec![large("a", BYTES * 2), large("b", 1)]).len(), 1);
+        let mut slots = Slots::default();
+        let chosen = slots.choose(vec![large("a", BYTES / 2), large("b", BYTES / 2), large("c", 1)]);
+        assert_eq!(urls(&chosen), ["http://a/x", "http://b/x"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! How a callback stands, as `metadata.callback` of its call shows it.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use sqlx::{Postgres, QueryBuilder, Sqlite};
+use uuid::Uuid;
+
+use crate::domain::{Call, Time};
+use crate::store::{Db, Store, StoreError};
+
+/// Where a callback stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Delivery {
+    /// The call has not ended, or the end was not taken yet.
+    Pending,
+    /// The end was taken.
+    Delivered,
+    /// It was given up.
+    Failed,
+}
+
+impl Delivery {
+    /// As its column has it.
+    pub(super) fn number(self) -> i16 {
+        match self {
+            Self::Pending => 0,
+            Self::Delivered => 1,
+            Self::Failed => 2,
+        }
+    }
+
+    fn from(number: i16) -> Self {
+        match number {
+            1 => Self::Delivered,
+            2 => Self::Failed,
+            _ => Self::Pending,
+        }
+    }
+}
+
+/// How a callback stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallbackState {
+    /// Where to.
+    pub url: String,
+    /// `webhook-id` of every try.
+    pub event_id: Uuid,
+    /// Where it stands.
+    pub state: Delivery,
+    /// Tries begun.
+    pub attempts: u32,
+    /// What the last try was answered with, if it was answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_status: Option<u16>,
+    /// Why the last try failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// When the next try begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<Time>,
+    /// When the end was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivered_at: Option<Time>,
+}
+
+type StateRow = (Uuid, String, Uuid, i16, i32, Option<i16>, Option<String>, Option<i64>, Option<i64>, Option<i64>);
+
+impl Store {
+    /// How the callback of a call stands, if it has one.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn callback_state(&self, call_id: Uuid) -> Result<Option<CallbackState>, StoreError> {
+        Ok(self.callback_states(&[call_id]).await?.remove(&call_id))
+    }
+
+    /// How the callbacks of these calls stand; calls without one are left out.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn callback_states(&self, ids: &[Uuid]) -> Result<HashMap<Uuid, CallbackState>, StoreError> {
+        if ids.is_empty() {
+            return Ok(HashMap::new());
+        }
+        macro_rules! found {
+            ($database:ty, $pools:expr) => {
+                // Lists differ every time: kept prepared, they would only push others out.
+                states::<$database>(ids).build_query_as().persistent(ids.len() == 1).fetch_all(&$pools.reader).await?
+            };
+        }
+        let rows: Vec<StateRow> = match &self.db {
+            Db::Sqlite(pools) => found!(Sqlite, pools),
+            Db::Postgres(pools) => found!(Postgres, pools),
+        };
+        Ok(rows.into_iter().map(decode).collect())
+    }
+
+    /// Adds `metadata.callback` to calls that have a callback.
+    pub(in crate::store) async fn show_callbacks(&self, calls: &mut [Call]) -> Result<(), StoreError> {
+        let with = calls.iter().filter(|call| call.callback_url.is_some()).map(|call| call.id).collect::<Vec<_>>();
+        let states = self.callback_states(&with).await?;
+        for call in calls.iter_mut() {
+            if let Some(state) = states.get(&call.id) {
+                let shown = serde_json::to_value(state).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+                call.metadata.insert("callback".to_owned(), shown);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn states<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
+where
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new(
+        "SELECT call_id, url, event_id, state, attempts, last_status, last_error, next_at, leased_until, delivered_at \
+         FROM callbacks WHERE call_id IN (",
+    );
+    let mut list = query.separated(", ");
+    for id in ids {
+        list.push_bind(*id);
+    }
+    query.push(")");
+    query
+}
+
+fn decode(row: StateRow) -> (Uuid, CallbackState) {
+    let (call_id, url, event_id, state, attempts, last_status, last_error, next_at, leased_until, delivered_at) = row;
+    let state = CallbackState {
+        url,
+        event_id,
+        state: Delivery::from(state),
+        attempts: attempts.try_into().unwrap_or(0),
+        last_status: last_status.and_then(|status| status.try_into().ok()),
+        last_error,
+        // While it is tried, the time of that try is over.
+        next_attempt_at: next_at.filter(|_| leased_until.is_none()).map(Time),
+        delivered_at: delivered_at.map(Time),
+    };
+    (call_id, state)
+}

@@ -1,0 +1,118 @@
+//! What is sent.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use toolpost::app::kept_signing_secret;
+
+use super::{Service, shown};
+use crate::support::{Answer, Backend, HttpTool, Received};
+
+/// HMAC-SHA256 by its definition (RFC 2104).
+fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
+    assert!(key.len() <= 64, "longer keys would have to be hashed");
+    let mut block = [0; 64];
+    block[..key.len()].copy_from_slice(key);
+    let hash = |pad: u8, message: &[u8]| Sha256::digest([&block.map(|byte| byte ^ pad)[..], message].concat());
+    hash(0x5c, &hash(0x36, message)).to_vec()
+}
+
+/// What `webhook-signature` has to be (Standard Webhooks).
+fn signature(secret: &str, request: &Received) -> String {
+    let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
+    let signed = format!("{}.{}.{}", request.header("webhook-id"), request.header("webhook-timestamp"), request.body);
+    format!("v1,{}", STANDARD.encode(hmac(&key, signed.as_bytes())))
+}
+
+on_both_databases!(
+    async fn the_whole_call_is_posted_and_signed(backend: Backend) {
+        let service = Service::start(backend).await;
+        let receiver = HttpTool::answering(Answer::status(204, "text/plain", "")).await;
+        let call = service.call(&receiver.url("/ends?of=calls")).await;
+        let callback = service.delivered(&call).await;
+
+        let request = receiver.request();
+        assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/ends?of=calls"));
+        assert_eq!(request.header("content-type"), "application/json");
+        assert_eq!(request.json(), shown(&call));
+        assert_eq!(request.json()["status"], "SUCCESS");
+        let secret = kept_signing_secret(&service.app.store).await.unwrap();
+        assert_eq!(request.header("webhook-signature"), signature(&secret, &request));
+        assert_eq!(request.header("webhook-timestamp"), "1767225600");
+        assert_eq!(request.header("webhook-id"), callback["event_id"].as_str().unwrap());
+
+        assert_eq!(callback["url"], receiver.url("/ends?of=calls"));
+        assert_eq!((&callback["attempts"], &callback["last_status"]), (&1.into(), &204.into()));
+        assert_eq!(callback["delivered_at"], "2026-01-01T00:00:00.123Z");
+        assert!(callback.get("next_attempt_at").is_none() && callback.get("last_error").is_none());
+        service.app.stop().await;
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_failed_call_is_told_too() {
+    let service = Service::start(Backend::Sqlite).await;
+    let receiver = HttpTool::answering(Answer::text("thanks")).await;
+    let mut call = (*service.ended(&receiver.url("/")).await).clone();
+    // The same call, as it would be had its tool not been there.
+    call.id = service.app.engine.new_id();
+    call.status = toolpost::domain::Status::Wait;
+    call.settle(toolpost::domain::Failure::truncated("echo").into(), service.clock.now()).unwrap();
+    let news = toolpost::store::journal::News { accepted: true, started: false, settled: true };
+    let change = toolpost::store::journal::Change::new(call.clone().into(), news);
+    service.app.journal.write(change).await.unwrap();
+    let row = toolpost::store::callbacks::CallbackRow::of(&call, service.app.engine.new_id()).unwrap();
+    service.app.store.insert_callbacks(&[row]).await.unwrap();
+    service.app.callbacks_kick.notify_one();
+    service.delivered(&call).await;
+    let told: Vec<Value> = receiver.requests().iter().map(Received::json).collect();
+    let told = told.iter().find(|told| told["id"] == call.id.to_string()).unwrap();
+    assert_eq!((&told["status"], &told["error"]["code"]), (&"ERROR".into(), &"ARGUMENTS_TRUNCATED".into()));
+    service.app.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_any_length_is_as_good_as_its_status() {
+    let service = Service::start(Backend::Sqlite).await;
+    let receiver = HttpTool::start("127.0.0.1", |request: &Received| match request.target.as_str() {
+        "/large" => Answer::Stream(64 * 1024 * 1024),
+        "/cut" => Answer::CutOff,
+        _ => Answer::Stall,
+    })
+    .await;
+    for path in ["/large", "/cut", "/stalled"] {
+        let call = service.call(&receiver.url(path)).await;
+        assert_eq!(service.delivered(&call).await["attempts"], 1, "{path}");
+    }
+    service.app.stop().await;
+}
+
+on_both_databases!(
+    async fn many_ends_are_all_told_once(backend: Backend) {
+        let service = Service::start(backend).await;
+        // A second node looks for the same ones; on SQLite a service is alone.
+        let other = if backend == Backend::Postgres { Some(service.another().await) } else { None };
+        let receiver = HttpTool::answering(Answer::text("ok")).await;
+        let mut calls = Vec::new();
+        for n in 0..150 {
+            calls.push(service.call(&receiver.url(&format!("/{}", n % 7))).await);
+            if let Some(other) = &other {
+                other.app.callbacks_kick.notify_one();
+            }
+        }
+        for call in &calls {
+            assert_eq!(service.delivered(call).await["attempts"], 1);
+        }
+        let mut told: Vec<String> =
+            receiver.requests().iter().map(|request| request.json()["id"].as_str().unwrap().to_owned()).collect();
+        let mut expected: Vec<String> = calls.iter().map(|call| call.id.to_string()).collect();
+        told.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(told, expected);
+        service.app.stop().await;
+        if let Some(other) = other {
+            other.app.stop().await;
+        }
+    }
+);

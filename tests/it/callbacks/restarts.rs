@@ -1,0 +1,88 @@
+//! What a stop or a crash leaves is told by whoever comes next.
+
+use serde_json::Value;
+use toolpost::domain::Time;
+use toolpost::store::Store;
+use toolpost::store::callbacks::{Busy, CallbackRow};
+
+use super::{Service, shown};
+use crate::support::{Answer, App, Backend, HttpTool, Options, Received, bounded, eventually};
+
+on_both_databases!(
+    async fn a_try_that_a_stop_interrupts_is_made_again(backend: Backend) {
+        let service = Service::start(backend).await;
+        let tries = std::sync::atomic::AtomicUsize::new(0);
+        let receiver = HttpTool::start("127.0.0.1", move |_: &Received| {
+            match tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+                0 => Answer::Never,
+                _ => Answer::text("ok"),
+            }
+        })
+        .await;
+        let call = service.call(&receiver.url("/x")).await;
+        receiver.received(1).await;
+        let service = service.restart().await;
+        receiver.closed().await;
+        let callback = service.delivered(&call).await;
+        assert_eq!(callback["attempts"], 1, "an interrupted try does not count");
+        let requests = receiver.requests();
+        assert_eq!(requests.len(), 2);
+        assert!(requests.iter().all(|request| request.header("webhook-id") == callback["event_id"]));
+        assert_eq!(requests[1].json(), shown(&call));
+        service.app.stop().await;
+    }
+);
+
+on_both_databases!(
+    async fn a_try_that_a_crash_took_is_made_again_once_its_lease_is_over(backend: Backend) {
+        let service = Service::start(backend).await;
+        let receiver = HttpTool::answering(Answer::text("ok")).await;
+        let call = service.ended(&receiver.url("/x")).await;
+        let Service { app, clock, database, allow } = service;
+        app.stop().await;
+        // A node takes it, and is gone.
+        let gone = Store::open(&database.url).await.unwrap();
+        gone.insert_callbacks(&[CallbackRow::of(&call, call.id).unwrap()]).await.unwrap();
+        let due = gone.due_callbacks(clock.now(), &Busy::default(), 10).await.unwrap();
+        let until = Time(clock.now().0 + 25_000_000);
+        assert_eq!(gone.claim_callbacks(due, clock.now(), until).await.unwrap().len(), 1);
+        gone.close().await;
+
+        let allow: Vec<&str> = allow.iter().map(String::as_str).collect();
+        let service = Service::on(database, clock, &allow).await;
+        // By when another one is told, it was looked for.
+        let other = HttpTool::answering(Answer::text("ok")).await;
+        service.delivered(&*service.call(&other.url("/")).await).await;
+        assert_eq!(receiver.requests().len(), 0, "its lease is another's");
+        service.clock.advance_ms(25_000);
+        let callback = service.delivered(&call).await;
+        assert_eq!(callback["attempts"], 2);
+        service.app.stop().await;
+    }
+);
+
+on_both_databases!(
+    async fn a_call_that_is_read_over_http_shows_what_became_of_its_callback(backend: Backend) {
+        let service = Service::start(backend).await;
+        let receiver = HttpTool::answering(Answer::text("ok")).await;
+        let call = service.ended(&receiver.url("/x")).await;
+        let Service { app, database, .. } = service;
+        // Accepted with its call, and then the service is stopped before it could say anything.
+        let row = CallbackRow::of(&call, call.id).unwrap();
+        app.store.insert_callbacks(&[row]).await.unwrap();
+        bounded("the end of the service", app.stop()).await;
+
+        let options = Options { egress_allow: vec!["127.0.0.1".into()], ..Options::default() };
+        let app = App::start_at(database.url.clone(), options).await;
+        let path = format!("/tool-calls/{}", call.id);
+        let callback: Value = eventually("the callback", || async {
+            let callback = app.get(&path).await.ok()["metadata"]["callback"].take();
+            (callback["state"] == "delivered").then_some(callback)
+        })
+        .await;
+        assert_eq!(callback["attempts"], 1);
+        let page = app.get("/tool-calls").await.ok();
+        assert_eq!(page["tool_calls"][0]["metadata"]["callback"], callback);
+        assert_eq!(receiver.request().header("webhook-id"), callback["event_id"]);
+    }
+);
