@@ -153,7 +153,7 @@ impl Killable {
         command.args(&self.arguments).envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.envs(fault.map(|fault| ("TOOLPOST_FAULT", fault)));
         command.current_dir(self.folder.path()).env("XDG_DATA_HOME", self.folder.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
         let out = child.stdout.take().unwrap();
         self.child = Some(child);
