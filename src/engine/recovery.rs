@@ -101,7 +101,12 @@ impl Engine {
             self.store.strike_off(&node, beat).await?;
         }
         loop {
-            let calls = self.store.adopt(&self.settings.node).await?;
+            // What there is no place for now waits on disk for the next heartbeat.
+            let places = self.queue.available_permits();
+            if places == 0 {
+                return Ok(());
+            }
+            let calls = self.store.adopt(&self.settings.node, places).await?;
             if calls.is_empty() {
                 return Ok(());
             }

@@ -98,7 +98,7 @@ impl Engine {
                 }
                 Ended::Failed(failure) => *failure,
                 Ended::Cancelled => return Err(Failure::cancelled().into()),
-                Ended::Stopping if job.is_queued && job.call.phase == Phase::External => return Err(Stop::Left),
+                Ended::Stopping if job.is_left_at_once() => return Err(Stop::Left),
                 Ended::Stopping => return Err(Failure::shutting_down().into()),
             };
             self.pauses.note(&entry.name, failure.code == Code::ToolTimeout);
