@@ -122,15 +122,18 @@ impl Engine {
             if let Ok(place) = self.queue.clone().try_acquire_owned() {
                 job.holds.push(Arc::new(place));
             }
-            // They come in the order in which they are to run.
-            if let Next::Run(entry) = &job.next {
-                job.place = self.queue(&job, entry);
-            }
             match job.call.batch_id {
+                // One that waits for its turn must hold no slot: its neighbour may want it.
                 Some(batch) if job.begin == Begin::Start && !job.is_concurrency_safe() => {
                     batches.entry(batch).or_default().push(job);
                 }
-                _ => drop(self.tasks.spawn(async move { engine.run_to_end(job).await })),
+                _ => {
+                    // They come in the order in which they are to run.
+                    if let Next::Run(entry) = &job.next {
+                        job.place = self.queue(&job, entry);
+                    }
+                    drop(self.tasks.spawn(async move { engine.run_to_end(job).await }));
+                }
             }
         }
         for mut jobs in batches.into_values() {
