@@ -100,7 +100,7 @@ on_both_databases!(
     async fn an_end_outlives_the_crash_as_it_was(backend: Backend) {
         let (mut node, server) = node(backend, json!({"async": true})).await;
         server.open();
-        let id = node.accepted(json!({"name": "job"})).await;
+        let id = node.sent(json!({"name": "job"})).await;
         let (call, stats) = (node.ended(&id).await, node.stats("job").await);
         crash(&mut node, &server).await;
         assert_eq!((node.stored(&id).await, node.stats("job").await), (call, stats));
