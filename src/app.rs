@@ -166,7 +166,7 @@ impl Builder {
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let store = Store::open(&config.database_url()).await?;
         let lock = match Db::file(&config.database_url()) {
-            Some(file) if !is_command_line => Some(ServerLock::take(&file)?),
+            Some(file) if !is_command_line => Some(ServerLock::take(&file).await?),
             _ => None,
         };
         let signing_key = signing::signing_key(given_secret, &store).await?;
