@@ -10,7 +10,6 @@ use super::prepare::{Begin, Job, Next};
 use super::recorder::Recorded;
 use super::retry;
 use crate::dispatch::{Place, Slot, Wanted};
-use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::tool::OutputCheck;
 use crate::domain::{Call, Code, Failure, Outcome, Status, convert};
@@ -84,7 +83,10 @@ impl Engine {
         }
         match job.begin {
             Begin::Start => self.start(job, entry).await?,
-            Begin::Again => self.start_again(job, entry).await?,
+            Begin::Again => {
+                self.rest_on(job).await?;
+                self.start_again(job, entry).await?;
+            }
             Begin::Outside => {}
         }
         loop {
@@ -125,7 +127,7 @@ impl Engine {
             return None;
         }
         let tool = entry.name.clone();
-        Some(self.slots.queue(Wanted { tool, max_concurrency, counts, priority: job.call.priority }))
+        Some(self.slots.queue(Wanted { tool, max_concurrency, counts, priority: job.call.priority, call: job.call.id }))
     }
 
     /// Waits until the call may run.
@@ -188,6 +190,7 @@ impl Engine {
 
     async fn start_again(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
         job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        job.call.tip = Some(format!("Attempt {}", job.call.attempts));
         let change = status_change(job);
         if entry.definition.annotations.read_only {
             // Written soon; nothing waits for it.
@@ -212,37 +215,6 @@ impl Engine {
                 job.call.never_ran();
                 Err(Failure::overloaded(&format!("The call was not run: {error}")).into())
             }
-        }
-    }
-
-    /// Waits for the next attempt, and says so.
-    async fn rest(&self, job: &mut Job, wait: Duration, most: u32, failure: &Failure) -> Result<(), Stop> {
-        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let next = job.call.attempts + 1;
-        let retry = serde_json::json!({
-            "attempt": next, "max_attempts": most, "next_attempt_at": self.clock.now().plus_millis(wait_ms),
-            "wait_ms": wait_ms, "error": {"code": failure.code, "message": failure.message},
-        });
-        self.register(job);
-        if !job.recorder.has_announced_start() {
-            let change = job.recorder.change(&job.call);
-            let _ = job.recorder.journal().enqueue(change).await;
-        }
-        let update = StatusUpdate {
-            phase: Some(Phase::Retrying),
-            tip: Some(format!("Attempt {next} of {most} in {:.1} s", wait.as_secs_f64())),
-            metadata: [("retry".to_owned(), retry)].into_iter().collect(),
-            ..StatusUpdate::default()
-        };
-        job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-        let change = status_change(job);
-        let _ = job.recorder.journal().enqueue(change).await;
-        tokio::select! {
-            biased;
-            () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
-            () = self.closing.cancelled(), if job.is_queued => Err(Stop::Left),
-            () = self.stop.cancelled() => Err(Failure::shutting_down().into()),
-            () = tokio::time::sleep(wait) => Ok(()),
         }
     }
 }

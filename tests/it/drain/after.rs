@@ -103,7 +103,7 @@ on_both_databases!(
 on_both_databases!(
     async fn an_accepted_call_between_two_attempts_goes_on_after_the_next_start(backend: Backend) {
         let (mut node, server) = (node(backend, "60000").await, moody().await);
-        let retry = json!({"max_attempts": 2, "initial_backoff_ms": 600_000, "max_backoff_ms": 600_000});
+        let retry = json!({"max_attempts": 2, "initial_backoff_ms": 3_000, "max_backoff_ms": 3_000});
         node.tool("job", &server, json!({"async": true, "annotations": idempotent(), "retry": retry})).await;
         let id = node.accepted(json!({"name": "job"})).await;
         node.in_phase(&id, "retrying").await;
