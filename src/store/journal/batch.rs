@@ -78,7 +78,7 @@ impl<'a> Batch<'a> {
         };
         let mut places = HashMap::with_capacity(units.len());
         for (index, unit) in units.iter().enumerate() {
-            let mut claims = unit.changes().iter().filter_map(|change| change.claim.as_deref());
+            let mut claims = unit.changes().iter().flat_map(|change| &change.claims);
             if claims.any(|claim| batch.claims.iter().any(|other| other.once.key == claim.once.key)) {
                 batch.claimed.push(index);
                 continue;
@@ -119,7 +119,7 @@ impl<'a> Batch<'a> {
 
     /// Returns whether the change is taken: the row's guard stops a second end only once the first is on disk.
     fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) -> bool {
-        let Change { call, record, news, reported, claim, callback } = change;
+        let Change { call, record, news, reported, claims, callback } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
             self.rows.push(RowImage { call, record, accepted: None, started: None, settled: None });
             self.rows.len() - 1
@@ -146,7 +146,7 @@ impl<'a> Batch<'a> {
             row.settled = Some(take(2));
             self.count(call);
         }
-        self.claims.extend(claim.as_deref());
+        self.claims.extend(claims);
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
         self.told.push(Told { call: call.clone(), news: *news, reported: reported.clone() });
         true
