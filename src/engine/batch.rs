@@ -87,6 +87,11 @@ impl Engine {
                 None
             }
             () = job.handle.cancel.cancelled() => Some(Failure::cancelled()),
+            // It goes on where it will be found, with the next start.
+            () = self.closing.cancelled(), if job.is_queued => {
+                job.recorder.leave();
+                return Recorded::InTime;
+            }
             () = self.stop.cancelled() => Some(Failure::shutting_down()),
         };
         if let Some(failure) = refusal {
