@@ -285,6 +285,10 @@ impl Engine {
     pub async fn drain(&self, deadline: Duration) {
         self.closing.cancel();
         self.tasks.close();
+        if self.stop.is_cancelled() {
+            // They were waited for already.
+            return;
+        }
         if tokio::time::timeout(deadline, self.tasks.wait()).await.is_ok() {
             return;
         }
