@@ -37,7 +37,7 @@ impl Engine {
         // The tool sees one token, whatever the reason to stop.
         let cancel = job.handle.cancel.child_token();
         let invocation = self.invocation(job, cancel.clone());
-        let mut running = pin!(AssertUnwindSafe(entry.stack.clone().oneshot(invocation)).catch_unwind());
+        let mut running = pin!(AssertUnwindSafe(entry.stack.clone().oneshot(invocation)).catch_unwind().fuse());
         let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
         // One change at a time is under way; what is reported meanwhile gathers, so a chatty tool costs no more.
         let journal = job.recorder.journal().clone();
@@ -65,6 +65,8 @@ impl Engine {
             }
         };
         cancel.cancel();
+        // The work stops now, whenever the database takes what it said.
+        running.set(Fuse::terminated());
         if !writing.is_terminated() {
             note_unwritten(&job.call, writing.await);
         }

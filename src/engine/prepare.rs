@@ -33,8 +33,8 @@ pub(super) struct Job {
     pub is_accepted_first: bool,
     /// Nobody waits for its end: it counts among those that do, and a stop leaves it to the next start.
     pub is_queued: bool,
-    /// Its key is taken on disk before it runs.
-    pub claim: Option<Claim>,
+    /// Its keys are taken on disk before it runs.
+    pub claims: Vec<Claim>,
     pub traceparent: Option<Arc<str>>,
     /// What it holds while it is on its way: memory, and its place among those that nobody waits for.
     pub holds: Vec<Arc<OwnedSemaphorePermit>>,
@@ -75,7 +75,7 @@ impl Job {
             begin: Begin::Start,
             is_accepted_first: false,
             is_queued: false,
-            claim: None,
+            claims: Vec::new(),
             traceparent: None,
             holds: Vec::new(),
         }
@@ -121,8 +121,8 @@ impl Engine {
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Job>, Vec<Pending>) {
-        let Submission { calls, session, limits, retry, priority, callback_url, truncated, traceparent, once, .. } =
-            submission;
+        let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
+        let Submission { truncated, traceparent, once, .. } = submission;
         let snapshot = self.registry.snapshot();
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (request, id))| {
             let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
@@ -152,12 +152,14 @@ impl Engine {
             let is_awaited = !matches!(&next, Next::Run(entry) if entry.definition.asynchronous);
             let mut job = Job::new(call, next, recorder);
             job.traceparent.clone_from(&traceparent);
-            job.claim = request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] });
+            job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
             (job, Pending { id: *id, is_awaited, end })
         });
         let (mut jobs, pending): (Vec<Job>, Vec<Pending>) = jobs.unzip();
         if let (Some(once), Some(first)) = (once, jobs.first_mut()) {
-            first.claim = Some(Claim { once, batch_id, calls: ids.to_vec() });
+            let mut calls = ids.to_vec();
+            known.iter().for_each(|(place, id)| calls.insert(*place, *id));
+            first.claims.push(Claim { once, batch_id, calls });
         }
         (jobs, pending)
     }

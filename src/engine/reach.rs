@@ -1,6 +1,7 @@
 //! Reaching a call that is on its way: cancel it, report on it, post its result. A call of another node is reached
 //! through the database.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,19 +152,41 @@ impl Engine {
         Reached::Done
     }
 
-    /// Takes what other nodes have left for calls of this one.
+    /// Hears what other nodes have left for calls of this one. A cancel and a result stay until their call has ended, so
+    /// that whoever goes on with it hears them too; hearing them again changes nothing. It never waits for a call.
     pub(super) async fn hear_messages(&self) -> Result<(), StoreError> {
         if !self.store.has_messages().await? {
             return Ok(());
         }
-        for Message { call, body, .. } in self.store.take_messages(&self.settings.node).await? {
-            let Some(handle) = self.live.get(call) else { continue };
-            match serde_json::from_str(&body) {
-                Ok(said) => drop(self.hear(&handle, said).await),
-                Err(error) => tracing::error!(%call, %error, "a message about a call cannot be read"),
+        self.store.forget_messages_of_ended().await?;
+        let (mut after, mut full) = (Uuid::nil(), HashSet::new());
+        loop {
+            let page = self.store.messages(&self.settings.node, after).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = *last;
+            for (id, Message { call, body, .. }) in page {
+                // A call that this node has left stays where it is, with what was said to it.
+                let Some(handle) = self.live.get(call) else { continue };
+                let is_heard = match serde_json::from_str(&body) {
+                    Ok(Said::Progress { .. }) if full.contains(&call) => false,
+                    Ok(said @ Said::Progress { .. }) => self.hear(&handle, said).now_or_never().is_some(),
+                    Ok(said) => {
+                        self.hear(&handle, said).await;
+                        continue;
+                    }
+                    Err(error) => {
+                        tracing::error!(%call, %error, "a message about a call cannot be read");
+                        true
+                    }
+                };
+                if is_heard {
+                    self.store.forget_message(id).await?;
+                } else {
+                    // Its earlier reports are not recorded yet; later ones wait for their turn.
+                    full.insert(call);
+                }
             }
         }
-        Ok(())
     }
 
     /// Whether only a token speaks for this call. Of one that there is not, it does not.

@@ -52,7 +52,7 @@ pub(super) async fn execute(
     if let Some(once) = submission.once
         && let Some(claim) = claim_of(state, once, "").await?
     {
-        return replay(state, claim.batch_id, claim.calls, submission.wait, wants_events).await;
+        return replay(state, claim.batch_id, submission.is_batch, claim.calls, submission.wait, wants_events).await;
     }
     for _ in 0..TRIES {
         let mut found = Vec::with_capacity(submission.calls.len());
@@ -75,7 +75,8 @@ pub(super) async fn execute(
         if let Some(once) = submission.once
             && let Some(claim) = claim_of(state, once, "").await?
         {
-            return replay(state, claim.batch_id, claim.calls, submission.wait, wants_events).await;
+            return replay(state, claim.batch_id, submission.is_batch, claim.calls, submission.wait, wants_events)
+                .await;
         }
     }
     Err(Problem::overloaded())
@@ -98,25 +99,19 @@ async fn run_new(
     wants_events: bool,
 ) -> Result<Option<Response>, Problem> {
     let (mut known, mut new) = (Vec::new(), Vec::new());
-    let mut order = Vec::with_capacity(found.len());
-    for found in found {
+    for (place, found) in found.into_iter().enumerate() {
         match found {
-            Found::Known(id) => {
-                known.push(id);
-                order.push(Some(id));
-            }
-            Found::New(request) => {
-                new.push(*request);
-                order.push(None);
-            }
+            Found::Known(id) => known.push((place, id)),
+            Found::New(request) => new.push(*request),
         }
     }
     if new.is_empty() {
-        return replay(state, None, known, submission.wait, wants_events).await.map(Some);
+        let known = known.into_iter().map(|(_, id)| id).collect();
+        return replay(state, None, submission.is_batch, known, submission.wait, wants_events).await.map(Some);
     }
     let ids = state.engine.ids(new.len());
     let reader = wants_events.then(|| state.bus.subscribe(ids.clone()));
-    let mut submitted = calls::submit(state, submission.with_calls(new), ids.clone(), bytes).await?;
+    let mut submitted = calls::submit(state, submission.with_calls(new, known.clone()), ids.clone(), bytes).await?;
     let batch_id = submitted.batch_id;
     match submitted.accepted().await {
         Ok(()) => {}
@@ -129,21 +124,18 @@ async fn run_new(
         if known.is_empty() {
             return Ok(Some(watch::stream(state.clone(), reader, ids, submitted)));
         }
-        let mut new = ids.into_iter();
-        let all = order.into_iter().filter_map(|known| known.or_else(|| new.next())).collect();
+        let mut all = ids;
+        known.into_iter().for_each(|(place, id)| all.insert(place, id));
         let (_, guards) = submitted.detach();
         return replay_events(state, batch_id, all, guards).await.map(Some);
     }
     let first = ids.first().copied();
-    let seen =
-        submitted.seen(submission.wait).await.map_err(|not| answer::not_recorded(not.accepted, batch_id, first))?;
-    let mut seen = seen.into_iter();
-    let mut all = Vec::with_capacity(order.len());
-    for id in order {
-        match id {
-            Some(id) => all.push(Seen::Ended(Arc::new(join(state, id, submission.wait).await?))),
-            None => all.extend(seen.next()),
-        }
+    // All at once: nobody waits longer because there are several.
+    let joined = try_join_all(known.iter().map(|(_, id)| join(state, *id, submission.wait)));
+    let (seen, joined) = tokio::join!(submitted.seen(submission.wait), joined);
+    let mut all = seen.map_err(|not| answer::not_recorded(not.accepted, batch_id, first))?;
+    for ((place, _), call) in known.into_iter().zip(joined?) {
+        all.insert(place, Seen::Ended(Arc::new(call)));
     }
     answer::seen(state, batch_id, all).await.map(Some)
 }
@@ -152,6 +144,7 @@ async fn run_new(
 async fn replay(
     state: &AppState,
     batch_id: Option<Uuid>,
+    is_batch: bool,
     ids: Vec<Uuid>,
     wait: Wait,
     wants_events: bool,
@@ -160,9 +153,9 @@ async fn replay(
         replay_events(state, batch_id, ids, Vec::new()).await?
     } else {
         let calls = try_join_all(ids.iter().map(|id| join(state, *id, wait))).await?;
-        let batch_id = batch_id.or(calls.first().filter(|_| calls.len() > 1).and_then(|call| call.batch_id));
+        let batch_id = batch_id.or(calls.first().filter(|_| is_batch).and_then(|call| call.batch_id));
         let calls: Vec<Arc<Call>> = calls.into_iter().map(Arc::new).collect();
-        answer::as_they_are(batch_id, &calls)
+        answer::as_they_are(batch_id, is_batch, &calls)
     };
     let replayed = HeaderName::from_static("idempotency-replayed");
     response.headers_mut().insert(replayed, HeaderValue::from_static("true"));

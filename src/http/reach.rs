@@ -48,7 +48,7 @@ pub(super) async fn cancel(State(state): State<AppState>, Path(id): Path<String>
         (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "The call has ended", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "The body does not have its shape", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 503, description = "The database is away, or too many reports of the call are not recorded yet", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn progress(
     State(state): State<AppState>,
     Path(id): Path<String>,
@@ -61,8 +61,8 @@ pub(super) async fn progress(
     match state.engine.report(id, report, body.value).await? {
         Reached::Done => Ok(reply::json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id }))),
         Reached::NoSuchCall => Err(extract::no_such_call(&id.to_string())),
-        Reached::Busy => Err(Problem::overloaded()),
         Reached::TooLate | Reached::NotAwaited => Err(Problem::conflict("CALL_ENDED", "the call has ended")),
+        Reached::Busy => Err(Problem::call_is_busy()),
     }
 }
 
@@ -103,8 +103,9 @@ pub(super) async fn result(
     let ignored = match state.engine.post_result(id, answer).await? {
         Reached::Done => false,
         Reached::TooLate => true,
+        Reached::Busy => return Err(Problem::call_is_busy()),
         Reached::NoSuchCall => return Err(extract::no_such_call(&id.to_string())),
-        Reached::Busy | Reached::NotAwaited => {
+        Reached::NotAwaited => {
             let detail = "this call's tool gives its result itself; nobody outside is asked for it";
             return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
         }

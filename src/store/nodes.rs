@@ -1,6 +1,7 @@
 //! Which nodes live, and the calls that a lost one has left behind.
 
 use sqlx::{Postgres, QueryBuilder, Sqlite};
+use uuid::Uuid;
 
 use super::codec::{self, CallRow};
 use super::{Db, Store, StoreError, db};
@@ -83,10 +84,27 @@ impl Store {
         };
         let mut calls = Vec::with_capacity(rows.len());
         for row in rows {
-            calls.push(row.decode()?);
+            // They are this node's by now: one that cannot be read holds up no other.
+            match row.decode() {
+                Ok(call) => calls.push(call),
+                Err(error) => tracing::error!(%error, "a call that was left behind cannot be read"),
+            }
         }
         calls.sort_by_key(|call| (std::cmp::Reverse(call.priority), call.id));
         Ok(calls)
+    }
+}
+
+impl Store {
+    /// The calls of this node that have not ended.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn under_way(&self, node: &str) -> Result<Vec<Uuid>, StoreError> {
+        const SQL: &str = "SELECT id FROM tool_calls WHERE status < 2 AND node = $1";
+        let ids: Vec<(Uuid,)> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(node.to_owned()).fetch_all(pool).await)?;
+        Ok(ids.into_iter().map(|(id,)| id).collect())
     }
 }
 

@@ -79,7 +79,7 @@ impl<'a> Batch<'a> {
         };
         let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(units.len());
         for (index, unit) in units.iter().enumerate() {
-            let mut claims = unit.changes().iter().filter_map(|change| change.claim.as_deref());
+            let mut claims = unit.changes().iter().flat_map(|change| &change.claims);
             if claims.any(|claim| batch.claims.iter().any(|other| other.once.key == claim.once.key)) {
                 batch.claimed.push(index);
                 continue;
@@ -123,7 +123,7 @@ impl<'a> Batch<'a> {
     }
 
     fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
-        let Change { call, record, news, reported, claim, callback } = change;
+        let Change { call, record, news, reported, claims, callback } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
             self.rows.push(RowImage { call, record, accepted: None, started: None, settled: None });
             self.rows.len() - 1
@@ -147,7 +147,7 @@ impl<'a> Batch<'a> {
             row.settled = Some(take(2));
             self.count(call);
         }
-        self.claims.extend(claim.as_deref());
+        self.claims.extend(claims);
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
         self.told.push(Told { call: call.clone(), news: *news, reported: reported.clone() });
     }

@@ -111,12 +111,11 @@ impl Writer {
     async fn write_the_unrefused(&mut self, units: Vec<Unit>, done: Vec<Done>, at: Time) {
         let changes = || units.iter().flat_map(Unit::changes);
         let ids: Vec<Uuid> = changes().map(|change| change.call.id).collect();
-        let claims: Vec<&Claim> = changes().filter_map(|change| change.claim.as_deref()).collect();
+        let claims: Vec<&Claim> = changes().flat_map(|change| &change.claims).collect();
         let (reached, taken) = (self.reached(&ids).await, self.taken(&claims, at).await);
         let refusal = |unit: &Unit| {
             let mut changes = unit.changes().iter();
-            let is_taken =
-                |change: &Change| change.claim.as_deref().is_some_and(|claim| taken.contains(&claim.once.key));
+            let is_taken = |change: &Change| change.claims.iter().any(|claim| taken.contains(&claim.once.key));
             let is_fenced =
                 |change: &Change| reached.get(&change.call.id).is_some_and(|reached| reached.fences(&change.call));
             if unit.changes().iter().any(is_taken) {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::calls::{assert_counts, gated, id_of, idempotent};
 use crate::support::shapes::{failed, succeeded};
 use crate::support::sse::{count, statuses};
-use crate::support::{App, Backend, Client, HttpTool, Node, eventually};
+use crate::support::{Answer, App, Backend, Client, HttpTool, Node, eventually};
 
 const UNKNOWN: &str = "Error: The outcome of tool \"job\" is unknown";
 
@@ -200,3 +200,53 @@ async fn a_node_that_starts_leaves_the_calls_of_those_that_live_alone() {
     assert_eq!(succeeded(&app.ended(&id).await), "done");
     assert_eq!(server.requests().len(), 1);
 }
+
+/// A serial batch that nobody waits for, whose first call is under way.
+async fn serial(node: &Node, server: &HttpTool, calls: Value) -> Vec<String> {
+    let body = json!({"calls": calls, "mode": "serial", "wait": "accepted"});
+    let answer = node.post("/tool-calls", &body).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    server.received(1).await;
+    answer.json["results"].as_array().unwrap().iter().map(id_of).collect()
+}
+
+on_both_databases!(
+    async fn calls_of_a_batch_that_share_one_slot_all_end_after_a_crash(backend: Backend) {
+        let (mut node, server) = node(backend, json!({"limits": {"max_concurrency": 1}})).await;
+        let calls = json!([{"name": "job"}, {"name": "job"}, {"name": "job", "priority": 9}]);
+        let ids = serial(&node, &server, calls).await;
+        crash(&mut node, &server).await;
+        failed(&node.ended(&ids[0]).await, "OUTCOME_UNKNOWN");
+        for id in &ids[1..] {
+            assert_eq!(succeeded(&node.ended(id).await), "done");
+        }
+    }
+);
+
+on_both_databases!(
+    async fn a_batch_keeps_its_order_when_its_running_call_is_run_again(backend: Backend) {
+        let mut node = Node::start(backend, &[]).await;
+        // Silent in the first life; in the next it answers once it is opened.
+        let server = HttpTool::start("127.0.0.1", |request| match request.json()["call_id"] == "a" {
+            true if request.json()["attempt"] == 1 => Answer::Never,
+            _ => Answer::AfterGate(Box::new(Answer::text("done"))),
+        })
+        .await;
+        node.tool("job", &server, json!({"annotations": idempotent()})).await;
+        let calls = json!([{"name": "job", "id": "a"}, {"name": "job", "id": "b"}, {"name": "job", "id": "c"}]);
+        let ids = serial(&node, &server, calls).await;
+        node.kill().await;
+        server.closed().await;
+        node.start_again().await;
+        server.received(2).await;
+        for id in &ids[1..] {
+            assert_eq!(node.stored(id).await["status"], "WAIT");
+        }
+        server.open();
+        for id in &ids {
+            assert_eq!(succeeded(&node.ended(id).await), "done");
+        }
+        let order: Vec<Value> = server.requests().iter().map(|request| request.json()["call_id"].clone()).collect();
+        assert_eq!((json!(order), server.most_running()), (json!(["a", "a", "b", "c"]), 1));
+    }
+);

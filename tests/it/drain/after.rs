@@ -185,3 +185,38 @@ async fn what_was_scheduled_keeps_its_order_across_a_restart() {
     let order: Vec<Value> = server.requests().iter().map(|request| request.json()["call_id"].clone()).collect();
     assert_eq!(order, ["first", "a", "b", "c", "d"]);
 }
+
+on_both_databases!(
+    async fn a_cancel_while_the_service_stops_is_not_lost(backend: Backend) {
+        let (mut node, server) = (node(backend, "60000").await, gated("done").await);
+        node.tool("job", &server, one_slot()).await;
+        let running = node.accepted(json!({"name": "job"})).await;
+        server.received(1).await;
+        let waiting = node.accepted(json!({"name": "job"})).await;
+        terminate(&node).await;
+        node.cancel(&waiting).await;
+        server.open();
+        assert_eq!(node.end().await.code, Some(0));
+        node.start_again().await;
+        failed(&node.ended(&waiting).await, "CANCELLED");
+        succeeded(&node.stored(&running).await);
+        assert_eq!(server.requests().len(), 1);
+    }
+);
+
+on_both_databases!(
+    async fn a_call_that_waits_for_its_turn_in_a_batch_runs_after_the_next_start(backend: Backend) {
+        let (mut node, server) = (node(backend, "300").await, server().await);
+        node.tool("job", &server, json!({})).await;
+        let calls = json!([{"name": "job", "id": "first"}, {"name": "job", "id": "second"}]);
+        let body = json!({"calls": calls, "mode": "serial", "wait": "accepted"});
+        let answer = node.post("/tool-calls", &body).await;
+        let id = |place: usize| id_of(&answer.json["results"][place]);
+        server.received(1).await;
+        node.signal("TERM");
+        assert_eq!(node.end().await.code, Some(0));
+        node.start_again().await;
+        failed(&node.stored(&id(0)).await, "SHUTTING_DOWN");
+        assert_eq!(succeeded(&node.ended(&id(1)).await), "later");
+    }
+);

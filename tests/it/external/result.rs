@@ -170,3 +170,19 @@ async fn the_result_can_be_posted_to_any_node() {
     answer(&other, &id, &json!("from there")).await;
     assert_eq!(succeeded(&app.ended(&id).await), "from there");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_of_another_node_hold_up_neither_a_cancel_nor_the_heart() {
+    let app = service(Backend::Postgres, json!({"limits": {"max_concurrency": 1}})).await;
+    let other = app.second().await;
+    let running = asked(&app).await;
+    let waiting = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
+    for n in 0..100 {
+        let path = format!("/tool-calls/{waiting}/progress");
+        assert_eq!(other.post(&path, &json!({"content": format!("{n}")})).await.status, 202);
+    }
+    other.cancel(&waiting).await;
+    failed(&app.ended(&waiting).await, "CANCELLED");
+    answer(&other, &running, &json!("from there")).await;
+    assert_eq!(succeeded(&app.ended(&running).await), "from there");
+}
