@@ -20,6 +20,7 @@ mod pages;
 mod refusals;
 mod round_trip;
 mod settings;
+mod stopped;
 mod tools;
 mod unknown_end;
 mod versions;
