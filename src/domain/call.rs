@@ -295,9 +295,11 @@ impl Call {
         Ok(())
     }
 
-    /// The start was recorded, but the tool was not run after all.
+    /// The start was recorded, but the tool was not run after all. What an earlier attempt did stays.
     pub fn never_ran(&mut self) {
-        self.started_at = None;
+        if self.attempts <= 1 {
+            self.started_at = None;
+        }
     }
 
     /// The running tool says something about itself.
@@ -380,6 +382,18 @@ mod tests {
         call.settle(Failure::truncated("t").into(), Time(9_000)).unwrap();
         assert_eq!((call.status, call.duration_ms(), call.attempts), (Status::Error, Some(0), 0));
         assert_eq!(call.queued_ms(), 9);
+    }
+
+    #[test]
+    fn only_a_call_that_no_attempt_has_run_never_ran() {
+        let mut call = call();
+        call.start(Time(1)).unwrap();
+        let mut again = call.clone();
+        call.never_ran();
+        assert_eq!(call.started_at, None);
+        again.start_again().unwrap();
+        again.never_ran();
+        assert_eq!(again.started_at, Some(Time(1)));
     }
 
     #[test]

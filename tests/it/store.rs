@@ -19,6 +19,7 @@ mod mixed;
 mod pages;
 mod refusals;
 mod round_trip;
+mod sequences;
 mod settings;
 mod stopped;
 mod tools;
