@@ -92,8 +92,25 @@ impl Scene {
         .await;
     }
 
-    /// Hands units over while the writer is held, and has them written through a process that stands still.
-    async fn write_through_a_stopped_process(&mut self, units: Vec<Vec<Change>>) -> Vec<Result<(), JournalError>> {
+    /// Has units written in one commit through a process that stands still. Units of the same kind are written before:
+    /// the process knows the statement then, and has been told all of it when it is given up.
+    async fn write_through_a_stopped_process(
+        &mut self,
+        alike: Vec<Vec<Change>>,
+        units: Vec<Vec<Change>>,
+    ) -> Vec<Result<(), JournalError>> {
+        self.write_in_one_commit(alike, false).await;
+        self.write_in_one_commit(units, true).await
+    }
+
+    /// Hands units over while the writer is held.
+    async fn write_in_one_commit(
+        &mut self,
+        units: Vec<Vec<Change>>,
+        is_stopped: bool,
+    ) -> Vec<Result<(), JournalError>> {
+        const SQL: &str =
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'toolpost' AND query LIKE 'WITH clock%'";
         let before = ended(&self.log.call("before"), Outcome::default(), 0);
         self.log.door.0.shut(before.id);
         self.log.write(&before, WHOLE).await.unwrap();
@@ -102,13 +119,12 @@ impl Scene {
         for unit in &mut writing {
             assert_eq!(unit.now_or_never(), None, "it is handed over");
         }
-        let ends = async { bounded("the commit", join_all(writing)).await };
-        const COMMIT: &str =
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'toolpost' AND query LIKE 'WITH clock%'";
-        let pid: i32 = sqlx::query_scalar(COMMIT).fetch_one(&mut self.beside).await.unwrap();
-        self.stopped.stop(vec![pid]);
+        if is_stopped {
+            let journals = sqlx::query_scalar(SQL).fetch_one(&mut self.beside).await.unwrap();
+            self.stopped.stop(vec![journals]);
+        }
         self.log.door.0.open();
-        ends.await
+        bounded("the commit", join_all(writing)).await
     }
 
     /// All that a stale try could change.
@@ -136,11 +152,14 @@ async fn calls_that_a_stale_try_accepts_again_are_there_once() {
     let (mut one, other, alone) = (scene.log.call("one"), scene.log.call("other"), scene.log.call("alone"));
     one.callback_url = Some("http://127.0.0.1:9/".into());
     let alone = ended(&alone, Outcome::text("x"), 5);
-    let together = vec![
-        claiming(&one, "key", &[&one, &other]).with_callback(scene.log.ids.next()),
-        Change::new(Arc::new(other.clone()), ACCEPTED),
-    ];
-    let ends = scene.write_through_a_stopped_process(vec![together, vec![whole(&alone)]]).await;
+    let units = |key: &str, one: &Call, other: &Call, alone: &Call| {
+        let first = claiming(one, key, &[one, other]).with_callback(scene.log.ids.next());
+        vec![vec![first, Change::new(Arc::new(other.clone()), ACCEPTED)], vec![whole(alone)]]
+    };
+    let [like_one, like_other, like_alone] = ["a", "b", "c"].map(|name| scene.log.call(name));
+    let alike = units("another key", &like_one, &like_other, &ended(&like_alone, Outcome::text("x"), 5));
+    let units = units("key", &one, &other, &alone);
+    let ends = scene.write_through_a_stopped_process(alike, units).await;
     assert_eq!(ends, [Ok(()), Ok(())]);
     // They have gone on since.
     let end = ended(&one, Outcome::text("done"), 7);
@@ -163,26 +182,51 @@ fn started(call: &Call) -> Call {
     call
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn changes_of_running_calls_that_a_stale_try_brings_again_are_made_once() {
-    let mut scene = Scene::open().await;
-    let log = &scene.log;
-    let (mut changes, lived) = life(&log.call("lived"));
-    let (rest, unfinished) = (changes.split_off(2), log.call("unfinished"));
+/// Two calls under way, what they bring next, and how they stand then.
+async fn under_way(log: &Log, lived: &str, unfinished: &str) -> (Vec<Vec<Change>>, Call, Call) {
+    let (mut changes, lived) = life(&log.call(lived));
+    let rest = changes.split_off(2);
     for change in changes {
         bounded("a change", log.journal.write(change)).await.unwrap();
     }
-    log.write(&unfinished, ACCEPTED).await.unwrap();
-    let begun = started(&unfinished);
-    let mut units: Vec<Vec<Change>> = rest.into_iter().map(|change| vec![change]).collect();
-    units.push(vec![Change::new(Arc::new(begun.clone()), STARTED)]);
-    let ends = scene.write_through_a_stopped_process(units).await;
+    let (start, begun) = a_start(log, unfinished).await;
+    (rest.into_iter().chain([start]).map(|change| vec![change]).collect(), lived, begun)
+}
+
+/// A call that waits, its start, and how it stands then.
+async fn a_start(log: &Log, name: &str) -> (Change, Call) {
+    let call = log.call(name);
+    log.write(&call, ACCEPTED).await.unwrap();
+    let begun = started(&call);
+    (Change::new(Arc::new(begun.clone()), STARTED), begun)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_running_calls_that_a_stale_try_brings_again_are_made_once() {
+    let mut scene = Scene::open().await;
+    let (alike, ..) = under_way(&scene.log, "a", "b").await;
+    let (units, lived, begun) = under_way(&scene.log, "lived", "unfinished").await;
+    let ends = scene.write_through_a_stopped_process(alike, units).await;
     assert_eq!(ends, vec![Ok(()); 3]);
     let before = scene.state(&[&lived, &begun]).await;
     scene.go_on().await;
     assert_eq!(scene.state(&[&lived, &begun]).await, before);
     scene.log.write(&ended(&begun, Outcome::text("done"), 7), SETTLED).await.unwrap();
     assert_eq!((scene.log.counts("lived").await, scene.log.counts("unfinished").await), ((1, 1, 0), (1, 1, 0)));
+    let stored = scene.log.read_back(0, 10).await;
+    assert_eq!(scene.log.told().await, stored);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_a_stale_try_brings_again_is_made_once() {
+    let mut scene = Scene::open().await;
+    let (alike, _) = a_start(&scene.log, "a").await;
+    // Nothing of this commit is known to the database but the number of the call's last event.
+    let (start, begun) = a_start(&scene.log, "echo").await;
+    assert_eq!(scene.write_through_a_stopped_process(vec![vec![alike]], vec![vec![start]]).await, [Ok(())]);
+    let before = scene.state(&[&begun]).await;
+    scene.go_on().await;
+    assert_eq!(scene.state(&[&begun]).await, before);
     let stored = scene.log.read_back(0, 10).await;
     assert_eq!(scene.log.told().await, stored);
 }
@@ -195,15 +239,19 @@ async fn what_is_refused_beside_a_stale_try_stays_refused() {
     let end = ended(&gone, Outcome::text("first"), 5);
     log.write(&end, WHOLE).await.unwrap();
     bounded("a claim", log.journal.write(claiming(&taker, "taken", &[&taker]))).await.unwrap();
-    let second = Change::new(Arc::new(ended(&gone, Outcome::text("second"), 9)), SETTLED);
     let (late, beside, neighbour) = (log.call("late"), log.call("beside"), log.call("neighbour"));
     let neighbour = ended(&neighbour, Outcome::text("x"), 1);
-    let units = vec![
-        vec![second, Change::new(Arc::new(beside.clone()), ACCEPTED)],
-        vec![claiming(&late, "taken", &[&late])],
-        vec![whole(&neighbour)],
-    ];
-    let ends = scene.write_through_a_stopped_process(units).await;
+    let units = |neighbour: &Call| {
+        let second = Change::new(Arc::new(ended(&gone, Outcome::text("second"), 9)), SETTLED);
+        vec![
+            vec![second, Change::new(Arc::new(beside.clone()), ACCEPTED)],
+            vec![claiming(&late, "taken", &[&late])],
+            vec![whole(neighbour)],
+        ]
+    };
+    let alike = units(&ended(&log.call("a"), Outcome::text("x"), 1));
+    let units = units(&neighbour);
+    let ends = scene.write_through_a_stopped_process(alike, units).await;
     assert_eq!(ends, [Err(JournalError::Fenced), Err(JournalError::Claimed), Ok(())]);
     let calls = [&end, &taker, &late, &beside, &neighbour];
     let before = scene.state(&calls).await;
