@@ -295,9 +295,11 @@ impl Call {
         Ok(())
     }
 
-    /// The start was recorded, but the tool was not run after all.
+    /// The start was recorded, but the tool was not run after all. What an earlier attempt did stays.
     pub fn never_ran(&mut self) {
-        self.started_at = None;
+        if self.attempts <= 1 {
+            self.started_at = None;
+        }
     }
 
     /// The running tool says something about itself.

@@ -11,7 +11,10 @@ use crate::support::postgres::PgCluster;
 use crate::support::{App, Client, Options, Response, eventually};
 
 mod crash;
+mod frozen;
+mod full;
 mod overload;
+mod slow;
 mod unavailable;
 
 /// A cluster of the test's own, and a service on it.

@@ -28,6 +28,18 @@ fn a_call_may_fail_without_a_run() {
 }
 
 #[test]
+fn only_a_call_that_no_attempt_has_run_never_ran() {
+    let mut call = call();
+    call.start(Time(1)).unwrap();
+    let mut again = call.clone();
+    call.never_ran();
+    assert_eq!(call.started_at, None);
+    again.start_again().unwrap();
+    again.never_ran();
+    assert_eq!(again.started_at, Some(Time(1)));
+}
+
+#[test]
 fn updates_add_up_over_the_whole_call() {
     let mut call = call();
     call.start(Time(0)).unwrap();

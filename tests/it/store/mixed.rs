@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use toolpost::domain::stats::ToolStats;
 use toolpost::domain::{Call, Failure, Outcome, Time};
 use toolpost::store::calls::CallFilter;
 use toolpost::store::journal::Change;
@@ -26,9 +27,10 @@ fn changes(call: Call, n: usize) -> Vec<Change> {
 }
 
 /// Executed, good, rejected, sum, longest and shortest duration.
-type Counts = (u64, u64, u64, u64, u64, u64);
+pub(super) type Counts = (u64, u64, u64, u64, u64, u64);
 
-fn count(calls: &[Call]) -> BTreeMap<String, Counts> {
+/// What the stats must be where these have ended.
+pub(super) fn counted(calls: &[Call]) -> BTreeMap<String, Counts> {
     let mut all: BTreeMap<String, Counts> = BTreeMap::new();
     for call in calls {
         let error = call.outcome.as_ref().unwrap().error.as_ref();
@@ -49,6 +51,22 @@ fn count(calls: &[Call]) -> BTreeMap<String, Counts> {
         );
     }
     all
+}
+
+/// What the stats are.
+pub(super) fn counts_of(stats: &[ToolStats]) -> BTreeMap<String, Counts> {
+    let counts = stats.iter().map(|stats| {
+        let counts = (
+            stats.execution_count,
+            stats.success_count,
+            stats.rejected_count,
+            stats.total_duration_ms,
+            stats.max_duration_ms,
+            stats.min_duration_ms,
+        );
+        (stats.tool_name.clone(), counts)
+    });
+    counts.collect()
 }
 
 on_both_databases!(
@@ -72,18 +90,7 @@ on_both_databases!(
         let filter = CallFilter { limit: 5000, ..CallFilter::default() };
         let calls = log.store.calls(&filter).await.unwrap();
         assert_eq!((calls.len(), log.counts("").await), (1250, (0, 0, 250)));
-        let stats = log.store.stats(None).await.unwrap().into_iter().map(|stats| {
-            let counts = (
-                stats.execution_count,
-                stats.success_count,
-                stats.rejected_count,
-                stats.total_duration_ms,
-                stats.max_duration_ms,
-                stats.min_duration_ms,
-            );
-            (stats.tool_name, counts)
-        });
-        assert_eq!(stats.collect::<BTreeMap<_, _>>(), count(&calls));
+        assert_eq!(counts_of(&log.store.stats(None).await.unwrap()), counted(&calls));
         for tool in TOOLS {
             let total = log.counts(tool).await;
             let minutes = log.store.stats_by_minute(tool, Time(0)).await.unwrap();

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use serde_json::{Value, json};
+use toolpost::store::Store;
 
 use super::service::Service;
 use super::{Backend, Client, HttpTool, Options};
@@ -53,6 +54,11 @@ impl App {
     /// One more service on the same database.
     pub async fn second(&self) -> Self {
         Self::of(self.service.second().await)
+    }
+
+    /// The service's own way to its database, for a test that makes the database fail.
+    pub fn store(&self) -> &Store {
+        self.service.store()
     }
 
     fn of(service: Service) -> Self {

@@ -13,6 +13,7 @@ use toolpost::app::App;
 use toolpost::config::Config;
 use toolpost::domain::event::Emission;
 use toolpost::domain::{Clock, ContentBlock, Ids, Time};
+use toolpost::store::Store;
 use toolpost::tool::{
     BuiltinTool as Tool, Invalid, Json, NoArgs, Run, ToolError, async_tool_fn, blocking_tool_fn, object, tool_fn,
 };
@@ -85,6 +86,7 @@ pub struct Service {
     address: SocketAddr,
     options: Options,
     database: Database,
+    store: Store,
     drain: CancellationToken,
     server: Option<JoinHandle<std::io::Result<()>>>,
 }
@@ -125,11 +127,12 @@ impl Service {
             builder = builder.clock(Clock::manual(time), Ids::counted());
         }
         let app = builder.start().await.expect("the service starts");
+        let store = app.store.clone();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let drain = CancellationToken::new();
         let server = tokio::spawn(toolpost::http::serve(app, listener, drain.clone()));
-        Self { address, options, database, drain, server: Some(server) }
+        Self { address, options, database, store, drain, server: Some(server) }
     }
 
     /// Stops gracefully (running calls finish), then starts again on the same database with the same options.
@@ -144,6 +147,11 @@ impl Service {
     /// Another service on the same database, with the same options. SQLite allows one service only.
     pub async fn second(&self) -> Self {
         Self::on(self.database.clone(), self.options.clone()).await
+    }
+
+    /// Its own way to the database, for a test that makes the database fail.
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// The address of `path`, which begins with a slash.

@@ -1,0 +1,96 @@
+//! There is no room left for the database: nothing that was acknowledged is lost, nothing runs unrecorded, and once there is
+//! room again everything goes on by itself.
+
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+use toolpost::store::Db;
+
+use crate::outage::{readyz, unavailable};
+use crate::support::shapes::{failed, succeeded};
+use crate::support::{Answer, App, Backend, HttpTool, Options, eventually};
+
+/// Runs SQL on the service's own writing connection.
+async fn sql(app: &App, text: &'static str) {
+    let text = AssertSqlSafe(text);
+    match app.store().db() {
+        Db::Sqlite(pools) => drop(sqlx::raw_sql(text).execute(&pools.writer).await.unwrap()),
+        Db::Postgres(pools) => drop(sqlx::raw_sql(text).execute(&pools.writer).await.unwrap()),
+    }
+}
+
+/// SQLite is allowed no more pages than it has, and has none to spare; Postgres is made to say what it says when its disk is full.
+async fn fill(app: &App, backend: Backend) {
+    let text = match backend {
+        Backend::Sqlite => "VACUUM; PRAGMA max_page_count = 1",
+        Backend::Postgres => {
+            "CREATE FUNCTION full_disk() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$; \
+             CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON tool_calls EXECUTE FUNCTION full_disk(); \
+             CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON tools EXECUTE FUNCTION full_disk()"
+        }
+    };
+    sql(app, text).await;
+}
+
+async fn make_room(app: &App, backend: Backend) {
+    let text = match backend {
+        Backend::Sqlite => "PRAGMA max_page_count = 1073741823",
+        Backend::Postgres => "DROP TRIGGER full_disk ON tool_calls; DROP TRIGGER full_disk ON tools",
+    };
+    sql(app, text).await;
+}
+
+/// A call that needs room.
+fn large(name: &str, id: &str) -> Value {
+    json!({"name": name, "id": id, "arguments": {"text": "x".repeat(100_000)}})
+}
+
+on_both_databases!(
+    async fn without_room_calls_are_turned_away_and_do_not_run_and_with_room_all_goes_on(backend: Backend) {
+        let egress_allow = vec!["127.0.0.1".into()];
+        let options = Options { patience_ms: Some(300), egress_allow, ..Options::default() };
+        let app = App::start_with(backend, options).await;
+        let gate = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text(&"y".repeat(40_000))))).await;
+        let server = HttpTool::answering(Answer::text("done")).await;
+        app.http_tool("long", &gate).await;
+        app.http_tool("act", &server).await;
+        let before = app.call_with(large("act", "before")).await;
+        succeeded(&before);
+        let running = tokio::spawn({
+            let client = (*app).clone();
+            async move { client.post("/tool-calls", &json!({"name": "long"})).await }
+        });
+        gate.received(1).await;
+
+        fill(&app, backend).await;
+        gate.open();
+        let place = unavailable(running.await.unwrap()).expect("a Location");
+        readyz(&app, 503).await;
+        assert_eq!(app.get("/healthz").await.status, 200);
+        for name in ["act", "echo"] {
+            assert_eq!(unavailable(app.post("/tool-calls", &large(name, "turned away")).await), None);
+        }
+        let description = "x".repeat(100_000);
+        let tool = json!({"name": "t", "description": description, "input_schema": {"type": "object"},
+            "executor": {"type": "builtin", "name": "echo"}});
+        assert_eq!(unavailable(app.post("/tools", &tool).await), None);
+        assert_eq!(app.stored(before["id"].as_str().unwrap()).await, before, "what is there can be read");
+        assert_eq!(server.requests().len(), 1, "only the first has run");
+
+        make_room(&app, backend).await;
+        readyz(&app, 200).await;
+        let ended = eventually("the end of every call", || async {
+            let calls = app.get("/tool-calls").await.ok()["tool_calls"].as_array().unwrap().clone();
+            (calls.len() == 4 && calls.iter().all(|call| !call["ended_at"].is_null())).then_some(calls)
+        })
+        .await;
+        let late = ended.iter().find(|call| call["call_id"] == "turned away" && call["name"] == "act").unwrap();
+        failed(late, "OVERLOADED");
+        assert_eq!(app.get(&place).await.ok()["status"], "SUCCESS");
+        succeeded(&app.call_with(large("act", "after")).await);
+        assert_eq!((server.requests().len(), gate.requests().len()), (2, 1));
+        let stats = app.stats("act").await;
+        assert_eq!((&stats["success_count"], &stats["rejected_count"]), (&json!(2), &json!(1)));
+        assert_eq!(app.stats("long").await["success_count"], 1);
+    }
+);

@@ -1,0 +1,369 @@
+//! Single processes of the server stand still, as behind a network that swallows everything: what was asked through them
+//! ends in time, what comes later goes another way, and what they do once they go on changes nothing.
+
+use std::pin::Pin;
+use std::process::Command;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use sqlx::{Connection, PgConnection};
+use toolpost::domain::{Call, Claim, Ids, Once, Outcome, Time};
+use toolpost::store::StoreError;
+use toolpost::store::callbacks::{Busy, CallbackNote, CallbackRow, Noted};
+use toolpost::store::calls::CallFilter;
+use toolpost::store::inbox::Message;
+use toolpost::store::journal::{Change, JournalError};
+use toolpost::store::tools::Expected;
+
+use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, STARTED, WHOLE, ended, life, whole};
+use crate::support::postgres::PgCluster;
+use crate::support::{Database, bounded, eventually};
+
+/// A journal on a cluster of its own, and a connection beside it.
+struct Scene {
+    log: Log,
+    beside: PgConnection,
+    stopped: Stopped,
+    cluster: PgCluster,
+}
+
+/// Processes that stand still; they go on when the test ends, however it does.
+#[derive(Default)]
+struct Stopped(Vec<i32>);
+
+impl Stopped {
+    fn stop(&mut self, processes: Vec<i32>) {
+        signal("STOP", &processes);
+        self.0.extend(processes);
+    }
+
+    /// Lets them go on, and names them.
+    fn go_on(&mut self) -> Vec<i32> {
+        let processes = std::mem::take(&mut self.0);
+        if !processes.is_empty() {
+            signal("CONT", &processes);
+        }
+        processes
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.go_on();
+    }
+}
+
+fn signal(name: &str, processes: &[i32]) {
+    let mut kill = Command::new("sh");
+    kill.args(["-c", r#"kill -s "$@""#, "kill", name]).args(processes.iter().map(i32::to_string)).status().unwrap();
+}
+
+impl Scene {
+    async fn open() -> Self {
+        let (cluster, url) = tokio::task::spawn_blocking(|| {
+            let cluster = PgCluster::start();
+            let url = cluster.create_database();
+            (cluster, url)
+        })
+        .await
+        .unwrap();
+        let beside = PgConnection::connect(&url).await.unwrap();
+        let log = Log::on(Database::at(url), Ids::counted()).await;
+        Self { log, beside, stopped: Stopped::default(), cluster }
+    }
+
+    /// Stops the processes that serve this journal and its store.
+    async fn stop_all(&mut self) {
+        const SQL: &str = "SELECT pid FROM pg_stat_activity WHERE application_name = 'toolpost'";
+        let found: Vec<i32> = sqlx::query_scalar(SQL).fetch_all(&mut self.beside).await.unwrap();
+        self.stopped.stop(found);
+    }
+
+    /// Lets them go on, and waits until they are through with what they were told and have found that nobody listens.
+    async fn go_on(&mut self) {
+        const SQL: &str = "SELECT COUNT(*) FROM pg_stat_activity WHERE pid = ANY($1)";
+        let processes = self.stopped.go_on();
+        let beside = tokio::sync::Mutex::new(&mut self.beside);
+        eventually("the end of the processes", || async {
+            let count = sqlx::query_scalar::<_, i64>(SQL).bind(&processes);
+            (count.fetch_one(&mut **beside.lock().await).await.unwrap() == 0).then_some(())
+        })
+        .await;
+    }
+
+    /// Has units written in one commit through a process that stands still. Units of the same kind are written before:
+    /// the process knows the statement then, and has been told all of it when it is given up.
+    async fn write_through_a_stopped_process(
+        &mut self,
+        alike: Vec<Vec<Change>>,
+        units: Vec<Vec<Change>>,
+    ) -> Vec<Result<(), JournalError>> {
+        self.write_in_one_commit(alike, false).await;
+        self.write_in_one_commit(units, true).await
+    }
+
+    /// Hands units over while the writer is held.
+    async fn write_in_one_commit(
+        &mut self,
+        units: Vec<Vec<Change>>,
+        is_stopped: bool,
+    ) -> Vec<Result<(), JournalError>> {
+        const SQL: &str =
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'toolpost' AND query LIKE 'WITH clock%'";
+        let before = ended(&self.log.call("before"), Outcome::default(), 0);
+        self.log.door.0.shut(before.id);
+        self.log.write(&before, WHOLE).await.unwrap();
+        let mut writing: Vec<_> =
+            units.into_iter().map(|changes| Box::pin(self.log.journal.write_together(changes))).collect();
+        for unit in &mut writing {
+            assert_eq!(unit.now_or_never(), None, "it is handed over");
+        }
+        if is_stopped {
+            let journals = sqlx::query_scalar(SQL).fetch_one(&mut self.beside).await.unwrap();
+            self.stopped.stop(vec![journals]);
+        }
+        self.log.door.0.open();
+        bounded("the commit", join_all(writing)).await
+    }
+
+    /// All that a stale try could change.
+    async fn state(&self, calls: &[&Call]) -> String {
+        let log = &self.log;
+        let (mut rows, mut callbacks) = (Vec::new(), Vec::new());
+        for call in calls {
+            rows.push(log.store.call(call.id).await.unwrap());
+            callbacks.push(log.store.callback_state(call.id).await.unwrap());
+        }
+        let stats = log.store.stats(None).await.unwrap();
+        format!("{:#?}", (log.read_back(0, 10).await, stats, log.commits().await, rows, callbacks))
+    }
+}
+
+fn claiming(call: &Call, key: &str, calls: &[&Call]) -> Change {
+    let once = Once::of_request(key, &serde_json::Value::Null);
+    let claim = Claim { once, batch_id: None, calls: calls.iter().map(|call| call.id).collect() };
+    Change::new(Arc::new(call.clone()), ACCEPTED).claiming(claim)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_a_stale_try_accepts_again_are_there_once() {
+    let mut scene = Scene::open().await;
+    let (mut one, other, alone) = (scene.log.call("one"), scene.log.call("other"), scene.log.call("alone"));
+    one.callback_url = Some("http://127.0.0.1:9/".into());
+    let alone = ended(&alone, Outcome::text("x"), 5);
+    let units = |key: &str, one: &Call, other: &Call, alone: &Call| {
+        let first = claiming(one, key, &[one, other]).with_callback(scene.log.ids.next());
+        vec![vec![first, Change::new(Arc::new(other.clone()), ACCEPTED)], vec![whole(alone)]]
+    };
+    let [like_one, like_other, like_alone] = ["a", "b", "c"].map(|name| scene.log.call(name));
+    let alike = units("another key", &like_one, &like_other, &ended(&like_alone, Outcome::text("x"), 5));
+    let units = units("key", &one, &other, &alone);
+    let ends = scene.write_through_a_stopped_process(alike, units).await;
+    assert_eq!(ends, [Ok(()), Ok(())]);
+    // They have gone on since.
+    let end = ended(&one, Outcome::text("done"), 7);
+    scene.log.write(&started(&one), STARTED).await.unwrap();
+    scene.log.write(&end, SETTLED).await.unwrap();
+    let before = scene.state(&[&one, &other, &alone]).await;
+    scene.go_on().await;
+    assert_eq!(scene.state(&[&one, &other, &alone]).await, before);
+    let key = Once::of_request("key", &serde_json::Value::Null).key;
+    let claim = scene.log.store.claim(&key, Time(ACCEPTED_AT)).await.unwrap().unwrap();
+    assert_eq!(claim.calls, [one.id, other.id]);
+    assert_eq!((scene.log.counts("one").await, scene.log.counts("alone").await), ((1, 1, 0), (1, 1, 0)));
+    let stored = scene.log.read_back(0, 10).await;
+    assert_eq!(scene.log.told().await, stored);
+}
+
+fn started(call: &Call) -> Call {
+    let mut call = call.clone();
+    call.start(call.created_at).unwrap();
+    call
+}
+
+/// Two calls under way, what they bring next, and how they stand then.
+async fn under_way(log: &Log, lived: &str, unfinished: &str) -> (Vec<Vec<Change>>, Call, Call) {
+    let (mut changes, lived) = life(&log.call(lived));
+    let rest = changes.split_off(2);
+    for change in changes {
+        bounded("a change", log.journal.write(change)).await.unwrap();
+    }
+    let (start, begun) = a_start(log, unfinished).await;
+    (rest.into_iter().chain([start]).map(|change| vec![change]).collect(), lived, begun)
+}
+
+/// A call that waits, its start, and how it stands then.
+async fn a_start(log: &Log, name: &str) -> (Change, Call) {
+    let call = log.call(name);
+    log.write(&call, ACCEPTED).await.unwrap();
+    let begun = started(&call);
+    (Change::new(Arc::new(begun.clone()), STARTED), begun)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_running_calls_that_a_stale_try_brings_again_are_made_once() {
+    let mut scene = Scene::open().await;
+    let (alike, ..) = under_way(&scene.log, "a", "b").await;
+    let (units, lived, begun) = under_way(&scene.log, "lived", "unfinished").await;
+    let ends = scene.write_through_a_stopped_process(alike, units).await;
+    assert_eq!(ends, vec![Ok(()); 3]);
+    let before = scene.state(&[&lived, &begun]).await;
+    scene.go_on().await;
+    assert_eq!(scene.state(&[&lived, &begun]).await, before);
+    scene.log.write(&ended(&begun, Outcome::text("done"), 7), SETTLED).await.unwrap();
+    assert_eq!((scene.log.counts("lived").await, scene.log.counts("unfinished").await), ((1, 1, 0), (1, 1, 0)));
+    let stored = scene.log.read_back(0, 10).await;
+    assert_eq!(scene.log.told().await, stored);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_a_stale_try_brings_again_is_made_once() {
+    let mut scene = Scene::open().await;
+    let (alike, _) = a_start(&scene.log, "a").await;
+    // Nothing of this commit is known to the database but the number of the call's last event.
+    let (start, begun) = a_start(&scene.log, "echo").await;
+    assert_eq!(scene.write_through_a_stopped_process(vec![vec![alike]], vec![vec![start]]).await, [Ok(())]);
+    let before = scene.state(&[&begun]).await;
+    scene.go_on().await;
+    assert_eq!(scene.state(&[&begun]).await, before);
+    let stored = scene.log.read_back(0, 10).await;
+    assert_eq!(scene.log.told().await, stored);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_beside_a_stale_try_stays_refused() {
+    let mut scene = Scene::open().await;
+    let log = &scene.log;
+    let (gone, taker) = (log.call("gone"), log.call("taker"));
+    let end = ended(&gone, Outcome::text("first"), 5);
+    log.write(&end, WHOLE).await.unwrap();
+    bounded("a claim", log.journal.write(claiming(&taker, "taken", &[&taker]))).await.unwrap();
+    let (late, beside, neighbour) = (log.call("late"), log.call("beside"), log.call("neighbour"));
+    let neighbour = ended(&neighbour, Outcome::text("x"), 1);
+    let units = |neighbour: &Call| {
+        let second = Change::new(Arc::new(ended(&gone, Outcome::text("second"), 9)), SETTLED);
+        vec![
+            vec![second, Change::new(Arc::new(beside.clone()), ACCEPTED)],
+            vec![claiming(&late, "taken", &[&late])],
+            vec![whole(neighbour)],
+        ]
+    };
+    let alike = units(&ended(&log.call("a"), Outcome::text("x"), 1));
+    let units = units(&neighbour);
+    let ends = scene.write_through_a_stopped_process(alike, units).await;
+    assert_eq!(ends, [Err(JournalError::Fenced), Err(JournalError::Claimed), Ok(())]);
+    let calls = [&end, &taker, &late, &beside, &neighbour];
+    let before = scene.state(&calls).await;
+    scene.go_on().await;
+    assert_eq!(scene.state(&calls).await, before);
+    for refused in [&late, &beside] {
+        assert!(scene.log.store.call(refused.id).await.unwrap().is_none(), "{}", refused.name);
+    }
+    assert_eq!(scene.log.stored(&end).await.outcome.unwrap().output, "first");
+    let stored = scene.log.read_back(0, 10).await;
+    assert_eq!(scene.log.told().await, stored);
+}
+
+type Question<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send + 'a>>;
+
+/// Everything that a store can be asked.
+fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&'static str, Question<'a>)> {
+    const NOW: Time = Time(ACCEPTED_AT);
+    let store = &log.store;
+    macro_rules! questions {
+        ($($name:literal: $question:expr),* $(,)?) => {
+            vec![$(($name, Box::pin(async move { $question.await.map(drop) }) as Question<'a>)),*]
+        };
+    }
+    questions![
+        "ping": store.ping(),
+        "call": store.call(call.id),
+        "calls": store.calls(filter),
+        "calls_of": async { store.calls_of(&[call.id]).await },
+        "events_of": store.events_of(call.id),
+        "events_after": store.events_after(0, 10),
+        "last_pos": store.last_pos(),
+        "stats": store.stats(None),
+        "stats_by_minute": store.stats_by_minute("echo", NOW),
+        "tools": store.tools(),
+        "claim": async { store.claim(&[0; 32], NOW).await },
+        "callback_state": store.callback_state(call.id),
+        "call_of_callback": store.call_of_callback(call.id),
+        "due_callbacks": async { store.due_callbacks(NOW, &Busy::default(), 1).await },
+        "nodes": store.nodes(),
+        "has_messages": store.has_messages(),
+        "put_tool": store.put_tool("t", "{}", Expected::Anything, NOW),
+        "delete_tool": store.delete_tool("t", None),
+        "reset_stats": store.reset_stats(Some("t")),
+        "beat": store.beat("node"),
+        "adopt": store.adopt("node"),
+        "strike_off": store.strike_off("other", 1),
+        "strike_off_servers": store.strike_off_servers("node"),
+        "sign_off": store.sign_off("other"),
+        "forget_keys": store.forget_keys(NOW),
+        "signing_secret": store.signing_secret("made"),
+        "insert_callbacks": async {
+            let row = CallbackRow { call_id: call.id, url: "http://h/".into(), event_id: call.id };
+            store.insert_callbacks(&[row]).await
+        },
+        "claim_callbacks": async {
+            let due = store.due_callbacks(NOW, &Busy::default(), 1).await?;
+            store.claim_callbacks(due, NOW, NOW).await
+        },
+        "note_callbacks": async {
+            let note = CallbackNote { call_id: call.id, attempt: 1, noted: Noted::Interrupted };
+            store.note_callbacks(&[note]).await
+        },
+        "leave_message": async {
+            let message = Message { call: call.id, kind: "cancel".into(), body: "{}".into() };
+            store.leave_message(log.ids.next(), &message).await
+        },
+        "take_messages": store.take_messages("node"),
+    ]
+}
+
+/// Asks everything at the same time.
+async fn ask(log: &Log, call: &Call) -> Vec<(&'static str, Result<(), StoreError>)> {
+    let filter = CallFilter { limit: 10, ..CallFilter::default() };
+    let asked = questions(log, call, &filter);
+    join_all(asked.into_iter().map(|(name, question)| async move { (name, bounded(name, question).await) })).await
+}
+
+/// Asks everything, and has an answer.
+async fn ask_well(log: &Log, call: &Call) {
+    for (name, answer) in ask(log, call).await {
+        answer.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_question_to_a_server_that_stands_still_ends_in_time_and_is_answered_once_it_goes_on() {
+    let scene = Scene::open().await;
+    let call = ended(&scene.log.call("echo"), Outcome::text("x"), 5);
+    scene.log.write(&call, WHOLE).await.unwrap();
+    ask_well(&scene.log, &call).await;
+    tokio::task::block_in_place(|| scene.cluster.freeze());
+    for (name, answer) in ask(&scene.log, &call).await {
+        assert!(matches!(answer, Err(StoreError::Database(_))), "{name}: {answer:?}");
+    }
+    tokio::task::block_in_place(|| scene.cluster.thaw());
+    ask_well(&scene.log, &call).await;
+    scene.log.write(&ended(&scene.log.call("echo"), Outcome::text("y"), 5), WHOLE).await.unwrap();
+    assert_eq!(scene.log.counts("echo").await, (2, 2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_fell_silent_are_replaced_while_they_are_still_silent() {
+    let mut scene = Scene::open().await;
+    let call = ended(&scene.log.call("echo"), Outcome::text("x"), 5);
+    scene.log.write(&call, WHOLE).await.unwrap();
+    // Together, so that there are as many connections as there may be.
+    ask_well(&scene.log, &call).await;
+    scene.stop_all().await;
+    let silent = ask(&scene.log, &call).await;
+    assert!(silent.iter().any(|(_, answer)| answer.is_err()), "none of them was asked");
+    ask_well(&scene.log, &call).await;
+    scene.log.write(&ended(&scene.log.call("echo"), Outcome::text("y"), 5), WHOLE).await.unwrap();
+    assert_eq!(scene.log.counts("echo").await, (2, 2, 0));
+}
