@@ -25,6 +25,7 @@ mod prepare;
 mod reach;
 mod recorder;
 mod recovery;
+mod rest;
 mod retry;
 mod run;
 mod submitted;
@@ -109,6 +110,9 @@ pub enum Wait {
 pub struct Submission {
     /// The calls, in request order.
     pub calls: Vec<CallRequest>,
+    /// Calls of the request that are there already, with their places in it, in request order: its key stands for these
+    /// too.
+    pub known: Vec<(usize, Uuid)>,
     /// Whether they came as a batch, however many.
     pub is_batch: bool,
     /// How a batch runs.
@@ -145,11 +149,12 @@ pub enum Refusal {
 }
 
 impl Submission {
-    /// The same with other calls: those of it that are new.
+    /// The same with other calls: those of it that are new, beside those that are there already.
     #[must_use]
-    pub fn with_calls(&self, calls: Vec<CallRequest>) -> Self {
+    pub fn with_calls(&self, calls: Vec<CallRequest>, known: Vec<(usize, Uuid)>) -> Self {
         Self {
             calls,
+            known,
             session: self.session.clone(),
             callback_url: self.callback_url.clone(),
             traceparent: self.traceparent.clone(),
@@ -224,7 +229,8 @@ impl Engine {
         let (mut jobs, calls) = self.prepare(submission, &ids, batch_id);
         let nobody_waits = matches!(wait, Wait::Accepted | Wait::For(_));
         let is_queued = |job: &Job| nobody_waits || wait == Wait::AsDeclared && job.is_asynchronous();
-        let comes_first = |job: &Job| job.claim.is_some() || job.call.callback_url.is_some() || job.is_asynchronous();
+        let comes_first =
+            |job: &Job| !job.claims.is_empty() || job.call.callback_url.is_some() || job.is_asynchronous();
         let engine = self.clone();
         if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(comes_first) {
             let work = async move {
@@ -280,6 +286,10 @@ impl Engine {
     pub async fn drain(&self, deadline: Duration) {
         self.closing.cancel();
         self.tasks.close();
+        if self.stop.is_cancelled() {
+            // They were waited for already.
+            return;
+        }
         if tokio::time::timeout(deadline, self.tasks.wait()).await.is_ok() {
             return;
         }

@@ -42,6 +42,8 @@ pub struct Invocation {
     pub attempt: u32,
     /// How long the run may take, in milliseconds.
     pub timeout_ms: u64,
+    /// How much of that is over, in milliseconds: the work was handed out before a restart.
+    pub elapsed_ms: u64,
     /// How long it may be silent, in milliseconds.
     pub idle_timeout_ms: Option<u64>,
     /// W3C Trace Context of the request, to be passed on.

@@ -293,6 +293,12 @@ impl ToolDefinition {
         matches!(self.executor, ExecutorSpec::External {})
     }
 
+    /// Whether whoever does its work is sent a token to report by.
+    #[must_use]
+    pub fn has_token(&self) -> bool {
+        matches!(self.executor, ExecutorSpec::Http(_))
+    }
+
     /// Whether it may run beside others in a batch.
     #[must_use]
     pub fn is_concurrency_safe(&self) -> bool {

@@ -30,7 +30,7 @@ impl Engine {
         for job in &mut jobs {
             changes.push(self.acceptance(job));
         }
-        let is_keyed = jobs.iter().any(|job| job.claim.is_some());
+        let is_keyed = jobs.iter().any(|job| !job.claims.is_empty());
         fault::pass(Point::BeforeAccept);
         let mut writing = std::pin::pin!(self.journal.write_together(changes));
         let (written, is_late, mut word) = match tokio::time::timeout(self.settings.store_patience, &mut writing).await
@@ -94,8 +94,8 @@ impl Engine {
             }
         }
         let mut change = job.recorder.change(&job.call);
-        if let Some(claim) = &job.claim {
-            change = change.claiming(claim.clone());
+        if !job.claims.is_empty() {
+            change = change.claiming(job.claims.clone());
         }
         if job.call.callback_url.is_some() {
             change = change.with_callback(self.ids.next());

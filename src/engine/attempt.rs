@@ -37,7 +37,7 @@ impl Engine {
         // The tool sees one token, whatever the reason to stop.
         let cancel = job.handle.cancel.child_token();
         let invocation = self.invocation(job, cancel.clone());
-        let mut running = pin!(AssertUnwindSafe(entry.stack.clone().oneshot(invocation)).catch_unwind());
+        let mut running = pin!(AssertUnwindSafe(entry.stack.clone().oneshot(invocation)).catch_unwind().fuse());
         let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
         // One change at a time is under way; what is reported meanwhile gathers, so a chatty tool costs no more.
         let journal = job.recorder.journal().clone();
@@ -50,6 +50,8 @@ impl Engine {
                 ended = &mut running => break Some(ended),
                 () = job.handle.cancel.cancelled() => break None,
                 () = self.stop.cancelled() => break None,
+                // Nothing of it is done here, and nobody waits here: the next start goes on waiting for it.
+                () = self.closing.cancelled(), if job.is_left_at_once() => break None,
                 written = &mut writing, if !idle => note_unwritten(&job.call, written),
                 () = &mut announce, if idle && !announced => {
                     self.register(job);
@@ -63,6 +65,8 @@ impl Engine {
             }
         };
         cancel.cancel();
+        // The work stops now, whenever the database takes what it said.
+        running.set(Fuse::terminated());
         if !writing.is_terminated() {
             note_unwritten(&job.call, writing.await);
         }
@@ -93,11 +97,10 @@ impl Engine {
     fn invocation(&self, job: &Job, cancel: CancellationToken) -> Invocation {
         let call = &job.call;
         let limits = call.limits;
-        let whole_ms = limits.map_or(0, |limits| limits.timeout_ms);
         // What was handed out before a restart has no more time than it had.
-        let timeout_ms = match (job.begin, call.started_at) {
-            (Begin::Outside, Some(started)) => whole_ms.saturating_sub(self.clock.now().millis_since(started)),
-            _ => whole_ms,
+        let elapsed_ms = match (job.begin, call.started_at) {
+            (Begin::Outside, Some(started)) => self.clock.now().millis_since(started),
+            _ => 0,
         };
         Invocation {
             id: call.id,
@@ -105,7 +108,8 @@ impl Engine {
             name: call.name.clone(),
             arguments: call.effective_arguments.clone().unwrap_or_default(),
             attempt: call.attempts,
-            timeout_ms,
+            timeout_ms: limits.map_or(0, |limits| limits.timeout_ms),
+            elapsed_ms,
             idle_timeout_ms: limits.and_then(|limits| limits.idle_timeout_ms),
             is_outside: job.begin == Begin::Outside,
             outside: job.handle.outside.clone(),

@@ -17,8 +17,8 @@ pub struct Handle {
     pub emitter: Emitter,
     /// Where its result may be posted.
     pub outside: Outside,
-    /// Whether callers do its work themselves, and so may report on it without its token.
-    pub is_external: bool,
+    /// Whether its tool was sent a token: then only that speaks for it.
+    pub has_token: bool,
 }
 
 /// All calls that were told of. Cheap to clone.

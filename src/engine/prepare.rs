@@ -11,7 +11,7 @@ use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
 use super::{Engine, Pending, Submission};
 use crate::dispatch::Place;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, json};
+use crate::domain::{Call, CallRequest, Claim, Failure, Limits, Phase, json};
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
 use crate::registry::Entry;
@@ -33,8 +33,8 @@ pub(super) struct Job {
     pub is_accepted_first: bool,
     /// Nobody waits for its end: it counts among those that do, and a stop leaves it to the next start.
     pub is_queued: bool,
-    /// Its key is taken on disk before it runs.
-    pub claim: Option<Claim>,
+    /// Its keys are taken on disk before it runs.
+    pub claims: Vec<Claim>,
     pub traceparent: Option<Arc<str>>,
     /// What it holds while it is on its way: memory, and its place among those that nobody waits for.
     pub holds: Vec<Arc<OwnedSemaphorePermit>>,
@@ -62,8 +62,8 @@ impl Job {
     /// A job with nothing behind it.
     pub fn new(call: Call, next: Next, recorder: Recorder) -> Self {
         let (emitter, reports) = emitter::channel();
-        let is_external = matches!(&next, Next::Run(entry) if entry.definition.is_external());
-        let handle = Handle { cancel: CancellationToken::new(), emitter, outside: Outside::default(), is_external };
+        let has_token = matches!(&next, Next::Run(entry) if entry.definition.has_token());
+        let handle = Handle { cancel: CancellationToken::new(), emitter, outside: Outside::default(), has_token };
         Self {
             call,
             next,
@@ -75,7 +75,7 @@ impl Job {
             begin: Begin::Start,
             is_accepted_first: false,
             is_queued: false,
-            claim: None,
+            claims: Vec::new(),
             traceparent: None,
             holds: Vec::new(),
         }
@@ -92,6 +92,11 @@ impl Job {
     /// Whether it is not refused.
     pub fn is_to_run(&self) -> bool {
         matches!(self.next, Next::Run(_))
+    }
+
+    /// Whether a stop leaves it as it is: its work is done outside, and nobody waits for it here.
+    pub fn is_left_at_once(&self) -> bool {
+        self.is_queued && self.call.phase == Phase::External
     }
 
     /// Whether its neighbours do not wait for it.
@@ -116,8 +121,8 @@ impl Engine {
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Job>, Vec<Pending>) {
-        let Submission { calls, session, limits, retry, priority, callback_url, truncated, traceparent, once, .. } =
-            submission;
+        let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
+        let Submission { truncated, traceparent, once, .. } = submission;
         let snapshot = self.registry.snapshot();
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (request, id))| {
             let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
@@ -147,12 +152,14 @@ impl Engine {
             let is_awaited = !matches!(&next, Next::Run(entry) if entry.definition.asynchronous);
             let mut job = Job::new(call, next, recorder);
             job.traceparent.clone_from(&traceparent);
-            job.claim = request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] });
+            job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
             (job, Pending { id: *id, is_awaited, end })
         });
         let (mut jobs, pending): (Vec<Job>, Vec<Pending>) = jobs.unzip();
         if let (Some(once), Some(first)) = (once, jobs.first_mut()) {
-            first.claim = Some(Claim { once, batch_id, calls: ids.to_vec() });
+            let mut calls = ids.to_vec();
+            known.iter().for_each(|(place, id)| calls.insert(*place, *id));
+            first.claims.push(Claim { once, batch_id, calls });
         }
         (jobs, pending)
     }

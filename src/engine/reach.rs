@@ -1,10 +1,13 @@
 //! Reaching a call that is on its way: cancel it, report on it, post its result. A call of another node is reached
 //! through the database.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -17,6 +20,9 @@ use crate::executor::report::Report;
 use crate::store::StoreError;
 use crate::store::inbox::Message;
 
+/// How long a report waits until its call has taken in what it was told before.
+const LISTENING: Duration = Duration::from_secs(2);
+
 /// What became of something that was said to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reached {
@@ -26,6 +32,8 @@ pub enum Reached {
     TooLate,
     /// Nobody outside works on this call.
     NotAwaited,
+    /// It has not yet taken in what it was told before.
+    Busy,
     /// There is no such call.
     NoSuchCall,
 }
@@ -77,8 +85,9 @@ impl Engine {
     /// If the database fails.
     pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<Reached, StoreError> {
         if let Some(handle) = self.live.get(id) {
-            report.tell(&handle.emitter).await;
-            return Ok(Reached::Done);
+            // A call that waits listens no more than so much; whoever reports does not wait with it.
+            let told = tokio::time::timeout(LISTENING, report.tell(&handle.emitter)).await;
+            return Ok(if told.is_ok() { Reached::Done } else { Reached::Busy });
         }
         self.say_elsewhere(id, Said::Progress { report: value }).await
     }
@@ -123,7 +132,8 @@ impl Engine {
             Said::Progress { report } => {
                 // It was read once already, where it came in.
                 if let Ok(report) = Report::read(report) {
-                    report.tell(&handle.emitter).await;
+                    // Never waited for: this node has to say meanwhile that it lives.
+                    let _ = tokio::task::unconstrained(report.tell(&handle.emitter)).now_or_never();
                 }
             }
             Said::Result { answer } => {
@@ -142,31 +152,53 @@ impl Engine {
         Reached::Done
     }
 
-    /// Takes what other nodes have left for calls of this one.
+    /// Hears what other nodes have left for calls of this one. A cancel and a result stay until their call has ended, so
+    /// that whoever goes on with it hears them too; hearing them again changes nothing. It never waits for a call.
     pub(super) async fn hear_messages(&self) -> Result<(), StoreError> {
         if !self.store.has_messages().await? {
             return Ok(());
         }
-        for Message { call, body, .. } in self.store.take_messages(&self.settings.node).await? {
-            let Some(handle) = self.live.get(call) else { continue };
-            match serde_json::from_str(&body) {
-                Ok(said) => drop(self.hear(&handle, said).await),
-                Err(error) => tracing::error!(%call, %error, "a message about a call cannot be read"),
+        self.store.forget_messages_of_ended().await?;
+        let (mut after, mut full) = (Uuid::nil(), HashSet::new());
+        loop {
+            let page = self.store.messages(&self.settings.node, after).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = *last;
+            for (id, Message { call, body, .. }) in page {
+                // A call that this node has left stays where it is, with what was said to it.
+                let Some(handle) = self.live.get(call) else { continue };
+                let is_heard = match serde_json::from_str(&body) {
+                    Ok(Said::Progress { .. }) if full.contains(&call) => false,
+                    Ok(said @ Said::Progress { .. }) => self.hear(&handle, said).now_or_never().is_some(),
+                    Ok(said) => {
+                        self.hear(&handle, said).await;
+                        continue;
+                    }
+                    Err(error) => {
+                        tracing::error!(%call, %error, "a message about a call cannot be read");
+                        true
+                    }
+                };
+                if is_heard {
+                    self.store.forget_message(id).await?;
+                } else {
+                    // Its earlier reports are not recorded yet; later ones wait for their turn.
+                    full.insert(call);
+                }
             }
         }
-        Ok(())
     }
 
-    /// Whether callers do this call's work themselves, and so may report on it without its token.
+    /// Whether only a token speaks for this call. Of one that there is not, it does not.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn is_external(&self, id: Uuid) -> Result<bool, StoreError> {
+    pub async fn has_token(&self, id: Uuid) -> Result<bool, StoreError> {
         if let Some(handle) = self.live.get(id) {
-            return Ok(handle.is_external);
+            return Ok(handle.has_token);
         }
-        let Some(call) = self.store.call(id).await? else { return Ok(true) };
-        Ok(self.registry.snapshot().get(&call.name).is_some_and(|entry| entry.definition.is_external()))
+        let Some(call) = self.store.call(id).await? else { return Ok(false) };
+        Ok(self.registry.snapshot().get(&call.name).is_some_and(|entry| entry.definition.has_token()))
     }
 }
 

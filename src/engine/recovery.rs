@@ -20,6 +20,9 @@ const LOOK_FOR_MESSAGES: Duration = Duration::from_millis(500);
 /// How often keys are forgotten whose time is over.
 const FORGET_KEYS: Duration = Duration::from_secs(600);
 
+/// Calls that are read at once.
+const FORGOTTEN: usize = 256;
+
 /// How a node holds its calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Lease {
@@ -66,7 +69,7 @@ impl Engine {
 
     /// Says that this node lives, and sees to the calls of those that do not, until `stop` fires.
     pub async fn live_on(self: Arc<Self>, lease: Lease, stop: CancellationToken) {
-        let mut watch = Watch::default();
+        let (mut watch, mut is_unsure) = (Watch::default(), false);
         let mut forgotten = Instant::now();
         let mut beat = tokio::time::interval(lease.heartbeat);
         let mut look = tokio::time::interval(LOOK_FOR_MESSAGES);
@@ -75,12 +78,14 @@ impl Engine {
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
-                _ = beat.tick() => self.beat_and_adopt(&lease, &mut watch).await,
+                _ = beat.tick() => self.beat_and_adopt(&lease, &mut watch, &mut is_unsure).await,
                 _ = look.tick() => self.hear_messages().await,
             };
             if let Err(error) = done {
                 // A silence that nobody could listen to is none.
                 watch = Watch::default();
+                // What was adopted without an answer is this node's, and nobody goes on with it.
+                is_unsure = true;
                 tracing::debug!(%error, "the heartbeat failed");
             }
             if forgotten.elapsed() > FORGET_KEYS {
@@ -91,7 +96,12 @@ impl Engine {
         }
     }
 
-    async fn beat_and_adopt(self: &Arc<Self>, lease: &Lease, watch: &mut Watch) -> Result<(), StoreError> {
+    async fn beat_and_adopt(
+        self: &Arc<Self>,
+        lease: &Lease,
+        watch: &mut Watch,
+        is_unsure: &mut bool,
+    ) -> Result<(), StoreError> {
         self.store.beat(&self.settings.node).await?;
         if !lease.adopts || self.closing.is_cancelled() {
             return Ok(());
@@ -100,42 +110,87 @@ impl Engine {
             tracing::warn!(node, "a node is lost; its calls are seen to");
             self.store.strike_off(&node, beat).await?;
         }
-        loop {
-            let calls = self.store.adopt(&self.settings.node).await?;
-            if calls.is_empty() {
-                return Ok(());
-            }
-            tracing::info!(calls = calls.len(), "calls that were left behind are seen to");
-            self.resume(calls).await;
-            // A long recovery is no silence.
-            self.store.beat(&self.settings.node).await?;
+        if *is_unsure {
+            self.resume(self.forgotten().await?).await;
+            *is_unsure = false;
         }
+        let mut left = Vec::new();
+        loop {
+            // What there is no place for now waits on disk for the next heartbeat.
+            let places = self.queue.available_permits().saturating_sub(left.len());
+            let calls = match places {
+                0 => Ok(Vec::new()),
+                places => self.store.adopt(&self.settings.node, places).await,
+            };
+            // Those that came before a failure are seen to all the same.
+            let is_last = calls.as_ref().map_or(true, Vec::is_empty);
+            let done = calls.map(|calls| left.extend(calls));
+            if is_last {
+                if !left.is_empty() {
+                    tracing::info!(calls = left.len(), "calls that were left behind are seen to");
+                }
+                self.resume(left).await;
+                return done;
+            }
+            // A long recovery is no silence.
+            self.store.beat(&self.settings.node).await.unwrap_or_else(|error| tracing::debug!(%error, "no heartbeat"));
+        }
+    }
+
+    /// Calls of this node that nothing here goes on with. Each live call can be reached before it is on disk.
+    async fn forgotten(&self) -> Result<Vec<Call>, StoreError> {
+        let mut ids = self.store.under_way(&self.settings.node).await?;
+        ids.retain(|id| self.live.get(*id).is_none());
+        let mut calls = Vec::with_capacity(ids.len());
+        for page in ids.chunks(FORGOTTEN) {
+            calls.extend(self.store.calls_of(page).await?);
+        }
+        // One that has ended meanwhile needs nobody.
+        calls.retain(|call| !call.status.is_terminal());
+        Ok(calls)
     }
 
     /// Goes on with calls that were left behind. Those of one batch keep their order.
     async fn resume(self: &Arc<Self>, calls: Vec<Call>) {
+        if calls.is_empty() {
+            return;
+        }
+        let mut jobs: Vec<Job> = calls.into_iter().map(|call| self.resumed(call)).collect();
+        jobs.iter_mut().for_each(|job| self.register(job));
+        // What was said to them comes before they run; what cannot be heard now is heard later.
+        if let Err(error) = self.hear_messages().await {
+            tracing::debug!(%error, "messages cannot be read");
+        }
         let mut batches: BTreeMap<Uuid, Vec<Job>> = BTreeMap::new();
-        for call in calls {
-            let (engine, mut job) = (self.clone(), self.resumed(call));
-            self.register(&mut job);
+        for mut job in jobs {
             // Calls that run again wait for a place like any other, and hold back new ones meanwhile.
             if let Ok(place) = self.queue.clone().try_acquire_owned() {
                 job.holds.push(Arc::new(place));
             }
-            // They come in the order in which they are to run.
-            if let Next::Run(entry) = &job.next {
-                job.place = self.queue(&job, entry);
-            }
             match job.call.batch_id {
-                Some(batch) if job.begin == Begin::Start && !job.is_concurrency_safe() => {
+                // Work that is done outside goes on whatever its neighbours do.
+                Some(batch) if job.begin != Begin::Outside && !job.is_concurrency_safe() => {
                     batches.entry(batch).or_default().push(job);
                 }
-                _ => drop(self.tasks.spawn(async move { engine.run_to_end(job).await })),
+                _ => {
+                    self.take_place(&mut job);
+                    let engine = self.clone();
+                    self.tasks.spawn(async move { engine.run_to_end(job).await });
+                }
             }
         }
         for mut jobs in batches.into_values() {
             jobs.sort_by_key(|job| job.call.index);
+            // The others have no place before their turn: they would hold back whom they wait for.
+            jobs.first_mut().into_iter().for_each(|job| self.take_place(job));
             self.tasks.spawn(self.clone().run_all(jobs, Mode::Serial));
+        }
+    }
+
+    /// They come in the order in which they are to run.
+    fn take_place(&self, job: &mut Job) {
+        if let Next::Run(entry) = &job.next {
+            job.place = self.queue(job, entry);
         }
     }
 
@@ -157,6 +212,10 @@ impl Engine {
         };
         let recorder = Recorder::resumed(self.journal.clone(), self.store.clone(), self.settings.store_patience, &call);
         let mut job = Job::new(call, next, recorder);
+        if begin == Begin::Outside {
+            // Its result may come before it has its place again.
+            job.handle.outside.open();
+        }
         (job.begin, job.is_queued, job.is_accepted_first) = (begin, true, true);
         job
     }

@@ -15,13 +15,18 @@ use crate::formats::native::{BatchAnswer, ToolCall};
 
 /// Calls that have all ended.
 pub(super) fn ended(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> Response {
-    of(StatusCode::OK, batch_id, calls.iter().map(|call| &**call))
+    of(StatusCode::OK, batch_id, batch_id.is_some(), calls.iter().map(|call| &**call))
 }
 
-fn of<'a>(status: StatusCode, batch_id: Option<Uuid>, calls: impl ExactSizeIterator<Item = &'a Call>) -> Response {
+fn of<'a>(
+    status: StatusCode,
+    batch_id: Option<Uuid>,
+    is_batch: bool,
+    calls: impl ExactSizeIterator<Item = &'a Call>,
+) -> Response {
     let mut results: Vec<ToolCall<'_>> = calls.map(ToolCall::from).collect();
-    match (batch_id, results.len()) {
-        (None, 1) => match results.pop() {
+    match (is_batch, results.len()) {
+        (false, 1) => match results.pop() {
             Some(only) => reply::json(status, &only),
             None => reply::json(status, &()),
         },
@@ -38,8 +43,13 @@ pub(super) async fn seen(state: &AppState, batch_id: Option<Uuid>, seen: Vec<See
             Seen::Ended(_) => None,
         })
         .collect();
-    let mut stored: HashMap<Uuid, Call> =
-        state.store.calls_of(&going).await?.into_iter().map(|call| (call.id, call)).collect();
+    let first = seen.first().map(|seen| match seen {
+        Seen::Ended(call) => call.id,
+        Seen::Going(id) => *id,
+    });
+    // They are accepted: whoever cannot be told how they stand is told where they are.
+    let stored = state.store.calls_of(&going).await.map_err(|_| not_recorded(true, batch_id, first))?;
+    let mut stored: HashMap<Uuid, Call> = stored.into_iter().map(|call| (call.id, call)).collect();
     let mut calls = Vec::with_capacity(seen.len());
     for seen in seen {
         calls.push(match seen {
@@ -47,14 +57,14 @@ pub(super) async fn seen(state: &AppState, batch_id: Option<Uuid>, seen: Vec<See
             Seen::Going(id) => Arc::new(stored.remove(&id).ok_or_else(Problem::internal)?),
         });
     }
-    Ok(as_they_are(batch_id, &calls))
+    Ok(as_they_are(batch_id, batch_id.is_some(), &calls))
 }
 
 /// 200 if all have ended, else 202 and where they are found.
-pub(super) fn as_they_are(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> Response {
+pub(super) fn as_they_are(batch_id: Option<Uuid>, is_batch: bool, calls: &[Arc<Call>]) -> Response {
     let goes_on = calls.iter().any(|call| !call.status.is_terminal());
     let status = if goes_on { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let mut response = of(status, batch_id, calls.iter().map(|call| &**call));
+    let mut response = of(status, batch_id, is_batch, calls.iter().map(|call| &**call));
     if goes_on {
         let location = location(batch_id, calls.first().map(|call| call.id));
         if let Ok(location) = HeaderValue::from_str(&location) {

@@ -152,6 +152,12 @@ impl Problem {
         Self::unavailable("OVERLOADED", detail)
     }
 
+    /// 503: this call cannot take more just now.
+    pub fn call_is_busy() -> Self {
+        let detail = "too many reports of this call are not recorded yet; nothing of this one is shown, try again";
+        Self::unavailable("OVERLOADED", detail)
+    }
+
     /// 503: the database is away.
     pub fn store_unavailable(detail: impl Into<String>) -> Self {
         Self::unavailable("STORE_UNAVAILABLE", detail)

@@ -48,7 +48,7 @@ pub(super) async fn cancel(State(state): State<AppState>, Path(id): Path<String>
         (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "The call has ended", body = ProblemBody, content_type = "application/problem+json"),
         (status = 422, description = "The body does not have its shape", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 503, description = "The database is away, or too many reports of the call are not recorded yet", body = ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn progress(
     State(state): State<AppState>,
     Path(id): Path<String>,
@@ -62,6 +62,7 @@ pub(super) async fn progress(
         Reached::Done => Ok(reply::json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id }))),
         Reached::NoSuchCall => Err(extract::no_such_call(&id.to_string())),
         Reached::TooLate | Reached::NotAwaited => Err(Problem::conflict("CALL_ENDED", "the call has ended")),
+        Reached::Busy => Err(Problem::call_is_busy()),
     }
 }
 
@@ -102,6 +103,7 @@ pub(super) async fn result(
     let ignored = match state.engine.post_result(id, answer).await? {
         Reached::Done => false,
         Reached::TooLate => true,
+        Reached::Busy => return Err(Problem::call_is_busy()),
         Reached::NoSuchCall => return Err(extract::no_such_call(&id.to_string())),
         Reached::NotAwaited => {
             let detail = "this call's tool gives its result itself; nobody outside is asked for it";
@@ -132,11 +134,11 @@ async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<
     Err(Problem::not_json(&media_type))
 }
 
-/// A token, where one is given, must be the call's own. Without one callers speak for themselves, and only of calls whose
-/// work is theirs.
+/// A token, where one is given, must be the call's own. Without one callers speak for themselves, and
+/// never for a tool that was sent one.
 async fn check_token(state: &AppState, id: Uuid, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(given) = headers.get(header::AUTHORIZATION) else {
-        return if state.engine.is_external(id).await? { Ok(()) } else { Err(Problem::wrong_token()) };
+        return if state.engine.has_token(id).await? { Err(Problem::wrong_token()) } else { Ok(()) };
     };
     let bearer = |text: &str| {
         let (scheme, token) = text.split_once(' ')?;

@@ -26,10 +26,10 @@ use crate::formats::native::{BatchAnswer, ToolCall};
 /// The calls' events, and at the end the answer.
 pub(super) fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, submitted: Submitted) -> Response {
     let ended = HashMap::with_capacity(ids.len());
-    let (batch_id, closing) = (submitted.batch_id, state.closing.clone());
+    let batch_id = submitted.batch_id;
     let (pending, guards) = submitted.detach();
     let ends = pending.into_iter().map(|pending| Box::pin(pending.end()) as End).collect();
-    let watch = Watch { reader, ids, ended, ends, guards, batch_id, is_over: false, is_late: false, last: 0, closing };
+    let watch = Watch { reader, ids, ended, ends, guards, batch_id, is_over: false, is_late: false, last: 0, state };
     let events = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
     let opening = stream::once(std::future::ready(frame::OPENING));
     sse(opening.chain(events).map(Ok::<_, Infallible>))
@@ -65,7 +65,7 @@ struct Watch {
     /// Whether the end of a call could not be recorded in time.
     is_late: bool,
     last: i64,
-    closing: tokio_util::sync::CancellationToken,
+    state: AppState,
 }
 
 impl Watch {
@@ -94,14 +94,14 @@ impl Watch {
                 }
             },
             // The ends of calls that end with the service are told first.
-            () = async { self.closing.cancelled().await; tokio::time::sleep(LAST_EVENTS).await } => None,
+            () = async { self.state.closing.cancelled().await; tokio::time::sleep(LAST_EVENTS).await } => None,
             () = tokio::time::sleep(crate::events::stream::HEARTBEAT) => {
                 while let Some(Some(end)) = self.ends.next().now_or_never() {
                     self.is_late |= end.is_err();
                 }
                 // All have ended, and not every end was told here: another node has told the rest. One that could not be
-                // recorded in time is told once it is.
-                self.is_over = self.ends.is_empty() && !self.is_late;
+                // recorded in time is told once it is, here or there.
+                self.is_over = self.ends.is_empty() && (!self.is_late || are_ended_on_disk(&self.state, &self.ids).await);
                 Some(if self.is_over { frame::CUT_OFF } else { frame::HEARTBEAT })
             }
         }
@@ -113,4 +113,9 @@ impl Watch {
         let data = serde_json::to_string(&BatchAnswer { batch_id: self.batch_id, results }).ok()?;
         Some(frame::frame(self.last, EventKind::Batch.as_str(), &data))
     }
+}
+
+async fn are_ended_on_disk(state: &AppState, ids: &[Uuid]) -> bool {
+    let stored = state.store.calls_of(ids).await.unwrap_or_default();
+    stored.len() == ids.len() && stored.iter().all(|call| call.status.is_terminal())
 }

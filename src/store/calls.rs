@@ -115,20 +115,22 @@ where
 }
 
 /// How far a stored call has come: its status, attempt and last event, as the journal's guard compares them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Reached {
     pub id: Uuid,
     status: i16,
     attempt: i32,
     seq: i32,
+    node: String,
 }
 
 impl Reached {
     /// Whether a change to `call` comes too late: it has ended, or the change belongs to an earlier attempt or owner.
-    pub fn fences(self, call: &Call) -> bool {
+    pub fn fences(&self, call: &Call) -> bool {
         self.status >= codec::status_number(Status::Success)
             || self.attempt > call.attempts as i32
             || self.seq >= call.last_seq as i32
+            || *self.node != *call.node
     }
 }
 
@@ -138,7 +140,7 @@ pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<Reached>, Store
     where
         Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
     {
-        let mut query = QueryBuilder::<D>::new("SELECT id, status, attempt, seq FROM tool_calls WHERE id IN (");
+        let mut query = QueryBuilder::<D>::new("SELECT id, status, attempt, seq, node FROM tool_calls WHERE id IN (");
         let mut list = query.separated(", ");
         for id in ids {
             list.push_bind(*id);
@@ -146,9 +148,10 @@ pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<Reached>, Store
         query.push(")");
         query
     }
-    let found: Vec<(Uuid, i16, i32, i32)> = match db {
+    let found: Vec<(Uuid, i16, i32, i32, String)> = match db {
         Db::Sqlite(pools) => query::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
         Db::Postgres(pools) => query::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
     };
-    Ok(found.into_iter().map(|(id, status, attempt, seq)| Reached { id, status, attempt, seq }).collect())
+    let reached = |(id, status, attempt, seq, node)| Reached { id, status, attempt, seq, node };
+    Ok(found.into_iter().map(reached).collect())
 }

@@ -4,6 +4,9 @@ use uuid::Uuid;
 
 use super::{Db, Store, StoreError, db};
 
+/// Messages that are read at a time; each may be as large as a request.
+const PAGE: i64 = 16;
+
 /// One message about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -46,18 +49,43 @@ impl Store {
         Ok(count > 0)
     }
 
-    /// Takes the messages about this node's calls, oldest first, and those about calls that have ended.
+    /// Messages about this node's calls that have not ended, oldest first, behind `after`. They stay until they are
+    /// forgotten.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn take_messages(&self, node: &str) -> Result<Vec<Message>, StoreError> {
-        const SQL: &str = "DELETE FROM inbox WHERE call_id IN (SELECT c.id FROM tool_calls AS c \
-            WHERE c.id = inbox.call_id AND (c.node = $1 OR c.status > 1)) RETURNING id, call_id, kind, body";
-        let mut rows: Vec<(Uuid, Uuid, String, String)> = match &self.db {
-            Db::Sqlite(pools) => sqlx::query_as(SQL).bind(node.to_owned()).fetch_all(&pools.writer).await?,
-            Db::Postgres(pools) => sqlx::query_as(SQL).bind(node.to_owned()).fetch_all(&pools.writer).await?,
-        };
-        rows.sort_unstable_by_key(|(id, ..)| *id);
-        Ok(rows.into_iter().map(|(_, call, kind, body)| Message { call, kind, body }).collect())
+    pub async fn messages(&self, node: &str, after: Uuid) -> Result<Vec<(Uuid, Message)>, StoreError> {
+        const SQL: &str = "SELECT id, call_id, kind, body FROM inbox WHERE id > $1 AND EXISTS (SELECT 1 FROM tool_calls \
+            AS c WHERE c.id = inbox.call_id AND c.node = $2 AND c.status < 2) ORDER BY id LIMIT $3";
+        let rows: Vec<(Uuid, Uuid, String, String)> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(after).bind(node.to_owned()).bind(PAGE).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|(id, call, kind, body)| (id, Message { call, kind, body })).collect())
+    }
+
+    /// Forgets a message that has been heard.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn forget_message(&self, id: Uuid) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM inbox WHERE id = $1";
+        match &self.db {
+            Db::Sqlite(pools) => sqlx::query(SQL).bind(id).execute(&pools.writer).await.map(drop)?,
+            Db::Postgres(pools) => sqlx::query(SQL).bind(id).execute(&pools.writer).await.map(drop)?,
+        }
+        Ok(())
+    }
+
+    /// Forgets all messages about calls that have ended, whosever they were.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn forget_messages_of_ended(&self) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM inbox WHERE EXISTS \
+            (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id AND c.status > 1)";
+        match &self.db {
+            Db::Sqlite(pools) => sqlx::query(SQL).execute(&pools.writer).await.map(drop)?,
+            Db::Postgres(pools) => sqlx::query(SQL).execute(&pools.writer).await.map(drop)?,
+        }
+        Ok(())
     }
 }

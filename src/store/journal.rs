@@ -36,8 +36,8 @@ pub struct Change {
     record: String,
     news: News,
     reported: Option<Arc<Reported>>,
-    /// An idempotency key that is taken with it.
-    claim: Option<Box<Claim>>,
+    /// Idempotency keys that are taken with it.
+    claims: Vec<Claim>,
     /// The event id under which its end will be told to the call's callback URL.
     callback: Option<Uuid>,
 }
@@ -74,13 +74,13 @@ impl Change {
     #[must_use]
     pub fn new(call: Arc<Call>, news: News) -> Self {
         let record = codec::encode(&call);
-        Self { call, record, news, reported: None, claim: None, callback: None }
+        Self { call, record, news, reported: None, claims: Vec::new(), callback: None }
     }
 
-    /// Takes an idempotency key with it; if that is taken already, nothing is written.
+    /// Takes idempotency keys with it; if one is taken already, nothing is written.
     #[must_use]
-    pub fn claiming(self, claim: Claim) -> Self {
-        Self { claim: Some(Box::new(claim)), ..self }
+    pub fn claiming(self, claims: Vec<Claim>) -> Self {
+        Self { claims, ..self }
     }
 
     /// Has the call's end told to its callback URL, under this event id.

@@ -74,6 +74,7 @@ impl BuiltinTool {
             arguments: Arc::new(arguments),
             attempt: 1,
             idle_timeout_ms: None,
+            elapsed_ms: 0,
             is_outside: false,
             outside: Outside::default(),
             timeout_ms: u64::MAX,

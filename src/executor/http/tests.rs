@@ -46,6 +46,7 @@ pub(super) fn invocation(arguments: Value) -> Invocation {
         arguments: Arc::new(arguments),
         attempt: 1,
         idle_timeout_ms: None,
+        elapsed_ms: 0,
         is_outside: false,
         outside: Outside::default(),
         timeout_ms: 30_000,

@@ -5,11 +5,11 @@ pub(super) const ROW: &str = "id, tenant, session, batch_id, tool, status, attem
      started_pos, settled_pos, arguments, record";
 
 /// What a later change of a call replaces, from a list `u` of such changes. A row that has ended, or belongs to a later
-/// attempt, or has these events already, is left alone, and then counts as not written. The rows are found by key: `+ 0` keeps the databases from
+/// attempt or to another node, or has these events already, is left alone, and then counts as not written. The rows are found by key: `+ 0` keeps the databases from
 /// going through the index of calls under way instead, which is full of dead entries.
-pub(super) const ROW_AGAIN: &str = "UPDATE tool_calls AS c SET status = u.status, attempt = u.attempt, seq = u.seq, node = u.node, \
+pub(super) const ROW_AGAIN: &str = "UPDATE tool_calls AS c SET status = u.status, attempt = u.attempt, seq = u.seq, \
      started_pos = COALESCE(c.started_pos, u.started), settled_pos = u.settled, record = u.record \
-     FROM u WHERE c.id = u.id AND c.status + 0 < 2 AND c.attempt <= u.attempt AND c.seq < u.seq";
+     FROM u WHERE c.id = u.id AND c.status + 0 < 2 AND c.attempt <= u.attempt AND c.seq < u.seq AND c.node = u.node";
 
 /// Columns of a row of stats, in the order in which they are bound.
 pub(super) const STATS: &str =

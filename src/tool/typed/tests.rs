@@ -23,6 +23,7 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
         attempt: 2,
         timeout_ms: 30_000,
         idle_timeout_ms: None,
+        elapsed_ms: 0,
         is_outside: false,
         outside: Outside::default(),
         traceparent: Some("00-a-b-01".into()),

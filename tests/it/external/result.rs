@@ -143,7 +143,7 @@ on_both_databases!(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_after_the_clock_has_fired_is_ignored() {
     let app = service(Backend::Sqlite, json!({"limits": {"timeout_ms": 50}})).await;
-    let id = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
+    let id = app.sent(json!({"name": "ask", "wait": "accepted"})).await;
     let call = app.ended(&id).await;
     assert_eq!(failed(&call, "TOOL_TIMEOUT"), "Error: Tool execution timeout after 50ms (timeout_ms)");
     assert_eq!(post_result(&app, &id, &json!("late")).await.ok()["ignored"], true);
@@ -169,4 +169,20 @@ async fn the_result_can_be_posted_to_any_node() {
     let id = asked(&app).await;
     answer(&other, &id, &json!("from there")).await;
     assert_eq!(succeeded(&app.ended(&id).await), "from there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_of_another_node_hold_up_neither_a_cancel_nor_the_heart() {
+    let app = service(Backend::Postgres, json!({"limits": {"max_concurrency": 1}})).await;
+    let other = app.second().await;
+    let running = asked(&app).await;
+    let waiting = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
+    for n in 0..100 {
+        let path = format!("/tool-calls/{waiting}/progress");
+        assert_eq!(other.post(&path, &json!({"content": format!("{n}")})).await.status, 202);
+    }
+    other.cancel(&waiting).await;
+    failed(&app.ended(&waiting).await, "CANCELLED");
+    answer(&other, &running, &json!("from there")).await;
+    assert_eq!(succeeded(&app.ended(&running).await), "from there");
 }

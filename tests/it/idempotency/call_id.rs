@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{only_call, service, shut};
+use super::{keyed, only_call, service, shut};
 use crate::support::Backend;
 use crate::support::calls::{id_of, with};
 use crate::support::shapes::{names_field, succeeded};
@@ -93,4 +93,46 @@ async fn another_way_to_dedupe_is_refused() {
         names_field(&problem, "dedupe");
     }
     assert_eq!(server.requests().len(), 0);
+}
+
+on_both_databases!(
+    async fn beside_an_idempotency_key_it_still_counts(backend: Backend) {
+        let (app, server) = service(backend).await;
+        let first = keyed(&app, "one", &call(json!("s"), "call_0")).await.ok();
+        let again = keyed(&app, "two", &call(json!("s"), "call_0")).await.ok();
+        only_call(&app, &[first, again, app.call_with(call(json!("s"), "call_0")).await]).await;
+        assert_eq!(server.requests().len(), 1);
+    }
+);
+
+on_both_databases!(
+    async fn a_keyed_batch_with_calls_that_were_there_is_replayed_whole(backend: Backend) {
+        let (app, server) = service(backend).await;
+        app.call_with(call(json!("s"), "b")).await;
+        let calls = json!([{"name": "act", "id": "a"}, {"name": "act", "id": "b"}, {"name": "act", "id": "c"}]);
+        let body = json!({"calls": calls, "session": "s", "dedupe": "call_id"});
+        let mut answers = Vec::new();
+        for _ in 0..2 {
+            let answer = keyed(&app, "k", &body).await.ok();
+            let results = answer["results"].as_array().unwrap_or_else(|| panic!("no batch: {answer:#}"));
+            answers.push(results.iter().map(id_of).collect::<Vec<_>>());
+            assert_eq!(
+                results.iter().map(|call| call["call_id"].as_str()).collect::<Vec<_>>(),
+                [Some("a"), Some("b"), Some("c")]
+            );
+        }
+        assert_eq!((&answers[0], server.requests().len()), (&answers[1], 3));
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_of_one_is_a_batch_again_and_a_single_call_is_none() {
+    let (app, _server) = service(Backend::Sqlite).await;
+    let body = json!({"calls": [{"name": "act", "id": "a"}], "session": "s", "dedupe": "call_id"});
+    let (first, again) = (app.post("/tool-calls", &body).await.ok(), app.post("/tool-calls", &body).await.ok());
+    assert_eq!(first, again);
+    assert_eq!(app.call_with(call(json!("s"), "a")).await["id"], first["results"][0]["id"]);
+    let single = app.call_with(call(json!("s"), "b")).await;
+    let body = json!({"calls": [{"name": "act", "id": "b"}], "session": "s", "dedupe": "call_id"});
+    assert_eq!(app.post("/tool-calls", &body).await.ok()["results"][0]["id"], single["id"]);
 }

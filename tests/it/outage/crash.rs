@@ -1,8 +1,10 @@
 //! Under load: the server crashes, freezes, or loses its connections.
 
+use serde_json::json;
+
 use crate::outage::{Load, readyz, service, with};
 use crate::support::postgres::PgCluster;
-use crate::support::{App, Backend, Database, Options};
+use crate::support::{Answer, App, Backend, Database, HttpTool, Node, Options};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_outlives_a_crash_of_the_server_and_is_counted_once() {
@@ -51,10 +53,11 @@ async fn what_was_acknowledged_stays_while_the_server_stands_still() {
     load.check().await;
 }
 
+const KILL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+    WHERE datname = current_database() AND application_name = 'toolpost'";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_killed_again_and_again_neither_lose_nor_double_anything() {
-    const KILL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-        WHERE datname = current_database() AND application_name = 'toolpost'";
     let database = Database::fresh(Backend::Postgres).await;
     let app = App::start_at(database.url.clone(), Options::default()).await;
     let mut killer = <sqlx::PgConnection as sqlx::Connection>::connect(&database.url).await.unwrap();
@@ -65,4 +68,22 @@ async fn connections_that_are_killed_again_and_again_neither_lose_nor_double_any
     }
     load.more(50).await;
     load.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_was_adopted_without_an_answer_still_ends() {
+    let database = Database::fresh(Backend::Postgres).await;
+    let mut lost = Node::on(database.clone(), &[("TOOLPOST__NODE__LEASE_MS", "600000")]).await;
+    let server = HttpTool::answering(Answer::Never).await;
+    lost.http_tool("act", &server).await;
+    let id = lost.accepted(json!({"name": "act", "wait": "accepted"})).await;
+    server.received(1).await;
+    lost.kill().await;
+    let node = Node::on(database.clone(), &[("TOOLPOST__NODE__LEASE_MS", "600000")]).await;
+    let name = node.call("echo", json!({})).await["node"].as_str().unwrap().to_owned();
+    let mut sql = <sqlx::PgConnection as sqlx::Connection>::connect(&database.url).await.unwrap();
+    sqlx::query("UPDATE tool_calls SET node = $1").bind(name).execute(&mut sql).await.unwrap();
+    sqlx::query(KILL).execute(&mut sql).await.unwrap();
+    let call = node.ended(&id).await;
+    assert_eq!(call["error"]["code"], "OUTCOME_UNKNOWN");
 }

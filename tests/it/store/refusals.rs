@@ -44,6 +44,21 @@ on_both_databases!(
 );
 
 on_both_databases!(
+    async fn a_node_that_has_lost_a_call_changes_nothing_of_it(backend: Backend) {
+        let log = Log::open(backend).await;
+        let waiting = log.call("echo");
+        log.write(&waiting, ACCEPTED).await.unwrap();
+        log.sql("UPDATE tool_calls SET node = 'another'").await;
+        let own = ended(&waiting, Outcome::text("own"), 5);
+        assert_eq!(log.write(&own, SETTLED).await, Err(JournalError::Fenced));
+        assert_eq!((log.counts("echo").await, log.commits().await), ((0, 0, 0), 1));
+        let others = toolpost::domain::Call { node: "another".into(), ..own };
+        log.write(&others, SETTLED).await.unwrap();
+        assert_eq!(log.stored(&others).await.outcome, others.outcome);
+    }
+);
+
+on_both_databases!(
     async fn the_neighbours_of_a_second_end_are_written_and_counted(backend: Backend) {
         let mut log = Log::open(backend).await;
         let running = log.call("echo");

@@ -19,6 +19,7 @@ fn run(arguments: Value) -> Invocation {
         arguments: Arc::new(arguments),
         attempt: 2,
         idle_timeout_ms: None,
+        elapsed_ms: 0,
         is_outside: false,
         outside: Outside::default(),
         timeout_ms: 1500,
