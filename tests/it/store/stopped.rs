@@ -143,7 +143,7 @@ impl Scene {
 fn claiming(call: &Call, key: &str, calls: &[&Call]) -> Change {
     let once = Once::of_request(key, &serde_json::Value::Null);
     let claim = Claim { once, batch_id: None, calls: calls.iter().map(|call| call.id).collect() };
-    Change::new(Arc::new(call.clone()), ACCEPTED).claiming(claim)
+    Change::new(Arc::new(call.clone()), ACCEPTED).claiming(vec![claim])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -297,7 +297,7 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
         "delete_tool": store.delete_tool("t", None),
         "reset_stats": store.reset_stats(Some("t")),
         "beat": store.beat("node"),
-        "adopt": store.adopt("node"),
+        "adopt": store.adopt("node", 10),
         "strike_off": store.strike_off("other", 1),
         "strike_off_servers": store.strike_off_servers("node"),
         "sign_off": store.sign_off("other"),
@@ -319,7 +319,10 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
             let message = Message { call: call.id, kind: "cancel".into(), body: "{}".into() };
             store.leave_message(log.ids.next(), &message).await
         },
-        "take_messages": store.take_messages("node"),
+        "messages": store.messages("node", call.id),
+        "forget_message": store.forget_message(call.id),
+        "forget_messages_of_ended": store.forget_messages_of_ended(),
+        "under_way": store.under_way("node"),
     ]
 }
 
