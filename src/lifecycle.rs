@@ -2,12 +2,17 @@
 
 use tokio_util::sync::CancellationToken;
 
+/// The signal of a file that would grow past the limit of its process.
+const SIGXFSZ: i32 = 25;
+
 /// Fires `drain` at the first SIGTERM or SIGINT, and ends the process at the second.
 ///
 /// # Errors
 /// If signals cannot be heard.
 pub fn on_signals(drain: CancellationToken) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
+    // Once it is heard, a file that may not grow any more fails its write, as on a full disk, and ends nothing.
+    drop(signal(SignalKind::from_raw(SIGXFSZ))?);
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::spawn(async move {
         let mut next = async || {

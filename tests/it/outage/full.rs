@@ -1,13 +1,16 @@
 //! There is no room left for the database: nothing that was acknowledged is lost, nothing runs unrecorded, and once there is
 //! room again everything goes on by itself.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use toolpost::store::Db;
 
 use crate::outage::{readyz, unavailable};
 use crate::support::shapes::{failed, succeeded};
-use crate::support::{Answer, App, Backend, HttpTool, Options, eventually};
+use crate::support::{Answer, App, Backend, Client, HttpTool, Options, eventually};
 
 /// Runs SQL on the service's own writing connection.
 async fn sql(app: &App, text: &'static str) {
@@ -94,3 +97,48 @@ on_both_databases!(
         assert_eq!(app.stats("long").await["success_count"], 1);
     }
 );
+
+/// The program with files that may not grow past 2 MiB; it goes with the test.
+struct Limited {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Limited {
+    fn start() -> (Self, Client) {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", folder.path().join("toolpost.db").display());
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"ulimit -f 4096; exec "$@""#, "sh", env!("CARGO_BIN_EXE_toolpost"), "serve"]);
+        command.args(["--listen", "127.0.0.1:0", "--database-url", &url]).env("TOOLPOST__STORE__PATIENCE_MS", "300");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let client = Client::new(line.trim().strip_prefix("toolpost listening on ").unwrap());
+        (Self { child, _folder: folder }, client)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_may_not_grow_turns_calls_away_and_does_not_end_the_service() {
+    let (_limited, client) = tokio::task::spawn_blocking(Limited::start).await.unwrap();
+    let mut turned_away = None;
+    for n in 0..100 {
+        let answer = client.post("/tool-calls", &large("echo", &n.to_string())).await;
+        if answer.status != 200 {
+            turned_away = Some(answer);
+            break;
+        }
+    }
+    unavailable(turned_away.expect("no more room"));
+    readyz(&client, 503).await;
+    assert_eq!(client.get("/healthz").await.status, 200);
+    assert_eq!(client.get("/tool-calls/0").await.status, 404, "what is there can be read");
+}
