@@ -21,6 +21,7 @@ use crate::policy::Wrap;
 use crate::registry::entry::Workshop;
 use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check};
+use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Store, StoreError};
 use crate::tool::{BuiltinTool, builtin};
 
@@ -118,6 +119,7 @@ pub struct App {
     writer: JoinHandle<()>,
     heart: JoinHandle<()>,
     callbacks: JoinHandle<()>,
+    lock: Option<ServerLock>,
 }
 
 impl Builder {
@@ -163,6 +165,10 @@ impl Builder {
         let given_secret = given_signing_secret(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let store = Store::open(&config.database_url()).await?;
+        let lock = match Db::file(&config.database_url()) {
+            Some(file) if !is_command_line => Some(ServerLock::take(&file).await?),
+            _ => None,
+        };
         let signing_key = signing::signing_key(given_secret, &store).await?;
         let reporting = Reporting::new(signing_key.clone());
         if !config.server.public_url.is_empty() {
@@ -226,6 +232,7 @@ impl Builder {
             writer,
             heart,
             callbacks,
+            lock,
         })
     }
 }
@@ -283,6 +290,7 @@ impl App {
             tracing::warn!("the database is away; what is left behind is seen to once the lease is over");
         }
         self.store.close().await;
+        drop(self.lock);
     }
 }
 

@@ -1,10 +1,11 @@
-//! Who runs when: slots for calls, handed out in the order of their priority, and within it in the order of arrival.
+//! Who runs when: slots for calls, handed out in the order of their priority, and within it in the order in which they were accepted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 /// What a call needs before it may run.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub struct Wanted {
     pub counts: bool,
     /// Higher ones go first.
     pub priority: i32,
+    /// The call: ids grow with time, so the one that was accepted first goes first, whichever comes here first.
+    pub call: Uuid,
 }
 
 /// The slots of one node. Cheap to clone.
@@ -41,15 +44,14 @@ pub struct Place {
     ready: oneshot::Receiver<Slot>,
 }
 
-/// Higher priority first, then who came first.
-type Key = (Reverse<i32>, u64);
+/// Higher priority first, then who was accepted first.
+type Key = (Reverse<i32>, Uuid);
 
 #[derive(Debug)]
 struct State {
     most: usize,
     /// Of those that count.
     running: usize,
-    arrivals: u64,
     tools: HashMap<Arc<str>, Tool>,
 }
 
@@ -70,7 +72,7 @@ impl Slots {
     /// Slots for so many counting calls at once.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self(Arc::new(Mutex::new(State { most, running: 0, arrivals: 0, tools: HashMap::new() })))
+        Self(Arc::new(Mutex::new(State { most, running: 0, tools: HashMap::new() })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -81,15 +83,10 @@ impl Slots {
     #[must_use]
     pub fn queue(&self, wanted: Wanted) -> Place {
         let (sender, ready) = oneshot::channel();
-        let Wanted { tool, max_concurrency, counts, priority } = wanted;
-        let key = {
-            let mut state = self.state();
-            state.arrivals += 1;
-            let key = (Reverse(priority), state.arrivals);
-            let waiter = Waiter { most: max_concurrency, ready: sender };
-            state.tools.entry(tool.clone()).or_default().waiting[usize::from(counts)].insert(key, waiter);
-            key
-        };
+        let Wanted { tool, max_concurrency, counts, priority, call } = wanted;
+        let key = (Reverse(priority), call);
+        let waiter = Waiter { most: max_concurrency, ready: sender };
+        self.state().tools.entry(tool.clone()).or_default().waiting[usize::from(counts)].insert(key, waiter);
         self.hand_out();
         Place { slots: self.clone(), tool, counts, key, ready }
     }
@@ -171,10 +168,14 @@ impl Drop for Slot {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     fn wanted(tool: &str, most: Option<u32>, priority: i32) -> Wanted {
-        Wanted { tool: tool.into(), max_concurrency: most, counts: true, priority }
+        static CALLS: AtomicU64 = AtomicU64::new(0);
+        let call = Uuid::from_u128(CALLS.fetch_add(1, Ordering::Relaxed).into());
+        Wanted { tool: tool.into(), max_concurrency: most, counts: true, priority, call }
     }
 
     fn is_served(place: &mut Place) -> Option<Slot> {

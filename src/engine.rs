@@ -25,6 +25,7 @@ mod prepare;
 mod reach;
 mod recorder;
 mod recovery;
+mod rest;
 mod retry;
 mod run;
 mod submitted;

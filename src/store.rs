@@ -2,6 +2,7 @@
 
 use crate::domain::Tenant;
 
+pub mod bound;
 pub mod callbacks;
 pub mod calls;
 mod codec;
@@ -9,6 +10,7 @@ pub mod db;
 pub mod events;
 pub mod inbox;
 pub mod journal;
+pub mod lock;
 mod migrate;
 pub mod nodes;
 pub mod once;
@@ -51,8 +53,14 @@ impl Store {
         db::on_reader!(&self.db, pool => sqlx::query("SELECT 1").execute(pool).await.map(|_| ())).map_err(Into::into)
     }
 
-    /// Closes all connections; SQLite folds its log back into the file.
+    /// Closes all connections; SQLite folds its log back into the file. A server that does not answer is left alone.
     pub async fn close(&self) {
-        self.db.close().await;
+        let closed = bound::within(async {
+            self.db.close().await;
+            Ok::<_, StoreError>(())
+        });
+        if closed.await.is_err() {
+            tracing::warn!("the database is away; its connections are left as they are");
+        }
     }
 }

@@ -354,44 +354,4 @@ impl Call {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::Ids;
-
-    fn call() -> Call {
-        Call::accepted(Ids::counted().next(), "t".into(), None, Arc::default(), Time(0), "n".into())
-    }
-
-    #[test]
-    fn a_call_never_goes_back_nor_ends_twice() {
-        let mut call = call();
-        assert!(call.settle(Outcome::text("x"), Time(1)).is_err(), "no success without a run");
-        call.start(Time(1)).unwrap();
-        assert_eq!(call.status, Status::Doing);
-        call.settle(Outcome::text("x"), Time(5_000)).unwrap();
-        assert!(call.settle(Outcome::text("y"), Time(6)).is_err());
-        assert!(call.update(StatusUpdate::default()).is_err());
-        assert_eq!((call.status, call.phase), (Status::Success, Phase::Done));
-    }
-
-    #[test]
-    fn a_call_may_fail_without_a_run() {
-        let mut call = call();
-        call.settle(Failure::truncated("t").into(), Time(9_000)).unwrap();
-        assert_eq!((call.status, call.duration_ms(), call.attempts), (Status::Error, Some(0), 0));
-        assert_eq!(call.queued_ms(), 9);
-    }
-
-    #[test]
-    fn updates_add_up_over_the_whole_call() {
-        let mut call = call();
-        call.start(Time(0)).unwrap();
-        let update =
-            |value: Value| StatusUpdate { params: value.as_object().unwrap().clone(), ..StatusUpdate::default() };
-        call.update(StatusUpdate { tip: Some("a".into()), ..update(serde_json::json!({"p": {"x": 1}})) }).unwrap();
-        call.update(update(serde_json::json!({"p": {"y": 2}}))).unwrap();
-        assert_eq!(Value::Object(call.params.clone()), serde_json::json!({"p": {"x": 1, "y": 2}}));
-        assert_eq!(call.tip.as_deref(), Some("a"));
-        assert_eq!(call.last_seq, 5);
-    }
-}
+mod tests;

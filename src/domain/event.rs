@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Call, ContentBlock};
+use super::{Call, ContentBlock, json};
 
 /// The name of an event on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -88,6 +88,19 @@ impl Event {
             Stage::Reported(reported) => reported.kind,
             Stage::Result => EventKind::ToolResult,
         }
+    }
+}
+
+impl Emission {
+    /// About how many bytes it holds.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let of_block = |block: &ContentBlock| match block {
+            ContentBlock::Text(text) => text.len(),
+            ContentBlock::Image { data, .. } => data.len(),
+            ContentBlock::Other(members) => json::size_of(members),
+        };
+        self.content.iter().map(of_block).sum::<usize>() + json::size_of(&self.details)
     }
 }
 

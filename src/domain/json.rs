@@ -121,6 +121,26 @@ pub fn text_of(value: &Value) -> Arc<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned()).into()
 }
 
+/// How many bytes these members are as compact JSON.
+#[must_use]
+pub fn size_of(members: &Map<String, Value>) -> usize {
+    struct Counter(usize);
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    // A counter takes everything.
+    let _ = serde_json::to_writer(&mut counter, members);
+    counter.0
+}
+
 /// Merges `patch` into `target`: objects recursively, everything else replaced.
 pub fn merge_deep(target: &mut Map<String, Value>, patch: Map<String, Value>) {
     for (key, new) in patch {

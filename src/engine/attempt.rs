@@ -50,6 +50,8 @@ impl Engine {
                 ended = &mut running => break Some(ended),
                 () = job.handle.cancel.cancelled() => break None,
                 () = self.stop.cancelled() => break None,
+                // Nothing of it is done here, and nobody waits here: the next start goes on waiting for it.
+                () = self.closing.cancelled(), if job.is_left_at_once() => break None,
                 written = &mut writing, if !idle => note_unwritten(&job.call, written),
                 () = &mut announce, if idle && !announced => {
                     self.register(job);

@@ -87,6 +87,11 @@ impl Engine {
                 None
             }
             () = job.handle.cancel.cancelled() => Some(Failure::cancelled()),
+            // It is on disk, and nobody waits for it: the next start goes on with it.
+            () = self.closing.cancelled(), if job.is_queued => {
+                job.recorder.leave();
+                return Recorded::InTime;
+            }
             () = self.stop.cancelled() => Some(Failure::shutting_down()),
         };
         if let Some(failure) = refusal {

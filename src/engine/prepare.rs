@@ -11,7 +11,7 @@ use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
 use super::{Engine, Pending, Submission};
 use crate::dispatch::Place;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, json};
+use crate::domain::{Call, CallRequest, Claim, Failure, Limits, Phase, json};
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
 use crate::registry::Entry;
@@ -92,6 +92,11 @@ impl Job {
     /// Whether it is not refused.
     pub fn is_to_run(&self) -> bool {
         matches!(self.next, Next::Run(_))
+    }
+
+    /// Whether a stop leaves it as it is: its work is done outside, and nobody waits for it here.
+    pub fn is_left_at_once(&self) -> bool {
+        self.is_queued && self.call.phase == Phase::External
     }
 
     /// Whether its neighbours do not wait for it.

@@ -2,9 +2,11 @@
 //! through the database.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
@@ -17,6 +19,9 @@ use crate::executor::report::Report;
 use crate::store::StoreError;
 use crate::store::inbox::Message;
 
+/// How long a report waits until its call has taken in what it was told before.
+const LISTENING: Duration = Duration::from_secs(2);
+
 /// What became of something that was said to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reached {
@@ -26,6 +31,8 @@ pub enum Reached {
     TooLate,
     /// Nobody outside works on this call.
     NotAwaited,
+    /// It has not yet taken in what it was told before.
+    Busy,
     /// There is no such call.
     NoSuchCall,
 }
@@ -77,8 +84,9 @@ impl Engine {
     /// If the database fails.
     pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<Reached, StoreError> {
         if let Some(handle) = self.live.get(id) {
-            report.tell(&handle.emitter).await;
-            return Ok(Reached::Done);
+            // A call that waits listens no more than so much; whoever reports does not wait with it.
+            let told = tokio::time::timeout(LISTENING, report.tell(&handle.emitter)).await;
+            return Ok(if told.is_ok() { Reached::Done } else { Reached::Busy });
         }
         self.say_elsewhere(id, Said::Progress { report: value }).await
     }
@@ -123,7 +131,8 @@ impl Engine {
             Said::Progress { report } => {
                 // It was read once already, where it came in.
                 if let Ok(report) = Report::read(report) {
-                    report.tell(&handle.emitter).await;
+                    // Never waited for: this node has to say meanwhile that it lives.
+                    let _ = tokio::task::unconstrained(report.tell(&handle.emitter)).now_or_never();
                 }
             }
             Said::Result { answer } => {

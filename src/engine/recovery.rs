@@ -101,7 +101,12 @@ impl Engine {
             self.store.strike_off(&node, beat).await?;
         }
         loop {
-            let calls = self.store.adopt(&self.settings.node).await?;
+            // What there is no place for now waits on disk for the next heartbeat.
+            let places = self.queue.available_permits();
+            if places == 0 {
+                return Ok(());
+            }
+            let calls = self.store.adopt(&self.settings.node, places).await?;
             if calls.is_empty() {
                 return Ok(());
             }
@@ -122,15 +127,18 @@ impl Engine {
             if let Ok(place) = self.queue.clone().try_acquire_owned() {
                 job.holds.push(Arc::new(place));
             }
-            // They come in the order in which they are to run.
-            if let Next::Run(entry) = &job.next {
-                job.place = self.queue(&job, entry);
-            }
             match job.call.batch_id {
+                // One that waits for its turn must hold no slot: its neighbour may want it.
                 Some(batch) if job.begin == Begin::Start && !job.is_concurrency_safe() => {
                     batches.entry(batch).or_default().push(job);
                 }
-                _ => drop(self.tasks.spawn(async move { engine.run_to_end(job).await })),
+                _ => {
+                    // They come in the order in which they are to run.
+                    if let Next::Run(entry) = &job.next {
+                        job.place = self.queue(&job, entry);
+                    }
+                    drop(self.tasks.spawn(async move { engine.run_to_end(job).await }));
+                }
             }
         }
         for mut jobs in batches.into_values() {

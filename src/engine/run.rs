@@ -10,10 +10,9 @@ use super::prepare::{Begin, Job, Next};
 use super::recorder::Recorded;
 use super::retry;
 use crate::dispatch::{Place, Slot, Wanted};
-use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::tool::OutputCheck;
-use crate::domain::{Call, Code, Failure, Outcome, Status};
+use crate::domain::{Call, Code, Failure, Outcome, Status, convert};
 use crate::events::render;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
@@ -49,6 +48,8 @@ impl Engine {
                 self.carry_out(&mut job, &entry).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()))
             }
         };
+        // Whatever is posted from now on comes too late.
+        drop(job.handle.outside.close());
         // Its way ends here; what is kept for it is freed once it is on disk.
         let Job { mut call, mut recorder, registration, holds, .. } = job;
         match end {
@@ -82,7 +83,10 @@ impl Engine {
         }
         match job.begin {
             Begin::Start => self.start(job, entry).await?,
-            Begin::Again => self.start_again(job, entry).await?,
+            Begin::Again => {
+                self.rest_on(job).await?;
+                self.start_again(job, entry).await?;
+            }
             Begin::Outside => {}
         }
         loop {
@@ -96,14 +100,18 @@ impl Engine {
                 }
                 Ended::Failed(failure) => *failure,
                 Ended::Cancelled => return Err(Failure::cancelled().into()),
-                Ended::Stopping if job.is_queued && job.call.phase == Phase::External => return Err(Stop::Left),
+                Ended::Stopping if job.is_left_at_once() => return Err(Stop::Left),
                 Ended::Stopping => return Err(Failure::shutting_down().into()),
             };
             self.pauses.note(&entry.name, failure.code == Code::ToolTimeout);
             let spec = job.call.retry.over(&entry.definition.retry);
             let random = retry::random_of(self.ids.next());
             let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
-            let Some(wait) = wait else { return Err(failure.into()) };
+            let Some(wait) = wait else {
+                // A result that came at the last moment is better than none.
+                let posted = job.handle.outside.close().map(|answer| convert::outcome_of(&entry.name, answer));
+                return posted.map_or(Err(failure.into()), |outcome| Ok(check_output(entry, outcome)));
+            };
             self.rest(job, wait, spec.max_attempts, &failure).await?;
             job.begin = Begin::Again;
             self.start_again(job, entry).await?;
@@ -119,7 +127,7 @@ impl Engine {
             return None;
         }
         let tool = entry.name.clone();
-        Some(self.slots.queue(Wanted { tool, max_concurrency, counts, priority: job.call.priority }))
+        Some(self.slots.queue(Wanted { tool, max_concurrency, counts, priority: job.call.priority, call: job.call.id }))
     }
 
     /// Waits until the call may run.
@@ -182,6 +190,7 @@ impl Engine {
 
     async fn start_again(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
         job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        job.call.tip = Some(format!("Attempt {}", job.call.attempts));
         let change = status_change(job);
         if entry.definition.annotations.read_only {
             // Written soon; nothing waits for it.
@@ -206,37 +215,6 @@ impl Engine {
                 job.call.never_ran();
                 Err(Failure::overloaded(&format!("The call was not run: {error}")).into())
             }
-        }
-    }
-
-    /// Waits for the next attempt, and says so.
-    async fn rest(&self, job: &mut Job, wait: Duration, most: u32, failure: &Failure) -> Result<(), Stop> {
-        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let next = job.call.attempts + 1;
-        let retry = serde_json::json!({
-            "attempt": next, "max_attempts": most, "next_attempt_at": self.clock.now().plus_millis(wait_ms),
-            "wait_ms": wait_ms, "error": {"code": failure.code, "message": failure.message},
-        });
-        self.register(job);
-        if !job.recorder.has_announced_start() {
-            let change = job.recorder.change(&job.call);
-            let _ = job.recorder.journal().enqueue(change).await;
-        }
-        let update = StatusUpdate {
-            phase: Some(Phase::Retrying),
-            tip: Some(format!("Attempt {next} of {most} in {:.1} s", wait.as_secs_f64())),
-            metadata: [("retry".to_owned(), retry)].into_iter().collect(),
-            ..StatusUpdate::default()
-        };
-        job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-        let change = status_change(job);
-        let _ = job.recorder.journal().enqueue(change).await;
-        tokio::select! {
-            biased;
-            () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
-            () = self.closing.cancelled(), if job.is_queued => Err(Stop::Left),
-            () = self.stop.cancelled() => Err(Failure::shutting_down().into()),
-            () = tokio::time::sleep(wait) => Ok(()),
         }
     }
 }

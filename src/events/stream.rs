@@ -24,6 +24,9 @@ pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Commits read back from the store at a time.
 const PAGE: u32 = 16;
 
+/// When a stream asks again that could not be read back.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// What a stream's next piece came to.
 type Piece = Option<Bytes>;
 
@@ -263,8 +266,12 @@ impl Pieces for AllCalls {
                 match page {
                     Ok(Some(piece)) => return Some(piece),
                     Ok(None) => continue,
-                    // The reader comes back with the last id that it has seen.
-                    Err(_) => return None,
+                    // What could not be read now is read later; a row that cannot be read at all never will be.
+                    Err(StoreError::Corrupt(_)) => return None,
+                    Err(_) => {
+                        self.rest_until = Some(Instant::now() + AGAIN);
+                        return Some(frame::HEARTBEAT);
+                    }
                 }
             }
             tokio::select! {

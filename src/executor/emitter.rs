@@ -9,8 +9,10 @@ use tokio::time::Instant;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
 
-/// Emissions that may wait to be recorded before the tool has to.
-const WAITING: usize = 64;
+/// Memory that emissions may hold which wait to be recorded, in KiB; then the tool has to wait. A larger one takes it all.
+const ROOM_KIB: u32 = 4096;
+/// The least that one is counted with: no more than 64 wait.
+const LEAST_KIB: u32 = 64;
 
 /// The tool's end. Status updates never wait: what is not yet recorded is merged, so they cannot pile up.
 #[derive(Debug, Clone)]
@@ -30,11 +32,17 @@ struct Shared {
 /// What was said and not yet taken.
 #[derive(Debug, Default)]
 struct Said {
-    queue: VecDeque<Report>,
+    queue: VecDeque<Waiting>,
     /// When the tool last gave a sign of life.
     last_sign: Option<Instant>,
     /// Said after everything in the queue.
     status: Option<Box<StatusUpdate>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    report: Report,
+    kib: u32,
 }
 
 /// What a tool has reported since the last look.
@@ -49,8 +57,11 @@ pub enum Report {
 /// A connected pair for one run.
 #[must_use]
 pub fn channel() -> (Emitter, Reports) {
-    let shared =
-        Arc::new(Shared { said: Mutex::default(), changed: Notify::new(), room: Semaphore::const_new(WAITING) });
+    let shared = Arc::new(Shared {
+        said: Mutex::default(),
+        changed: Notify::new(),
+        room: Semaphore::const_new(ROOM_KIB as usize),
+    });
     (Emitter(shared.clone()), Reports(shared))
 }
 
@@ -61,11 +72,11 @@ impl Shared {
 }
 
 impl Emitter {
-    /// Says how the call stands now. Never blocks.
+    /// Says how the call stands now, or only that the tool is still there. Never blocks.
     pub fn status(&self, update: StatusUpdate) {
+        let mut said = self.0.said();
+        said.last_sign = Some(Instant::now());
         if !update.is_empty() {
-            let mut said = self.0.said();
-            said.last_sign = Some(Instant::now());
             said.status.get_or_insert_default().absorb(update);
             drop(said);
             self.0.changed.notify_one();
@@ -81,13 +92,14 @@ impl Emitter {
     /// Shows something to whoever watches, after what was said before; waits while too much is unrecorded.
     pub async fn emit(&self, emission: Emission) {
         // Closed once the call has ended; nobody is interested any more.
-        let Ok(room) = self.0.room.acquire().await else { return };
+        let kib = u32::try_from(emission.size() / 1024).unwrap_or(u32::MAX).clamp(LEAST_KIB, ROOM_KIB);
+        let Ok(room) = self.0.room.acquire_many(kib).await else { return };
         room.forget();
         let mut said = self.0.said();
         said.last_sign = Some(Instant::now());
-        let before = said.status.take().map(|status| Report::Status(*status));
+        let before = said.status.take().map(|status| Waiting { report: Report::Status(*status), kib: 0 });
         said.queue.extend(before);
-        said.queue.push_back(Report::Emission(emission));
+        said.queue.push_back(Waiting { report: Report::Emission(emission), kib });
         drop(said);
         self.0.changed.notify_one();
     }
@@ -112,10 +124,10 @@ impl Reports {
     /// What is there without waiting, in the order in which it was said.
     pub fn take(&mut self) -> Option<Report> {
         let mut said = self.0.said();
-        let report = said.queue.pop_front();
-        if let Some(Report::Emission(_)) = report {
-            self.0.room.add_permits(1);
-        }
+        let report = said.queue.pop_front().map(|Waiting { report, kib }| {
+            self.0.room.add_permits(kib as usize);
+            report
+        });
         report.or_else(|| said.status.take().map(|status| Report::Status(*status)))
     }
 }
@@ -142,6 +154,24 @@ mod tests {
         );
         assert_eq!(reports.next().await, Report::Emission(Emission::default()));
         assert_eq!(reports.take(), None);
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_shows_too_much_waits_until_it_is_taken() {
+        let (emitter, mut reports) = channel();
+        let large = || Emission {
+            content: vec![crate::domain::ContentBlock::Text("x".repeat(8 << 20))],
+            ..Emission::default()
+        };
+        emitter.emit(large()).await;
+        let mut second = std::pin::pin!(emitter.emit(large()));
+        assert!(futures_util::poll!(&mut second).is_pending());
+        assert!(reports.take().is_some());
+        second.await;
+        for _ in 0..ROOM_KIB / LEAST_KIB {
+            reports.take();
+            emitter.emit(Emission::default()).await;
+        }
     }
 
     #[tokio::test]

@@ -68,6 +68,15 @@ impl Outside {
         }
     }
 
+    /// No result is awaited any more. The one that is here and was not taken, if there is one.
+    #[must_use]
+    pub fn close(&self) -> Option<Answer> {
+        match std::mem::replace(&mut *self.state(), State::Taken) {
+            State::Posted(answer) => Some(*answer),
+            State::Shut | State::Open | State::Taken => None,
+        }
+    }
+
     /// The posted result, when it is here.
     pub async fn result(&self) -> Answer {
         loop {
@@ -96,6 +105,14 @@ mod tests {
         assert_eq!(outside.post(Answer::Text("first".into())), Posted::Accepted);
         assert_eq!(outside.post(Answer::Text("second".into())), Posted::TooLate);
         assert_eq!(outside.result().await, Answer::Text("first".into()));
-        assert_eq!(outside.post(Answer::Text("third".into())), Posted::TooLate);
+        assert_eq!((outside.post(Answer::Text("third".into())), outside.close()), (Posted::TooLate, None));
+    }
+
+    #[test]
+    fn what_was_posted_last_of_all_is_not_lost() {
+        let outside = Outside::default();
+        outside.open();
+        assert_eq!(outside.post(Answer::Nothing), Posted::Accepted);
+        assert_eq!((outside.close(), outside.post(Answer::Nothing)), (Some(Answer::Nothing), Posted::TooLate));
     }
 }

@@ -9,6 +9,7 @@ use axum::response::Response;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
+use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
 use super::problem::Problem;
@@ -38,7 +39,7 @@ pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<Once>, Prob
 /// A call of the request: one that is there already, or one that is new.
 enum Found {
     Known(Uuid),
-    New(CallRequest),
+    New(Box<CallRequest>),
 }
 
 /// Runs what was never asked for before, and joins the rest.
@@ -49,7 +50,7 @@ pub(super) async fn execute(
     wants_events: bool,
 ) -> Result<Response, Problem> {
     if let Some(once) = submission.once
-        && let Some(claim) = claim_of(state, once, "")?.await?
+        && let Some(claim) = claim_of(state, once, "").await?
     {
         return replay(state, claim.batch_id, claim.calls, submission.wait, wants_events).await;
     }
@@ -58,19 +59,21 @@ pub(super) async fn execute(
         for (index, request) in submission.calls.iter().enumerate() {
             let pointer = if submission.is_batch { format!("/calls/{index}/id") } else { "/id".to_owned() };
             let claim = match request.once {
-                Some(once) => claim_of(state, once, &pointer)?.await?,
+                Some(once) => claim_of(state, once, &pointer).await?,
                 None => None,
             };
             let known = claim.and_then(|claim| claim.calls.first().copied());
             let index = u32::try_from(index).ok();
-            found.push(known.map_or_else(|| Found::New(CallRequest { index, ..request.clone() }), Found::Known));
+            found.push(
+                known.map_or_else(|| Found::New(Box::new(CallRequest { index, ..request.clone() })), Found::Known),
+            );
         }
         if let Some(response) = run_new(state, &submission, found, bytes, wants_events).await? {
             return Ok(response);
         }
         // Somebody else has taken a key of theirs meanwhile.
         if let Some(once) = submission.once
-            && let Some(claim) = claim_of(state, once, "")?.await?
+            && let Some(claim) = claim_of(state, once, "").await?
         {
             return replay(state, claim.batch_id, claim.calls, submission.wait, wants_events).await;
         }
@@ -79,18 +82,11 @@ pub(super) async fn execute(
 }
 
 /// Who has the key, if anybody has. The same key for something else is refused.
-fn claim_of(
-    state: &AppState,
-    once: Once,
-    pointer: &str,
-) -> Result<impl Future<Output = Result<Option<Claim>, Problem>>, Problem> {
-    Ok(async move {
-        let claim = state.store.claim(&once.key, state.clock.now()).await?;
-        match claim {
-            Some(claim) if claim.once.fingerprint != once.fingerprint => Err(Problem::key_reused(pointer)),
-            claim => Ok(claim),
-        }
-    })
+async fn claim_of(state: &AppState, once: Once, pointer: &str) -> Result<Option<Claim>, Problem> {
+    match state.store.claim(&once.key, state.clock.now()).await? {
+        Some(claim) if claim.once.fingerprint != once.fingerprint => Err(Problem::key_reused(pointer)),
+        claim => Ok(claim),
+    }
 }
 
 /// `None` if a key was taken meanwhile; then nothing was accepted.
@@ -110,7 +106,7 @@ async fn run_new(
                 order.push(Some(id));
             }
             Found::New(request) => {
-                new.push(request);
+                new.push(*request);
                 order.push(None);
             }
         }
@@ -129,10 +125,14 @@ async fn run_new(
             return Err(answer::not_recorded(not.accepted, batch_id, ids.first().copied()));
         }
     }
-    if let Some(reader) = reader
-        && known.is_empty()
-    {
-        return Ok(Some(watch::stream(state.clone(), reader, ids, submitted)));
+    if let Some(reader) = reader {
+        if known.is_empty() {
+            return Ok(Some(watch::stream(state.clone(), reader, ids, submitted)));
+        }
+        let mut new = ids.into_iter();
+        let all = order.into_iter().filter_map(|known| known.or_else(|| new.next())).collect();
+        let (_, guards) = submitted.detach();
+        return replay_events(state, batch_id, all, guards).await.map(Some);
     }
     let first = ids.first().copied();
     let seen =
@@ -157,7 +157,7 @@ async fn replay(
     wants_events: bool,
 ) -> Result<Response, Problem> {
     let mut response = if wants_events {
-        replay_events(state, batch_id, ids).await?
+        replay_events(state, batch_id, ids, Vec::new()).await?
     } else {
         let calls = try_join_all(ids.iter().map(|id| join(state, *id, wait))).await?;
         let batch_id = batch_id.or(calls.first().filter(|_| calls.len() > 1).and_then(|call| call.batch_id));
@@ -189,7 +189,12 @@ async fn join(state: &AppState, id: Uuid, wait: Wait) -> Result<Call, Problem> {
 }
 
 /// Each call's events from its beginning, one call after the other, and then the answer.
-async fn replay_events(state: &AppState, batch_id: Option<Uuid>, ids: Vec<Uuid>) -> Result<Response, Problem> {
+async fn replay_events(
+    state: &AppState,
+    batch_id: Option<Uuid>,
+    ids: Vec<Uuid>,
+    guards: Vec<DropGuard>,
+) -> Result<Response, Problem> {
     let mut streams = Vec::with_capacity(ids.len());
     for id in &ids {
         let found = events::of_call(&state.store, &state.bus, *id, 0, state.closing.clone()).await?;
@@ -203,6 +208,7 @@ async fn replay_events(state: &AppState, batch_id: Option<Uuid>, ids: Vec<Uuid>)
             // The service stops; the reader comes again.
             return Ok(frame::CUT_OFF);
         }
+        guards.into_iter().for_each(|guard| drop(guard.disarm()));
         let results = calls.into_iter().map(ToolCall::short).collect();
         let data = serde_json::to_string(&BatchAnswer { batch_id, results }).unwrap_or_default();
         let pos = state.store.last_pos().await.unwrap_or_default();

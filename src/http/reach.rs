@@ -62,6 +62,7 @@ pub(super) async fn progress(
     match state.engine.report(id, report, body.value).await? {
         Reached::Done => Ok(reply::json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id }))),
         Reached::NoSuchCall => Err(extract::no_such_call(&id.to_string())),
+        Reached::Busy => Err(Problem::overloaded()),
         Reached::TooLate | Reached::NotAwaited => Err(Problem::conflict("CALL_ENDED", "the call has ended")),
     }
 }
@@ -107,7 +108,7 @@ pub(super) async fn result(
         Reached::Done => false,
         Reached::TooLate => true,
         Reached::NoSuchCall => return Err(extract::no_such_call(&id.to_string())),
-        Reached::NotAwaited => {
+        Reached::Busy | Reached::NotAwaited => {
             let detail = "this call's tool gives its result itself; nobody outside is asked for it";
             return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
         }

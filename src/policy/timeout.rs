@@ -75,3 +75,79 @@ where
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::Value;
+    use tokio_util::sync::CancellationToken;
+    use tower::ServiceExt;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::Code;
+    use crate::domain::call::StatusUpdate;
+    use crate::executor::{Outside, emitter};
+
+    fn invocation(timeout_ms: u64, idle_timeout_ms: Option<u64>, elapsed_ms: u64) -> Invocation {
+        let (emitter, reports) = emitter::channel();
+        // Kept open for the test's whole life: nobody looks at what is reported.
+        std::mem::forget(reports);
+        Invocation {
+            id: Uuid::nil(),
+            call_id: "c".into(),
+            name: "t".into(),
+            arguments: Arc::new(Value::Null),
+            attempt: 1,
+            timeout_ms,
+            elapsed_ms,
+            idle_timeout_ms,
+            is_outside: false,
+            outside: Outside::default(),
+            traceparent: None,
+            emitter,
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// A tool that reports every so many milliseconds, so many times, and then never answers.
+    async fn run(invocation: Invocation, every_ms: u64, times: u64) -> (Failure, u128, bool) {
+        let (begun, cancel) = (Instant::now(), invocation.cancel.clone());
+        let tool = tower::service_fn(move |invocation: Invocation| {
+            let run: BoxFuture<Result<Answer, Failure>> = Box::pin(async move {
+                for _ in 0..times {
+                    tokio::time::sleep(Duration::from_millis(every_ms)).await;
+                    invocation.emitter.status(StatusUpdate { tip: Some("on it".into()), ..StatusUpdate::default() });
+                }
+                std::future::pending().await
+            });
+            run
+        });
+        let failure = TimeoutLayer.layer(tool).oneshot(invocation).await.unwrap_err();
+        (failure, begun.elapsed().as_millis(), cancel.is_cancelled())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_ends_at_its_timeout_and_the_tool_is_told() {
+        let (failure, after, is_told) = run(invocation(30_000, None, 0), 1000, 100).await;
+        assert_eq!((failure.code, after, is_told), (Code::ToolTimeout, 30_000, true));
+        assert_eq!(failure.text, "Error: Tool execution timeout after 30000ms (timeout_ms)");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_a_run_and_every_report_begins_it_anew() {
+        let (failure, after, is_told) = run(invocation(60_000, Some(5000), 0), 4000, 3).await;
+        assert_eq!((after, is_told), (3 * 4000 + 5000, true));
+        assert_eq!(failure.text, "Error: Tool execution timeout after 5000ms (idle_timeout_ms)");
+        let (failure, after, _) = run(invocation(10_000, Some(5000), 0), 4000, 100).await;
+        assert_eq!((failure.text.ends_with("(timeout_ms)"), after), (true, 10_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_over_before_a_restart_is_over() {
+        let (failure, after, _) = run(invocation(10_000, None, 9_000), 1, 0).await;
+        assert_eq!((failure.text.contains("after 10000ms"), after), (true, 1000));
+        assert_eq!(run(invocation(10_000, None, 99_000), 1, 0).await.1, 0);
+    }
+}

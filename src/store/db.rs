@@ -6,12 +6,18 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, Database, Pool, Postgres, Sqlite};
+use sqlx::{ConnectOptions, Connection, Database, Postgres, Sqlite};
+
+use super::bound::{ANSWER, Bounded};
 
 /// Connections that read at the same time.
 const READERS: u32 = 4;
 /// How long a connection may take to be had.
-const ACQUIRE: Duration = Duration::from_secs(5);
+const ACQUIRE: Duration = ANSWER;
+/// After how long a server gives up a statement by itself. Whoever asked has long gone, and asks again on another
+/// connection: without an end there would be more and more of them. A commit has time to be made all the same.
+const WRITE_ENDS_MS: &str = "60000";
+const READ_ENDS_MS: &str = "10000";
 /// How long SQLite waits for another process's write lock.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -32,6 +38,23 @@ pub enum StoreError {
         /// Why.
         source: std::io::Error,
     },
+    /// Another server uses the file.
+    #[error(
+        "another server uses {}; one file has one server: stop that, name another file, or share a Postgres",
+        database.display()
+    )]
+    Served {
+        /// The file.
+        database: PathBuf,
+    },
+    /// The lock beside the file cannot be had.
+    #[error("cannot take the lock {}: {source}", path.display())]
+    Lock {
+        /// The lock.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A migration failed.
     #[error("cannot bring the database to the newest version: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
@@ -47,9 +70,9 @@ pub enum StoreError {
 #[derive(Debug)]
 pub struct Pools<D: Database> {
     /// One connection; on a server one more beside the journal's own.
-    pub writer: Pool<D>,
+    pub writer: Bounded<D>,
     /// A few connections.
-    pub reader: Pool<D>,
+    pub reader: Bounded<D>,
 }
 
 impl<D: Database> Clone for Pools<D> {
@@ -99,6 +122,14 @@ impl Db {
         Err(StoreError::Url { url: without_password(url) })
     }
 
+    /// The file of an SQLite database, unless it is in memory.
+    #[must_use]
+    pub fn file(url: &str) -> Option<PathBuf> {
+        let is_file = url.starts_with("sqlite:") && !url.contains(":memory:") && !url.contains("mode=memory");
+        let options = SqliteConnectOptions::from_str(url).ok().filter(|_| is_file)?;
+        Some(options.get_filename().to_owned())
+    }
+
     async fn postgres(url: &str) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url)
             .map_err(|_| StoreError::Url { url: without_password(url) })?
@@ -119,11 +150,12 @@ impl Db {
             ("enable_mergejoin", "off"),
             ("enable_bitmapscan", "off"),
             ("enable_material", "off"),
+            ("statement_timeout", WRITE_ENDS_MS),
         ]);
         // One is the journal's for good, the other is for the rest.
         let writer = pool(2).test_before_acquire(false).connect_with(planned_once).await?;
-        let reader = pool(READERS).connect_lazy_with(options);
-        Ok(Self::Postgres(Pools { writer, reader }))
+        let reader = pool(READERS).connect_lazy_with(options.options([("statement_timeout", READ_ENDS_MS)]));
+        Ok(Self::Postgres(Pools { writer: Bounded::to_server(writer), reader: Bounded::to_server(reader) }))
     }
 
     async fn sqlite(url: &str) -> Result<Self, StoreError> {
@@ -136,6 +168,7 @@ impl Db {
         if url.contains(":memory:") || url.contains("mode=memory") {
             // Every connection to memory is a database of its own: one connection does everything, and never goes.
             let only = pool(1).idle_timeout(None).max_lifetime(None).connect_with(options).await?;
+            let only = Bounded::in_process(only);
             return Ok(Self::Sqlite(Pools { writer: only.clone(), reader: only }));
         }
         if let Some(folder) = options.get_filename().parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -145,18 +178,18 @@ impl Db {
         let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
         let writer = pool(1).connect_with(options.clone()).await?;
         let reader = pool(READERS).connect_lazy_with(options);
-        Ok(Self::Sqlite(Pools { writer, reader }))
+        Ok(Self::Sqlite(Pools { writer: Bounded::in_process(writer), reader: Bounded::in_process(reader) }))
     }
 
     pub(super) async fn close(&self) {
         match self {
             Self::Sqlite(pools) => {
-                pools.reader.close().await;
-                pools.writer.close().await;
+                pools.reader.pool().close().await;
+                pools.writer.pool().close().await;
             }
             Self::Postgres(pools) => {
-                pools.reader.close().await;
-                pools.writer.close().await;
+                pools.reader.pool().close().await;
+                pools.writer.pool().close().await;
             }
         }
     }

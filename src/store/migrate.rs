@@ -14,12 +14,18 @@ pub(super) async fn run(db: &Db) -> Result<(), StoreError> {
     match db {
         Db::Sqlite(pools) => {
             // Nothing else stops two processes from both finding an empty file; on Postgres sqlx takes a lock itself.
-            let mut alone = pools.writer.begin_with("BEGIN IMMEDIATE").await?;
+            let mut alone = pools.writer.pool().begin_with("BEGIN IMMEDIATE").await?;
             // Hidden in sqlx's documents, but its own way around `run` not being general enough here.
             migrator("sqlite/").run_direct(None, &mut *alone, false).await?;
             alone.commit().await?;
         }
-        Db::Postgres(pools) => migrator("postgres/").run(&pools.writer).await?,
+        Db::Postgres(pools) => {
+            let mut connection = pools.writer.pool().acquire().await?;
+            // A migration may take its time.
+            sqlx::query("SET statement_timeout = 0").execute(&mut *connection).await?;
+            migrator("postgres/").run_direct(None, &mut *connection, false).await?;
+            sqlx::query("RESET statement_timeout").execute(&mut *connection).await?;
+        }
     }
     Ok(())
 }

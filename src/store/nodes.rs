@@ -6,7 +6,7 @@ use super::codec::{self, CallRow};
 use super::{Db, Store, StoreError, db};
 use crate::domain::Call;
 
-/// Calls that are adopted at a time.
+/// Most calls that are adopted at a time.
 const PAGE: i64 = 256;
 
 /// A statement on whichever database it is, through its writing connection; gives the number of rows.
@@ -67,17 +67,18 @@ impl Store {
         Ok(())
     }
 
-    /// Takes calls that are nobody's and have not ended, the most urgent ones that have waited longest first. Each is
-    /// taken by one node only.
+    /// Takes at most so many calls that are nobody's and have not ended. Each is taken by one node only; the most urgent ones
+    /// come first, and of those the oldest. Running ones come before waiting ones: nothing may stay as it is for long.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn adopt(&self, node: &str) -> Result<Vec<Call>, StoreError> {
+    pub async fn adopt(&self, node: &str, most: usize) -> Result<Vec<Call>, StoreError> {
+        let most = i64::try_from(most).unwrap_or(PAGE).min(PAGE);
         let rows: Vec<CallRow> = match &self.db {
-            Db::Sqlite(pools) => adoption::<Sqlite>(node, "").build_query_as().fetch_all(&pools.writer).await?,
+            Db::Sqlite(pools) => adoption::<Sqlite>(node, most, "").build_query_as().fetch_all(&pools.writer).await?,
             Db::Postgres(pools) => {
                 let locked = " FOR UPDATE SKIP LOCKED";
-                adoption::<Postgres>(node, locked).build_query_as().fetch_all(&pools.writer).await?
+                adoption::<Postgres>(node, most, locked).build_query_as().fetch_all(&pools.writer).await?
             }
         };
         let mut calls = Vec::with_capacity(rows.len());
@@ -89,7 +90,7 @@ impl Store {
     }
 }
 
-fn adoption<D: sqlx::Database>(node: &str, locked: &str) -> QueryBuilder<D>
+fn adoption<D: sqlx::Database>(node: &str, most: i64, locked: &str) -> QueryBuilder<D>
 where
     String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
     i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
@@ -98,7 +99,7 @@ where
     let mut query = QueryBuilder::<D>::new("UPDATE tool_calls SET node = ");
     query.push_bind(node.to_owned());
     query.push(" WHERE id IN (SELECT id FROM tool_calls WHERE ").push(ORPHANED);
-    query.push(" ORDER BY id LIMIT ").push_bind(PAGE).push(locked).push(") AND ").push(ORPHANED);
+    query.push(" ORDER BY status DESC, id LIMIT ").push_bind(most).push(locked).push(") AND ").push(ORPHANED);
     query.push(" RETURNING ").push(codec::COLUMNS);
     query
 }

@@ -1,7 +1,8 @@
 //! The tools registered over HTTP.
 
-use sqlx::{Database, Executor, IntoArguments, Pool};
+use sqlx::{Connection, Database, Executor, IntoArguments};
 
+use super::bound::{Bounded, within};
 use super::{Db, Store, StoreError, db};
 use crate::domain::Time;
 
@@ -129,7 +130,7 @@ impl Store {
 }
 
 /// Runs a change of `tools` and moves their clock with it, in one transaction; returns whether anything changed.
-async fn change<'q, D, A>(pool: &Pool<D>, query: sqlx::query::Query<'q, D, A>) -> Result<bool, StoreError>
+async fn change<'q, D, A>(pool: &Bounded<D>, query: sqlx::query::Query<'q, D, A>) -> Result<bool, StoreError>
 where
     D: Database,
     A: 'q + Send + IntoArguments<D>,
@@ -137,15 +138,20 @@ where
     D::Arguments: IntoArguments<D>,
     D::QueryResult: Affected,
 {
-    let mut transaction = pool.begin().await?;
-    let changed = query.execute(&mut *transaction).await?.affected() > 0;
-    if changed {
-        sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
-        transaction.commit().await?;
-    } else {
-        transaction.rollback().await?;
-    }
-    Ok(changed)
+    within(async {
+        let mut lease = pool.lease().await?;
+        let mut transaction = lease.begin().await?;
+        let changed = query.execute(&mut *transaction).await?.affected() > 0;
+        if changed {
+            sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
+            transaction.commit().await?;
+        } else {
+            transaction.rollback().await?;
+        }
+        lease.answered(&Ok(()));
+        Ok(changed)
+    })
+    .await
 }
 
 /// How many rows a statement changed, on either database.

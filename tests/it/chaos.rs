@@ -6,6 +6,7 @@
 
 use std::env;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::oracle;
@@ -19,6 +20,7 @@ mod figures;
 mod kills;
 mod listener;
 mod load;
+mod nodes;
 #[cfg(feature = "fault-points")]
 mod points;
 mod server;
@@ -64,7 +66,8 @@ fn seed() -> u64 {
 
 /// A service under load, with all that is needed to judge it afterwards.
 struct Scene {
-    service: Killable,
+    /// Its nodes, all on one database; most scenes have one.
+    nodes: Vec<Killable>,
     counter: Counter,
     load: Load,
     listener: Listener,
@@ -73,48 +76,57 @@ struct Scene {
 }
 
 impl Scene {
-    /// On a fresh database.
+    /// One node on a fresh database.
     async fn open(name: &str, backend: Backend) -> (Self, Database) {
         let database = Database::fresh(backend).await;
-        (Self::open_at(name, &database.url).await, database)
+        (Self::open_at(name, &database.url, 1).await, database)
     }
 
-    /// On a database that is kept elsewhere.
-    async fn open_at(name: &str, database_url: &str) -> Self {
+    /// So many nodes on a database that is kept elsewhere.
+    async fn open_at(name: &str, database_url: &str, nodes: usize) -> Self {
         let seed = seed();
         println!("{name}: TOOLPOST_CHAOS_SEED={seed}");
         let mut chance = Seeded::new(seed);
         let counter = Counter::start();
-        let mut service = service(database_url);
         let mut figures = Figures::of(name);
-        figures.started(service.start().await);
-        let client = service.client();
-        oracle::register(&client, &counter).await;
-        let listener = Listener::start(client.clone());
-        let load = Load::start(&client, CALLERS, &mut chance);
-        Self { service, counter, load, listener, chance, figures }
+        let mut nodes: Vec<Killable> = (0..nodes).map(|_| service(database_url)).collect();
+        for (index, node) in nodes.iter_mut().enumerate() {
+            figures.started(node.start().await);
+            if index == 0 {
+                oracle::register(&node.client(), &counter).await;
+            }
+        }
+        let doors: Vec<Client> = nodes.iter().map(Killable::client).collect();
+        let listener = Listener::start(doors.clone());
+        let load = Load::start(doors, CALLERS, &mut chance);
+        Self { nodes, counter, load, listener, chance, figures }
     }
 
-    /// Kills the service and starts it again.
-    async fn kill_and_start(&mut self) {
-        self.service.kill().await;
+    /// Kills a node.
+    async fn kill(&mut self, node: usize) {
+        self.nodes[node].kill().await;
         self.figures.deaths += 1;
-        self.figures.started(self.service.start().await);
     }
 
-    /// Lets the callers go on until so many more of their requests are over.
-    async fn more(&self, requests: usize) {
-        self.load.more(requests).await;
+    /// Starts a node that is dead.
+    async fn start(&mut self, node: usize) {
+        self.figures.started(self.nodes[node].start().await);
+    }
+
+    /// Lets the callers go on until some more of their requests are over.
+    async fn more(&mut self, requests: Range<u64>) {
+        let requests = self.chance.within(requests);
+        self.load.more(usize::try_from(requests).unwrap()).await;
     }
 
     /// Waits for every call's end, and judges.
     async fn close(mut self) {
         let settling = Instant::now();
         let asked = tokio::time::timeout(LAST_ENDS, self.load.finish()).await;
-        let Ok(asked) = asked else { panic!("these calls did not end: {}", self.load.open_requests().join("\n")) };
-        assert!(self.service.is_running(), "the service has ended by itself");
+        let Ok(asked) = asked else { panic!("these requests are not over: {}", self.load.open_requests().join(", ")) };
+        assert!(self.nodes.iter_mut().all(Killable::is_running), "the service has ended by itself");
         self.figures.asked(&asked, settling.elapsed());
-        judge(&self.service.client(), asked, Some(self.listener), &self.counter, &mut self.figures).await;
+        judge(&self.nodes[0].client(), asked, Some(self.listener), &self.counter, &mut self.figures).await;
         self.figures.print();
     }
 }

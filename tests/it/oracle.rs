@@ -44,6 +44,8 @@ pub struct Evidence {
 pub struct Asked {
     /// Calls in the request.
     pub parts: usize,
+    /// Somebody has asked to cancel it.
+    pub is_cancelled: bool,
     /// Answers to its `POST`s.
     pub replies: Vec<Reply>,
     /// Every look that anybody had at one of its calls.

@@ -11,7 +11,7 @@ const PAUSED: &str = "Error: Tool \"t\" is paused after 3 timeouts in a row";
 /// A server that is silent unless the argument `answer` says what to answer; a tool `t` of it.
 async fn service(backend: Backend) -> (App, HttpTool) {
     let (app, server) = (App::with_egress(backend).await, server().await);
-    app.tool("t", &server, json!({"limits": {"timeout_ms": 30}})).await;
+    app.tool("t", &server, json!({"limits": {"timeout_ms": 150}})).await;
     (app, server)
 }
 
@@ -53,6 +53,7 @@ on_both_databases!(
         let call = answers(&app, "t").await;
         assert!(failed(&call, "TOOL_PAUSED").starts_with(PAUSED), "{call:#}");
         assert_eq!((&call["error"]["retryable"], &call["attempts"]), (&json!(true), &json!(0)));
+        server.received(3).await;
         assert_eq!(server.requests().len(), 3);
         let expected = json!({"execution_count": 3, "failures_by_code": {"TOOL_TIMEOUT": 3}, "rejected_count": 1,
             "rejected_by_code": {"TOOL_PAUSED": 1}});
@@ -71,6 +72,7 @@ on_both_databases!(
         assert!((200..300).contains(&resume(&app, "t").await));
         assert_eq!(paused(&app, "t").await, Value::Null);
         assert_eq!(succeeded(&answers(&app, "t").await), "well");
+        server.received(4).await;
         assert_eq!(server.requests().len(), 4);
     }
 );
@@ -116,7 +118,7 @@ async fn failures_that_are_no_timeouts_pause_nothing() {
 on_both_databases!(
     async fn tools_do_not_share_their_count(backend: Backend) {
         let (app, server) = service(backend).await;
-        app.tool("u", &server, json!({"limits": {"timeout_ms": 30}})).await;
+        app.tool("u", &server, json!({"limits": {"timeout_ms": 150}})).await;
         times_out(&app, "t", 2).await;
         times_out(&app, "u", 2).await;
         assert_eq!(succeeded(&answers(&app, "u").await), "well");
@@ -131,7 +133,7 @@ on_both_databases!(
 async fn a_paused_tool_works_again_after_its_rest() {
     let app = App::tuned(Backend::Sqlite, |config| config.pause.cooldown_ms = 50).await;
     let server = server().await;
-    app.tool("t", &server, json!({"limits": {"timeout_ms": 30}})).await;
+    app.tool("t", &server, json!({"limits": {"timeout_ms": 150}})).await;
     times_out(&app, "t", 3).await;
     eventually("the rest to be over", || async {
         let call = answers(&app, "t").await;
@@ -147,20 +149,21 @@ async fn a_paused_tool_works_again_after_its_rest() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_timeouts_of_async_calls_count_as_well() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, server().await);
-    app.tool("t", &server, json!({"async": true, "limits": {"timeout_ms": 30}})).await;
+    app.tool("t", &server, json!({"async": true, "limits": {"timeout_ms": 150}})).await;
     for _ in 0..3 {
-        let id = app.accepted(json!({"name": "t"})).await;
+        let id = app.sent(json!({"name": "t"})).await;
         failed(&app.ended(&id).await, "TOOL_TIMEOUT");
     }
     let answer = app.post("/tool-calls", &json!({"name": "t", "wait": "result"})).await.ok();
     assert!(failed(&answer, "TOOL_PAUSED").starts_with(PAUSED));
+    server.received(3).await;
     assert_eq!(server.requests().len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silence_is_a_timeout_too() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, server().await);
-    app.tool("t", &server, json!({"limits": {"idle_timeout_ms": 30}, "annotations": idempotent()})).await;
+    app.tool("t", &server, json!({"limits": {"idle_timeout_ms": 150}, "annotations": idempotent()})).await;
     times_out(&app, "t", 3).await;
     failed(&answers(&app, "t").await, "TOOL_PAUSED");
 }
@@ -169,7 +172,7 @@ async fn silence_is_a_timeout_too() {
 async fn a_call_that_never_ran_is_neither_a_timeout_nor_a_success() {
     let (app, server) = (App::with_egress(Backend::Sqlite).await, server().await);
     let schema = json!({"type": "object", "properties": {"answer": {"type": "string"}}});
-    app.tool("t", &server, json!({"limits": {"timeout_ms": 30}, "input_schema": schema})).await;
+    app.tool("t", &server, json!({"limits": {"timeout_ms": 150}, "input_schema": schema})).await;
     times_out(&app, "t", 2).await;
     failed(&app.call("t", json!({"answer": [5]})).await, "TOOL_VALIDATION_ERROR");
     times_out(&app, "t", 1).await;

@@ -1,9 +1,11 @@
 //! What became of a try, on disk.
 
+use sqlx::Connection;
 use uuid::Uuid;
 
 use super::Delivery;
 use crate::domain::Time;
+use crate::store::bound::within;
 use crate::store::{Db, Store, StoreError};
 
 /// What became of one try.
@@ -57,7 +59,8 @@ impl Store {
     pub async fn note_callbacks(&self, notes: &[CallbackNote]) -> Result<(), StoreError> {
         macro_rules! write {
             ($pool:expr) => {{
-                let mut transaction = $pool.begin().await?;
+                let mut lease = $pool.lease().await?;
+                let mut transaction = lease.begin().await?;
                 for CallbackNote { call_id, attempt, noted } in notes {
                     let attempt = i32::try_from(*attempt).unwrap_or(i32::MAX);
                     let query = match noted {
@@ -78,12 +81,16 @@ impl Store {
                     query.execute(&mut *transaction).await?;
                 }
                 transaction.commit().await?;
+                lease.answered(&Ok(()));
             }};
         }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
-        Ok(())
+        within(async {
+            match &self.db {
+                Db::Sqlite(pools) => write!(&pools.writer),
+                Db::Postgres(pools) => write!(&pools.writer),
+            }
+            Ok(())
+        })
+        .await
     }
 }

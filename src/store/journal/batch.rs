@@ -51,7 +51,8 @@ pub(super) struct Batch<'a> {
     pub rows: Vec<RowImage<'a>>,
     pub reported: Vec<ReportedRow>,
     pub stats: BTreeMap<StatsKey, Addition>,
-    /// Places of units that come after their call's end in the same commit; nothing of them is written.
+    /// Places of units that come after their call's end in the same commit; nothing of them is written. A row's guard stops
+    /// a second end only once the first is on disk.
     pub fenced: Vec<usize>,
     /// Places of units whose key another one of the same commit takes; nothing of them is written.
     pub claimed: Vec<usize>,
@@ -76,17 +77,21 @@ impl<'a> Batch<'a> {
             told: Vec::with_capacity(units.len()),
             positions: 0,
         };
-        let mut places = HashMap::with_capacity(units.len());
+        let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(units.len());
         for (index, unit) in units.iter().enumerate() {
             let mut claims = unit.changes().iter().filter_map(|change| change.claim.as_deref());
             if claims.any(|claim| batch.claims.iter().any(|other| other.once.key == claim.once.key)) {
                 batch.claimed.push(index);
                 continue;
             }
+            let has_ended =
+                |change: &Change| places.get(&change.call.id).is_some_and(|place| batch.rows[*place].settled.is_some());
+            if unit.changes().iter().any(has_ended) {
+                batch.fenced.push(index);
+                continue;
+            }
             for change in unit.changes() {
-                if !batch.add(change, &mut places) {
-                    batch.fenced.push(index);
-                }
+                batch.add(change, &mut places);
             }
         }
         batch
@@ -117,17 +122,13 @@ impl<'a> Batch<'a> {
         self.rows.iter().flat_map(|row| *row.call.id.as_bytes()).collect()
     }
 
-    /// Returns whether the change is taken: the row's guard stops a second end only once the first is on disk.
-    fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) -> bool {
+    fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
         let Change { call, record, news, reported, claim, callback } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
             self.rows.push(RowImage { call, record, accepted: None, started: None, settled: None });
             self.rows.len() - 1
         });
         let row = &mut self.rows[place];
-        if row.settled.is_some() {
-            return false;
-        }
         (row.call, row.record) = (call, record);
         let mut take = |positions: i32| {
             self.positions += positions;
@@ -149,7 +150,6 @@ impl<'a> Batch<'a> {
         self.claims.extend(claim.as_deref());
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
         self.told.push(Told { call: call.clone(), news: *news, reported: reported.clone() });
-        true
     }
 
     fn count(&mut self, call: &Arc<Call>) {

@@ -91,18 +91,19 @@ const TAKE_POSITIONS: &str = "UPDATE event_clock SET pos = pos + $1 RETURNING po
 
 /// Writes the batch; returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {
-    sqlx::query("BEGIN IMMEDIATE").execute(&mut **connection).await?;
-    let written = write(connection, batch).await;
-    let ended = match &written {
-        Ok(_) => sqlx::query("COMMIT").execute(&mut **connection).await.map(|_| ()),
-        Err(_) => Ok(()),
-    };
-    if written.is_err() || ended.is_err() {
-        // Fails where the transaction is gone already, which is what is wanted.
+    let committed = async {
+        sqlx::query("BEGIN IMMEDIATE").execute(&mut **connection).await?;
+        let base = write(connection, batch).await?;
+        sqlx::query("COMMIT").execute(&mut **connection).await?;
+        Ok(base)
+    }
+    .await;
+    if committed.is_err() {
+        // Fails where the transaction is gone already, which is what is wanted. A beginning that fails may be that of a
+        // transaction within one that could not be taken back before.
         let _ = sqlx::query("ROLLBACK").execute(&mut **connection).await;
     }
-    ended?;
-    written
+    committed
 }
 
 async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::batch::Batch;
 use super::{Change, Entry, JournalError, Sink, Unit, postgres, sqlite};
-use crate::domain::{Claim, Clock, Ids};
+use crate::domain::{Claim, Clock, Ids, Time};
 use crate::store::Db;
 use crate::store::calls::Reached;
 
@@ -99,17 +99,20 @@ impl Writer {
                 let committed = batch.committed(base);
                 (self.sink)(&committed);
             }
-            Err(CommitError::NotAllWritten) => Box::pin(self.write_the_unrefused(units, done)).await,
+            Err(CommitError::NotAllWritten) => {
+                let at = batch.at;
+                Box::pin(self.write_the_unrefused(units, done, at)).await;
+            }
             Err(error) => Box::pin(self.write_apart(units, done, &error)).await,
         }
     }
 
     /// Some calls have ended already, or some keys are taken: their units are refused, the rest is written.
-    async fn write_the_unrefused(&mut self, units: Vec<Unit>, done: Vec<Done>) {
+    async fn write_the_unrefused(&mut self, units: Vec<Unit>, done: Vec<Done>, at: Time) {
         let changes = || units.iter().flat_map(Unit::changes);
         let ids: Vec<Uuid> = changes().map(|change| change.call.id).collect();
         let claims: Vec<&Claim> = changes().filter_map(|change| change.claim.as_deref()).collect();
-        let (reached, taken) = (self.reached(&ids).await, self.taken(&claims).await);
+        let (reached, taken) = (self.reached(&ids).await, self.taken(&claims, at).await);
         let refusal = |unit: &Unit| {
             let mut changes = unit.changes().iter();
             let is_taken =
@@ -202,11 +205,11 @@ impl Writer {
         }
         let known = self.known;
         match &self.db {
-            Db::Sqlite(pools) => sqlite::find(&mut pools.writer.acquire().await?, known, batch.id).await,
+            Db::Sqlite(pools) => sqlite::find(&mut pools.writer.pool().acquire().await?, known, batch.id).await,
             Db::Postgres(pools) => {
                 let mut connection = match self.held.take() {
                     Some(connection) => connection,
-                    None => pools.writer.acquire().await?,
+                    None => pools.writer.pool().acquire().await?,
                 };
                 let looked = tokio::time::timeout(PATIENCE, postgres::find(&mut connection, known, batch.id)).await;
                 let found = looked.unwrap_or(Err(sqlx::Error::PoolTimedOut));
@@ -225,7 +228,7 @@ impl Writer {
         let known = self.known;
         match &self.db {
             Db::Sqlite(pools) => {
-                let mut connection = pools.writer.acquire().await?;
+                let mut connection = pools.writer.pool().acquire().await?;
                 if unknown && let Some(base) = sqlite::find(&mut connection, known, batch.id).await? {
                     return Ok(base);
                 }
@@ -234,7 +237,7 @@ impl Writer {
             Db::Postgres(pools) => {
                 let mut connection = match self.held.take() {
                     Some(connection) => connection,
-                    None => pools.writer.acquire().await?,
+                    None => pools.writer.pool().acquire().await?,
                 };
                 let attempt = async {
                     if unknown && let Some(base) = postgres::find(&mut connection, known, batch.id).await? {
@@ -254,12 +257,12 @@ impl Writer {
         }
     }
 
-    /// Which of these keys others have taken. A database that is away is waited for.
-    async fn taken(&self, claims: &[&Claim]) -> HashSet<[u8; 32]> {
+    /// Which of these keys others had taken at the time of the commit. A database that is away is waited for.
+    async fn taken(&self, claims: &[&Claim], at: Time) -> HashSet<[u8; 32]> {
         let mut taken = HashSet::new();
         for claim in claims {
             loop {
-                match crate::store::once::stored(&self.db, &claim.once.key, self.clock.now()).await {
+                match crate::store::once::stored(&self.db, &claim.once.key, at).await {
                     Ok(stored) => {
                         taken.extend(stored.filter(|stored| stored.calls != claim.calls).map(|stored| stored.once.key));
                         break;

@@ -32,7 +32,7 @@ on_both_databases!(
     async fn an_async_call_has_the_events_of_every_other(backend: Backend) {
         let (app, server) = (App::with_egress(backend).await, HttpTool::answering(Answer::text("ok")).await);
         app.tool("job", &server, json!({"async": true})).await;
-        let id = app.accepted(json!({"name": "job"})).await;
+        let id = app.sent(json!({"name": "job"})).await;
         let events = app.events(&format!("/tool-calls/{id}/events")).await.rest().await;
         assert_eq!((statuses(&events), events[0].event.as_str()), (vec!["WAIT", "DOING", "SUCCESS"], "tool_call"));
         assert_eq!((count(&events, "tool_call"), count(&events, "tool_result")), (1, 1));
@@ -44,7 +44,7 @@ async fn an_async_call_fails_as_any_other_does() {
     let app = App::with_egress(Backend::Sqlite).await;
     let server = HttpTool::answering(Answer::status(400, "text/plain", "no such city")).await;
     app.tool("job", &server, json!({"async": true})).await;
-    let id = app.accepted(json!({"name": "job"})).await;
+    let id = app.sent(json!({"name": "job"})).await;
     let call = app.ended(&id).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").starts_with("Error executing tool \"job\": "), "{call:#}");
     assert_eq!(app.stats("job").await["failures_by_code"], json!({"TOOL_EXECUTION_ERROR": 1}));
@@ -55,7 +55,7 @@ async fn a_built_in_can_be_made_async() {
     let app = App::on_sqlite().await;
     let executor = json!({"type": "builtin", "name": "wait"});
     app.register(json!({"name": "nap", "async": true, "executor": executor})).await;
-    let id = app.accepted(json!({"name": "nap", "arguments": {"ms": 1}})).await;
+    let id = app.sent(json!({"name": "nap", "arguments": {"ms": 1}})).await;
     assert_eq!(succeeded(&app.ended(&id).await), "Waited 1 ms");
     assert_eq!(app.get("/tools/nap").await.ok()["async"], true);
 }

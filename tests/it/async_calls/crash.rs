@@ -100,7 +100,7 @@ on_both_databases!(
     async fn an_end_outlives_the_crash_as_it_was(backend: Backend) {
         let (mut node, server) = node(backend, json!({"async": true})).await;
         server.open();
-        let id = node.accepted(json!({"name": "job"})).await;
+        let id = node.sent(json!({"name": "job"})).await;
         let (call, stats) = (node.ended(&id).await, node.stats("job").await);
         crash(&mut node, &server).await;
         assert_eq!((node.stored(&id).await, node.stats("job").await), (call, stats));
@@ -126,6 +126,48 @@ on_both_databases!(
         let call = node.ended(&id).await;
         assert_eq!((succeeded(&call), &call["attempts"]), ("done", &json!(3)));
         assert_eq!(node.stats("job").await["retry_count"], 2);
+    }
+);
+
+on_both_databases!(
+    async fn a_batch_goes_on_after_a_crash_whatever_its_priorities(backend: Backend) {
+        let limits = json!({"max_concurrency": 1});
+        let (mut node, server) = node(backend, json!({"limits": limits})).await;
+        let calls: Vec<Value> = (0..4).map(|n| json!({"name": "job", "arguments": {"n": n}, "priority": n})).collect();
+        let body = json!({"calls": calls, "mode": "serial", "wait": "accepted"});
+        let answer = node.post("/tool-calls", &body).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        server.received(1).await;
+        crash(&mut node, &server).await;
+        let ids: Vec<String> = answer.json["results"].as_array().unwrap().iter().map(id_of).collect();
+        failed(&node.ended(&ids[0]).await, "OUTCOME_UNKNOWN");
+        for id in &ids[1..] {
+            assert_eq!(succeeded(&node.ended(id).await), "done");
+        }
+        let order: Vec<Value> =
+            server.requests().iter().map(|request| request.json()["arguments"]["n"].clone()).collect();
+        assert_eq!(order, [0, 1, 2, 3]);
+    }
+);
+
+on_both_databases!(
+    async fn many_calls_that_wait_all_run_once_after_a_crash(backend: Backend) {
+        let (mut node, server) = node(backend, json!({"async": true, "limits": {"max_concurrency": 1}})).await;
+        let mut ids = Vec::new();
+        for n in 0..300 {
+            ids.push(node.accepted(json!({"name": "job", "arguments": {"n": n}})).await);
+        }
+        server.received(1).await;
+        crash(&mut node, &server).await;
+        failed(&node.ended(&ids[0]).await, "OUTCOME_UNKNOWN");
+        for id in &ids[1..] {
+            assert_eq!(succeeded(&node.ended(id).await), "done");
+        }
+        let order: Vec<u64> =
+            server.requests().iter().map(|request| request.json()["arguments"]["n"].as_u64().unwrap()).collect();
+        assert_eq!(order, (0..300).collect::<Vec<_>>(), "in the order in which they came, and none twice");
+        let expected = json!({"execution_count": 300, "success_count": 299, "failure_count": 1});
+        assert_counts(&node.stats("job").await, expected);
     }
 );
 

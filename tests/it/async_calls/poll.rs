@@ -43,7 +43,7 @@ async fn a_long_poll_of_what_there_is_not_is_refused() {
     let nobody = "00000000-0000-7000-8000-000000000000";
     app.get(&format!("/tool-calls/{nobody}?wait_ms=10")).await.problem(404);
     server.open();
-    let id = app.accepted(json!({"name": "job"})).await;
+    let id = app.sent(json!({"name": "job"})).await;
     for wait in ["soon", "-1", "1.5"] {
         app.get(&format!("/tool-calls/{id}?wait_ms={wait}")).await.client_problem();
     }

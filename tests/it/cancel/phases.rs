@@ -30,7 +30,7 @@ on_both_databases!(
         server.open();
         assert_eq!(succeeded(&app.ended(&running).await), "done");
         // Whatever is accepted later runs after what was cancelled.
-        let last = app.accepted(json!({"name": "job"})).await;
+        let last = app.sent(json!({"name": "job"})).await;
         succeeded(&app.ended(&last).await);
         assert_eq!(server.requests().len(), 2);
         let expected = json!({"execution_count": 2, "failure_count": 0, "rejected_by_code": {"CANCELLED": 1}});

@@ -14,8 +14,8 @@ use crate::support::seeded::Seeded;
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long a caller waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a caller waits for an answer: longer than the service lets one wait for its database.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How long an impatient one does.
 const IMPATIENCE: Duration = Duration::from_millis(10);
 /// Calls of a batch.
@@ -40,15 +40,8 @@ pub struct Ask {
     responds_async: bool,
     parts: usize,
     is_impatient: bool,
-}
-
-/// What came of one try.
-enum Try {
-    /// These calls; those that have not ended are to be watched.
-    Calls(Vec<Value>),
-    Again,
-    /// It was given up: noted as odd.
-    Odd,
+    /// It is cancelled as soon as it is accepted.
+    cancels: bool,
 }
 
 impl Ask {
@@ -66,55 +59,62 @@ impl Ask {
         if way == 0 {
             body["wait"] = json!("accepted");
         }
-        Self { key, body, responds_async: way == 1, parts, is_impatient: chance.one_in(10) }
+        let cancels = way < 2 && chance.one_in(3);
+        Self { key, body, responds_async: way == 1, parts, is_impatient: chance.one_in(10), cancels }
     }
 
     /// One asynchronous call.
     pub fn accepted(key: String, name: &str, route: &str) -> Self {
         let arguments = json!({"key": key, "part": 0, "route": route});
         let body = json!({"name": name, "arguments": arguments, "wait": "accepted"});
-        Self { key, body, responds_async: false, parts: 1, is_impatient: false }
+        Self { key, body, responds_async: false, parts: 1, is_impatient: false, cancels: false }
     }
 
-    /// Asks until all its calls are known to have ended.
-    pub async fn until_over(&self, client: &Client, notes: &Notes) {
-        let Some(calls) = self.until_accepted(client, notes).await else { return };
-        for call in calls.iter().filter(|call| !is_over(call)) {
-            let id = call["id"].as_str().unwrap_or_default();
-            if !self.watch(id, client, notes).await {
-                return;
-            }
+    /// Asks until all its calls are known to have ended. `doors` are the nodes of the service; it begins at the one whose
+    /// turn it is, and goes on to the next whenever one does not answer.
+    pub async fn until_over(&self, doors: &[Client], turn: usize, notes: &Notes) {
+        let mut way = Way { doors, turn, notes };
+        let Some(calls) = self.accepted_by(&mut way).await else { return };
+        let ids = || calls.iter().filter(|call| !is_over(call)).filter_map(|call| call["id"].as_str());
+        for id in ids().filter(|_| self.cancels) {
+            self.cancel(id, &mut way).await;
+        }
+        for id in ids() {
+            self.watch(id, &mut way).await;
         }
     }
 
-    /// Asks until all its calls are accepted; `None` if it was given up.
-    pub async fn until_accepted(&self, client: &Client, notes: &Notes) -> Option<Vec<Value>> {
-        notes.lock().entry(self.key.clone()).or_default().parts = self.parts;
+    /// Asks until all its calls are accepted.
+    pub async fn until_accepted(&self, door: &Client, notes: &Notes) {
+        self.accepted_by(&mut Way { doors: std::slice::from_ref(door), turn: 0, notes }).await;
+    }
+
+    /// The calls as they were accepted; `None` if they were given up.
+    async fn accepted_by(&self, way: &mut Way<'_>) -> Option<Vec<Value>> {
+        way.note(&self.key, |asked| asked.parts = self.parts);
         let mut patience = if self.is_impatient { IMPATIENCE } else { PATIENCE };
         loop {
-            match self.post(client, patience, notes).await {
-                Try::Calls(calls) => return Some(calls),
-                Try::Odd => return None,
-                Try::Again => {
-                    notes.retries.fetch_add(1, Ordering::Relaxed);
-                    patience = PATIENCE;
-                    tokio::time::sleep(PAUSE).await;
+            let request = way.request(Method::POST, "/tool-calls").header("idempotency-key", &self.key);
+            let request = if self.responds_async { request.header("prefer", "respond-async") } else { request };
+            let asked_at = way.notes.tick();
+            match Answer::of(request.json(&self.body), patience).await {
+                Some(answer) if matches!(answer.status, 200 | 202 | 503) => {
+                    if let Some(calls) = self.told(answer, asked_at, way) {
+                        return Some(calls);
+                    }
                 }
+                Some(answer) => return way.odd(&self.key, "its POST", &answer),
+                None => {}
             }
+            patience = PATIENCE;
+            way.next().await;
         }
     }
 
-    async fn post(&self, client: &Client, patience: Duration, notes: &Notes) -> Try {
-        let request = client.request(Method::POST, "/tool-calls").header("idempotency-key", &self.key);
-        let request = if self.responds_async { request.header("prefer", "respond-async") } else { request };
-        let asked_at = notes.tick();
-        let Some(answer) = Answer::of(request.json(&self.body), patience).await else { return Try::Again };
-        let told_at = notes.tick();
+    /// Notes an answer; its calls, if it has them.
+    fn told(&self, answer: Answer, asked_at: u64, way: &Way<'_>) -> Option<Vec<Value>> {
         let Answer { status, location, json } = answer;
-        if !matches!(status, 200 | 202 | 503) {
-            notes.odd(format!("{}: a POST was answered {status} {json}", self.key));
-            return Try::Odd;
-        }
+        let told_at = way.notes.tick();
         let calls = match &json["results"] {
             _ if status == 503 => Vec::new(),
             Value::Array(calls) => calls.clone(),
@@ -127,41 +127,84 @@ impl Ask {
             batch_id: json["batch_id"].as_str().map(str::to_owned),
             calls: calls.iter().map(|call| (text(call, "id"), text(call, "status"))).collect(),
         };
-        let sights = calls.iter().map(|call| Sight { asked_at, told_at, call: call.clone() });
-        let mut asked = notes.lock();
-        let asked = asked.entry(self.key.clone()).or_default();
-        if status != 503 && asked.replies.iter().any(|reply| reply.status != 503) {
-            notes.replays.fetch_add(1, Ordering::Relaxed);
-        }
-        asked.replies.push(reply);
-        asked.sights.extend(sights);
-        if status == 503 { Try::Again } else { Try::Calls(calls) }
+        way.note(&self.key, |asked| {
+            if status != 503 && asked.replies.iter().any(|reply| reply.status != 503) {
+                way.notes.replays.fetch_add(1, Ordering::Relaxed);
+            }
+            asked.replies.push(reply);
+            asked.sights.extend(calls.iter().map(|call| Sight { asked_at, told_at, call: call.clone() }));
+        });
+        (status != 503).then_some(calls)
     }
 
-    /// Watches a call to its end; `false` if it was given up.
-    async fn watch(&self, id: &str, client: &Client, notes: &Notes) -> bool {
+    /// Asks until a call is cancelled, or has ended before.
+    async fn cancel(&self, id: &str, way: &mut Way<'_>) {
+        way.note(&self.key, |asked| asked.is_cancelled = true);
         loop {
-            let asked_at = notes.tick();
-            let request = client.request(Method::GET, &format!("/tool-calls/{id}?wait_ms=1000"));
+            match Answer::of(way.request(Method::POST, &format!("/tool-calls/{id}/cancel")), PATIENCE).await {
+                Some(Answer { status: 202, .. }) => return,
+                Some(answer) if answer.status != 503 => {
+                    way.odd::<()>(&self.key, &format!("cancelling {id}"), &answer);
+                    return;
+                }
+                _ => way.next().await,
+            }
+        }
+    }
+
+    /// Watches a call to its end.
+    async fn watch(&self, id: &str, way: &mut Way<'_>) {
+        loop {
+            let asked_at = way.notes.tick();
+            let request = way.request(Method::GET, &format!("/tool-calls/{id}?wait_ms=1000"));
             match Answer::of(request, PATIENCE).await {
                 Some(Answer { status: 200, json: call, .. }) => {
                     let is_over = is_over(&call);
-                    let sight = Sight { asked_at, told_at: notes.tick(), call };
-                    notes.lock().entry(self.key.clone()).or_default().sights.push(sight);
+                    let sight = Sight { asked_at, told_at: way.notes.tick(), call };
+                    way.note(&self.key, |asked| asked.sights.push(sight));
                     if is_over {
-                        return true;
+                        return;
                     }
                 }
-                Some(Answer { status, json, .. }) if status != 503 => {
-                    notes.odd(format!("{}: GET of its call {id} was answered {status} {json}", self.key));
-                    return false;
+                Some(answer) if answer.status != 503 => {
+                    way.odd::<()>(&self.key, &format!("a look at {id}"), &answer);
+                    return;
                 }
-                _ => {
-                    notes.retries.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(PAUSE).await;
-                }
+                _ => way.next().await,
             }
         }
+    }
+}
+
+/// One caller's way from node to node.
+struct Way<'a> {
+    doors: &'a [Client],
+    turn: usize,
+    notes: &'a Notes,
+}
+
+impl Way<'_> {
+    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.doors[self.turn % self.doors.len()].request(method, path)
+    }
+
+    /// To the next node, after a moment.
+    async fn next(&mut self) {
+        self.turn += 1;
+        self.notes.retries.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(PAUSE).await;
+    }
+
+    fn note(&self, key: &str, note: impl FnOnce(&mut Asked)) {
+        let mut asked = self.notes.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        note(asked.entry(key.to_owned()).or_default());
+    }
+
+    /// An answer that no request should get; what asked for it is given up.
+    fn odd<T>(&self, key: &str, what: &str, answer: &Answer) -> Option<T> {
+        let mut odd = self.notes.odd.lock().unwrap_or_else(PoisonError::into_inner);
+        odd.push(format!("{key}: {what} was answered {} {}", answer.status, answer.json));
+        None
     }
 }
 
@@ -196,13 +239,5 @@ impl Answer {
 impl Notes {
     fn tick(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
-    }
-
-    fn odd(&self, what: String) {
-        self.odd.lock().unwrap_or_else(PoisonError::into_inner).push(what);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Asked>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

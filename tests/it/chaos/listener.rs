@@ -22,10 +22,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens from the beginning on.
-    pub fn start(client: Client) -> Self {
+    /// Listens from the beginning on, at one of these doors after the other.
+    pub fn start(doors: Vec<Client>) -> Self {
         let heard = Arc::new(watch::channel(Vec::new()).0);
-        let task = tokio::spawn(listen(client, heard.clone()));
+        let task = tokio::spawn(listen(doors, heard.clone()));
         Self { heard, _task: AbortOnDropHandle::new(task) }
     }
 
@@ -44,8 +44,8 @@ impl Listener {
     }
 }
 
-async fn listen(client: Client, heard: Arc<watch::Sender<Vec<Event>>>) {
-    loop {
+async fn listen(doors: Vec<Client>, heard: Arc<watch::Sender<Vec<Event>>>) {
+    for client in doors.iter().cycle() {
         let last = heard.borrow().last().map_or_else(|| "0".to_owned(), |event: &Event| event.id.clone());
         let request = client.request(Method::GET, "/events").header("last-event-id", last);
         let answer = request.header("accept", "text/event-stream").send().await;

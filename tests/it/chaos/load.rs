@@ -24,7 +24,7 @@ pub struct Load {
 }
 
 struct Shared {
-    client: Client,
+    doors: Vec<Client>,
     notes: Notes,
     progress: watch::Sender<Progress>,
 }
@@ -48,9 +48,10 @@ pub struct Seen {
 }
 
 impl Load {
-    pub fn start(client: &Client, callers: usize, chance: &mut Seeded) -> Self {
+    /// Callers of a service whose nodes are behind these doors.
+    pub fn start(doors: Vec<Client>, callers: usize, chance: &mut Seeded) -> Self {
         let progress = watch::channel(Progress::default()).0;
-        let shared = Arc::new(Shared { client: client.clone(), notes: Notes::default(), progress });
+        let shared = Arc::new(Shared { doors, notes: Notes::default(), progress });
         let tasks = (0..callers).map(|caller| {
             let work = work(shared.clone(), caller, chance.fork());
             AbortOnDropHandle::new(tokio::spawn(work))
@@ -95,24 +96,24 @@ impl Seen {
 }
 
 async fn work(shared: Arc<Shared>, caller: usize, mut chance: Seeded) {
-    let Shared { client, notes, progress } = &*shared;
+    let Shared { doors, notes, progress } = &*shared;
     for number in 0.. {
         if progress.borrow().is_stopping {
             return;
         }
-        let key = format!("caller {caller}, request {number}");
+        let key = format!("caller-{caller}/request-{number}");
         let ask = Ask::choose(key.clone(), &mut chance);
         progress.send_modify(|progress| {
             progress.open.insert(key.clone());
         });
         let begun = Instant::now();
         if chance.one_in(8) {
-            tokio::join!(ask.until_over(client, notes), ask.until_over(client, notes));
+            tokio::join!(ask.until_over(doors, caller, notes), ask.until_over(doors, caller + 1, notes));
         } else {
-            ask.until_over(client, notes).await;
+            ask.until_over(doors, caller, notes).await;
         }
         if chance.one_in(4) {
-            ask.until_over(client, notes).await;
+            ask.until_over(doors, caller + 1, notes).await;
         }
         progress.send_modify(|progress| {
             progress.open.remove(&key);

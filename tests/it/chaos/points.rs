@@ -8,17 +8,17 @@ const POINTS: [&str; 6] = ["BeforeAccept", "AfterAccept", "BeforeRun", "AfterRun
 on_both_databases!(
     async fn no_call_is_lost_doubled_or_miscounted_when_the_service_dies_between_its_writes(backend: Backend) {
         let (mut scene, _database) = Scene::open(&format!("points on {backend:?}"), backend).await;
-        scene.more(20).await;
-        scene.service.kill().await;
+        scene.more(20..21).await;
+        scene.kill(0).await;
         for _ in 0..times(2, 20) {
             for point in POINTS {
                 let passes = scene.chance.within(1..25);
-                scene.service.start_to_die_at(&format!("{point}:{passes}")).await;
+                scene.nodes[0].start_to_die_at(&format!("{point}:{passes}")).await;
                 scene.figures.deaths += 1;
             }
         }
-        scene.figures.started(scene.service.start().await);
-        scene.more(50).await;
+        scene.start(0).await;
+        scene.more(50..51).await;
         scene.close().await;
     }
 );

@@ -1,6 +1,7 @@
 //! The database server crashes, stands still, or its answers are lost.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use super::{Scene, times};
@@ -17,7 +18,7 @@ async fn scene(name: &str) -> (Scene, Arc<PgCluster>) {
         (Arc::new(cluster), url)
     });
     let (cluster, url) = made.await.unwrap();
-    (Scene::open_at(name, &url).await, cluster)
+    (Scene::open_at(name, &url, 1).await, cluster)
 }
 
 /// Does something to the cluster, away from the runtime's own threads.
@@ -30,18 +31,17 @@ async fn with(cluster: &Arc<PgCluster>, work: impl FnOnce(&PgCluster) + Send + '
 async fn no_call_is_lost_doubled_or_miscounted_when_the_database_server_crashes() {
     let (mut scene, cluster) = scene("crashes of the server").await;
     for _ in 0..times(2, 10) {
-        let requests = scene.chance.within(20..60);
-        scene.more(usize::try_from(requests).unwrap()).await;
+        scene.more(20..60).await;
         let away = scene.chance.millis(0..1500);
         with(&cluster, move |cluster| {
             cluster.stop_immediate();
-            std::thread::sleep(away);
+            thread::sleep(away);
             cluster.start_again();
         })
         .await;
         scene.figures.failures += 1;
     }
-    scene.more(50).await;
+    scene.more(50..51).await;
     scene.close().await;
 }
 
@@ -50,16 +50,33 @@ async fn no_call_is_lost_doubled_or_miscounted_when_the_database_server_stands_s
     let (mut scene, cluster) = scene("freezes of the server").await;
     let still = Duration::from_secs(times(3, 10) as u64);
     for _ in 0..times(1, 5) {
-        scene.more(40).await;
+        scene.more(40..41).await;
         with(&cluster, move |cluster| {
             cluster.freeze();
-            std::thread::sleep(still);
+            thread::sleep(still);
             cluster.thaw();
         })
         .await;
         scene.figures.failures += 1;
     }
-    scene.more(50).await;
+    scene.more(50..51).await;
+    scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_is_lost_doubled_or_miscounted_when_the_service_dies_before_a_server_that_stands_still() {
+    let (mut scene, cluster) = scene("kills before a server that stands still").await;
+    for _ in 0..times(3, 20) {
+        scene.more(20..40).await;
+        with(&cluster, PgCluster::freeze).await;
+        // What the server was told last, it does when it goes on: beside or behind the next life of the service.
+        tokio::time::sleep(scene.chance.millis(20..200)).await;
+        scene.kill(0).await;
+        with(&cluster, PgCluster::thaw).await;
+        scene.figures.failures += 1;
+        scene.start(0).await;
+    }
+    scene.more(50..51).await;
     scene.close().await;
 }
 
@@ -69,9 +86,17 @@ async fn no_call_is_lost_doubled_or_miscounted_when_answers_of_the_database_are_
     // One in a hundred, as networks do it; the short form has too few commits for that.
     let loss = Loss::new(super::seed(), times(15, 100) as u64);
     let proxy = PgProxy::losing(&database.url, &loss);
-    let mut scene = Scene::open_at("lost answers of the server", proxy.url()).await;
+    let mut scene = Scene::open_at("lost answers of the server", proxy.url(), 1).await;
     loss.switch(true);
-    scene.more(times(150, 3000)).await;
+    for _ in 0..times(2, 20) {
+        scene.more(60..90).await;
+        // Now and then the service dies as well, and with it all that it knew of commits whose end is unknown.
+        loss.switch(false);
+        scene.kill(0).await;
+        scene.start(0).await;
+        loss.switch(true);
+    }
+    scene.more(50..51).await;
     scene.figures.failures = loss.count();
     assert!(loss.count() > 0, "no answer was lost");
     scene.close().await;

@@ -30,7 +30,7 @@ on_both_databases!(
         let notes = Notes::default();
         let asks = (0..CALLS).map(|number| {
             let tool = [ONCE, ONCE, AGAIN, READ][number % 4];
-            Ask::accepted(format!("request {number}"), tool, "gate")
+            Ask::accepted(format!("request-{number}"), tool, "gate")
         });
         let asks: Vec<Ask> = asks.collect();
         accept(&asks, &client, &notes).await;
@@ -40,8 +40,9 @@ on_both_databases!(
         counter.open();
         let mut figures = Figures::of(&name);
         figures.started(service.start().await);
-        let ready = Instant::now();
-        let watching = stream::iter(&asks).for_each_concurrent(CALLERS, |ask| ask.until_over(&client, &notes));
+        figures.deaths += 1;
+        let (ready, doors) = (Instant::now(), [client.clone()]);
+        let watching = stream::iter(&asks).for_each_concurrent(CALLERS, |ask| ask.until_over(&doors, 0, &notes));
         tokio::time::timeout(LAST_END, watching).await.expect("all calls end");
         figures.line("the last call ended after it was ready", format!("{:.1?}", ready.elapsed()));
         let asked = load::Seen::of(&notes, Duration::ZERO);

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{busy, node};
-use crate::support::calls::{assert_counts, gated, idempotent};
+use super::{busy, node, terminate};
+use crate::support::calls::{assert_counts, gated, id_of, idempotent};
 use crate::support::shapes::{failed, succeeded};
 use crate::support::sse::{count, statuses};
 use crate::support::{Answer, Backend, HttpTool};
@@ -58,9 +58,52 @@ on_both_databases!(
 );
 
 on_both_databases!(
+    async fn an_accepted_batch_whose_turn_has_not_come_goes_on_after_the_next_start(backend: Backend) {
+        let (mut node, server) = (node(backend, "300").await, server().await);
+        node.http_tool("act", &server).await;
+        let calls: Vec<Value> = ["first", "b", "c"].iter().map(|id| json!({"name": "act", "id": id})).collect();
+        let body = json!({"calls": calls, "mode": "serial", "wait": "accepted"});
+        let answer = node.post("/tool-calls", &body).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        let ids: Vec<String> = answer.json["results"].as_array().unwrap().iter().map(id_of).collect();
+        server.received(1).await;
+        node.signal("TERM");
+        assert_eq!(node.end().await.code, Some(0));
+        assert_eq!(server.requests().len(), 1, "no turn comes while the service stops");
+        node.start_again().await;
+        failed(&node.stored(&ids[0]).await, "SHUTTING_DOWN");
+        for id in &ids[1..] {
+            assert_eq!(succeeded(&node.ended(id).await), "later");
+        }
+        let order: Vec<Value> = server.requests().iter().map(|request| request.json()["call_id"].clone()).collect();
+        assert_eq!((order, server.most_running()), (vec![json!("first"), json!("b"), json!("c")], 2));
+    }
+);
+
+on_both_databases!(
+    async fn no_turn_of_an_accepted_batch_comes_after_the_signal(backend: Backend) {
+        let (mut node, server) = (node(backend, "60000").await, gated("done").await);
+        node.http_tool("act", &server).await;
+        let calls: Vec<Value> = ["first", "b"].iter().map(|id| json!({"name": "act", "id": id})).collect();
+        let body = json!({"calls": calls, "mode": "serial", "wait": "accepted"});
+        let answer = node.post("/tool-calls", &body).await;
+        server.received(1).await;
+        terminate(&node).await;
+        server.open();
+        assert_eq!(node.end().await.code, Some(0));
+        assert_eq!(server.requests().len(), 1, "what waits does not begin while the service stops");
+        node.start_again().await;
+        for call in answer.json["results"].as_array().unwrap() {
+            assert_eq!(succeeded(&node.ended(&id_of(call)).await), "done");
+        }
+        assert_eq!(server.requests().len(), 2);
+    }
+);
+
+on_both_databases!(
     async fn an_accepted_call_between_two_attempts_goes_on_after_the_next_start(backend: Backend) {
         let (mut node, server) = (node(backend, "60000").await, moody().await);
-        let retry = json!({"max_attempts": 2, "initial_backoff_ms": 600_000, "max_backoff_ms": 600_000});
+        let retry = json!({"max_attempts": 2, "initial_backoff_ms": 3_000, "max_backoff_ms": 3_000});
         node.tool("job", &server, json!({"async": true, "annotations": idempotent(), "retry": retry})).await;
         let id = node.accepted(json!({"name": "job"})).await;
         node.in_phase(&id, "retrying").await;

@@ -96,3 +96,27 @@ async fn silence_ends_the_wait_for_a_result() {
     let call = app.call_with(json!({"name": "ask", "limits": {"idle_timeout_ms": 60}})).await;
     assert_eq!(failed(&call, "TOOL_TIMEOUT"), "Error: Tool execution timeout after 60ms (idle_timeout_ms)");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_progress_holds_nobody_up() {
+    let app = service(Backend::Sqlite, json!({"limits": {"max_concurrency": 1}})).await;
+    let running = asked(&app).await;
+    let waiting = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
+    for n in 0..100 {
+        report(&app, &running, json!({"content": format!("{n}")})).await;
+    }
+    for n in 0..100 {
+        let answer = post_progress(&app, &waiting, &json!({"content": format!("{n}")})).await;
+        // How much a call that waits takes in is the service's own matter, as long as it says so.
+        if answer.status != 202 {
+            assert_eq!(answer.problem(503)["code"], "OVERLOADED");
+            break;
+        }
+    }
+    answer(&app, &running, &json!("one")).await;
+    app.in_phase(&waiting, "external").await;
+    answer(&app, &waiting, &json!("two")).await;
+    assert_eq!(succeeded(&app.ended(&waiting).await), "two");
+    let events = app.events(&format!("/tool-calls/{running}/events")).await.rest().await;
+    assert_eq!(crate::support::sse::count(&events, "progress"), 100);
+}

@@ -143,7 +143,7 @@ on_both_databases!(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_after_the_clock_has_fired_is_ignored() {
     let app = service(Backend::Sqlite, json!({"limits": {"timeout_ms": 50}})).await;
-    let id = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
+    let id = app.sent(json!({"name": "ask", "wait": "accepted"})).await;
     let call = app.ended(&id).await;
     assert_eq!(failed(&call, "TOOL_TIMEOUT"), "Error: Tool execution timeout after 50ms (timeout_ms)");
     assert_eq!(post_result(&app, &id, &json!("late")).await.ok()["ignored"], true);

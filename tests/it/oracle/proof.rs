@@ -34,6 +34,7 @@ fn truth() -> Evidence {
         let calls = vec![(id.clone(), "SUCCESS".to_owned())];
         let asked = Asked {
             parts: 1,
+            is_cancelled: name == READ,
             replies: vec![Reply { status: 200, calls, ..Reply::default() }],
             sights: vec![Sight { asked_at: 1, told_at: 2, call: call.clone() }],
         };
@@ -122,6 +123,8 @@ fn runs_are_held_against_what_may_run() {
     };
     assert_eq!(failed(0, "OUTCOME_UNKNOWN", true), "");
     assert_eq!(failed(1, "OVERLOADED", false), "");
+    assert_eq!(failed(2, "CANCELLED", true), "");
+    assert!(failed(1, "CANCELLED", true).contains("although its tool cannot"), "nobody wanted it");
     assert!(failed(0, "OUTCOME_UNKNOWN", false).contains("its outcome is known"));
     assert!(failed(1, "OUTCOME_UNKNOWN", true).contains("may run again"));
     assert!(failed(2, "OUTCOME_UNKNOWN", true).contains("may run again"));

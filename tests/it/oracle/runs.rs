@@ -26,21 +26,25 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
         if name == ONCE && runs.len() > 1 {
             note(format!("{id} ran {} times: {runs:?}", runs.len()));
         }
-        if call["started_at"].is_null() && !runs.is_empty() {
+        // The start of a call that changes nothing is not recorded ahead, so it may be forgotten with its node.
+        if name != READ && call["started_at"].is_null() && !runs.is_empty() {
             note(format!("{id} is stored as one that never ran, but it did: {runs:?}, {call}"));
         }
         match text(call, "status") {
             "SUCCESS" if !runs.iter().any(|run| call["output"] == run.answer()) => {
                 note(format!("{id} ({name}) went well, but no run gave its output: {runs:?}, {call}"));
             }
-            "ERROR" => failure(call, note),
+            "ERROR" => {
+                let asked = evidence.asked.get(text(&call["arguments"], "key"));
+                failure(call, asked.is_some_and(|asked| asked.is_cancelled), note);
+            }
             _ => {}
         }
     }
 }
 
-/// The tools never fail, so a failure says what became of the service.
-fn failure(call: &Value, note: &mut impl FnMut(String)) {
+/// The tools never fail, so a failure says what became of the service, or that somebody wanted it.
+fn failure(call: &Value, is_cancelled: bool, note: &mut impl FnMut(String)) {
     let (id, name, code) = (text(call, "id"), text(call, "name"), text(&call["error"], "code"));
     match code {
         "OUTCOME_UNKNOWN" if [AGAIN, READ].contains(&name) => {
@@ -50,6 +54,7 @@ fn failure(call: &Value, note: &mut impl FnMut(String)) {
             note(format!("{id} never ran, so its outcome is known: {call}"));
         }
         "OUTCOME_UNKNOWN" => {}
+        "CANCELLED" if is_cancelled => {}
         code if NEVER_RAN.contains(&code) => {}
         _ => note(format!("{id} ({name}) failed although its tool cannot: {call}")),
     }

@@ -96,7 +96,7 @@ async fn a_slot_is_free_again_however_its_call_ended() {
         (App::with_egress(Backend::Sqlite).await, HttpTool::answering(crate::support::Answer::Never).await);
     app.tool("job", &server, json!({"async": true, "limits": {"max_concurrency": 1, "timeout_ms": 19_000}})).await;
     let cancelled = app.accepted(json!({"name": "job"})).await;
-    let timed_out = app.accepted(json!({"name": "job", "limits": {"timeout_ms": 20}})).await;
+    let timed_out = app.accepted(json!({"name": "job", "limits": {"timeout_ms": 300}})).await;
     let last = app.accepted(json!({"name": "job"})).await;
     server.received(1).await;
     app.cancel(&cancelled).await;

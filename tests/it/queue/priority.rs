@@ -74,7 +74,7 @@ async fn a_tool_at_its_limit_does_not_hold_up_the_others() {
         app.accepted(json!({"name": "job", "priority": 9})).await;
     }
     other.open();
-    let id = app.accepted(json!({"name": "other", "priority": -9})).await;
+    let id = app.sent(json!({"name": "other", "priority": -9})).await;
     assert_eq!(succeeded(&app.ended(&id).await), "done");
     assert_eq!(server.requests().len(), 1);
 }

@@ -30,7 +30,7 @@ on_both_databases!(
         let (app, server, running) = busy(backend).await;
         let limits = json!({"queue_timeout_ms": 50});
         never_ran(&app.call_with(json!({"name": "job", "limits": limits})).await);
-        let id = app.accepted(json!({"name": "job", "limits": limits, "wait": "accepted"})).await;
+        let id = app.sent(json!({"name": "job", "limits": limits, "wait": "accepted"})).await;
         never_ran(&app.ended(&id).await);
         let events = app.events(&format!("/tool-calls/{id}/events")).await.rest().await;
         assert_eq!(statuses(&events), ["WAIT", "ERROR"]);

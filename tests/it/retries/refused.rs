@@ -40,9 +40,10 @@ async fn a_request_that_may_have_arrived_has_left() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timeout_of_a_tool_that_may_not_be_repeated_is_the_end() {
     let server = answers(vec![Answer::Never]).await;
-    let app = patient(Backend::Sqlite, &server, json!({"annotations": {}, "limits": {"timeout_ms": 50}})).await;
+    let app = patient(Backend::Sqlite, &server, json!({"annotations": {}, "limits": {"timeout_ms": 500}})).await;
     let call = app.call("t", json!({})).await;
     failed(&call, "TOOL_TIMEOUT");
+    server.received(1).await;
     assert_eq!((&call["attempts"], server.requests().len()), (&json!(1), 1));
 }
 

@@ -117,7 +117,7 @@ on_both_databases!(
 async fn an_async_call_is_tried_again_as_any_other() {
     let server = third_time_lucky().await;
     let app = patient(Backend::Sqlite, &server, json!({"async": true})).await;
-    let id = app.accepted(json!({"name": "t"})).await;
+    let id = app.sent(json!({"name": "t"})).await;
     assert_eq!(app.ended(&id).await["attempts"], 3);
 }
 

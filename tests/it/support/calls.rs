@@ -49,6 +49,14 @@ impl Client {
         id
     }
 
+    /// The id of a call that may end before its caller is answered, though it need not.
+    pub async fn sent(&self, body: Value) -> String {
+        let answer = self.post("/tool-calls", &body).await;
+        assert!([200, 202].contains(&answer.status), "{}", answer.text());
+        assert_eq!(answer.status == 200, has_ended(&answer.json));
+        id_of(&answer.json)
+    }
+
     /// The stored call, once it has ended.
     pub async fn ended(&self, id: &str) -> Value {
         eventually("the call to end", || async { Some(self.stored(id).await).filter(has_ended) }).await

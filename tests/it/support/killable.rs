@@ -105,6 +105,20 @@ impl Killable {
         assert_eq!(status.signal(), Some(SIGKILL), "it was to be killed, but ended with {status}");
     }
 
+    /// Ends it as an operator does: it finishes what runs.
+    pub async fn terminate(&mut self) {
+        self.signal("TERM");
+        let status = self.ended("its end").await;
+        assert!(status.success(), "it was to stop, but ended with {status}");
+    }
+
+    /// Sends it a signal, as `STOP`.
+    pub fn signal(&self, name: &str) {
+        let id = self.child.as_ref().expect("it runs").id().to_string();
+        let sent = Command::new("kill").args([&format!("-{name}"), &id]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "SIG{name} could not be sent");
+    }
+
     /// Whether it still runs; if not, that was nobody's order.
     pub fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
@@ -139,7 +153,7 @@ impl Killable {
         command.args(&self.arguments).envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.envs(fault.map(|fault| ("TOOLPOST_FAULT", fault)));
         command.current_dir(self.folder.path()).env("XDG_DATA_HOME", self.folder.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
         let out = child.stdout.take().unwrap();
         self.child = Some(child);

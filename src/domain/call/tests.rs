@@ -1,0 +1,98 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::Ids;
+
+fn call() -> Call {
+    Call::accepted(Ids::counted().next(), "t".into(), None, Arc::default(), Time(0), "n".into())
+}
+
+#[test]
+fn a_call_never_goes_back_nor_ends_twice() {
+    let mut call = call();
+    assert!(call.settle(Outcome::text("x"), Time(1)).is_err(), "no success without a run");
+    call.start(Time(1)).unwrap();
+    assert_eq!(call.status, Status::Doing);
+    call.settle(Outcome::text("x"), Time(5_000)).unwrap();
+    assert!(call.settle(Outcome::text("y"), Time(6)).is_err());
+    assert!(call.update(StatusUpdate::default()).is_err());
+    assert_eq!((call.status, call.phase), (Status::Success, Phase::Done));
+}
+
+#[test]
+fn a_call_may_fail_without_a_run() {
+    let mut call = call();
+    call.settle(Failure::truncated("t").into(), Time(9_000)).unwrap();
+    assert_eq!((call.status, call.duration_ms(), call.attempts), (Status::Error, Some(0), 0));
+    assert_eq!(call.queued_ms(), 9);
+}
+
+#[test]
+fn updates_add_up_over_the_whole_call() {
+    let mut call = call();
+    call.start(Time(0)).unwrap();
+    let update = |value: Value| StatusUpdate { params: value.as_object().unwrap().clone(), ..StatusUpdate::default() };
+    call.update(StatusUpdate { tip: Some("a".into()), ..update(serde_json::json!({"p": {"x": 1}})) }).unwrap();
+    call.update(update(serde_json::json!({"p": {"y": 2}}))).unwrap();
+    assert_eq!(Value::Object(call.params.clone()), serde_json::json!({"p": {"x": 1, "y": 2}}));
+    assert_eq!(call.tip.as_deref(), Some("a"));
+    assert_eq!(call.last_seq, 5);
+}
+
+/// Everything that can be asked of a call.
+#[derive(Debug, Clone, Copy)]
+enum Asked {
+    Start,
+    StartAgain,
+    Update(Option<Phase>),
+    Succeed,
+    Fail,
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let phase = prop_oneof![Just(None), Just(Some(Phase::Retrying)), Just(Some(Phase::External))];
+    prop_oneof![
+        Just(Asked::Start),
+        Just(Asked::StartAgain),
+        phase.prop_map(Asked::Update),
+        Just(Asked::Succeed),
+        Just(Asked::Fail),
+    ]
+}
+
+fn rank(status: Status) -> u8 {
+    match status {
+        Status::Wait => 0,
+        Status::Doing => 1,
+        Status::Success | Status::Error => 2,
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_asked_of_a_call_it_only_goes_forward_and_ends_once(asked in proptest::collection::vec(asked(), 0..24)) {
+        let mut call = call();
+        let mut ends = 0;
+        for (time, asked) in (1..).zip(asked) {
+            let (before, seq, attempts) = (call.status, call.last_seq, call.attempts);
+            let done = match asked {
+                Asked::Start => call.start(Time(time)),
+                Asked::StartAgain => call.start_again(),
+                Asked::Update(phase) => call.update(StatusUpdate { phase, ..StatusUpdate::default() }),
+                Asked::Succeed => call.settle(Outcome::text("x"), Time(time)),
+                Asked::Fail => call.settle(Failure::cancelled().into(), Time(time)),
+            };
+            prop_assert_eq!(done.is_ok(), before.may_become(call.status) && (call.last_seq > seq));
+            prop_assert!(rank(call.status) >= rank(before), "{:?} after {:?}", call.status, before);
+            match done {
+                // What is refused leaves no trace, and every event has a number of its own.
+                Err(_) => prop_assert_eq!((call.status, call.last_seq, call.attempts), (before, seq, attempts)),
+                Ok(()) => prop_assert_eq!(call.last_seq - seq, if call.status.is_terminal() { 2 } else { 1 }),
+            }
+            ends += usize::from(done.is_ok() && call.status.is_terminal());
+            prop_assert_eq!(call.ended_at.is_some(), call.status.is_terminal());
+            prop_assert_eq!(call.phase == Phase::Done, call.status.is_terminal());
+        }
+        prop_assert!(ends <= 1);
+    }
+}

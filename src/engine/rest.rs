@@ -1,0 +1,58 @@
+//! The time between two attempts: watchers are told when the next one is due, and a restart does not shorten it.
+
+use std::time::Duration;
+
+use super::Engine;
+use super::prepare::Job;
+use super::run::{Stop, status_change};
+use crate::domain::call::{Phase, StatusUpdate};
+use crate::domain::{Failure, Time};
+
+/// Where the call's metadata say when the next attempt is due.
+const DUE: &str = "/next_attempt_at";
+
+impl Engine {
+    /// Waits for the next attempt, and says so.
+    pub(super) async fn rest(&self, job: &mut Job, wait: Duration, most: u32, failure: &Failure) -> Result<(), Stop> {
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let next = job.call.attempts + 1;
+        let retry = serde_json::json!({
+            "attempt": next, "max_attempts": most, "next_attempt_at": self.clock.now().plus_millis(wait_ms),
+            "wait_ms": wait_ms, "error": {"code": failure.code, "message": failure.message},
+        });
+        self.register(job);
+        if !job.recorder.has_announced_start() {
+            let change = job.recorder.change(&job.call);
+            let _ = job.recorder.journal().enqueue(change).await;
+        }
+        let update = StatusUpdate {
+            phase: Some(Phase::Retrying),
+            tip: Some(format!("Attempt {next} of {most} in {:.1} s", wait.as_secs_f64())),
+            metadata: [("retry".to_owned(), retry)].into_iter().collect(),
+            ..StatusUpdate::default()
+        };
+        job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        let change = status_change(job);
+        let _ = job.recorder.journal().enqueue(change).await;
+        self.wait_out(job, wait).await
+    }
+
+    /// Waits for what is left of a rest that was begun before a restart.
+    pub(super) async fn rest_on(&self, job: &mut Job) -> Result<(), Stop> {
+        let due = job.call.metadata.get("retry").and_then(|retry| Time::parse(retry.pointer(DUE)?.as_str()?));
+        match due.filter(|_| job.call.phase == Phase::Retrying) {
+            Some(due) => self.wait_out(job, Duration::from_millis(due.millis_since(self.clock.now()))).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn wait_out(&self, job: &Job, wait: Duration) -> Result<(), Stop> {
+        tokio::select! {
+            biased;
+            () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
+            () = self.closing.cancelled(), if job.is_queued => Err(Stop::Left),
+            () = self.stop.cancelled() => Err(Failure::shutting_down().into()),
+            () = tokio::time::sleep(wait) => Ok(()),
+        }
+    }
+}

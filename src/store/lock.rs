@@ -1,0 +1,61 @@
+//! One server a file: on SQLite the calls of any other server are taken for left behind, so there must be no other.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::StoreError;
+
+/// How long another server may take to let go.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is asked.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Held as long as a server uses the file. The system lets go of it however the process ends.
+#[derive(Debug)]
+pub struct ServerLock(#[expect(dead_code, reason = "held, never read")] File);
+
+impl ServerLock {
+    /// Takes the lock beside a database file. One that is just ending has a moment to let go of it.
+    ///
+    /// # Errors
+    /// If another server has it, or the lock file cannot be made.
+    pub async fn take(database: &Path) -> Result<Self, StoreError> {
+        let path = beside(database);
+        let failed = |source| StoreError::Lock { path: path.clone(), source };
+        let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
+        let patience = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self(file)),
+                Err(TryLockError::WouldBlock) if Instant::now() < patience => tokio::time::sleep(AGAIN).await,
+                Err(TryLockError::WouldBlock) => return Err(StoreError::Served { database: database.to_owned() }),
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
+        }
+    }
+}
+
+fn beside(database: &Path) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_has_one_server_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("t.db");
+        let first = ServerLock::take(&database).await.unwrap();
+        let refused = ServerLock::take(&database).await.unwrap_err().to_string();
+        assert!(refused.contains("t.db") && refused.contains("another server"), "{refused}");
+        drop(first);
+        ServerLock::take(&database).await.unwrap();
+    }
+}
