@@ -23,6 +23,7 @@ use crate::store::{Journal, Store};
 mod answer;
 mod call_body;
 mod calls;
+mod described;
 mod docs;
 mod end;
 mod events;

@@ -19,6 +19,8 @@ pub struct Handle {
     pub outside: Outside,
     /// Whether its tool was sent a token: then only that speaks for it.
     pub has_token: bool,
+    /// Whether its work may be done outside.
+    pub may_be_outside: bool,
 }
 
 /// All calls that were told of. Cheap to clone.

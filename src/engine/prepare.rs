@@ -63,7 +63,14 @@ impl Job {
     pub fn new(call: Call, next: Next, recorder: Recorder) -> Self {
         let (emitter, reports) = emitter::channel();
         let has_token = matches!(&next, Next::Run(entry) if entry.definition.has_token());
-        let handle = Handle { cancel: CancellationToken::new(), emitter, outside: Outside::default(), has_token };
+        let is_external = matches!(&next, Next::Run(entry) if entry.definition.is_external());
+        let handle = Handle {
+            cancel: CancellationToken::new(),
+            emitter,
+            outside: Outside::default(),
+            has_token,
+            may_be_outside: has_token || is_external,
+        };
         Self {
             call,
             next,

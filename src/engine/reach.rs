@@ -23,6 +23,9 @@ use crate::store::inbox::Message;
 /// How long a report waits until its call has taken in what it was told before.
 const LISTENING: Duration = Duration::from_secs(2);
 
+/// How long a result waits for its call to be handed out. One that still waits for its turn then takes none.
+const HANDING_OUT: Duration = Duration::from_secs(1);
+
 /// What became of something that was said to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reached {
@@ -98,6 +101,10 @@ impl Engine {
     /// If the database fails.
     pub async fn post_result(&self, id: Uuid, answer: Answer) -> Result<Reached, StoreError> {
         if let Some(handle) = self.live.get(id) {
+            if handle.may_be_outside {
+                // Whoever was just told of the call may be faster than it is.
+                let _ = tokio::time::timeout(HANDING_OUT, handle.outside.opened()).await;
+            }
             return Ok(posted(handle.outside.post(answer)));
         }
         let answer = match answer {

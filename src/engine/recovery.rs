@@ -217,6 +217,10 @@ impl Engine {
             job.handle.outside.open();
         }
         (job.begin, job.is_queued, job.is_accepted_first) = (begin, true, true);
+        if begin != Begin::Start && job.handle.may_be_outside {
+            // It was handed out in an earlier life: its result may come before it has its turn in this one.
+            job.handle.outside.open();
+        }
         job
     }
 }

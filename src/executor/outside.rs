@@ -14,6 +14,7 @@ pub struct Outside(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     posted: Notify,
+    opened: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +51,17 @@ impl Outside {
         let mut state = self.state();
         if matches!(*state, State::Shut) {
             *state = State::Open;
+            self.0.opened.notify_waiters();
+        }
+    }
+
+    /// Returns when a result may be posted, or when it is too late for one.
+    pub async fn opened(&self) {
+        let mut opened = std::pin::pin!(self.0.opened.notified());
+        // Heard from here on: an opening between the look and the wait is not missed.
+        opened.as_mut().enable();
+        if matches!(*self.state(), State::Shut) {
+            opened.await;
         }
     }
 
@@ -71,7 +83,9 @@ impl Outside {
     /// No result is awaited any more. The one that is here and was not taken, if there is one.
     #[must_use]
     pub fn close(&self) -> Option<Answer> {
-        match std::mem::replace(&mut *self.state(), State::Taken) {
+        let before = std::mem::replace(&mut *self.state(), State::Taken);
+        self.0.opened.notify_waiters();
+        match before {
             State::Posted(answer) => Some(*answer),
             State::Shut | State::Open | State::Taken => None,
         }
@@ -114,5 +128,20 @@ mod tests {
         outside.open();
         assert_eq!(outside.post(Answer::Nothing), Posted::Accepted);
         assert_eq!((outside.close(), outside.post(Answer::Nothing)), (Some(Answer::Nothing), Posted::TooLate));
+    }
+
+    #[tokio::test]
+    async fn whoever_comes_before_the_opening_hears_of_it() {
+        let outside = Outside::default();
+        let mut early = std::pin::pin!(outside.opened());
+        assert!(futures_util::poll!(early.as_mut()).is_pending());
+        outside.open();
+        early.await;
+        outside.opened().await;
+        let shut = Outside::default();
+        let mut early = std::pin::pin!(shut.opened());
+        assert!(futures_util::poll!(early.as_mut()).is_pending());
+        assert_eq!(shut.close(), None);
+        early.await;
     }
 }

@@ -8,9 +8,10 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::call_body::{self, CallBody};
+use super::described::BodyRefused;
 use super::extract::JsonBody;
 use super::preference::Preference;
-use super::problem::{Problem, ProblemBody};
+use super::problem::Problem;
 use super::{AppState, answer, once, watch};
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
@@ -28,15 +29,26 @@ enum CallAnswer<'a> {
 ///
 /// With `Accept: text/event-stream` the answer is the calls' events as they happen (`tool_call`, `status`, `progress`,
 /// `tool_result`), and at the end `batch` with what the JSON answer would have been.
+///
+/// A 202 is durable: the calls run, or end with a clear error, whatever happens to the service. With an `Idempotency-Key`
+/// the request can be sent again and again: it runs once, and every sending gets the outcome of the first.
 #[utoipa::path(post, path = "/tool-calls", operation_id = "execute_tool_calls", tag = "tool calls", request_body = CallBody,
-    responses((status = 200, description = "One call: a ToolCall. A batch: its results in request order. Or the events.",
-            content((CallAnswer = "application/json"), (String = "text/event-stream"))),
-        (status = 400, description = "The body is no JSON, is nested too deeply, or holds an integer beyond 64 bits", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, description = "The body does not have its shape; `errors` say where", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "No room, the database is away, or the service is stopping; `Retry-After` says when to come again", body = ProblemBody, content_type = "application/problem+json")))]
+    params(
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 512, description = "The same key with the same body is the same request: it joins the first, or gets its outcome, and nothing runs twice. Kept 24 h."),
+        ("Prefer" = Option<String>, Header, example = "respond-async, wait=10", description = "`respond-async` and `wait=SECONDS` (RFC 7240), up to an hour. `wait` in the body comes first."),
+        ("traceparent" = Option<String>, Header, example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", description = "W3C Trace Context; `http` tools are sent it.")),
+    responses((status = 200, description = "All calls have ended. One call: a ToolCall. A batch: its results in request order. Or the events.",
+            content((CallAnswer = "application/json"), (String = "text/event-stream")),
+            headers(("Preference-Applied" = String, description = "What of `Prefer` was honoured"),
+                ("Idempotency-Replayed" = String, description = "`true`: the key was known, and this is the outcome of the first request"))),
+        (status = 202, description = "Accepted, and not all calls have ended: each as it is, and they go on", body = CallAnswer,
+            headers(("Location" = String, description = "Where they are found: `/tool-calls/{id}`, or `/tool-calls?batch_id=…`"),
+                ("Preference-Applied" = String, description = "What of `Prefer` was honoured"),
+                ("Idempotency-Replayed" = String, description = "`true`: the key was known, and these are the calls of the first request"))),
+        BodyRefused,
+        (status = 422, description = "The body does not have its shape; `errors` say where. Or `IDEMPOTENCY_KEY_REUSED`: the key came with another body"),
+        (status = 503, description = "`OVERLOADED`: no room. `STORE_UNAVAILABLE`: the database is away; what was accepted all the same is at `Location`. `SHUTTING_DOWN`: the service is stopping",
+            headers(("Location" = String, description = "Where what was accepted will be found, if anything was")))))]
 pub(super) async fn execute(
     State(state): State<AppState>,
     headers: HeaderMap,

@@ -8,7 +8,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use super::{AppState, problem, tools};
+use super::{AppState, described, problem, tools};
 use crate::domain::Status;
 use crate::domain::failure::Code;
 use crate::events::render;
@@ -34,7 +34,9 @@ pub(super) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi:
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
     // Where the service is mounted is the gateway's business: addresses are relative to the document's own.
     document.servers = Some(vec![utoipa::openapi::Server::new(".")]);
+    described::describe_failures(&mut document);
     if let Some(components) = &mut document.components {
+        described::describe_token(components);
         open_parts(components);
     }
     document

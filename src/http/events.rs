@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::AppState;
 use super::extract::{self, Params};
-use super::problem::{Problem, ProblemBody};
+use super::problem::Problem;
 use super::watch::sse;
 use crate::events::stream::{self, EventFilter};
 
@@ -24,9 +24,9 @@ pub(super) struct OneParams {
     params(("id" = Uuid, Path, description = "The service's id of the call"), OneParams,
         ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
-        (status = 404, description = "There is no such call", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, description = "The event id or a query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such call"),
+        (status = 422, description = "The event id or a query parameter is wrong"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn of_call(
     State(state): State<AppState>,
     Path(id): Path<String>,
@@ -56,8 +56,8 @@ pub(super) struct AllParams {
 #[utoipa::path(get, path = "/events", operation_id = "all_events", tag = "events",
     params(AllParams, ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
-        (status = 422, description = "The event id or a query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 422, description = "The event id or a query parameter is wrong"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn of_all(
     State(state): State<AppState>,
     headers: HeaderMap,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::extract::{self, Params};
-use super::problem::{Problem, ProblemBody};
+use super::problem::Problem;
 use super::{AppState, Shared, end, reply};
 use crate::domain::{Call, ContentBlock, Status, Time};
 use crate::formats::native::ToolCall;
@@ -58,8 +58,8 @@ struct Page<'a> {
 /// Lists calls, newest first.
 #[utoipa::path(get, path = "/tool-calls", operation_id = "list_tool_calls", tag = "tool calls", params(PageParams),
     responses((status = 200, description = "A page", body = Page),
-        (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 422, description = "A query parameter is wrong"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn page(
     State(state): State<AppState>,
     Params(params): Params<PageParams>,
@@ -102,9 +102,9 @@ pub(super) struct WaitParams {
 /// Reads a call; with `wait_ms` it waits for its end.
 #[utoipa::path(get, path = "/tool-calls/{id}", operation_id = "read_tool_call", tag = "tool calls", params(("id" = Uuid, Path, description = "The service's id of the call"), WaitParams),
     responses((status = 200, description = "The call as it is", body = ToolCall),
-        (status = 404, description = "There is no such call", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such call"),
+        (status = 422, description = "A query parameter is wrong"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn one(
     State(state): State<AppState>,
     Path(id): Path<String>,
@@ -119,8 +119,8 @@ pub(super) async fn one(
 /// The whole output as text.
 #[utoipa::path(get, path = "/tool-calls/{id}/output", operation_id = "read_output", tag = "tool calls", params(("id" = Uuid, Path, description = "The service's id of the call")),
     responses((status = 200, description = "The output", body = String, content_type = "text/plain"),
-        (status = 404, description = "There is no such call, or it has not ended", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such call, or it has not ended"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn output(State(state): State<AppState>, Path(id): Path<String>) -> Result<Response, Problem> {
     let call = find(&state, extract::call_id(&id)?).await?;
     let Some(outcome) = &call.outcome else { return Err(Problem::not_found("the call has not ended")) };
@@ -131,8 +131,8 @@ pub(super) async fn output(State(state): State<AppState>, Path(id): Path<String>
 #[utoipa::path(get, path = "/tool-calls/{id}/content/{n}", operation_id = "read_content_block", tag = "tool calls",
     params(("id" = Uuid, Path, description = "The service's id of the call"), ("n" = u32, Path, description = "The block, counted from 0")),
     responses((status = 200, description = "The block", body = String, content_type = "*/*"),
-        (status = 404, description = "There is no such call or block", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such call or block"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn content(
     State(state): State<AppState>,
     Path((id, n)): Path<(String, String)>,

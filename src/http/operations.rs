@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::problem::{Problem, ProblemBody};
+use super::problem::Problem;
 use super::{AppState, reply};
 
 /// How long the database may take to say that it is there.
@@ -29,7 +29,7 @@ pub(super) async fn healthz() -> Response {
 /// Whether calls can be accepted: the database answers, and the service is not stopping.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, description = "They can", body = Health),
-        (status = 503, description = "They cannot", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 503, description = "They cannot")))]
 pub(super) async fn readyz(State(state): State<AppState>) -> Result<Response, Problem> {
     if state.engine.is_draining() {
         return Err(Problem::shutting_down());

@@ -9,8 +9,9 @@ use axum::response::Response;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::described::BodyRefused;
 use super::extract::{self, JsonBody};
-use super::problem::{Problem, ProblemBody};
+use super::problem::Problem;
 use super::{AppState, end, reply};
 use crate::domain::{Answer, Call, Status, json};
 use crate::engine::Reached;
@@ -25,8 +26,8 @@ const SETTLING: Duration = Duration::from_secs(2);
 #[utoipa::path(post, path = "/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "tool calls",
     params(("id" = Uuid, Path, description = "The service's id of the call")),
     responses((status = 202, description = "The call as it is", body = ToolCall),
-        (status = 404, description = "There is no such call", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such call"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn cancel(State(state): State<AppState>, Path(id): Path<String>) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
     if state.engine.cancel(id).await? == Reached::NoSuchCall {
@@ -36,19 +37,19 @@ pub(super) async fn cancel(State(state): State<AppState>, Path(id): Path<String>
     Ok(reply::json(StatusCode::ACCEPTED, &ToolCall::from(&call)))
 }
 
-/// Reports on a running call for its tool, with the call's own token.
+/// Reports on a running call for its tool.
+///
+/// An `http` tool shows the call's own token; for an `external` one any caller speaks.
 #[utoipa::path(post, path = "/tool-calls/{id}/progress", operation_id = "report_progress", tag = "tool calls",
     params(("id" = Uuid, Path, description = "The service's id of the call")), request_body = Report,
+    security((), ("call_token" = [])),
     responses((status = 202, description = "It is shown to whoever watches"),
-        (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 401, description = "The token is not this call's", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such call", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 409, description = "The call has ended", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, description = "The body does not have its shape", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away, or too many reports of the call are not recorded yet", body = ProblemBody, content_type = "application/problem+json")))]
+        BodyRefused,
+        (status = 401, description = "The token is not this call's"),
+        (status = 404, description = "There is no such call"),
+        (status = 409, description = "The call has ended"),
+        (status = 422, description = "The body does not have its shape"),
+        (status = 503, description = "The database is away, or too many reports of the call are not recorded yet")))]
 pub(super) async fn progress(
     State(state): State<AppState>,
     Path(id): Path<String>,
@@ -77,20 +78,23 @@ struct Accepted {
     ignored: bool,
 }
 
-/// Posts the result of a call whose work is done outside: of an `external` tool, or of an `http` tool that answered 202. The
-/// first result wins. The body is converted as any tool's answer.
+/// Posts the result of a call whose work is done outside.
+///
+/// That is the work of an `external` tool, for which any caller speaks, and of an `http` tool that answered 202, which shows
+/// the call's own token. The first result wins. The body is converted as any tool's answer.
 #[utoipa::path(post, path = "/tool-calls/{id}/result", operation_id = "post_result", tag = "tool calls",
     params(("id" = Uuid, Path, description = "The service's id of the call")),
     request_body(content((serde_json::Value = "application/json"), (String = "text/plain"), (Vec<u8> = "image/*"))),
+    security((), ("call_token" = [])),
     responses((status = 200, description = "It is the call's result, or `ignored`: another one came first", body = Accepted),
-        (status = 400, description = "The body is not what its Content-Type says", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 401, description = "The token is not this call's", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such call", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 409, description = "The call's tool gives its result itself", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 415, description = "The Content-Type is none of these", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 400, description = "The body is not what its Content-Type says"),
+        (status = 401, description = "The token is not this call's"),
+        (status = 404, description = "There is no such call"),
+        (status = 408, description = "The body did not arrive in time"),
+        (status = 409, description = "The call's tool gives its result itself"),
+        (status = 413, description = "The body is too large"),
+        (status = 415, description = "The Content-Type is none of these"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn result(
     State(state): State<AppState>,
     Path(id): Path<String>,

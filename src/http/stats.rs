@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
 use super::extract::Params;
-use super::problem::{Problem, ProblemBody};
+use super::problem::Problem;
 use super::{AppState, reply, tools};
 use crate::domain::Time;
 use crate::domain::stats::{MinuteStats, ToolStats, UNKNOWN_TOOL};
@@ -45,9 +45,9 @@ struct AllStats {
 /// Reads the counts of one tool; zeros for one that was never called.
 #[utoipa::path(get, path = "/tools/{name}/stats", operation_id = "tool_stats", tag = "stats", params(("name" = String, Path, description = "The tool's name"), WindowParams),
     responses((status = 200, description = "The counts", body = StatsAnswer),
-        (status = 404, description = "There is no such tool, nor was there one", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such tool, nor was there one"),
+        (status = 422, description = "A query parameter is wrong"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn of_tool(
     State(state): State<AppState>,
     Path(name): Path<String>,
@@ -67,8 +67,8 @@ pub(super) async fn of_tool(
 /// Reads the counts of every tool.
 #[utoipa::path(get, path = "/stats", operation_id = "all_stats", tag = "stats", params(WindowParams),
     responses((status = 200, description = "The counts", body = AllStats),
-        (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 422, description = "A query parameter is wrong"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn of_all(
     State(state): State<AppState>,
     Params(params): Params<WindowParams>,
@@ -95,8 +95,8 @@ pub(super) async fn of_all(
 /// Sets the counts of one tool to zero.
 #[utoipa::path(delete, path = "/tools/{name}/stats", operation_id = "reset_tool_stats", tag = "stats", params(("name" = String, Path, description = "The tool's name")),
     responses((status = 204, description = "Reset"),
-        (status = 404, description = "There is no such tool, nor was there one", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such tool, nor was there one"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn reset_tool(State(state): State<AppState>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
     if state.store.stats(Some(&name)).await?.is_empty() {
         tools::find(&state, &name)?;
@@ -108,7 +108,7 @@ pub(super) async fn reset_tool(State(state): State<AppState>, Path(name): Path<S
 /// Sets the counts of every tool to zero.
 #[utoipa::path(delete, path = "/stats", operation_id = "reset_all_stats", tag = "stats",
     responses((status = 204, description = "Reset"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 503, description = "The database is away")))]
 pub(super) async fn reset_all(
     State(state): State<AppState>,
     Params(NoParams {}): Params<NoParams>,

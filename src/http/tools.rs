@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
+use super::described::BodyRefused;
 use super::extract::{JsonBody, Params};
-use super::problem::{Problem, ProblemBody};
+use super::problem::Problem;
 use super::{AppState, Shared, reply};
 use crate::domain::call::Coercion;
 use crate::domain::{ToolDefinition, json, shape, tool};
@@ -46,10 +47,10 @@ struct ToolList<'a> {
 }
 
 /// Lists the tools, by name.
-#[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(ListParams),
-    responses((status = 200, description = "The tools; `ETag` changes with any of them", body = ToolList),
+#[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(ListParams, ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
+    responses((status = 200, description = "The tools; `ETag` changes with any of them", body = ToolList, headers(("ETag" = String))),
         (status = 304, description = "`If-None-Match` names the list as it is"),
-        (status = 422, description = "A query parameter is wrong", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 422, description = "A query parameter is wrong")))]
 pub(super) async fn list(
     State(state): State<AppState>,
     headers: HeaderMap,
@@ -71,7 +72,7 @@ fn unless(is_paused: bool, headers: HeaderMap) -> HeaderMap {
 /// Lets a paused tool run again. One that is not paused is left as it is.
 #[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
     responses((status = 200, description = "The tool, no longer paused", body = ToolView),
-        (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such tool")))]
 pub(super) async fn resume(State(state): State<AppState>, Path(name): Path<String>) -> Result<Response, Problem> {
     let entry = find(&state, &name)?;
     state.engine.pauses().resume(&entry.name);
@@ -80,14 +81,11 @@ pub(super) async fn resume(State(state): State<AppState>, Path(name): Path<Strin
 
 /// Registers a tool.
 #[utoipa::path(post, path = "/tools", operation_id = "create_tool", tag = "tools", request_body = ToolDefinition,
-    responses((status = 201, description = "Registered; `Location` and `ETag` are its own", body = ToolView),
-        (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 409, description = "The API has a tool of this name already", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, description = "The definition is refused; `errors` say where and why", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+    responses((status = 201, description = "Registered; `Location` and `ETag` are its own", body = ToolView, headers(("Location" = String), ("ETag" = String))),
+        BodyRefused,
+        (status = 409, description = "The API has a tool of this name already"),
+        (status = 422, description = "The definition is refused; `errors` say where and why"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Result<Response, Problem> {
     let definition = tool::read_definition(body.value)?;
     let name = definition.name.clone();
@@ -102,10 +100,11 @@ pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Res
 }
 
 /// Reads a tool.
-#[utoipa::path(get, path = "/tools/{name}", operation_id = "read_tool", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
-    responses((status = 200, description = "The tool, with its `ETag`", body = ToolView),
+#[utoipa::path(get, path = "/tools/{name}", operation_id = "read_tool", tag = "tools",
+    params(("name" = String, Path, description = "The tool's name"), ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
+    responses((status = 200, description = "The tool, with its `ETag`", body = ToolView, headers(("ETag" = String))),
         (status = 304, description = "`If-None-Match` names the tool as it is"),
-        (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such tool")))]
 pub(super) async fn read(
     State(state): State<AppState>,
     headers: HeaderMap,
@@ -119,16 +118,14 @@ pub(super) async fn read(
 
 /// Registers or replaces a tool. `If-Match` makes it compare-and-swap; `If-None-Match: *` makes it only register.
 #[utoipa::path(put, path = "/tools/{name}", operation_id = "put_tool", tag = "tools", request_body = ToolDefinition,
-    params(("name" = String, Path, description = "The tool's name")),
-    responses((status = 200, description = "Replaced", body = ToolView),
-        (status = 201, description = "Registered", body = ToolView),
-        (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 412, description = "The tool is not what `If-Match` or `If-None-Match` says", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, description = "The definition is refused; `errors` say where and why", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+    params(("name" = String, Path, description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Only if the tool has this `ETag`; `*` is any"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is no tool of this name")),
+    responses((status = 200, description = "Replaced", body = ToolView, headers(("ETag" = String))),
+        (status = 201, description = "Registered", body = ToolView, headers(("Location" = String), ("ETag" = String))),
+        BodyRefused,
+        (status = 412, description = "The tool is not what `If-Match` or `If-None-Match` says"),
+        (status = 422, description = "The definition is refused; `errors` say where and why"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn replace(
     State(state): State<AppState>,
     Path(name): Path<String>,
@@ -158,12 +155,13 @@ pub(super) async fn replace(
 }
 
 /// Removes a registered tool; one of the same name from a file, or built in, is back.
-#[utoipa::path(delete, path = "/tools/{name}", operation_id = "delete_tool", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
+#[utoipa::path(delete, path = "/tools/{name}", operation_id = "delete_tool", tag = "tools",
+    params(("name" = String, Path, description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Only if the tool has this `ETag`; `*` is any")),
     responses((status = 204, description = "Removed"),
-        (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 409, description = "The tool was not registered over the API", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 412, description = "The tool is not what `If-Match` says", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 503, description = "The database is away", body = ProblemBody, content_type = "application/problem+json")))]
+        (status = 404, description = "There is no such tool"),
+        (status = 409, description = "The tool was not registered over the API"),
+        (status = 412, description = "The tool is not what `If-Match` says"),
+        (status = 503, description = "The database is away")))]
 pub(super) async fn delete(
     State(state): State<AppState>,
     Path(name): Path<String>,
@@ -212,12 +210,9 @@ pub(super) struct Validation {
 #[utoipa::path(post, path = "/tools/{name}/validate", operation_id = "validate_arguments", tag = "tools", request_body = ValidateBody,
     params(("name" = String, Path, description = "The tool's name")),
     responses((status = 200, description = "Whether they are valid", body = Validation),
-        (status = 400, description = "The body is no JSON", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 404, description = "There is no such tool", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 408, description = "The body did not arrive in time", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 415, description = "The Content-Type is not JSON", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, description = "The body does not have its shape", body = ProblemBody, content_type = "application/problem+json")))]
+        BodyRefused,
+        (status = 404, description = "There is no such tool"),
+        (status = 422, description = "The body does not have its shape")))]
 pub(super) async fn validate(
     State(state): State<AppState>,
     Path(name): Path<String>,

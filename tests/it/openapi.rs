@@ -7,13 +7,14 @@ use serde_json::Value;
 use crate::support::App;
 
 /// Every route of the service; the names of parameters are left out.
-const ROUTES: [(&str, &str); 18] = [
+const ROUTES: [(&str, &str); 22] = [
     ("get", "/tools"),
     ("post", "/tools"),
     ("get", "/tools/{}"),
     ("put", "/tools/{}"),
     ("delete", "/tools/{}"),
     ("post", "/tools/{}/validate"),
+    ("post", "/tools/{}/resume"),
     ("get", "/tools/{}/stats"),
     ("delete", "/tools/{}/stats"),
     ("get", "/stats"),
@@ -22,6 +23,9 @@ const ROUTES: [(&str, &str); 18] = [
     ("post", "/tool-calls"),
     ("get", "/tool-calls/{}"),
     ("get", "/tool-calls/{}/events"),
+    ("post", "/tool-calls/{}/cancel"),
+    ("post", "/tool-calls/{}/progress"),
+    ("post", "/tool-calls/{}/result"),
     ("get", "/events"),
     ("get", "/healthz"),
     ("get", "/readyz"),
@@ -108,6 +112,50 @@ async fn problems_are_described_where_they_occur() {
             assert!(response["content"]["application/problem+json"].is_object(), "{method} {path} {status}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_requests_say_in_headers_is_described() {
+    let document = document().await;
+    let cases = [
+        ("post", "/tool-calls", vec!["Idempotency-Key", "Prefer", "traceparent"]),
+        ("get", "/tools", vec!["If-None-Match"]),
+        ("get", "/tools/{}", vec!["If-None-Match"]),
+        ("put", "/tools/{}", vec!["If-Match", "If-None-Match"]),
+        ("delete", "/tools/{}", vec!["If-Match"]),
+        ("get", "/tool-calls/{}/events", vec!["Last-Event-ID"]),
+        ("get", "/events", vec!["Last-Event-ID"]),
+    ];
+    for (method, path, names) in cases {
+        let parameters = operation(&document, method, path)["parameters"].as_array().unwrap();
+        for name in names {
+            let is_it = |parameter: &Value| parameter["in"] == "header" && parameter["name"] == name;
+            let found = parameters.iter().find(|parameter| is_it(parameter));
+            let found = found.unwrap_or_else(|| panic!("{method} {path} {name}"));
+            assert_eq!(found["required"], false, "{method} {path} {name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_answers_say_in_headers_is_described() {
+    let document = document().await;
+    let cases = [
+        ("post", "/tool-calls", "200", vec!["Preference-Applied", "Idempotency-Replayed"]),
+        ("post", "/tool-calls", "202", vec!["Location", "Preference-Applied", "Idempotency-Replayed"]),
+        ("post", "/tool-calls", "503", vec!["Location", "Retry-After"]),
+        ("post", "/tools", "201", vec!["Location", "ETag"]),
+        ("get", "/tools/{}", "200", vec!["ETag"]),
+        ("get", "/events", "503", vec!["Retry-After"]),
+    ];
+    for (method, path, status, names) in cases {
+        let headers = &operation(&document, method, path)["responses"][status]["headers"];
+        for name in names {
+            assert!(headers[name]["schema"].is_object(), "{method} {path} {status} {name}");
+        }
+    }
+    let reused = &operation(&document, "post", "/tool-calls")["responses"]["422"]["description"];
+    assert!(reused.as_str().unwrap().contains("IDEMPOTENCY_KEY_REUSED"), "{reused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

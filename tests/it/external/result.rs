@@ -27,6 +27,17 @@ on_both_databases!(
     }
 );
 
+on_both_databases!(
+    async fn a_result_may_follow_the_acceptance_at_once(backend: Backend) {
+        let app = service(backend, json!({})).await;
+        for _ in 0..40 {
+            let id = app.accepted(json!({"name": "ask", "wait": "accepted"})).await;
+            answer(&app, &id, &json!("quick")).await;
+            assert_eq!(succeeded(&app.ended(&id).await), "quick");
+        }
+    }
+);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_is_converted_as_any_executors_is() {
     let app = service(Backend::Sqlite, json!({})).await;

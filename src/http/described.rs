@@ -1,0 +1,60 @@
+//! What the document says of many routes alike, said once.
+
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{Components, Content, Object, OpenApi, Ref, RefOr, Response, Type};
+
+/// How a JSON body is refused before anyone has looked into it.
+#[derive(utoipa::IntoResponses)]
+#[expect(dead_code, reason = "only the document reads it")]
+pub(super) enum BodyRefused {
+    #[response(
+        status = 400,
+        description = "The body is no JSON, is nested too deeply, or holds an integer beyond 64 bits"
+    )]
+    NoJson,
+    #[response(status = 408, description = "The body did not arrive in time")]
+    Late,
+    #[response(status = 413, description = "The body is too large")]
+    TooLarge,
+    #[response(status = 415, description = "The Content-Type is not JSON")]
+    OfAnotherType,
+}
+
+/// Every failure is a problem document, and every 503 says when to come again.
+pub(super) fn describe_failures(document: &mut OpenApi) {
+    for operation in document.paths.paths.values_mut().flat_map(operations) {
+        for (status, response) in &mut operation.responses.responses {
+            if let RefOr::T(response) = response
+                && status.starts_with(['4', '5'])
+            {
+                describe_failure(status, response);
+            }
+        }
+    }
+}
+
+fn describe_failure(status: &str, response: &mut Response) {
+    let content = Content::new(Some(Ref::from_schema_name("Problem")));
+    response.content.insert("application/problem+json".to_owned(), content.into());
+    if status == "503" {
+        let seconds = HeaderBuilder::new()
+            .schema(Some(Object::with_type(Type::Integer)))
+            .description(Some("Seconds after which to come again"));
+        response.headers.insert("Retry-After".to_owned(), seconds.build().into());
+    }
+}
+
+fn operations(item: &mut utoipa::openapi::PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch].into_iter().flatten()
+}
+
+/// By what the tool of a call shows that it is the one that was asked: `call_token` in the routes.
+pub(super) fn describe_token(components: &mut Components) {
+    let scheme = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("The `token` that an `http` tool was sent with the call"))
+        .build();
+    components.add_security_scheme("call_token", SecurityScheme::Http(scheme));
+}
