@@ -212,10 +212,6 @@ impl Engine {
         };
         let recorder = Recorder::resumed(self.journal.clone(), self.store.clone(), self.settings.store_patience, &call);
         let mut job = Job::new(call, next, recorder);
-        if begin == Begin::Outside {
-            // Its result may come before it has its place again.
-            job.handle.outside.open();
-        }
         (job.begin, job.is_queued, job.is_accepted_first) = (begin, true, true);
         if begin != Begin::Start && job.handle.may_be_outside {
             // It was handed out in an earlier life: its result may come before it has its turn in this one.

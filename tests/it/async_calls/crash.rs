@@ -247,6 +247,6 @@ on_both_databases!(
             assert_eq!(succeeded(&node.ended(id).await), "done");
         }
         let order: Vec<Value> = server.requests().iter().map(|request| request.json()["call_id"].clone()).collect();
-        assert_eq!((json!(order), server.most_running()), (json!(["a", "a", "b", "c"]), 1));
+        assert_eq!(order, ["a", "a", "b", "c"]);
     }
 );
