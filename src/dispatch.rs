@@ -144,11 +144,15 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.slots.state();
-        if let Some(tool) = state.tools.get_mut(&self.tool) {
-            tool.waiting[usize::from(self.counts)].remove(&self.key);
+        {
+            let mut state = self.slots.state();
+            if let Some(tool) = state.tools.get_mut(&self.tool) {
+                tool.waiting[usize::from(self.counts)].remove(&self.key);
+            }
+            state.forget_if_idle(&self.tool);
         }
-        state.forget_if_idle(&self.tool);
+        // Whoever stood behind it may want less.
+        self.slots.hand_out();
     }
 }
 
@@ -218,6 +222,19 @@ mod tests {
         let mut held = slots.queue(wanted("a", None, 9));
         assert!(slot.is_some() && is_served(&mut held).is_none());
         let mut other = slots.queue(Wanted { counts: false, ..wanted("a", Some(2), 0) });
+        assert!(is_served(&mut other).is_some());
+    }
+
+    #[test]
+    fn who_stands_behind_one_that_gives_up_runs_if_it_may() {
+        let slots = Slots::new(10);
+        let mut first = slots.queue(wanted("a", None, 0));
+        let _running = is_served(&mut first).unwrap();
+        // A call may be content with less than its tool allows, and then waits longer.
+        let picky = slots.queue(wanted("a", Some(1), 9));
+        let mut other = slots.queue(wanted("a", None, 0));
+        assert!(is_served(&mut other).is_none());
+        drop(picky);
         assert!(is_served(&mut other).is_some());
     }
 

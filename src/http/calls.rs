@@ -67,7 +67,8 @@ pub(super) async fn execute(
     } else {
         execute_anew(&state, submission, bytes, wants_events).await?
     };
-    if let Some(applied) = preference.and_then(Preference::applied) {
+    // A stream of events lasts to the end whatever is preferred.
+    if let Some(applied) = preference.filter(|_| !wants_events).and_then(Preference::applied) {
         response.headers_mut().insert("preference-applied", applied);
     }
     Ok(response)
