@@ -23,6 +23,8 @@ pub use world::World;
 pub const ONCE: &str = "count_once";
 /// May run again after a failure or a loss.
 pub const AGAIN: &str = "count_again";
+/// How often, at most, as long as nothing is lost.
+pub const ATTEMPTS: u64 = 3;
 /// Changes nothing, and may run again after a loss.
 pub const READ: &str = "count_read";
 
@@ -85,7 +87,7 @@ impl Evidence {
 
 /// Registers the three tools that `counter` counts.
 pub async fn register(client: &Client, counter: &Counter) {
-    let retry = json!({"max_attempts": 3, "initial_backoff_ms": 20, "max_backoff_ms": 100});
+    let retry = json!({"max_attempts": ATTEMPTS, "initial_backoff_ms": 20, "max_backoff_ms": 100});
     for (name, annotations, retry) in [
         (ONCE, json!({}), json!({})),
         (AGAIN, json!({"idempotent": true}), retry),
@@ -95,7 +97,7 @@ pub async fn register(client: &Client, counter: &Counter) {
             "name": name, "description": "Counts its runs.", "annotations": annotations, "retry": retry,
             "input_schema": {
                 "type": "object", "required": ["route"],
-                "properties": {"route": {"enum": ["now", "slowly", "gate"]}},
+                "properties": {"route": {"enum": ["now", "slowly", "gate", "flaky"]}},
             },
             "executor": {"type": "http", "url": counter.url()},
         });

@@ -210,7 +210,8 @@ impl Way<'_> {
 
 fn call(key: &str, part: usize, chance: &mut Seeded) -> Value {
     let name = chance.pick(&[ONCE, ONCE, AGAIN, READ]);
-    let route = chance.pick(&["now", "slowly", "slowly"]);
+    // Only this one may be tried again when its server refuses.
+    let route = chance.pick(if name == AGAIN { &["now", "slowly", "flaky"] } else { &["now", "slowly", "slowly"] });
     json!({"name": name, "arguments": {"key": key, "part": part, "route": route}})
 }
 

@@ -129,6 +129,16 @@ fn runs_are_held_against_what_may_run() {
     assert!(failed(1, "OUTCOME_UNKNOWN", true).contains("may run again"));
     assert!(failed(2, "OUTCOME_UNKNOWN", true).contains("may run again"));
     assert!(failed(0, "TOOL_EXECUTION_ERROR", true).contains("although its tool cannot"));
+    for (attempts, is_wrong) in [(2, true), (3, false)] {
+        let mut refused = truth();
+        let call = &mut refused.world.calls[1];
+        call["arguments"]["route"] = json!("flaky");
+        (call["status"], call["error"]) = (json!("ERROR"), json!({"code": "TOOL_EXECUTION_ERROR"}));
+        call["attempts"] = json!(attempts);
+        let mut found = Vec::new();
+        super::runs::check(&refused, &mut |violation| found.push(violation));
+        assert_eq!(!found.is_empty(), is_wrong, "{found:?}");
+    }
 }
 
 #[test]

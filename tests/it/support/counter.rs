@@ -1,8 +1,10 @@
 //! A tool's server that counts its runs where no death of the service can reach: every run is a line in its own file, on
 //! disk before the run is answered.
 //!
-//! `/now` answers at once, `/slowly` a few milliseconds later, `/gate` when [`Counter::open`] was called.
+//! `/now` answers at once, `/slowly` a few milliseconds later, `/gate` when [`Counter::open`] was called, and `/flaky`
+//! refuses the first run of each call with a 503.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -45,6 +47,8 @@ pub struct Counter {
 struct Shared {
     file: Mutex<File>,
     runs: AtomicUsize,
+    /// Calls that ran before.
+    seen: Mutex<HashSet<String>>,
     is_open: Mutex<bool>,
     opened: Condvar,
     closing: AtomicBool,
@@ -59,6 +63,7 @@ impl Counter {
         let shared = Arc::new(Shared {
             file: Mutex::new(file),
             runs: AtomicUsize::new(0),
+            seen: Mutex::default(),
             is_open: Mutex::new(false),
             opened: Condvar::new(),
             closing: AtomicBool::new(false),
@@ -126,23 +131,21 @@ impl Shared {
         let mut reader = BufReader::new(stream);
         loop {
             let (route, body) = read_request(&mut reader)?;
-            let answer = self.note(&body)?;
+            let (answer, is_first) = self.note(&body)?;
+            let status = if is_first && route == "/flaky" { "503 Service Unavailable" } else { "200 OK" };
             match &*route {
                 "/gate" => self.wait_at_gate(),
                 "/slowly" => thread::sleep(SLOWLY),
                 _ => {}
             }
             let length = answer.len();
-            write!(
-                writer,
-                "HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n\r\n{answer}"
-            )
-            .ok()?;
+            let head = format!("HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\n\r\n");
+            writer.write_all((head + &answer).as_bytes()).ok()?;
         }
     }
 
-    /// Puts the run on disk; what it answers.
-    fn note(&self, body: &[u8]) -> Option<String> {
+    /// Puts the run on disk; what it answers, and whether it is the first of its call.
+    fn note(&self, body: &[u8]) -> Option<(String, bool)> {
         let envelope: Value = serde_json::from_slice(body).ok()?;
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let number = self.runs.load(Ordering::Relaxed) + 1;
@@ -152,7 +155,8 @@ impl Shared {
         file.write_all(format!("{line}\n").as_bytes()).ok()?;
         file.sync_data().ok()?;
         self.runs.store(number, Ordering::Relaxed);
-        Some(format!("run {number}"))
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((format!("run {number}"), seen.insert(envelope["id"].as_str()?.to_owned())))
     }
 
     fn wait_at_gate(&self) {
