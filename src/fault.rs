@@ -4,7 +4,7 @@
 /// A place on the path of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    /// An acceptance is about to be committed.
+    /// An acceptance, or the start of an attempt, is about to be committed.
     BeforeAccept,
     /// It was committed, and nobody was told.
     AfterAccept,

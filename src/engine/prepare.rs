@@ -113,7 +113,7 @@ impl Job {
 
     /// Its caller was already told that the batch could not be recorded, and may send it again: it is not run.
     pub fn give_up(&mut self) {
-        if matches!(self.next, Next::Run(_)) && !self.is_accepted_first {
+        if self.is_to_run() && !self.is_accepted_first {
             let failure =
                 Failure::overloaded("An earlier call of the batch could not be recorded in time; this one was not run");
             self.next = Next::Refuse(failure.into());
@@ -156,10 +156,10 @@ impl Engine {
             };
             let (recorder, end) =
                 recorder::pair(self.journal.clone(), self.store.clone(), self.settings.store_patience);
-            let is_awaited = !matches!(&next, Next::Run(entry) if entry.definition.asynchronous);
             let mut job = Job::new(call, next, recorder);
             job.traceparent.clone_from(&traceparent);
             job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
+            let is_awaited = !job.is_asynchronous();
             (job, Pending { id: *id, is_awaited, end })
         });
         let (mut jobs, pending): (Vec<Job>, Vec<Pending>) = jobs.unzip();

@@ -32,7 +32,7 @@ pub(super) enum Stop {
     Taken,
 }
 
-impl<T: Into<Outcome>> std::convert::From<T> for Stop {
+impl<T: Into<Outcome>> From<T> for Stop {
     fn from(outcome: T) -> Self {
         Self::With(Box::new(outcome.into()))
     }
@@ -181,11 +181,8 @@ impl Engine {
             return Ok(());
         }
         self.register(job);
-        fault::pass(Point::BeforeAccept);
         let change = job.recorder.change(&job.call);
-        self.write_ahead(job, change).await?;
-        fault::pass(Point::AfterAccept);
-        Ok(())
+        self.write_ahead(job, change).await
     }
 
     async fn start_again(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
@@ -202,7 +199,10 @@ impl Engine {
 
     /// Writes that the tool is about to run. If that cannot be done in time, it is not run: the caller may send it again.
     async fn write_ahead(&self, job: &mut Job, change: Change) -> Result<(), Stop> {
-        match job.recorder.write(change).await {
+        fault::pass(Point::BeforeAccept);
+        let written = job.recorder.write(change).await;
+        fault::pass(Point::AfterAccept);
+        match written {
             Ok(Recorded::InTime) => Ok(()),
             // Whoever sends it again finds it by its key or by its id.
             Ok(Recorded::Late) if job.is_accepted_first => Ok(()),

@@ -107,6 +107,23 @@ macro_rules! on_reader {
 }
 pub(crate) use on_reader;
 
+/// The same through the connections that write.
+macro_rules! on_writer {
+    ($db:expr, $pool:ident => $body:expr) => {
+        match $db {
+            $crate::store::Db::Sqlite(pools) => {
+                let $pool = &pools.writer;
+                $body
+            }
+            $crate::store::Db::Postgres(pools) => {
+                let $pool = &pools.writer;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use on_writer;
+
 impl Db {
     /// Connects, and makes the SQLite file and its folder if they are missing.
     ///

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{Db, Store, StoreError, db};
+use super::{Store, StoreError, db};
 
 /// Messages that are read at a time; each may be as large as a request.
 const PAGE: i64 = 16;
@@ -26,16 +26,9 @@ impl Store {
     pub async fn leave_message(&self, id: Uuid, message: &Message) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO inbox (id, call_id, kind, body) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
         let Message { call, kind, body } = message;
-        let rows = match &self.db {
-            Db::Sqlite(pools) => {
-                let query = sqlx::query(SQL).bind(id).bind(*call).bind(kind.clone()).bind(body.clone());
-                query.execute(&pools.writer).await?.rows_affected()
-            }
-            Db::Postgres(pools) => {
-                let query = sqlx::query(SQL).bind(id).bind(*call).bind(kind.clone()).bind(body.clone());
-                query.execute(&pools.writer).await?.rows_affected()
-            }
-        };
+        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
+            .bind(id).bind(*call).bind(kind.clone()).bind(body.clone())
+            .execute(pool).await?.rows_affected());
         Ok(rows > 0)
     }
 
@@ -68,10 +61,7 @@ impl Store {
     /// If the database fails.
     pub async fn forget_message(&self, id: Uuid) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM inbox WHERE id = $1";
-        match &self.db {
-            Db::Sqlite(pools) => sqlx::query(SQL).bind(id).execute(&pools.writer).await.map(drop)?,
-            Db::Postgres(pools) => sqlx::query(SQL).bind(id).execute(&pools.writer).await.map(drop)?,
-        }
+        db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(id).execute(pool).await.map(drop))?;
         Ok(())
     }
 
@@ -82,10 +72,7 @@ impl Store {
     pub async fn forget_messages_of_ended(&self) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM inbox WHERE EXISTS \
             (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id AND c.status > 1)";
-        match &self.db {
-            Db::Sqlite(pools) => sqlx::query(SQL).execute(&pools.writer).await.map(drop)?,
-            Db::Postgres(pools) => sqlx::query(SQL).execute(&pools.writer).await.map(drop)?,
-        }
+        db::on_writer!(&self.db, pool => sqlx::query(SQL).execute(pool).await.map(drop))?;
         Ok(())
     }
 }

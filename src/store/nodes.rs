@@ -10,16 +10,6 @@ use crate::domain::Call;
 /// Most calls that are adopted at a time.
 const PAGE: i64 = 256;
 
-/// A statement on whichever database it is, through its writing connection; gives the number of rows.
-macro_rules! write {
-    ($db:expr, $sql:expr $(, $value:expr)*) => {
-        match $db {
-            Db::Sqlite(pools) => sqlx::query($sql)$(.bind($value))*.execute(&pools.writer).await?.rows_affected(),
-            Db::Postgres(pools) => sqlx::query($sql)$(.bind($value))*.execute(&pools.writer).await?.rows_affected(),
-        }
-    };
-}
-
 impl Store {
     /// Says that the node lives.
     ///
@@ -28,7 +18,7 @@ impl Store {
     pub async fn beat(&self, node: &str) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO nodes AS n (node, beat) VALUES ($1, 1) \
             ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1";
-        write!(&self.db, SQL, node.to_owned());
+        db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(node.to_owned()).execute(pool).await.map(drop))?;
         Ok(())
     }
 
@@ -46,7 +36,7 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn strike_off(&self, node: &str, beat: i64) -> Result<(), StoreError> {
-        write!(&self.db, "DELETE FROM nodes WHERE node = $1 AND beat = $2", node.to_owned(), beat);
+        db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node = $1 AND beat = $2").bind(node.to_owned()).bind(beat).execute(pool).await.map(drop))?;
         Ok(())
     }
 
@@ -55,7 +45,7 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn sign_off(&self, node: &str) -> Result<(), StoreError> {
-        write!(&self.db, "DELETE FROM nodes WHERE node = $1", node.to_owned());
+        db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node = $1").bind(node.to_owned()).execute(pool).await.map(drop))?;
         Ok(())
     }
 
@@ -64,7 +54,7 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn strike_off_servers(&self, node: &str) -> Result<(), StoreError> {
-        write!(&self.db, "DELETE FROM nodes WHERE node <> $1 AND node NOT LIKE 'cli-%'", node.to_owned());
+        db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node <> $1 AND node NOT LIKE 'cli-%'").bind(node.to_owned()).execute(pool).await.map(drop))?;
         Ok(())
     }
 
@@ -93,9 +83,7 @@ impl Store {
         calls.sort_by_key(|call| (std::cmp::Reverse(call.priority), call.id));
         Ok(calls)
     }
-}
 
-impl Store {
     /// The calls of this node that have not ended.
     ///
     /// # Errors

@@ -38,10 +38,7 @@ impl Store {
     /// If the database fails.
     pub async fn forget_keys(&self, now: Time) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM idempotency_keys WHERE expires_at <= $1";
-        match &self.db {
-            Db::Sqlite(pools) => sqlx::query(SQL).bind(now.0).execute(&pools.writer).await.map(drop)?,
-            Db::Postgres(pools) => sqlx::query(SQL).bind(now.0).execute(&pools.writer).await.map(drop)?,
-        }
+        db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(now.0).execute(pool).await.map(drop))?;
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::journal::upper_end_ms;
-use super::{Db, Store, StoreError, db};
+use super::{Store, StoreError, db};
 use crate::domain::Time;
 use crate::domain::stats::{MinuteStats, ToolStats};
 
@@ -69,14 +69,8 @@ impl Store {
         const SQL: &str = "DELETE FROM tool_stats WHERE tenant = $1 AND (tool = $2 OR $3 = 0)";
         let (tenant, name) = (self.tenant.as_str().to_owned(), sought(tool.unwrap_or_default()));
         let only = i32::from(tool.is_some());
-        match &self.db {
-            Db::Sqlite(pools) => {
-                sqlx::query(SQL).bind(tenant).bind(name).bind(only).execute(&pools.writer).await?;
-            }
-            Db::Postgres(pools) => {
-                sqlx::query(SQL).bind(tenant).bind(name).bind(only).execute(&pools.writer).await?;
-            }
-        }
+        db::on_writer!(&self.db, pool =>
+            sqlx::query(SQL).bind(tenant).bind(name).bind(only).execute(pool).await.map(drop))?;
         Ok(())
     }
 }
