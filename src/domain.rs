@@ -16,6 +16,7 @@ pub mod stats;
 pub mod tenant;
 pub mod time;
 pub mod tool;
+pub mod vendor;
 
 pub use answer::Answer;
 pub use call::{Call, CallRequest, Phase, Progress, Status};
@@ -29,3 +30,4 @@ pub use pause::Paused;
 pub use tenant::Tenant;
 pub use time::Time;
 pub use tool::{ExecutorSpec, Source, ToolDefinition};
+pub use vendor::Vendor;

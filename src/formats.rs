@@ -1,6 +1,10 @@
-//! How calls and results look to others. Pure functions.
+//! How calls, results and tools look to others. Pure functions.
 
 pub mod cut;
 pub mod data;
+pub mod definitions;
 pub mod details;
+pub mod messages;
 pub mod native;
+pub mod sse;
+pub mod stream;

@@ -15,6 +15,7 @@ mod defaults;
 mod drafts;
 mod explain;
 mod graph;
+pub mod lower;
 mod mend;
 mod nearest;
 mod patterns;

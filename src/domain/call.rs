@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::tool::RetryOverride;
-use super::{Failure, Limits, LimitsSpec, Once, Outcome, Tenant, Time, json};
+use super::{Failure, Limits, LimitsSpec, Once, Outcome, Tenant, Time, Vendor, json};
 
 /// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -98,6 +98,10 @@ pub struct CallRequest {
     pub once: Option<Once>,
     /// Its place in the request, where others of it are left out.
     pub index: Option<u32>,
+    /// Whose model asked, where its own message says so: tools are known to it by their aliases.
+    pub vendor: Option<Vendor>,
+    /// The model's output was cut off within this call.
+    pub truncated: bool,
 }
 
 /// One mended argument.

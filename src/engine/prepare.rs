@@ -132,6 +132,7 @@ impl Engine {
         let Submission { truncated, traceparent, once, .. } = submission;
         let snapshot = self.registry.snapshot();
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (request, id))| {
+            let truncated = truncated || request.truncated;
             let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
             let entry = snapshot.get(&name);
             let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());

@@ -23,7 +23,6 @@ mod known;
 mod plan;
 mod read;
 pub mod reporting;
-mod sse;
 mod status;
 mod stream;
 mod target;

@@ -4,12 +4,12 @@ use reqwest::Response;
 
 use super::fault::Fault;
 use super::read::{self, MAX_ANSWER_BYTES};
-use super::sse::Parser;
 use super::status;
 use crate::domain::shape::ShapeError;
 use crate::domain::{Answer, json};
 use crate::executor::Emitter;
 use crate::executor::report::Report;
+use crate::formats::sse::Parser;
 
 /// Room for the names of fields beside a result of the full size.
 const FIELD_NAMES: usize = 64;

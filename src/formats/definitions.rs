@@ -1,0 +1,1 @@
+//! Tools as models are told of them.
