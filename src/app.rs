@@ -204,6 +204,7 @@ impl Builder {
             room_kib: config.server.max_in_flight_mib * 1024,
             max_queued: config.queue.max_length,
             max_running: config.queue.max_running,
+            silence: Duration::from_millis(config.streams.silence_ms),
             pause: PauseRule { after_timeouts: config.pause.after_timeouts, cooldown_ms: config.pause.cooldown_ms },
             callbacks_kick: callbacks_kick.clone(),
         };

@@ -23,6 +23,8 @@ pub struct Config {
     pub node: NodeConfig,
     /// Tools that time out again and again.
     pub pause: PauseConfig,
+    /// Arguments that come piece by piece.
+    pub streams: StreamsConfig,
     /// The tools folder.
     pub tools: Tools,
     /// What `http` tools may reach.
@@ -102,6 +104,14 @@ pub struct PauseConfig {
     pub after_timeouts: u32,
     /// How long it rests.
     pub cooldown_ms: u64,
+}
+
+/// Settings of arguments that come piece by piece.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamsConfig {
+    /// How long they may be silent.
+    pub silence_ms: u64,
 }
 
 /// Settings of the tools folder.

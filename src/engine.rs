@@ -19,6 +19,8 @@ use crate::store::{Journal, Store};
 mod accept;
 mod attempt;
 mod batch;
+pub mod draft;
+mod gather;
 pub mod live;
 pub mod pauses;
 mod prepare;
@@ -29,16 +31,19 @@ mod rest;
 mod retry;
 mod run;
 mod submitted;
+mod turns;
 mod work;
 
 pub use accept::NotAccepted;
 pub use batch::Mode;
+pub use draft::{Complete, Draft, DraftError};
 pub use pauses::PauseRule;
 pub use prepare::try_arguments;
 pub use reach::Reached;
 pub use recorder::NotRecorded;
 pub use recovery::Lease;
 pub use submitted::{Pending, Seen, Submitted};
+pub use turns::Turns;
 pub use work::Work;
 
 use live::Live;
@@ -63,6 +68,8 @@ pub struct Settings {
     pub max_queued: usize,
     /// How many of them run at once.
     pub max_running: usize,
+    /// How long arguments that come piece by piece may be silent.
+    pub silence: Duration,
     /// When a tool that times out again and again rests.
     pub pause: PauseRule,
     /// Wakes the sender of callbacks, once the end of a call that has one is on disk.
@@ -115,6 +122,8 @@ pub struct Submission {
     pub known: Vec<(usize, Uuid)>,
     /// Whether they came as a batch, however many.
     pub is_batch: bool,
+    /// The batch that they belong to, where it has begun before.
+    pub batch_id: Option<Uuid>,
     /// How a batch runs.
     pub mode: Mode,
     /// The conversation that they belong to.
@@ -193,6 +202,12 @@ impl Engine {
         }
     }
 
+    /// This node's name.
+    #[must_use]
+    pub fn node(&self) -> &Arc<str> {
+        &self.settings.node
+    }
+
     /// Which tools rest.
     #[must_use]
     pub fn pauses(&self) -> &Pauses {
@@ -203,6 +218,12 @@ impl Engine {
     #[must_use]
     pub fn ids(&self, calls: usize) -> Vec<Uuid> {
         (0..calls).map(|_| self.ids.next()).collect()
+    }
+
+    /// Where the arguments of a call of this node come piece by piece; `None` once it has ended, or if they do not.
+    #[must_use]
+    pub fn draft(&self, id: Uuid) -> Option<Draft> {
+        self.live.get(id)?.draft
     }
 
     /// An id for anything else that wants one, as a request.
@@ -223,14 +244,15 @@ impl Engine {
         bytes: usize,
     ) -> Result<Submitted, Refusal> {
         let room = self.admit(submission.calls.len(), bytes)?;
-        let batch_id = submission.is_batch.then(|| self.ids.next());
+        let batch_id = submission.batch_id.or_else(|| submission.is_batch.then(|| self.ids.next()));
         let (mode, wait) = (submission.mode, submission.wait);
         let is_cancelled_with_caller = submission.cancel_on_disconnect;
         let (mut jobs, calls) = self.prepare(submission, &ids, batch_id);
         let nobody_waits = matches!(wait, Wait::Accepted | Wait::For(_));
         let is_queued = |job: &Job| nobody_waits || wait == Wait::AsDeclared && job.is_asynchronous();
-        let comes_first =
-            |job: &Job| !job.claims.is_empty() || job.call.callback_url.is_some() || job.is_asynchronous();
+        let comes_first = |job: &Job| {
+            !job.claims.is_empty() || job.call.callback_url.is_some() || job.is_asynchronous() || job.is_streamed()
+        };
         let engine = self.clone();
         if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(comes_first) {
             let work = async move {

@@ -21,6 +21,7 @@ use crate::executor::token::SigningKey;
 use crate::store::{Journal, Store};
 
 mod answer;
+mod arguments;
 mod call_body;
 mod calls;
 mod described;
@@ -32,6 +33,7 @@ mod layers;
 mod listing;
 mod once;
 mod operations;
+mod piped;
 mod preference;
 mod problem;
 mod reach;
@@ -77,6 +79,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(listing::output))
         .routes(routes!(listing::content))
         .routes(routes!(events::of_call))
+        .routes(routes!(arguments::patch))
+        .routes(routes!(piped::pipe))
         .routes(routes!(reach::cancel))
         .routes(routes!(reach::progress))
         .routes(routes!(reach::result))

@@ -56,6 +56,8 @@ impl Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
+    /// Its arguments are still coming.
+    Arguments,
     /// Accepted and waiting for its turn.
     Queued,
     /// The tool runs.
@@ -102,6 +104,8 @@ pub struct CallRequest {
     pub vendor: Option<Vendor>,
     /// The model's output was cut off within this call.
     pub truncated: bool,
+    /// Its arguments come piece by piece.
+    pub streamed: bool,
 }
 
 /// One mended argument.
@@ -142,6 +146,8 @@ pub struct Call {
     pub arguments: Arc<Value>,
     /// Their compact JSON.
     pub arguments_text: Arc<RawValue>,
+    /// Whether its arguments came piece by piece; its first events know nothing of them.
+    pub streamed: bool,
     /// What the tool gets, after coercion and defaults; `None` before that is known.
     pub effective_arguments: Option<Arc<Value>>,
     /// What was mended.
@@ -246,6 +252,7 @@ impl Call {
             phase: Phase::Queued,
             arguments: arguments.clone(),
             arguments_text: json::text_of(&arguments),
+            streamed: false,
             effective_arguments: None,
             coerced: Vec::new(),
             tip: None,
@@ -272,6 +279,42 @@ impl Call {
         }
         self.status = next;
         Ok(())
+    }
+
+    /// Its arguments will come piece by piece; nothing is known of them yet.
+    pub fn await_arguments(&mut self) {
+        self.streamed = true;
+        self.phase = Phase::Arguments;
+        self.replace_arguments(Value::Null);
+    }
+
+    /// So much of the arguments can be read by now.
+    ///
+    /// # Errors
+    /// If the call does not wait.
+    pub fn fill(&mut self, readable: Map<String, Value>) -> Result<(), ForbiddenTransition> {
+        if self.status != Status::Wait {
+            return Err(ForbiddenTransition { from: self.status, to: Status::Wait });
+        }
+        self.params = readable;
+        self.last_seq += 1;
+        Ok(())
+    }
+
+    /// The arguments are complete.
+    ///
+    /// # Errors
+    /// If the call does not wait.
+    pub fn complete(&mut self, arguments: Value) -> Result<(), ForbiddenTransition> {
+        self.fill(arguments.as_object().cloned().unwrap_or_default())?;
+        self.phase = Phase::Queued;
+        self.replace_arguments(arguments);
+        Ok(())
+    }
+
+    fn replace_arguments(&mut self, arguments: Value) {
+        self.arguments = Arc::new(arguments);
+        self.arguments_text = json::text_of(&self.arguments);
     }
 
     /// The tool starts.

@@ -132,6 +132,17 @@ impl Failure {
         Self::new(Code::ArgumentsTruncated, message, text)
     }
 
+    /// `ARGUMENTS_TRUNCATED`: the arguments came piece by piece and never came to their end.
+    #[must_use]
+    pub fn broken_off(name: &str, reason: &str) -> Self {
+        let message = format!("Tool call \"{name}\" was not executed: the response hit the output token limit");
+        let text = format!(
+            "Error: {message} or broke off before its arguments were complete ({reason}). Send the call again."
+        );
+        let details = serde_json::json!({ "reason": reason });
+        Self { details: Some(details), ..Self::new(Code::ArgumentsTruncated, message, text) }
+    }
+
     /// `TOOL_VALIDATION_ERROR`: one `(pointer, message)` line per violation; `details` as the contract names them.
     #[must_use]
     pub fn validation<'a>(name: &str, lines: impl IntoIterator<Item = (&'a str, &'a str)>, details: Value) -> Self {

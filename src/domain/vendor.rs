@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 pub enum Vendor {
     /// OpenAI's Chat Completions, and the many that speak like it.
-    #[serde(rename = "openai")]
+    #[serde(rename = "openai", alias = "openai-strict")]
     OpenAi,
     /// OpenAI's Responses.
     #[serde(rename = "openai-responses")]

@@ -70,7 +70,8 @@ impl Engine {
                 continue;
             }
             if is_late && !is_keyed {
-                // Its caller was told that it was not accepted, and may send it again.
+                // Its caller was told that it was not accepted, and may send it again. Nothing more comes for it.
+                job.handle.draft = None;
                 let failure = Failure::overloaded("The call could not be recorded in time and was not run");
                 job.next = Next::Refuse(failure.into());
             }
@@ -80,13 +81,16 @@ impl Engine {
         going
     }
 
+    fn accepted_first(&self, job: &mut Job) {
+        job.is_accepted_first = true;
+        self.register(job);
+    }
+
     /// The first change of a call; a refused one ends with it.
     fn acceptance(&self, job: &mut Job) -> Change {
         match &job.next {
-            Next::Run(_) => {
-                job.is_accepted_first = true;
-                self.register(job);
-            }
+            _ if job.is_streamed() => self.accepted_first(job),
+            Next::Run(_) => self.accepted_first(job),
             Next::Refuse(failure) => {
                 if let Err(error) = job.call.settle((**failure).clone().into(), self.clock.now()) {
                     tracing::error!(id = %job.call.id, %error, "a call was settled twice");

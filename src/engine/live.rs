@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::draft::Draft;
 use crate::executor::{Emitter, Outside};
 
 /// The way to one call. Cheap to clone.
@@ -17,6 +18,8 @@ pub struct Handle {
     pub emitter: Emitter,
     /// Where its result may be posted.
     pub outside: Outside,
+    /// Where its arguments come piece by piece, if they do.
+    pub draft: Option<Draft>,
     /// Whether its tool was sent a token: then only that speaks for it.
     pub has_token: bool,
     /// Whether its work may be done outside.

@@ -7,8 +7,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::draft::Draft;
 use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
+use super::turns::Permit;
 use super::{Engine, Pending, Submission};
 use crate::dispatch::Place;
 use crate::domain::{Call, CallRequest, Claim, Failure, Limits, Phase, json};
@@ -36,6 +38,8 @@ pub(super) struct Job {
     /// Its keys are taken on disk before it runs.
     pub claims: Vec<Claim>,
     pub traceparent: Option<Arc<str>>,
+    /// Its turn among the calls of one stream, once it has come.
+    pub turn: Option<Permit>,
     /// What it holds while it is on its way: memory, and its place among those that nobody waits for.
     pub holds: Vec<Arc<OwnedSemaphorePermit>>,
 }
@@ -68,6 +72,7 @@ impl Job {
             cancel: CancellationToken::new(),
             emitter,
             outside: Outside::default(),
+            draft: None,
             has_token,
             may_be_outside: has_token || is_external,
         };
@@ -84,6 +89,7 @@ impl Job {
             is_queued: false,
             claims: Vec::new(),
             traceparent: None,
+            turn: None,
             holds: Vec::new(),
         }
     }
@@ -94,6 +100,11 @@ impl Job {
             Next::Run(entry) => entry.definition.is_concurrency_safe(),
             Next::Refuse(_) => true,
         }
+    }
+
+    /// Whether its arguments come piece by piece.
+    pub fn is_streamed(&self) -> bool {
+        self.handle.draft.is_some()
     }
 
     /// Whether it is not refused.
@@ -151,14 +162,25 @@ impl Engine {
                     let (limits, tool) = (own_limits.or(&limits), &entry.definition);
                     let effective = Limits::effective(&limits, &tool.limits, &self.settings.limits, tool.asynchronous);
                     call.limits = Some(effective);
-                    resolve(&mut call, entry, truncated)
+                    match request.streamed {
+                        true => Next::Run(entry.clone()),
+                        false => resolve(&mut call, entry, truncated),
+                    }
                 }
                 None => Next::Refuse(snapshot.not_found(&call.name).into()),
             };
+            let beginning = request.streamed.then(|| call.arguments.as_str().unwrap_or_default().to_owned());
+            if request.streamed {
+                call.await_arguments();
+            }
             let (recorder, end) =
                 recorder::pair(self.journal.clone(), self.store.clone(), self.settings.store_patience);
             let mut job = Job::new(call, next, recorder);
             job.traceparent.clone_from(&traceparent);
+            if let Some(beginning) = beginning {
+                let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning);
+                job.handle.draft = Some(draft);
+            }
             job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
             let is_awaited = !job.is_asynchronous();
             (job, Pending { id: *id, is_awaited, end })
@@ -174,7 +196,7 @@ impl Engine {
 }
 
 /// Makes the arguments valid; notes in the call what is known by then.
-fn resolve(call: &mut Call, entry: &Arc<Entry>, truncated: bool) -> Next {
+pub(super) fn resolve(call: &mut Call, entry: &Arc<Entry>, truncated: bool) -> Next {
     let refuse = |failure: Failure| Next::Refuse(failure.into());
     if truncated {
         return refuse(Failure::truncated(&entry.name));
@@ -214,7 +236,7 @@ pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<V
 }
 
 /// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (contract, section 3).
-fn parse(given: &Arc<Value>) -> Result<Arc<Value>, json::JsonError> {
+pub(super) fn parse(given: &Arc<Value>) -> Result<Arc<Value>, json::JsonError> {
     let none = || Arc::new(Value::Object(Map::new()));
     match &**given {
         Value::Null => Ok(none()),

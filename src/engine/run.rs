@@ -12,7 +12,7 @@ use super::retry;
 use crate::dispatch::{Place, Slot, Wanted};
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::tool::OutputCheck;
-use crate::domain::{Call, Code, Failure, Outcome, Status, convert};
+use crate::domain::{Call, Code, Failure, Outcome, convert};
 use crate::events::render;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
@@ -41,17 +41,11 @@ impl<T: Into<Outcome>> From<T> for Stop {
 impl Engine {
     /// Returns whether its caller was still waiting for its end.
     pub(super) async fn run_to_end(&self, mut job: Job) -> Recorded {
-        let end = match &job.next {
-            Next::Refuse(failure) => Stop::from((**failure).clone()),
-            Next::Run(entry) => {
-                let entry = entry.clone();
-                self.carry_out(&mut job, &entry).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()))
-            }
-        };
+        let end = self.run(&mut job).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()));
         // Whatever is posted from now on comes too late.
         drop(job.handle.outside.close());
         // Its way ends here; what is kept for it is freed once it is on disk.
-        let Job { mut call, mut recorder, registration, holds, .. } = job;
+        let Job { mut call, mut recorder, registration, holds, turn, .. } = job;
         match end {
             Stop::With(outcome) => match call.settle(*outcome, self.clock.now()) {
                 Ok(()) => {
@@ -66,8 +60,22 @@ impl Engine {
             Stop::Left => recorder.leave(),
             Stop::Taken => recorder.tell_stored(&call).await,
         }
-        drop((registration, holds));
+        drop((registration, holds, turn));
         recorder.end()
+    }
+
+    async fn run(&self, job: &mut Job) -> Result<Outcome, Stop> {
+        if let Some(draft) = job.handle.draft.clone() {
+            // Boxed: few calls come this way.
+            job.turn = Box::pin(self.gather(job, &draft)).await?;
+        }
+        match &job.next {
+            Next::Refuse(failure) => Err((**failure).clone().into()),
+            Next::Run(entry) => {
+                let entry = entry.clone();
+                self.carry_out(job, &entry).await
+            }
+        }
     }
 
     async fn carry_out(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Outcome, Stop> {
@@ -222,7 +230,7 @@ impl Engine {
 /// The call's state as an event of its own.
 pub(super) fn status_change(job: &Job) -> Change {
     let call: &Call = &job.call;
-    debug_assert!(call.status == Status::Doing);
+    debug_assert!(!call.status.is_terminal());
     let reported = Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(call) };
     job.recorder.reported(call, reported)
 }

@@ -36,8 +36,29 @@ struct Calls {
 pub struct CallReader {
     /// The calls' events in commit order.
     pub events: mpsc::Receiver<Arc<Framed>>,
-    ids: Vec<Uuid>,
+    ids: Arc<Mutex<Vec<Uuid>>>,
     calls: Arc<Calls>,
+}
+
+/// Adds calls to a subscription.
+#[derive(Debug)]
+pub struct Growing {
+    sender: mpsc::Sender<Arc<Framed>>,
+    ids: Arc<Mutex<Vec<Uuid>>>,
+    calls: Arc<Calls>,
+}
+
+impl Growing {
+    /// All events of this call from now on, too.
+    pub fn add(&self, id: Uuid) {
+        let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        // A reader that has gone has left nobody to clean up behind.
+        if !self.sender.is_closed() {
+            ids.push(id);
+            readers.entry(id).or_default().push(self.sender.clone());
+        }
+    }
 }
 
 impl Default for Bus {
@@ -82,14 +103,19 @@ impl Bus {
     /// All events of these calls from now on.
     #[must_use]
     pub fn subscribe(&self, ids: Vec<Uuid>) -> CallReader {
-        let (sender, events) = mpsc::channel(EVENTS_BEHIND + 8 * ids.len());
-        let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        for id in &ids {
-            readers.entry(*id).or_default().push(sender.clone());
-        }
+        let (reader, growing) = self.subscribe_growing(EVENTS_BEHIND + 8 * ids.len());
+        ids.into_iter().for_each(|id| growing.add(id));
+        reader
+    }
+
+    /// All events of calls that are still to be named. So many may be behind.
+    #[must_use]
+    pub fn subscribe_growing(&self, behind: usize) -> (CallReader, Growing) {
+        let (sender, events) = mpsc::channel(behind);
+        let (ids, calls) = (Arc::<Mutex<Vec<Uuid>>>::default(), self.calls.clone());
         self.calls.count.fetch_add(1, Ordering::Relaxed);
-        drop(readers);
-        CallReader { events, ids, calls: self.calls.clone() }
+        let growing = Growing { sender, ids: ids.clone(), calls: calls.clone() };
+        (CallReader { events, ids, calls }, growing)
     }
 }
 
@@ -97,7 +123,8 @@ impl Drop for CallReader {
     fn drop(&mut self) {
         self.events.close();
         let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        for id in &self.ids {
+        let ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        for id in ids.iter() {
             if let Some(senders) = readers.get_mut(id) {
                 senders.retain(|sender| !sender.is_closed());
                 if senders.is_empty() {

@@ -42,6 +42,12 @@ pub fn frame(id: i64, event: &str, data: &str) -> Bytes {
     Bytes::from(format!("id: {id}\nevent: {event}\ndata: {data}\n\n"))
 }
 
+/// A frame of something that is not kept, and so resumes nothing; `data` has no line breaks.
+#[must_use]
+pub fn passing(event: &str, data: &str) -> Bytes {
+    Bytes::from(format!("event: {event}\ndata: {data}\n\n"))
+}
+
 /// A commit's events, and all their frames in a row.
 #[derive(Debug)]
 pub struct Chunk {

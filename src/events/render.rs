@@ -31,6 +31,7 @@ pub struct ToolCallEvent<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
     title: &'a str,
+    /// As given; `null` where they come piece by piece.
     #[schema(value_type = Value)]
     arguments: ShortValue<'a>,
     at: Time,
@@ -163,7 +164,7 @@ fn whole_status(call: &Call, seq: u32) -> StatusEvent<'_> {
     }
 }
 
-/// Data of the `status` that a running tool's update makes.
+/// Data of the `status` that a change of the call makes: of its arguments while they come, and of its running tool.
 #[must_use]
 pub fn status_update(call: &Call) -> String {
     json(&whole_status(call, call.last_seq))
@@ -184,15 +185,26 @@ pub fn emission(call: &Call, emission: &Emission) -> String {
 pub fn data(event: &Event) -> String {
     let (call, seq) = (&*event.call, event.seq);
     match &event.stage {
-        Stage::Accepted => json(&ToolCallEvent {
-            subject: subject(call, seq),
-            title: &call.title,
-            arguments: ShortValue(&call.arguments),
-            at: call.created_at,
-            url: cut::has_long_text(&call.arguments).then(|| format!("/tool-calls/{}", call.id)),
-        }),
-        Stage::Waiting => json(&early_status(call, seq, Status::Wait, Phase::Queued)),
-        Stage::Started => json(&early_status(call, seq, Status::Doing, Phase::Running)),
+        Stage::Accepted => {
+            let arguments = if call.streamed { &Value::Null } else { &*call.arguments };
+            json(&ToolCallEvent {
+                subject: subject(call, seq),
+                title: &call.title,
+                arguments: ShortValue(arguments),
+                at: call.created_at,
+                url: cut::has_long_text(arguments).then(|| format!("/tool-calls/{}", call.id)),
+            })
+        }
+        Stage::Waiting => {
+            let phase = if call.streamed { Phase::Arguments } else { Phase::Queued };
+            json(&early_status(call, seq, Status::Wait, phase))
+        }
+        Stage::Started => {
+            // What was shown of them while they came stays.
+            let shown = call.arguments.as_object().filter(|_| call.streamed).unwrap_or(&NOTHING);
+            let started = early_status(call, seq, Status::Doing, Phase::Running);
+            json(&StatusEvent { params: ShortMap(shown), ..started })
+        }
         Stage::Reported(reported) => reported.data.clone(),
         Stage::Settled => json(&whole_status(call, seq)),
         Stage::Result => call.outcome.as_deref().map_or_else(String::new, |outcome| {

@@ -12,6 +12,7 @@ use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::RetryOverride;
 use crate::domain::{CallRequest, Once, json, shape};
 use crate::engine::{Mode, Submission, Wait};
+use crate::formats::stream::partial;
 use crate::registry::check;
 
 /// Longest id of a caller, in characters (contract, section 1).
@@ -85,6 +86,8 @@ pub(super) struct Options {
     dedupe: Option<Dedupe>,
     /// What the end of the connection does to the calls.
     on_disconnect: OnDisconnect,
+    /// The arguments of this one call are not complete: the rest comes to `PATCH /tool-calls/{id}/arguments`.
+    partial: bool,
 }
 
 /// How long the caller waits.
@@ -94,6 +97,16 @@ enum WaitOption {
     Until(WaitUntil),
     /// At most so many milliseconds.
     Millis(u64),
+}
+
+impl From<WaitOption> for Wait {
+    fn from(option: WaitOption) -> Self {
+        match option {
+            WaitOption::Until(WaitUntil::Result) => Self::Result,
+            WaitOption::Until(WaitUntil::Accepted) => Self::Accepted,
+            WaitOption::Millis(millis) => Self::For(Duration::from_millis(millis.min(LONGEST_WAIT_MS))),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
@@ -114,7 +127,7 @@ enum Dedupe {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum OnDisconnect {
+pub(super) enum OnDisconnect {
     /// Nothing.
     #[default]
     Continue,
@@ -168,11 +181,9 @@ pub(super) fn read(value: Value) -> Result<(Submission, Option<Wait>), Problem> 
     };
     // Most bodies have nothing beside the calls.
     let options = if body.is_empty() { Options::default() } else { options(Value::Object(body))? };
-    no_faults(check::limits(&options.limits), "/limits")?;
+    check_limits(&options.limits)?;
     no_faults(check::retry(&options.retry), "/retry")?;
-    if let Some(session) = &options.session {
-        check_text(session, LONGEST_SESSION, "/session")?;
-    }
+    options.session.as_deref().map_or(Ok(()), check_session)?;
     if let Some(url) = &options.callback_url {
         callbacks::check_url(url).map_err(|fault| Problem::field("/callback_url", fault))?;
     }
@@ -186,12 +197,12 @@ pub(super) fn read(value: Value) -> Result<(Submission, Option<Wait>), Problem> 
             request.once = Some(Once::of_call(session, id, &request.name, request.arguments.as_ref()));
         }
     }
+    let mut wait = options.wait.map(Wait::from);
+    if options.partial {
+        open(&mut requests, is_batch)?;
+        wait = Some(Wait::Accepted);
+    }
     let truncated = options.stop_reason.is_some_and(|reason| CUT_OFF.contains(&reason.to_ascii_lowercase().as_str()));
-    let wait = options.wait.map(|wait| match wait {
-        WaitOption::Until(WaitUntil::Result) => Wait::Result,
-        WaitOption::Until(WaitUntil::Accepted) => Wait::Accepted,
-        WaitOption::Millis(millis) => Wait::For(Duration::from_millis(millis.min(LONGEST_WAIT_MS))),
-    });
     let submission = Submission {
         calls: requests,
         is_batch,
@@ -206,6 +217,23 @@ pub(super) fn read(value: Value) -> Result<(Submission, Option<Wait>), Problem> 
         ..Submission::default()
     };
     Ok((submission, wait))
+}
+
+/// Makes the one call of a request one whose arguments come piece by piece.
+fn open(requests: &mut [CallRequest], is_batch: bool) -> Result<(), Problem> {
+    let [request] = requests else { return Err(Problem::field("/partial", "is for one call")) };
+    if is_batch {
+        return Err(Problem::field("/partial", "is for one call, not for `calls`"));
+    }
+    if let Some(given) = request.arguments.as_ref().filter(|given| !given.is_string() && !given.is_null()) {
+        let message = format!("must be the beginning of a JSON text with `partial`, not {}", json::type_name(given));
+        return Err(Problem::field("/arguments", message));
+    }
+    if request.arguments.as_ref().and_then(Value::as_str).is_some_and(|text| text.len() > partial::LIMIT) {
+        return Err(Problem::arguments_too_large(partial::LIMIT));
+    }
+    request.streamed = true;
+    Ok(())
 }
 
 fn options<T: serde::de::DeserializeOwned>(rest: Value) -> Result<T, shape::ShapeError> {
@@ -273,6 +301,16 @@ fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallRequest, Probl
     }
     let arguments = item.shift_remove("arguments");
     Ok(CallRequest { name, call_id, arguments, ..CallRequest::default() })
+}
+
+/// Checks bounds that stand beside the calls.
+pub(super) fn check_limits(limits: &LimitsSpec) -> Result<(), Problem> {
+    no_faults(check::limits(limits), "/limits")
+}
+
+/// Checks the id of a session.
+pub(super) fn check_session(session: &str) -> Result<(), Problem> {
+    check_text(session, LONGEST_SESSION, "/session")
 }
 
 fn check_text(text: &str, longest: usize, pointer: &str) -> Result<(), Problem> {

@@ -136,7 +136,7 @@ fn wants_events(headers: &HeaderMap) -> bool {
 }
 
 /// W3C Trace Context, section 3.2: passed on as it is if it has the shape of one.
-fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
+pub(super) fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     let parts: Vec<&str> = text.split('-').collect();

@@ -133,6 +133,17 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", detail)
     }
 
+    /// 413: arguments that come piece by piece.
+    pub fn arguments_too_large(limit: usize) -> Self {
+        let detail = format!("the arguments are larger than {limit} bytes; the piece was not taken");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", detail)
+    }
+
+    /// 421: the call is another node's.
+    pub fn misdirected(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "WRONG_NODE", detail)
+    }
+
     /// 415.
     pub fn not_json(found: &str) -> Self {
         let found = if found.is_empty() { "none" } else { found };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 use uuid::Uuid;
@@ -143,6 +144,9 @@ struct RecordOut<'a> {
     phase: Option<Phase>,
     #[serde(skip_serializing_if = "is_default")]
     index: u32,
+    /// What came piece by piece: the column was written before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    streamed: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     started_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,6 +195,8 @@ struct RecordIn {
     phase: Option<Phase>,
     #[serde(default)]
     index: u32,
+    #[serde(default, deserialize_with = "present")]
+    streamed: Option<Value>,
     started_at: Option<i64>,
     ended_at: Option<i64>,
     outcome: Option<OutcomeIn>,
@@ -233,6 +239,7 @@ pub(super) fn encode(call: &Call) -> String {
         callback_url: call.callback_url.as_deref(),
         phase: (call.phase != usual_phase(call.status)).then_some(call.phase),
         index: call.index,
+        streamed: call.streamed.then_some(&*call.arguments_text),
         started_at: call.started_at.map(|at| at.0),
         ended_at: call.ended_at.map(|at| at.0),
         outcome: call.outcome.as_deref().map(|outcome| {
@@ -271,8 +278,12 @@ impl CallRow {
     pub fn decode(self) -> Result<Call, StoreError> {
         let id = self.id;
         let corrupt = |error: &dyn std::fmt::Display| StoreError::Corrupt(format!("call {id}: {error}"));
-        let arguments = Arc::new(json::parse(self.arguments.as_bytes()).map_err(|error| corrupt(&error))?);
         let record: RecordIn = from_str(&self.record).map_err(|error| corrupt(&error))?;
+        let streamed = record.streamed.is_some();
+        let arguments = Arc::new(match record.streamed {
+            Some(streamed) => streamed,
+            None => json::parse(self.arguments.as_bytes()).map_err(|error| corrupt(&error))?,
+        });
         let status = status_from(self.status)?;
         let name: Arc<str> = record.name.unwrap_or(self.tool).into();
         let metadata = record.metadata;
@@ -293,6 +304,7 @@ impl CallRow {
             },
             arguments_text: json::text_of(&arguments),
             arguments,
+            streamed,
             coerced: record.coerced,
             tip: record.tip,
             params: record.params,

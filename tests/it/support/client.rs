@@ -99,7 +99,7 @@ impl Client {
         self.events_from(self.request(Method::POST, "/tool-calls").json(body)).await
     }
 
-    async fn events_from(&self, request: RequestBuilder) -> EventStream {
+    pub async fn events_from(&self, request: RequestBuilder) -> EventStream {
         let request = request.header("accept", "text/event-stream");
         let answer = bounded("an event stream", request.send()).await.unwrap();
         assert_eq!(answer.status(), 200);

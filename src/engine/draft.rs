@@ -1,0 +1,247 @@
+//! The arguments of one call while they come piece by piece: whoever sends them on one side, the call on the other.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::turns::Turn;
+use crate::formats::stream::partial::Partial;
+
+/// The sender's end. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Draft(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+    is_concurrency_safe: bool,
+    is_asynchronous: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    text: Partial,
+    /// Arguments that come as a value; they count instead of the text.
+    value: Option<Value>,
+    /// The number of the last piece.
+    seq: u64,
+    heard: Instant,
+    is_new: bool,
+    end: Option<End>,
+    is_over: bool,
+}
+
+/// How the pieces end.
+#[derive(Debug)]
+pub(super) enum End {
+    /// They are the arguments.
+    Complete(Complete),
+    /// There will be no more of them, for this reason.
+    CutOff(String),
+}
+
+/// Complete arguments.
+#[derive(Debug, Default)]
+pub struct Complete {
+    /// What the model's vendor says that they are; the pieces, where it says nothing.
+    pub arguments: Option<Value>,
+    /// Its place among the calls of the same stream.
+    pub turn: Option<Turn>,
+    /// Who waits until they are on disk.
+    pub recorded: Option<oneshot::Sender<()>>,
+}
+
+/// Why a piece was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DraftError {
+    /// Pieces between the last one and this one are missing.
+    #[error("piece {expected} is the next")]
+    Gap {
+        /// The number of the next piece.
+        expected: u64,
+    },
+    /// They are complete, or the call has ended.
+    #[error("the arguments are complete, or the call has ended")]
+    Over,
+    /// They are longer than arguments may be.
+    #[error("the arguments are too long")]
+    TooLong,
+}
+
+impl Draft {
+    /// A draft that begins with this text, which is no longer than a request's body.
+    pub(super) fn new(is_concurrency_safe: bool, is_asynchronous: bool, beginning: &str) -> Self {
+        let mut state = State {
+            text: Partial::default(),
+            value: None,
+            seq: 0,
+            heard: Instant::now(),
+            is_new: !beginning.is_empty(),
+            end: None,
+            is_over: false,
+        };
+        if state.text.push(beginning).is_err() {
+            (state.end, state.is_over) = (Some(End::CutOff("they are too long".to_owned())), true);
+        }
+        let state = Mutex::new(state);
+        Self(Arc::new(Shared { state, changed: Notify::new(), is_concurrency_safe, is_asynchronous }))
+    }
+
+    /// Whether the call may run beside its neighbours.
+    #[must_use]
+    pub fn is_concurrency_safe(&self) -> bool {
+        self.0.is_concurrency_safe
+    }
+
+    /// Whether its neighbours do not wait for it.
+    #[must_use]
+    pub fn is_asynchronous(&self) -> bool {
+        self.0.is_asynchronous
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, State>, DraftError> {
+        let state = self.state();
+        if state.is_over { Err(DraftError::Over) } else { Ok(state) }
+    }
+
+    /// Takes a piece of the arguments' text. Pieces are numbered from 1; one that was there before is ignored. Returns the
+    /// number of the last one.
+    ///
+    /// # Errors
+    /// If it is not the next one, or there is no place for it.
+    pub fn push(&self, seq: Option<u64>, piece: &str) -> Result<u64, DraftError> {
+        let mut state = self.open()?;
+        state.heard = Instant::now();
+        let expected = state.seq + 1;
+        match seq {
+            Some(seq) if seq < expected => return Ok(state.seq),
+            Some(seq) if seq > expected => return Err(DraftError::Gap { expected }),
+            _ => {}
+        }
+        state.text.push(piece).map_err(|_| DraftError::TooLong)?;
+        (state.seq, state.is_new) = (expected, true);
+        drop(state);
+        self.0.changed.notify_one();
+        Ok(expected)
+    }
+
+    /// Takes the arguments so far as a value, instead of all that was known.
+    pub fn replace(&self, value: Value) {
+        // Whoever sends them has nothing to be told.
+        let Ok(mut state) = self.open() else { return };
+        (state.value, state.heard, state.is_new) = (Some(value), Instant::now(), true);
+        drop(state);
+        self.0.changed.notify_one();
+    }
+
+    /// More is still to come.
+    pub fn touch(&self) {
+        self.state().heard = Instant::now();
+    }
+
+    /// They are complete.
+    ///
+    /// # Errors
+    /// If they were before, or the call has ended.
+    pub fn complete(&self, complete: Complete) -> Result<(), DraftError> {
+        self.end(End::Complete(complete))
+    }
+
+    /// There will be no more, for this reason.
+    pub fn cut_off(&self, reason: &str) {
+        // Arguments that are complete stay so.
+        let _ = self.end(End::CutOff(reason.to_owned()));
+    }
+
+    fn end(&self, end: End) -> Result<(), DraftError> {
+        let mut state = self.open()?;
+        (state.end, state.is_over) = (Some(end), true);
+        drop(state);
+        self.0.changed.notify_one();
+        Ok(())
+    }
+
+    // The call's side.
+
+    /// No more is taken.
+    pub(super) fn close(&self) {
+        self.state().is_over = true;
+    }
+
+    /// Pends until something has come.
+    pub(super) async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// The end, once it has come.
+    pub(super) fn take_end(&self) -> Option<End> {
+        self.state().end.take()
+    }
+
+    /// Whether there is something that was not read yet, and when the last piece came.
+    pub(super) fn news(&self) -> (bool, Instant) {
+        let state = self.state();
+        (state.is_new, state.heard)
+    }
+
+    /// The parameters that can be read so far.
+    pub(super) fn readable(&self) -> Option<Map<String, Value>> {
+        let mut state = self.state();
+        state.is_new = false;
+        match &state.value {
+            Some(value) => value.as_object().cloned(),
+            None => state.text.readable(),
+        }
+    }
+
+    /// All that has come: a value, or a text.
+    pub(super) fn arguments(&self) -> Value {
+        let mut state = self.state();
+        let text = std::mem::take(&mut state.text).into_text();
+        state.value.take().unwrap_or(Value::String(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft() -> Draft {
+        Draft::new(true, false, "")
+    }
+
+    #[tokio::test]
+    async fn pieces_are_taken_once_and_in_order() {
+        let draft = draft();
+        assert_eq!(draft.push(Some(1), "{\"a\":"), Ok(1));
+        assert_eq!(draft.push(Some(1), "again"), Ok(1));
+        assert_eq!(draft.push(Some(3), "later"), Err(DraftError::Gap { expected: 2 }));
+        assert_eq!(draft.push(Some(2), "1}"), Ok(2));
+        assert_eq!(draft.push(None, " "), Ok(3));
+        draft.complete(Complete::default()).unwrap();
+        assert_eq!(draft.push(Some(4), " "), Err(DraftError::Over));
+        assert_eq!(draft.complete(Complete::default()), Err(DraftError::Over));
+        assert!(matches!(draft.take_end(), Some(End::Complete(_))));
+        assert_eq!(draft.arguments(), Value::String("{\"a\":1} ".into()));
+    }
+
+    #[tokio::test]
+    async fn what_comes_as_a_value_counts_and_complete_arguments_are_not_cut_off() {
+        let draft = draft();
+        draft.push(None, "{").unwrap();
+        draft.replace(serde_json::json!({"a": "x"}));
+        assert_eq!(draft.readable().map(Value::Object), Some(serde_json::json!({"a": "x"})));
+        assert!(!draft.news().0);
+        draft.complete(Complete::default()).unwrap();
+        draft.cut_off("late");
+        assert!(matches!(draft.take_end(), Some(End::Complete(_))));
+        assert_eq!(draft.arguments(), serde_json::json!({"a": "x"}));
+    }
+}

@@ -1,0 +1,109 @@
+//! A call whose arguments come piece by piece: watchers see what is readable of them, and once they are complete it is a
+//! call like any other.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Fuse, FusedFuture, FutureExt};
+use tokio::time::Instant;
+
+use super::Engine;
+use super::draft::{Complete, Draft, End};
+use super::prepare::{self, Job, Next};
+use super::run::{Stop, status_change};
+use super::turns::Permit;
+use crate::domain::Failure;
+use crate::store::journal::JournalError;
+
+/// Shortest time between two looks at what is readable: 20 events a second.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// How much longer than the reading itself the time between two looks is: long arguments are read less often.
+const REST: u32 = 20;
+
+impl Engine {
+    /// Waits for the arguments, and then for the call's turn. The call may run as long as the permit is held.
+    pub(super) async fn gather(&self, job: &mut Job, draft: &Draft) -> Result<Option<Permit>, Stop> {
+        let complete = self.listen(job, draft).await;
+        draft.close();
+        let Complete { arguments, turn, recorded } = complete?;
+        let arguments = Arc::new(arguments.unwrap_or_else(|| draft.arguments()));
+        // A text that is no JSON stays as it came; what is wrong with it is told below.
+        let arguments = prepare::parse(&arguments).unwrap_or(arguments);
+        job.call
+            .complete(Arc::unwrap_or_clone(arguments))
+            .map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        if let Next::Run(entry) = &job.next {
+            let entry = entry.clone();
+            job.next = prepare::resolve(&mut job.call, &entry, false);
+        }
+        let change = status_change(job);
+        let Some(recorded) = recorded else {
+            // Its receipt does not matter: whatever the call does next follows in the same queue.
+            let _ = job.recorder.journal().enqueue(change).await;
+            return self.turn(job, turn).await;
+        };
+        match job.recorder.journal().write(change).await {
+            Ok(()) => {
+                // Whoever waited may have gone.
+                let _ = recorded.send(());
+                self.turn(job, turn).await
+            }
+            Err(JournalError::Fenced) => Err(Stop::Taken),
+            Err(error) => Err(Failure::overloaded(&format!("The call was not run: {error}")).into()),
+        }
+    }
+
+    async fn turn(&self, job: &Job, turn: Option<super::turns::Turn>) -> Result<Option<Permit>, Stop> {
+        let Some(turn) = turn.filter(|_| job.is_to_run()) else { return Ok(None) };
+        tokio::select! {
+            biased;
+            permit = turn.come() => Ok(Some(permit)),
+            () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
+            () = self.stop.cancelled() => Err(Failure::shutting_down().into()),
+        }
+    }
+
+    async fn listen(&self, job: &mut Job, draft: &Draft) -> Result<Complete, Stop> {
+        let silence = self.settings.silence;
+        let journal = job.recorder.journal().clone();
+        // One change at a time is under way; what comes meanwhile gathers.
+        let mut writing = pin!(Fuse::terminated());
+        let mut next_look = Instant::now();
+        let end = loop {
+            match draft.take_end() {
+                Some(End::Complete(complete)) => break Ok(complete),
+                Some(End::CutOff(reason)) => break Err(Failure::broken_off(&job.call.name, &reason).into()),
+                None => {}
+            }
+            let (is_new, heard) = draft.news();
+            let idle = writing.is_terminated();
+            tokio::select! {
+                biased;
+                () = job.handle.cancel.cancelled() => break Err(Failure::cancelled().into()),
+                () = self.stop.cancelled() => break Err(Failure::shutting_down().into()),
+                written = &mut writing, if !idle => if written == Err(JournalError::Fenced) {
+                    break Err(Stop::Taken);
+                },
+                () = tokio::time::sleep_until(next_look), if is_new && idle => {
+                    let began = Instant::now();
+                    let readable = draft.readable().filter(|readable| *readable != job.call.params);
+                    if let Some(readable) = readable
+                        && job.call.fill(readable).is_ok()
+                    {
+                        writing.set(journal.write(status_change(job)).fuse());
+                    }
+                    next_look = began + BETWEEN_LOOKS.max(began.elapsed() * REST);
+                }
+                () = draft.changed() => {}
+                () = tokio::time::sleep_until(heard + silence) => {
+                    draft.cut_off(&format!("nothing came for {} s", silence.as_secs_f32()));
+                }
+            }
+        };
+        if !writing.is_terminated() && writing.await == Err(JournalError::Fenced) {
+            return Err(Stop::Taken);
+        }
+        end
+    }
+}

@@ -1,0 +1,131 @@
+//! `PATCH /tool-calls/{id}/arguments`: arguments that come piece by piece (contract, section 8).
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::described::BodyRefused;
+use super::extract::{self, JsonBody};
+use super::preference::Preference;
+use super::problem::Problem;
+use super::{AppState, end, reply};
+use crate::domain::{Phase, Status, shape};
+use crate::engine::{Complete, Draft, DraftError, Wait};
+use crate::formats::native::ToolCall;
+use crate::formats::stream::partial;
+
+/// A piece of the arguments, or their end, or both.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Piece {
+    /// What their text goes on with.
+    delta: Option<String>,
+    /// The number of the piece, from 1: one that was there before is ignored, and none can be left out. Without it, pieces
+    /// are taken as they come.
+    #[schema(minimum = 1)]
+    seq: Option<u64>,
+    /// The arguments are complete: the call starts.
+    #[serde(default)]
+    r#final: bool,
+}
+
+/// A piece that was taken.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = PieceTaken)]
+struct Taken {
+    /// The call.
+    id: Uuid,
+    status: Status,
+    phase: Phase,
+    /// The number of the last piece.
+    seq: u64,
+}
+
+/// Sends more of the arguments of a call that was opened with `partial`.
+///
+/// What is readable of them is in the call's `status` events, as `params`. With `final` the call starts, and the answer is
+/// the ToolCall: at once, or after as long as `Prefer: wait=SECONDS` says.
+#[utoipa::path(patch, path = "/tool-calls/{id}/arguments", operation_id = "patch_arguments", tag = "tool calls",
+    params(("id" = Uuid, Path, description = "The service's id of the call"),
+        ("Prefer" = Option<String>, Header, example = "wait=10", description = "With `final`: how many seconds to wait for the end (RFC 7240), up to an hour")),
+    request_body = Piece,
+    responses((status = 200, description = "The call has ended", body = ToolCall),
+        (status = 202, description = "Taken. With `final`: the arguments are on disk, and the call goes on at `Location`", body = Taken,
+            headers(("Location" = String, description = "With `final`: `/tool-calls/{id}`"))),
+        BodyRefused,
+        (status = 404, description = "There is no such call"),
+        (status = 409, description = "`SEQUENCE_GAP`: a piece is missing. `ARGUMENTS_COMPLETE`: nothing more is taken"),
+        (status = 421, description = "Another node has the call; send its pieces to that one"),
+        (status = 422, description = "The body does not have its shape"),
+        (status = 503, description = "The database is away")))]
+pub(super) async fn patch(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let id = extract::call_id(&id)?;
+    shape::expect_objects(&body.value, &[""])?;
+    let Piece { delta, seq, r#final } = body.read()?;
+    if seq == Some(0) {
+        return Err(Problem::field("/seq", "must be 1 or more: what the call was opened with comes before"));
+    }
+    if delta.is_none() && !r#final {
+        return Err(Problem::field("", "must have `delta`, or `final`, or both"));
+    }
+    let Some(draft) = state.engine.draft(id) else { return Err(not_open(&state, id).await?) };
+    let taken = draft.push(seq, delta.as_deref().unwrap_or_default()).map_err(refused)?;
+    if r#final {
+        return complete(&state, id, &draft, &headers).await;
+    }
+    let taken = Taken { id, status: Status::Wait, phase: Phase::Arguments, seq: taken };
+    Ok(reply::json(StatusCode::ACCEPTED, &taken))
+}
+
+async fn complete(state: &AppState, id: Uuid, draft: &Draft, headers: &HeaderMap) -> Result<Response, Problem> {
+    let (recorded, is_recorded) = oneshot::channel();
+    draft.complete(Complete { recorded: Some(recorded), ..Complete::default() }).map_err(refused)?;
+    let patience = Duration::from_millis(state.config.store.patience_ms);
+    match tokio::time::timeout(patience, is_recorded).await {
+        // The call has ended, or goes on elsewhere, if it is not told.
+        Ok(Ok(()) | Err(_)) => {}
+        Err(_) => return Err(Problem::store_unavailable("the arguments could not be recorded in time")),
+    }
+    let wait = match Preference::of(headers).map(Preference::wait) {
+        Some(Wait::For(longest)) => longest,
+        _ => Duration::ZERO,
+    };
+    let call = end::wait(state, id, Some(wait)).await?;
+    let status = if call.status.is_terminal() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let mut response = reply::json(status, &ToolCall::from(&call));
+    if let Ok(location) = HeaderValue::from_str(&format!("/tool-calls/{id}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+fn refused(error: DraftError) -> Problem {
+    match error {
+        DraftError::Gap { .. } => Problem::conflict("SEQUENCE_GAP", error.to_string()),
+        DraftError::Over => arguments_complete(),
+        DraftError::TooLong => Problem::arguments_too_large(partial::LIMIT),
+    }
+}
+
+fn arguments_complete() -> Problem {
+    Problem::conflict("ARGUMENTS_COMPLETE", DraftError::Over.to_string())
+}
+
+/// Why nothing is taken for this call here.
+async fn not_open(state: &AppState, id: Uuid) -> Result<Problem, Problem> {
+    let call = state.store.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
+    if call.phase == Phase::Arguments && state.engine.draft(id).is_none() && call.node != *state.engine.node() {
+        return Ok(Problem::misdirected(format!("node \"{}\" has this call; send its arguments there", call.node)));
+    }
+    Ok(arguments_complete())
+}

@@ -1,0 +1,112 @@
+//! `POST /tool-calls/stream`: the caller pipes the model's own event stream in, and reads the calls' events.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use super::call_body::{self, OnDisconnect};
+use super::calls;
+use super::extract::Params;
+use super::problem::Problem;
+use super::{AppState, watch};
+use crate::callbacks;
+use crate::domain::{LimitsSpec, Vendor};
+use crate::engine::{Mode, Submission};
+
+mod answer;
+mod session;
+
+use answer::Answer;
+use session::Session;
+
+/// Calls of one stream at most.
+const MOST_CALLS: usize = 1024;
+/// What the session may have to say while nobody reads: three words a call.
+const NOTES: usize = 4 * MOST_CALLS;
+/// Events that the reader may be behind: whoever sends first and reads then has them all, within reason.
+const EVENTS_BEHIND: usize = 4096;
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PipeParams {
+    /// Whose stream it is; told by its first event unless given. `openai-strict` speaks as `openai`.
+    #[param(inline)]
+    format: Option<Vendor>,
+    /// The conversation that the calls belong to.
+    session: Option<String>,
+    /// How the calls run beside one another.
+    #[serde(default)]
+    #[param(inline)]
+    mode: Mode,
+    /// Longest run of one attempt, in milliseconds, for all calls.
+    #[param(minimum = 1)]
+    timeout_ms: Option<u64>,
+    /// Higher ones leave the queue first.
+    #[serde(default)]
+    priority: i32,
+    /// Gets each call when it has ended, signed as Standard Webhooks.
+    #[param(max_length = 2048)]
+    callback_url: Option<String>,
+    /// What the end of the connection does to the calls.
+    #[serde(default)]
+    #[param(inline)]
+    on_disconnect: OnDisconnect,
+}
+
+/// Runs the tool calls of a model while it still speaks.
+///
+/// The body is the model's raw event stream as its vendor sends it, chunk borders anywhere. The answer is a stream of the
+/// calls' events: a card as soon as a tool's name is known, its parameters as they arrive, and each call starts the moment
+/// its own block is closed. Calls that the provider runs itself are shown (`executed_by`), never run. It ends with `batch`,
+/// whose `messages` the conversation goes on with. If the model's stream breaks off, calls whose arguments are not complete
+/// end as `ARGUMENTS_TRUNCATED`, and `batch` says so in `stream_error`.
+#[utoipa::path(post, path = "/tool-calls/stream", operation_id = "pipe_model_stream", tag = "tool calls", params(PipeParams),
+    request_body(content = String, content_type = "text/event-stream", description = "The model's stream"),
+    responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events as they happen, and at the end `batch`", body = String, content_type = "text/event-stream"),
+        (status = 422, description = "A query parameter or a header is wrong"),
+        (status = 503, description = "The service is stopping")))]
+pub(super) async fn pipe(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    Params(params): Params<PipeParams>,
+    body: Body,
+) -> Result<Response, Problem> {
+    if headers.contains_key("idempotency-key") {
+        let message = "header Idempotency-Key: a stream cannot be told from another one before its end; leave it out";
+        return Err(Problem::field("", message));
+    }
+    if state.engine.is_draining() {
+        return Err(Problem::shutting_down());
+    }
+    let PipeParams { format, session, mode, timeout_ms, priority, callback_url, on_disconnect } = params;
+    let limits = LimitsSpec { timeout_ms, ..LimitsSpec::default() };
+    call_body::check_limits(&limits)?;
+    if let Some(session) = &session {
+        call_body::check_session(session)?;
+    }
+    if let Some(url) = &callback_url {
+        callbacks::check_url(url).map_err(|fault| Problem::field("", format!("query: callback_url {fault}")))?;
+    }
+    let template = Submission {
+        is_batch: true,
+        batch_id: Some(state.engine.new_id()),
+        mode,
+        session: session.map(Into::into),
+        limits,
+        priority,
+        callback_url: callback_url.map(Into::into),
+        cancel_on_disconnect: on_disconnect == OnDisconnect::Cancel,
+        traceparent: calls::traceparent(&headers),
+        ..Submission::default()
+    };
+    let (reader, growing) = state.bus.subscribe_growing(EVENTS_BEHIND);
+    let (notes, told) = mpsc::channel(NOTES);
+    let answer = Answer::new(state.clone(), template.batch_id, reader, told);
+    // It goes on when nobody reads: calls that are complete run.
+    tokio::spawn(Session::new(state, format, template, growing, notes).run(body));
+    Ok(watch::sse(answer.frames()))
+}

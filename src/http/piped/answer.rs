@@ -1,0 +1,225 @@
+//! The answering side of a piped stream: the calls' events as they happen, and at the end the batch.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, FuturesUnordered, Stream, StreamExt};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::DropGuard;
+use uuid::Uuid;
+
+use crate::domain::event::{EventKind, Stage};
+use crate::domain::{Call, Vendor};
+use crate::engine::{NotRecorded, Pending};
+use crate::events::bus::CallReader;
+use crate::events::frame;
+use crate::events::stream::HEARTBEAT;
+use crate::formats::messages::Continuation;
+use crate::formats::native::ToolCall;
+use crate::formats::stream::Kind;
+use crate::http::AppState;
+
+/// How long the last events are waited for once everything has ended, or the service stops.
+const LAST_EVENTS: Duration = Duration::from_secs(1);
+
+/// What the session has to say.
+pub(super) enum Note {
+    /// Something to be shown as it is.
+    Frame(Bytes),
+    /// A call was accepted.
+    Opened { shown: Shown, pending: Vec<Pending>, guards: Vec<DropGuard> },
+    /// A call was not accepted, and ended so.
+    Refused { shown: Shown, call: Arc<Call> },
+    /// The stream has ended; `fault` says why, if it broke off.
+    Over { vendor: Option<Vendor>, fault: Option<String> },
+}
+
+/// A call as the model knows it.
+pub(super) struct Shown {
+    pub id: Option<String>,
+    pub name: String,
+    pub kind: Kind,
+}
+
+/// The end of the call at this place.
+type End = Pin<Box<dyn Future<Output = (usize, Result<Arc<Call>, NotRecorded>)> + Send>>;
+
+struct Entry {
+    id: Uuid,
+    shown: Shown,
+    call: Option<Arc<Call>>,
+    has_ended: bool,
+    is_told: bool,
+}
+
+/// One answer while it is given.
+pub(super) struct Answer {
+    state: AppState,
+    batch_id: Option<Uuid>,
+    reader: CallReader,
+    notes: mpsc::Receiver<Note>,
+    calls: Vec<Entry>,
+    ends: FuturesUnordered<End>,
+    /// Calls that end with this answer's reader.
+    guards: Vec<DropGuard>,
+    over: Option<(Option<Vendor>, Option<String>)>,
+    /// When everything had ended but the last events.
+    all_ended: Option<Instant>,
+    is_done: bool,
+    last: i64,
+}
+
+/// Data of `batch` at the end of a piped stream.
+#[derive(Serialize)]
+struct Batch<'a> {
+    batch_id: Option<Uuid>,
+    results: Vec<ToolCall<'a>>,
+    messages: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_error: Option<&'a str>,
+}
+
+impl Answer {
+    pub(super) fn new(
+        state: AppState,
+        batch_id: Option<Uuid>,
+        reader: CallReader,
+        notes: mpsc::Receiver<Note>,
+    ) -> Self {
+        Self {
+            state,
+            batch_id,
+            reader,
+            notes,
+            calls: Vec::new(),
+            ends: FuturesUnordered::new(),
+            guards: Vec::new(),
+            over: None,
+            all_ended: None,
+            is_done: false,
+            last: 0,
+        }
+    }
+
+    /// The answer as bytes.
+    pub(super) fn frames(self) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
+        let events = stream::unfold(self, |mut answer| async move { answer.next().await.map(|piece| (piece, answer)) });
+        stream::once(std::future::ready(frame::OPENING)).chain(events).map(Ok)
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.is_done {
+                return None;
+            }
+            if self.is_complete() {
+                return Some(self.end().await);
+            }
+            let given_up = self.all_ended.map(|at| at + LAST_EVENTS);
+            let closing = self.state.closing.clone();
+            tokio::select! {
+                biased;
+                note = self.notes.recv(), if self.over.is_none() => match note {
+                    Some(Note::Frame(frame)) => return Some(frame),
+                    Some(note) => self.note(note),
+                    // The session is gone without a word: it has panicked.
+                    None => self.over = Some((None, Some("the stream could not be read".to_owned()))),
+                },
+                Some(event) = self.reader.events.recv() => {
+                    self.last = self.last.max(event.event.pos);
+                    if event.event.stage == Stage::Result {
+                        let told = self.calls.iter_mut().find(|entry| entry.id == event.event.call.id);
+                        if let Some(entry) = told {
+                            (entry.is_told, entry.call) = (true, Some(event.event.call.clone()));
+                        }
+                    }
+                    return Some(event.bytes());
+                }
+                Some((place, end)) = self.ends.next() => self.ended(place, end),
+                () = async {
+                    closing.cancelled().await;
+                    tokio::time::sleep(LAST_EVENTS).await;
+                } => return None,
+                () = async {
+                    match given_up {
+                        Some(at) => tokio::time::sleep_until(at).await,
+                        None => std::future::pending().await,
+                    }
+                } => return Some(self.end().await),
+                () = tokio::time::sleep(HEARTBEAT) => return Some(frame::HEARTBEAT),
+            }
+        }
+    }
+
+    fn note(&mut self, note: Note) {
+        match note {
+            Note::Opened { shown, pending, guards } => {
+                self.guards.extend(guards);
+                let Some(pending) = pending.into_iter().next() else { return };
+                let place = self.calls.len();
+                self.calls.push(Entry { id: pending.id, shown, call: None, has_ended: false, is_told: false });
+                self.ends.push(Box::pin(async move { (place, pending.end().await) }));
+            }
+            Note::Refused { shown, call } => {
+                self.calls.push(Entry { id: call.id, shown, call: Some(call), has_ended: true, is_told: true });
+            }
+            Note::Over { vendor, fault } => self.over = Some((vendor, fault)),
+            Note::Frame(_) => {}
+        }
+        self.note_all_ended();
+    }
+
+    fn ended(&mut self, place: usize, end: Result<Arc<Call>, NotRecorded>) {
+        let Some(entry) = self.calls.get_mut(place) else { return };
+        entry.has_ended = true;
+        entry.call = end.ok().or(entry.call.take());
+        self.note_all_ended();
+    }
+
+    /// An end may be known before its events are here.
+    fn note_all_ended(&mut self) {
+        let is_all = self.over.is_some() && self.calls.iter().all(|entry| entry.has_ended);
+        self.all_ended = self.all_ended.or(is_all.then(Instant::now));
+    }
+
+    fn is_complete(&self) -> bool {
+        self.over.is_some() && self.calls.iter().all(|entry| entry.is_told)
+    }
+
+    async fn end(&mut self) -> Bytes {
+        self.is_done = true;
+        std::mem::take(&mut self.guards).into_iter().for_each(|guard| drop(guard.disarm()));
+        // What could not be recorded in time, or went on elsewhere, is told as it stands.
+        let missing: Vec<Uuid> = self.calls.iter().filter(|entry| entry.call.is_none()).map(|entry| entry.id).collect();
+        if !missing.is_empty() {
+            for call in self.state.store.calls_of(&missing).await.unwrap_or_default() {
+                if let Some(entry) = self.calls.iter_mut().find(|entry| entry.id == call.id) {
+                    entry.call = Some(Arc::new(call));
+                }
+            }
+        }
+        let (vendor, fault) = self.over.take().unwrap_or_default();
+        let known: Vec<(&Shown, &Call)> =
+            self.calls.iter().filter_map(|entry| Some((&entry.shown, entry.call.as_deref()?))).collect();
+        let messages = vendor.map_or_else(
+            || Value::Array(Vec::new()),
+            |vendor| {
+                let mut continuation = Continuation::new(vendor);
+                for (shown, _) in &known {
+                    continuation.push(shown.id.clone(), shown.name.clone(), shown.kind);
+                }
+                continuation.messages(&known.iter().map(|(_, call)| *call).collect::<Vec<_>>())
+            },
+        );
+        let results = known.iter().map(|(_, call)| ToolCall::short(call)).collect();
+        let batch = Batch { batch_id: self.batch_id, results, messages, stream_error: fault.as_deref() };
+        let data = serde_json::to_string(&batch).unwrap_or_default();
+        frame::frame(self.last, EventKind::Batch.as_str(), &data)
+    }
+}

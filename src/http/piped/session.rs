@@ -1,0 +1,277 @@
+//! The reading side of a piped stream: opens calls, hands their arguments on, and closes them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::MOST_CALLS;
+use super::answer::{Note, Shown};
+use crate::domain::event::EventKind;
+use crate::domain::{Call, CallRequest, Failure, Phase, Status, Vendor};
+use crate::engine::{Complete, Draft, DraftError, NotAccepted, Refusal, Submission, Turns};
+use crate::events::bus::Growing;
+use crate::events::frame;
+use crate::formats::stream::partial::Partial;
+use crate::formats::stream::{Kind, Parser, Said};
+use crate::http::AppState;
+
+/// Longest stream, in bytes.
+const LONGEST: usize = 256 << 20;
+/// How long a stream may be silent while no call is open: models think.
+const SILENCE: Duration = Duration::from_secs(900);
+
+/// One stream while it is read.
+pub(super) struct Session {
+    state: AppState,
+    vendor: Option<Vendor>,
+    parser: Parser,
+    template: Submission,
+    turns: Turns,
+    growing: Growing,
+    places: Vec<Place>,
+    /// Calls of ours so far.
+    calls: u32,
+    notes: mpsc::Sender<Note>,
+}
+
+/// What stands at one place of the stream.
+enum Place {
+    /// A call of ours whose arguments come.
+    Open(Draft),
+    /// One that the provider runs.
+    Provider { card: Value, text: Partial, value: Option<Value> },
+    /// Nothing more is awaited for it.
+    Done,
+}
+
+impl Session {
+    pub(super) fn new(
+        state: AppState,
+        vendor: Option<Vendor>,
+        template: Submission,
+        growing: Growing,
+        notes: mpsc::Sender<Note>,
+    ) -> Self {
+        let (parser, turns) = (Parser::new(vendor), Turns::new(template.mode));
+        Self { state, vendor, parser, template, turns, growing, places: Vec::new(), calls: 0, notes }
+    }
+
+    /// Reads the stream to its end.
+    pub(super) async fn run(mut self, body: Body) {
+        let mut fault = self.read(body).await.err();
+        let mut said = Vec::new();
+        self.parser.finish(&mut said);
+        self.hear(said).await;
+        if fault.is_none() && !self.parser.has_ended() {
+            fault = Some("the model's stream ended early".to_owned());
+        }
+        if let Some(fault) = &fault {
+            tracing::warn!(fault, "a model's stream broke off");
+        }
+        self.end_providers();
+        self.tell(Note::Over { vendor: self.parser.vendor().or(self.vendor), fault });
+    }
+
+    async fn read(&mut self, mut body: Body) -> Result<(), String> {
+        let mut length = 0;
+        let closing = self.state.closing.clone();
+        loop {
+            let frame = tokio::select! {
+                frame = body.frame() => frame,
+                () = closing.cancelled() => return Err("the service is stopping".to_owned()),
+                () = tokio::time::sleep(SILENCE) => return Err("the model's stream was silent for too long".to_owned()),
+            };
+            let Some(frame) = frame else { return Ok(()) };
+            let Ok(frame) = frame else { return Err("the request body ended early".to_owned()) };
+            let Ok(bytes) = frame.into_data() else { continue };
+            length += bytes.len();
+            if length > LONGEST {
+                return Err(format!("the model's stream is longer than {LONGEST} bytes"));
+            }
+            self.take(&bytes).await?;
+        }
+    }
+
+    async fn take(&mut self, bytes: &Bytes) -> Result<(), String> {
+        let mut said = Vec::new();
+        let pushed = self.parser.push(bytes, &mut said);
+        self.hear(said).await;
+        for place in &self.places {
+            if let Place::Open(draft) = place {
+                draft.touch();
+            }
+        }
+        pushed.map_err(|broken| broken.to_string())
+    }
+
+    async fn hear(&mut self, said: Vec<Said>) {
+        for said in said {
+            match said {
+                Said::Opened { place, id, name, kind } => {
+                    let opened = match kind {
+                        Kind::Provider => self.show(id, name),
+                        Kind::Function | Kind::Custom | Kind::Legacy => self.open(id, name, kind).await,
+                    };
+                    while self.places.len() <= place {
+                        self.places.push(Place::Done);
+                    }
+                    self.places[place] = opened;
+                }
+                Said::Delta { place, text } => self.more(place, &text),
+                Said::Value { place, arguments } => match self.places.get_mut(place) {
+                    Some(Place::Open(draft)) => draft.replace(arguments),
+                    Some(Place::Provider { value, .. }) => *value = Some(arguments),
+                    _ => {}
+                },
+                Said::Closed { place, arguments } => self.close(place, arguments).await,
+                Said::CutOff { place } => {
+                    if let Some(Place::Open(draft)) = self.places.get(place) {
+                        draft.cut_off("the model's output ended within them");
+                    }
+                    self.done(place);
+                }
+                Said::Ended => {}
+            }
+        }
+    }
+
+    /// Accepts a call whose arguments are still to come.
+    async fn open(&mut self, call_id: Option<String>, name: String, kind: Kind) -> Place {
+        let shown = Shown { id: call_id.clone(), name: name.clone(), kind };
+        let id = self.state.engine.new_id();
+        let index = self.calls;
+        self.calls += 1;
+        let vendor = self.parser.vendor().or(self.vendor);
+        let request = CallRequest {
+            name: name.clone(),
+            call_id: call_id.clone(),
+            index: Some(index),
+            vendor,
+            streamed: true,
+            ..CallRequest::default()
+        };
+        self.growing.add(id);
+        let failure = if index as usize >= MOST_CALLS {
+            Failure::overloaded(&format!("A stream has at most {MOST_CALLS} calls"))
+        } else {
+            match self.accept(id, request).await {
+                Ok(opened) => {
+                    let (draft, pending, guards) = opened;
+                    self.tell(Note::Opened { shown, pending, guards });
+                    return draft.map_or(Place::Done, Place::Open);
+                }
+                Err(failure) => failure,
+            }
+        };
+        let call_id = call_id.unwrap_or_else(|| id.to_string());
+        let (clock, node) = (&self.state.clock, self.state.engine.node().clone());
+        let mut call = Call::accepted(id, name.into(), Some(&call_id), Arc::default(), clock.now(), node);
+        (call.batch_id, call.index) = (self.template.batch_id, index);
+        // A call that waits can always end.
+        let _ = call.settle(failure.into(), clock.now());
+        self.tell(Note::Refused { shown, call: Arc::new(call) });
+        Place::Done
+    }
+
+    async fn accept(
+        &self,
+        id: uuid::Uuid,
+        request: CallRequest,
+    ) -> Result<(Option<Draft>, Vec<crate::engine::Pending>, Vec<tokio_util::sync::DropGuard>), Failure> {
+        let submission =
+            Submission { batch_id: self.template.batch_id, ..self.template.with_calls(vec![request], Vec::new()) };
+        let submitted = self.state.engine.submit(submission, vec![id], 0);
+        let mut submitted = submitted.map_err(|refusal| match refusal {
+            Refusal::Overloaded => Failure::overloaded("Too many calls are in flight; the call was not run"),
+            Refusal::ShuttingDown => Failure::shutting_down(),
+        })?;
+        submitted.accepted().await.map_err(|not| match not {
+            NotAccepted::Claimed | NotAccepted::NotRecorded(_) => {
+                Failure::overloaded("The call could not be recorded in time and was not run")
+            }
+        })?;
+        let (pending, guards) = submitted.detach();
+        Ok((self.state.engine.draft(id), pending, guards))
+    }
+
+    /// A card of a call that the provider runs.
+    fn show(&mut self, call_id: Option<String>, name: String) -> Place {
+        let card = json!({
+            "id": null, "call_id": call_id, "name": name, "title": name, "batch_id": self.template.batch_id,
+            "executed_by": "provider",
+        });
+        let mut data = card.clone();
+        data["arguments"] = Value::Null;
+        data["at"] = json!(self.state.clock.now());
+        self.tell(Note::Frame(frame::passing(EventKind::ToolCall.as_str(), &data.to_string())));
+        Place::Provider { card, text: Partial::default(), value: None }
+    }
+
+    fn more(&mut self, place: usize, piece: &str) {
+        let too_long = match self.places.get_mut(place) {
+            Some(Place::Open(draft)) => draft.push(None, piece) == Err(DraftError::TooLong),
+            Some(Place::Provider { text, .. }) => text.push(piece).is_err(),
+            _ => false,
+        };
+        if too_long {
+            if let Some(Place::Open(draft)) = self.places.get(place) {
+                draft.cut_off("they are longer than 1 MiB");
+            }
+            self.done(place);
+        }
+    }
+
+    async fn close(&mut self, place: usize, arguments: Option<Value>) {
+        match self.places.get_mut(place) {
+            Some(Place::Open(draft)) => {
+                let turn = match draft.is_asynchronous() {
+                    true => None,
+                    false => self.turns.take(draft.is_concurrency_safe()).await,
+                };
+                // One that was cancelled meanwhile has gone.
+                let _ = draft.complete(Complete { arguments, turn, recorded: None });
+                self.done(place);
+            }
+            Some(Place::Provider { card, text, value }) => {
+                let params = arguments.filter(Value::is_object).or_else(|| value.take());
+                card["params"] = params.or_else(|| text.readable().map(Value::Object)).unwrap_or_else(|| json!({}));
+                let frame = provider_status(card, Status::Doing, Phase::External);
+                self.tell(Note::Frame(frame));
+            }
+            _ => {}
+        }
+    }
+
+    fn done(&mut self, place: usize) {
+        if let Some(place) = self.places.get_mut(place) {
+            *place = Place::Done;
+        }
+    }
+
+    /// What the provider ran, it has run by the end of its stream.
+    fn end_providers(&mut self) {
+        for place in std::mem::take(&mut self.places) {
+            if let Place::Provider { card, .. } = place
+                && self.parser.has_ended()
+            {
+                self.tell(Note::Frame(provider_status(&card, Status::Success, Phase::Done)));
+            }
+        }
+    }
+
+    /// Never waits: there is room for all that a stream can say. Whoever reads may have gone.
+    fn tell(&self, note: Note) {
+        let _ = self.notes.try_send(note);
+    }
+}
+
+fn provider_status(card: &Value, status: Status, phase: Phase) -> Bytes {
+    let mut data = card.clone();
+    (data["status"], data["phase"]) = (json!(status), json!(phase));
+    frame::passing(EventKind::Status.as_str(), &data.to_string())
+}

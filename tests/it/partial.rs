@@ -1,0 +1,36 @@
+//! Arguments that come piece by piece (contract, section 8).
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::Client;
+use crate::support::client::{Response, send};
+
+mod after;
+mod ends;
+mod pieces;
+
+/// Opens a call; its id.
+async fn open(app: &Client, name: &str, beginning: &str) -> String {
+    let body = json!({"id": "call_1", "name": name, "partial": true, "arguments": beginning});
+    let answer = app.post("/tool-calls", &body).await;
+    assert_eq!(answer.status, 202, "{}", answer.json);
+    let call = answer.json;
+    assert_eq!((&call["status"], &call["phase"]), (&json!("WAIT"), &json!("arguments")), "{call}");
+    call["id"].as_str().unwrap().to_owned()
+}
+
+async fn patch(app: &Client, id: &str, body: &Value) -> Response {
+    send(app.request(Method::PATCH, &format!("/tool-calls/{id}/arguments")).json(body)).await
+}
+
+/// Sends a piece that is taken.
+async fn piece(app: &Client, id: &str, body: Value) {
+    let answer = patch(app, id, &body).await;
+    assert_eq!(answer.status, 202, "{body}: {}", answer.json);
+}
+
+/// The call when it has ended.
+async fn ended(app: &Client, id: &str) -> Value {
+    app.get(&format!("/tool-calls/{id}?wait_ms=30000")).await.ok()
+}
