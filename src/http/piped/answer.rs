@@ -20,9 +20,8 @@ use crate::engine::{NotRecorded, Pending};
 use crate::events::bus::CallReader;
 use crate::events::frame;
 use crate::events::stream::HEARTBEAT;
-use crate::formats::messages::Continuation;
+use crate::formats::messages::{Continuation, Kind};
 use crate::formats::native::ToolCall;
-use crate::formats::stream::Kind;
 use crate::http::AppState;
 
 /// How long the last events are waited for once everything has ended, or the service stops.
@@ -212,7 +211,7 @@ impl Answer {
             |vendor| {
                 let mut continuation = Continuation::new(vendor);
                 for (shown, _) in &known {
-                    continuation.push(shown.id.clone(), shown.name.clone(), shown.kind);
+                    continuation.push(shown.id.as_deref(), &shown.name, shown.kind);
                 }
                 continuation.messages(&known.iter().map(|(_, call)| *call).collect::<Vec<_>>())
             },

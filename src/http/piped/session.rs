@@ -16,6 +16,7 @@ use crate::domain::{Call, CallRequest, Failure, Phase, Status, Vendor};
 use crate::engine::{Complete, Draft, DraftError, NotAccepted, Refusal, Submission, Turns};
 use crate::events::bus::Growing;
 use crate::events::frame;
+use crate::formats::messages;
 use crate::formats::stream::partial::Partial;
 use crate::formats::stream::{Kind, Parser, Said};
 use crate::http::AppState;
@@ -115,7 +116,9 @@ impl Session {
                 Said::Opened { place, id, name, kind } => {
                     let opened = match kind {
                         Kind::Provider => self.show(id, name),
-                        Kind::Function | Kind::Custom | Kind::Legacy => self.open(id, name, kind).await,
+                        Kind::Function => self.open(id, name, messages::Kind::Function).await,
+                        Kind::Custom => self.open(id, name, messages::Kind::Custom).await,
+                        Kind::Legacy => self.open(id, name, messages::Kind::Legacy).await,
                     };
                     while self.places.len() <= place {
                         self.places.push(Place::Done);
@@ -141,7 +144,7 @@ impl Session {
     }
 
     /// Accepts a call whose arguments are still to come.
-    async fn open(&mut self, call_id: Option<String>, name: String, kind: Kind) -> Place {
+    async fn open(&mut self, call_id: Option<String>, name: String, kind: messages::Kind) -> Place {
         let shown = Shown { id: call_id.clone(), name: name.clone(), kind };
         let id = self.state.engine.new_id();
         let index = self.calls;
