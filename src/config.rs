@@ -23,7 +23,7 @@ pub struct Config {
     pub node: NodeConfig,
     /// Tools that time out again and again.
     pub pause: PauseConfig,
-    /// The tools folder.
+    /// What tools there are.
     pub tools: Tools,
     /// What `http` tools may reach.
     pub egress: EgressConfig,
@@ -104,12 +104,14 @@ pub struct PauseConfig {
     pub cooldown_ms: u64,
 }
 
-/// Settings of the tools folder.
+/// Settings of what tools there are.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tools {
     /// The folder; empty for none.
     pub dir: String,
+    /// Whether there are `find_tools` and `call_tool`.
+    pub discovery: bool,
 }
 
 /// Settings of what `http` tools may reach.

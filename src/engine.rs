@@ -19,6 +19,7 @@ use crate::store::{Journal, Store};
 mod accept;
 mod attempt;
 mod batch;
+mod forward;
 pub mod live;
 pub mod pauses;
 mod prepare;
@@ -29,6 +30,7 @@ mod rest;
 mod retry;
 mod run;
 mod submitted;
+mod way_back;
 mod work;
 
 pub use accept::NotAccepted;

@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
-use super::{Engine, Pending, Submission};
+use super::{Engine, Pending, Submission, forward, way_back};
 use crate::dispatch::Place;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, Phase, json};
+use crate::domain::{Call, CallRequest, Claim, Failure, Limits, Phase, Vendor, json};
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
 use crate::registry::Entry;
@@ -131,10 +131,12 @@ impl Engine {
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
         let Submission { truncated, traceparent, once, .. } = submission;
         let snapshot = self.registry.snapshot();
-        let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (request, id))| {
+        let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (mut request, id))| {
             let truncated = truncated || request.truncated;
+            let sought = forward::seek(&snapshot, &mut request, truncated);
             let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
-            let entry = snapshot.get(&name);
+            let vendor = request.vendor;
+            let entry = sought.entry.as_ref();
             let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());
             let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
             let node = self.settings.node.clone();
@@ -151,10 +153,17 @@ impl Engine {
                     let (limits, tool) = (own_limits.or(&limits), &entry.definition);
                     let effective = Limits::effective(&limits, &tool.limits, &self.settings.limits, tool.asynchronous);
                     call.limits = Some(effective);
-                    resolve(&mut call, entry, truncated)
+                    match sought.refused {
+                        Some(failure) => Next::Refuse(failure),
+                        None => resolve(&mut call, entry, truncated, vendor),
+                    }
                 }
-                None => Next::Refuse(snapshot.not_found(&call.name).into()),
+                None => {
+                    let vendor = vendor.filter(|_| sought.through.is_none());
+                    Next::Refuse(snapshot.not_found(&call.name, vendor).into())
+                }
             };
+            call.metadata.extend(sought.through.map(|name| ("called_through".to_owned(), (*name).into())));
             let (recorder, end) =
                 recorder::pair(self.journal.clone(), self.store.clone(), self.settings.store_patience);
             let mut job = Job::new(call, next, recorder);
@@ -174,26 +183,45 @@ impl Engine {
 }
 
 /// Makes the arguments valid; notes in the call what is known by then.
-fn resolve(call: &mut Call, entry: &Arc<Entry>, truncated: bool) -> Next {
-    let refuse = |failure: Failure| Next::Refuse(failure.into());
+fn resolve(call: &mut Call, entry: &Arc<Entry>, truncated: bool, vendor: Option<Vendor>) -> Next {
     if truncated {
-        return refuse(Failure::truncated(&entry.name));
+        return Next::Refuse(Failure::truncated(&entry.name).into());
     }
-    let arguments = match parse(&call.arguments) {
-        Ok(arguments) => arguments,
-        Err(reason) => {
-            let received = call.arguments.as_str().unwrap_or_default();
-            return refuse(Failure::malformed(&entry.name, &reason, received));
-        }
-    };
-    match check(entry, &arguments) {
+    let checked = parsed(entry, &call.arguments).and_then(|arguments| checked(entry, &arguments, vendor));
+    match checked {
         Ok(checked) => {
             call.effective_arguments = Some(checked.arguments);
             call.coerced = checked.coerced;
             Next::Run(entry.clone())
         }
-        Err(violations) => refuse(refused(entry, &arguments, &violations)),
+        Err(failure) => Next::Refuse(failure),
     }
+}
+
+/// The arguments as a value.
+///
+/// # Errors
+/// `ARGUMENTS_MALFORMED`.
+pub(super) fn parsed(entry: &Entry, given: &Arc<Value>) -> Result<Arc<Value>, Box<Failure>> {
+    parse(given).map_err(|reason| Failure::malformed(&entry.name, &reason, given.as_str().unwrap_or_default()).into())
+}
+
+/// The arguments as the tool may get them. A model's own are tried as what its vendor was shown; what counts is the tool's
+/// own schema.
+///
+/// # Errors
+/// `TOOL_VALIDATION_ERROR`.
+pub(super) fn checked(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Result<Checked, Box<Failure>> {
+    let mut first = None;
+    let meant = way_back::meant(entry, arguments, vendor);
+    for arguments in meant.iter().chain([arguments]) {
+        match check(entry, arguments) {
+            Ok(checked) => return Ok(checked),
+            // What is closest to what the tool wants is what the model is told of.
+            Err(violations) => drop(first.get_or_insert(violations)),
+        }
+    }
+    Err(refused(entry, arguments, &first.unwrap_or_default()).into())
 }
 
 /// What a call with these arguments would run with.

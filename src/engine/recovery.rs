@@ -198,7 +198,7 @@ impl Engine {
         let snapshot = self.registry.snapshot();
         let entry = snapshot.get(&call.name);
         let (next, begin) = match (call.status, entry) {
-            (Status::Wait, None) => (Next::Refuse(snapshot.not_found(&call.name).into()), Begin::Start),
+            (Status::Wait, None) => (Next::Refuse(snapshot.not_found(&call.name, None).into()), Begin::Start),
             (Status::Wait, Some(_)) if call.effective_arguments.is_none() => {
                 let failure = Failure::execution(&call.name, "the service stopped before the call was run");
                 (Next::Refuse(failure.into()), Begin::Start)
