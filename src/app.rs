@@ -18,6 +18,7 @@ use crate::events::Bus;
 use crate::executor::token::{NotASecret, SigningKey};
 use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 use crate::policy::Wrap;
+use crate::registry::discovery::{self, Shown};
 use crate::registry::entry::Workshop;
 use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check};
@@ -175,8 +176,10 @@ impl Builder {
             reporting.set_base(&config.server.public_url);
         }
         let client = HttpClient::new(egress, secrets, clock.clone(), reporting.clone()).map_err(StartError::Client)?;
-        let builtins = builtin::standard(&clock).into_iter().chain(tools).collect();
-        let registry = Registry::new(Workshop::new(builtins, client.clone(), wraps), clock.clone())
+        let shown = Shown::default();
+        let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
+        let builtins = builtin::standard(&clock).into_iter().chain(discovery).chain(tools).collect();
+        let registry = Registry::new(Workshop::new(builtins, client.clone(), wraps), clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);
         let background = CancellationToken::new();

@@ -25,7 +25,7 @@ pub struct Config {
     pub pause: PauseConfig,
     /// Arguments that come piece by piece.
     pub streams: StreamsConfig,
-    /// The tools folder.
+    /// What tools there are.
     pub tools: Tools,
     /// What `http` tools may reach.
     pub egress: EgressConfig,
@@ -114,12 +114,14 @@ pub struct StreamsConfig {
     pub silence_ms: u64,
 }
 
-/// Settings of the tools folder.
+/// Settings of what tools there are.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tools {
     /// The folder; empty for none.
     pub dir: String,
+    /// Whether there are `find_tools` and `call_tool`.
+    pub discovery: bool,
 }
 
 /// Settings of what `http` tools may reach.

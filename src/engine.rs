@@ -20,6 +20,7 @@ mod accept;
 mod attempt;
 mod batch;
 pub mod draft;
+mod forward;
 mod gather;
 pub mod live;
 pub mod pauses;
@@ -32,6 +33,7 @@ mod retry;
 mod run;
 mod submitted;
 mod turns;
+mod way_back;
 mod work;
 
 pub use accept::NotAccepted;

@@ -59,8 +59,22 @@ pub struct Invocation {
     pub cancel: CancellationToken,
 }
 
+/// What a tool stands for that is there for the sake of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stands {
+    /// It finds tools.
+    ForSearch,
+    /// A call of it is one of the tool that its arguments name; it is never run itself.
+    ForAnother,
+}
+
 /// Runs calls of one tool.
 pub trait Executor: Send + Sync + 'static {
     /// Runs one call. Dropping the future stops the work.
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>>;
+
+    /// What it stands for, if it is there for the sake of other tools.
+    fn stands(&self) -> Option<Stands> {
+        None
+    }
 }

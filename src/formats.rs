@@ -1,5 +1,6 @@
 //! How calls, results and tools look to others. Pure functions.
 
+pub mod alias;
 pub mod cut;
 pub mod data;
 pub mod definitions;

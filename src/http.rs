@@ -39,6 +39,7 @@ mod problem;
 mod reach;
 mod reply;
 mod stats;
+mod tool_list;
 mod tools;
 mod watch;
 
@@ -68,7 +69,7 @@ pub struct Shared {
 /// Every route, and the document that describes it.
 fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(docs::frame())
-        .routes(routes!(tools::list, tools::create))
+        .routes(routes!(tool_list::list, tools::create))
         .routes(routes!(tools::read, tools::replace, tools::delete))
         .routes(routes!(tools::validate))
         .routes(routes!(tools::resume))

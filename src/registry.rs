@@ -3,22 +3,26 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::ArcSwap;
-
 use crate::domain::{Clock, Source, Time, ToolDefinition};
 use crate::store::tools::StoredTool;
 use crate::store::{Store, StoreError};
 use crate::tool::BuiltinTool;
 
 pub mod check;
+pub mod definitions;
+pub mod discovery;
 pub mod entry;
 pub mod files;
+mod lowered;
+mod search;
 pub mod snapshot;
+mod words;
 
 pub use check::Fault;
 pub use entry::Entry;
 pub use snapshot::Snapshot;
 
+use discovery::Shown;
 use entry::{Made, Workshop};
 
 /// When built-in tools were declared: they come with the program, so that every node and every start shows the same.
@@ -32,7 +36,7 @@ pub struct Registry {
     workshop: Workshop,
     clock: Clock,
     layers: Mutex<Layers>,
-    snapshot: ArcSwap<Snapshot>,
+    shown: Shown,
 }
 
 #[derive(Default)]
@@ -46,16 +50,16 @@ struct Layers {
 
 impl std::fmt::Debug for Registry {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Registry").field("tools", &self.snapshot.load().list().len()).finish_non_exhaustive()
+        formatter.debug_struct("Registry").field("tools", &self.shown.load().list().len()).finish_non_exhaustive()
     }
 }
 
 impl Registry {
-    /// A registry with the built-in tools.
+    /// A registry with the built-in tools, which is looked at through `shown`.
     ///
     /// # Errors
     /// A built-in whose own definition is refused.
-    pub fn new(workshop: Workshop, clock: Clock) -> Result<Self, (String, Vec<Fault>)> {
+    pub fn new(workshop: Workshop, clock: Clock, shown: Shown) -> Result<Self, (String, Vec<Fault>)> {
         let mut layers = Layers { api_version: -1, ..Layers::default() };
         for tool in workshop.builtins() {
             let made =
@@ -64,8 +68,7 @@ impl Registry {
             let entry = workshop.make(tool.definition.clone(), made).map_err(|faults| (name.clone(), faults))?;
             layers.builtin.insert(name, Arc::new(entry));
         }
-        let snapshot = ArcSwap::from_pointee(Snapshot::default());
-        let registry = Self { workshop, clock, layers: Mutex::new(layers), snapshot };
+        let registry = Self { workshop, clock, layers: Mutex::new(layers), shown };
         registry.change(|_| ());
         Ok(registry)
     }
@@ -73,7 +76,7 @@ impl Registry {
     /// What there is now.
     #[must_use]
     pub fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
-        self.snapshot.load()
+        self.shown.load()
     }
 
     /// Compiles a definition without registering it.
@@ -187,7 +190,7 @@ impl Registry {
         shown.extend(layers.file.clone());
         shown.extend(layers.api.clone());
         // Stored while the layers are locked, so that snapshots follow each other as the changes do.
-        self.snapshot.store(Arc::new(Snapshot::new(shown)));
+        self.shown.store(Arc::new(Snapshot::new(shown)));
     }
 }
 

@@ -157,6 +157,12 @@ impl Compiled {
         Err(self.violations(&candidate))
     }
 
+    /// Whether a value is valid as it is.
+    #[must_use]
+    pub fn is_valid(&self, value: &Value) -> bool {
+        self.validator.is_valid(value)
+    }
+
     /// What is wrong with a value: the first 20 violations, none if it is valid.
     #[must_use]
     pub fn violations(&self, value: &Value) -> Vec<Violation> {

@@ -19,6 +19,10 @@ pub struct Options {
     /// Folder of tool definitions, *.json and *.toml [env: TOOLPOST_TOOLS]
     #[arg(long, global = true, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
     tools: Option<String>,
+    /// Add the tools find_tools and call_tool, which give a model all tools through two definitions
+    /// [env: TOOLPOST_TOOLS_DISCOVERY=true]
+    #[arg(long, global = true)]
+    discovery: bool,
     /// Let `http` tools reach this network, address or host beside the public internet; repeatable
     /// [env: TOOLPOST_EGRESS_ALLOW, separated by commas]
     #[arg(long, global = true, value_name = "CIDR-OR-HOST", value_delimiter = ',')]
@@ -67,6 +71,9 @@ impl Options {
         if let Some(folder) = self.tools.clone().or_else(|| variable(env, "TOOLPOST_TOOLS")) {
             config.tools.dir = folder;
         }
+        if let Some(discovery) = self.discovery.then_some(true).or_else(|| switch(env, "TOOLPOST_TOOLS_DISCOVERY")) {
+            config.tools.discovery = discovery;
+        }
         if !self.egress_allow.is_empty() {
             config.egress.allow.clone_from(&self.egress_allow);
         } else if let Some(allow) = variable(env, "TOOLPOST_EGRESS_ALLOW") {
@@ -91,6 +98,11 @@ pub fn environment(name: &str) -> Option<String> {
 /// A variable that says something.
 pub fn variable(env: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     env(name).filter(|value| !value.trim().is_empty())
+}
+
+/// A variable that says yes or no; what is neither says no.
+fn switch(env: &impl Fn(&str) -> Option<String>, name: &str) -> Option<bool> {
+    variable(env, name).map(|value| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))
 }
 
 #[cfg(test)]
@@ -144,6 +156,9 @@ mod tests {
         let env = [("TOOLPOST_TOOLS", "/tools"), ("TOOLPOST_SIGNING_SECRET", "whsec_x")];
         let config = settled(&["--log-format", "json"], &env);
         assert_eq!((config.log.format, config.tools.dir.as_str()), (LogFormat::Json, "/tools"));
+        assert!(!config.tools.discovery && settled(&["--discovery"], &env).tools.discovery);
+        assert!(settled(&[], &[("TOOLPOST_TOOLS_DISCOVERY", "true")]).tools.discovery);
+        assert!(!settled(&[], &[("TOOLPOST_TOOLS_DISCOVERY", "false")]).tools.discovery);
         assert_eq!(config.server.signing_secret.0, "whsec_x");
     }
 }

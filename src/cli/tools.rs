@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use toolpost::app::App;
 use toolpost::domain::{ExecutorSpec, Source, ToolDefinition};
+use toolpost::formats::definitions::Format;
 use toolpost::registry::Entry;
 use toolpost::registry::entry::ToolView;
 use toolpost::schema;
@@ -34,6 +35,9 @@ enum Command {
         /// Print JSON, as `GET /tools` answers it
         #[arg(long)]
         json: bool,
+        /// Print what `GET /tools?format=…` answers: definitions for a vendor's request, or a prompt
+        #[arg(long, conflicts_with = "json")]
+        format: Option<Format>,
     },
     /// Show one tool
     Show {
@@ -62,9 +66,13 @@ struct List<'a> {
 
 pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
     match command {
-        Command::List { json } => {
+        Command::List { json, format } => {
             let app = super::start_beside(options.quiet_settings()?).await?;
-            let shown = list(app.engine.registry().snapshot().list(), json);
+            let snapshot = app.engine.registry().snapshot().clone();
+            let shown = match format {
+                Some(format) => print::result(&String::from_utf8_lossy(&snapshot.rendered(format, false).body)),
+                None => list(snapshot.list(), json),
+            };
             app.stop().await;
             shown.map(|()| Exit::Good)
         }

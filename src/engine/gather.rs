@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Fuse, FusedFuture, FutureExt};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Engine;
@@ -14,10 +15,13 @@ use super::prepare::{self, Job, Next};
 use super::run::{Stop, status_change};
 use super::turns::Permit;
 use crate::domain::Failure;
+use crate::executor::Stands;
 use crate::store::journal::JournalError;
 
 /// Shortest time between two looks at what is readable: 20 events a second.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// Longest arguments, in bytes, that are checked on the spot.
+const QUICKLY_CHECKED: usize = 64 * 1024;
 /// How much longer than the reading itself the time between two looks is: long arguments are read less often.
 const REST: u32 = 20;
 
@@ -27,16 +31,7 @@ impl Engine {
         let complete = self.listen(job, draft).await;
         draft.close();
         let Complete { arguments, turn, recorded } = complete?;
-        let arguments = Arc::new(arguments.unwrap_or_else(|| draft.arguments()));
-        // A text that is no JSON stays as it came; what is wrong with it is told below.
-        let arguments = prepare::parse(&arguments).unwrap_or(arguments);
-        job.call
-            .complete(Arc::unwrap_or_clone(arguments))
-            .map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-        if let Next::Run(entry) = &job.next {
-            let entry = entry.clone();
-            job.next = prepare::resolve(&mut job.call, &entry, false);
-        }
+        self.understand(job, arguments.unwrap_or_else(|| draft.arguments())).await?;
         let change = status_change(job);
         let Some(recorded) = recorded else {
             // Its receipt does not matter: whatever the call does next follows in the same queue.
@@ -52,6 +47,31 @@ impl Engine {
             Err(JournalError::Fenced) => Err(Stop::Taken),
             Err(error) => Err(Failure::overloaded(&format!("The call was not run: {error}")).into()),
         }
+    }
+
+    /// From here on the call knows its arguments, and whether it is run with them.
+    async fn understand(&self, job: &mut Job, arguments: Value) -> Result<(), Stop> {
+        let arguments = Arc::new(arguments);
+        // A text that is no JSON stays as it came; what is wrong with it is told below.
+        let mut arguments = Arc::unwrap_or_clone(prepare::parse(&arguments).unwrap_or(arguments));
+        let asked = job.asked.take().unwrap_or_default();
+        if matches!(&job.next, Next::Run(entry) if entry.stands == Some(Stands::ForAnother)) {
+            arguments = self.send_on(job, arguments, &asked);
+        }
+        let name = job.call.name.clone();
+        job.call.complete(arguments).map_err(|error| Failure::execution(&name, error.to_string()))?;
+        let Next::Run(entry) = &job.next else { return Ok(()) };
+        let (entry, arguments, vendor) = (entry.clone(), job.call.arguments.clone(), asked.vendor);
+        let checked = if job.call.arguments_text.get().len() <= QUICKLY_CHECKED {
+            prepare::valid(&entry, &arguments, vendor)
+        } else {
+            // Not where others wait.
+            let checking = entry.clone();
+            let checked = tokio::task::spawn_blocking(move || prepare::valid(&checking, &arguments, vendor)).await;
+            checked.unwrap_or_else(|_| Err(Failure::execution(&name, "its arguments cannot be checked").into()))
+        };
+        job.next = prepare::next(&mut job.call, &entry, checked);
+        Ok(())
     }
 
     async fn turn(&self, job: &Job, turn: Option<super::turns::Turn>) -> Result<Option<Permit>, Stop> {

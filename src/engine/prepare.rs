@@ -11,9 +11,9 @@ use super::draft::Draft;
 use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
 use super::turns::Permit;
-use super::{Engine, Pending, Submission};
+use super::{Engine, Pending, Submission, forward, way_back};
 use crate::dispatch::Place;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, Phase, json};
+use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Vendor, json};
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
 use crate::registry::Entry;
@@ -38,6 +38,8 @@ pub(super) struct Job {
     /// Its keys are taken on disk before it runs.
     pub claims: Vec<Claim>,
     pub traceparent: Option<Arc<str>>,
+    /// What was asked for beside arguments that are still to come.
+    pub asked: Option<Box<Asked>>,
     /// Its turn among the calls of one stream, once it has come.
     pub turn: Option<Permit>,
     /// What it holds while it is on its way: memory, and its place among those that nobody waits for.
@@ -49,6 +51,13 @@ pub(super) struct Job {
 pub(super) enum Next {
     Run(Arc<Entry>),
     Refuse(Box<Failure>),
+}
+
+/// What a call was asked for with, as long as its arguments come.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub vendor: Option<Vendor>,
+    pub limits: LimitsSpec,
 }
 
 /// Where a job begins.
@@ -89,6 +98,7 @@ impl Job {
             is_queued: false,
             claims: Vec::new(),
             traceparent: None,
+            asked: None,
             turn: None,
             holds: Vec::new(),
         }
@@ -142,10 +152,14 @@ impl Engine {
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
         let Submission { truncated, traceparent, once, .. } = submission;
         let snapshot = self.registry.snapshot();
-        let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (request, id))| {
+        let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (mut request, id))| {
             let truncated = truncated || request.truncated;
+            // Whom a call is for whose arguments are still to come may stand in those.
+            let is_unknown = truncated || request.streamed;
+            let sought = forward::seek(&snapshot, &mut request, is_unknown);
             let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
-            let entry = snapshot.get(&name);
+            let vendor = request.vendor;
+            let entry = sought.entry.as_ref();
             let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());
             let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
             let node = self.settings.node.clone();
@@ -159,20 +173,23 @@ impl Engine {
             let next = match entry {
                 Some(entry) => {
                     call.title = entry.title.clone();
-                    let (limits, tool) = (own_limits.or(&limits), &entry.definition);
-                    let effective = Limits::effective(&limits, &tool.limits, &self.settings.limits, tool.asynchronous);
-                    call.limits = Some(effective);
-                    match request.streamed {
-                        true => Next::Run(entry.clone()),
-                        false => resolve(&mut call, entry, truncated),
+                    call.limits = Some(self.limits(entry, &own_limits.clone().or(&limits)));
+                    match sought.refused {
+                        Some(failure) => Next::Refuse(failure),
+                        None if request.streamed => Next::Run(entry.clone()),
+                        None => resolve(&mut call, entry, truncated, vendor),
                     }
                 }
-                None => Next::Refuse(snapshot.not_found(&call.name).into()),
+                None => {
+                    let vendor = vendor.filter(|_| sought.through.is_none());
+                    Next::Refuse(snapshot.not_found(&call.name, vendor).into())
+                }
             };
             let beginning = request.streamed.then(|| call.arguments.as_str().unwrap_or_default().to_owned());
             if request.streamed {
                 call.await_arguments();
             }
+            call.metadata.extend(sought.through.map(|name| ("called_through".to_owned(), (*name).into())));
             let (recorder, end) =
                 recorder::pair(self.journal.clone(), self.store.clone(), self.settings.store_patience);
             let mut job = Job::new(call, next, recorder);
@@ -180,6 +197,7 @@ impl Engine {
             if let Some(beginning) = beginning {
                 let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning);
                 job.handle.draft = Some(draft);
+                job.asked = Some(Box::new(Asked { vendor, limits: own_limits.or(&limits) }));
             }
             job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
             let is_awaited = !job.is_asynchronous();
@@ -193,29 +211,65 @@ impl Engine {
         }
         (jobs, pending)
     }
+
+    /// The bounds of a call of this tool.
+    pub(super) fn limits(&self, entry: &Entry, asked: &LimitsSpec) -> Limits {
+        let tool = &entry.definition;
+        Limits::effective(asked, &tool.limits, &self.settings.limits, tool.asynchronous)
+    }
 }
 
-/// Makes the arguments valid; notes in the call what is known by then.
-pub(super) fn resolve(call: &mut Call, entry: &Arc<Entry>, truncated: bool) -> Next {
-    let refuse = |failure: Failure| Next::Refuse(failure.into());
+fn resolve(call: &mut Call, entry: &Arc<Entry>, truncated: bool, vendor: Option<Vendor>) -> Next {
     if truncated {
-        return refuse(Failure::truncated(&entry.name));
+        return Next::Refuse(Failure::truncated(&entry.name).into());
     }
-    let arguments = match parse(&call.arguments) {
-        Ok(arguments) => arguments,
-        Err(reason) => {
-            let received = call.arguments.as_str().unwrap_or_default();
-            return refuse(Failure::malformed(&entry.name, &reason, received));
-        }
-    };
-    match check(entry, &arguments) {
+    next(call, entry, valid(entry, &call.arguments, vendor))
+}
+
+/// The arguments as the tool may get them.
+///
+/// # Errors
+/// `ARGUMENTS_MALFORMED`, `TOOL_VALIDATION_ERROR`.
+pub(super) fn valid(entry: &Entry, given: &Arc<Value>, vendor: Option<Vendor>) -> Result<Checked, Box<Failure>> {
+    checked(entry, &parsed(entry, given)?, vendor)
+}
+
+/// Notes in the call what is known of its arguments.
+pub(super) fn next(call: &mut Call, entry: &Arc<Entry>, checked: Result<Checked, Box<Failure>>) -> Next {
+    match checked {
         Ok(checked) => {
             call.effective_arguments = Some(checked.arguments);
             call.coerced = checked.coerced;
             Next::Run(entry.clone())
         }
-        Err(violations) => refuse(refused(entry, &arguments, &violations)),
+        Err(failure) => Next::Refuse(failure),
     }
+}
+
+/// The arguments as a value.
+///
+/// # Errors
+/// `ARGUMENTS_MALFORMED`.
+pub(super) fn parsed(entry: &Entry, given: &Arc<Value>) -> Result<Arc<Value>, Box<Failure>> {
+    parse(given).map_err(|reason| Failure::malformed(&entry.name, &reason, given.as_str().unwrap_or_default()).into())
+}
+
+/// The arguments as the tool may get them. A model's own are tried as what its vendor was shown; what counts is the tool's
+/// own schema.
+///
+/// # Errors
+/// `TOOL_VALIDATION_ERROR`.
+pub(super) fn checked(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Result<Checked, Box<Failure>> {
+    let mut first = None;
+    let meant = way_back::meant(entry, arguments, vendor);
+    for arguments in meant.iter().chain([arguments]) {
+        match check(entry, arguments) {
+            Ok(checked) => return Ok(checked),
+            // What is closest to what the tool wants is what the model is told of.
+            Err(violations) => drop(first.get_or_insert(violations)),
+        }
+    }
+    Err(refused(entry, arguments, &first.unwrap_or_default()).into())
 }
 
 /// What a call with these arguments would run with.

@@ -201,7 +201,7 @@ impl Engine {
             (Status::Wait, _) if call.phase == Phase::Arguments => {
                 (Next::Refuse(Failure::broken_off(&call.name, "the service stopped").into()), Begin::Start)
             }
-            (Status::Wait, None) => (Next::Refuse(snapshot.not_found(&call.name).into()), Begin::Start),
+            (Status::Wait, None) => (Next::Refuse(snapshot.not_found(&call.name, None).into()), Begin::Start),
             (Status::Wait, Some(_)) if call.effective_arguments.is_none() => {
                 let failure = Failure::execution(&call.name, "the service stopped before the call was run");
                 (Next::Refuse(failure.into()), Begin::Start)

@@ -8,10 +8,11 @@ use utoipa::OpenApi;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use super::{AppState, described, problem, tools};
+use super::{AppState, described, problem};
 use crate::domain::Status;
 use crate::domain::failure::Code;
 use crate::events::render;
+use crate::formats::definitions::Format;
 use crate::formats::native;
 
 /// What of the document belongs to no single route.
@@ -21,7 +22,7 @@ use crate::formats::native;
     tags((name = "tools", description = "What can be called"), (name = "tool calls", description = "Calling, and what happened"),
         (name = "events", description = "What happens, as it does"), (name = "stats", description = "How often, how well, how fast"),
         (name = "operations", description = "For whoever keeps it running")),
-    components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::ToolResultEvent, problem::ProblemBody, Code, Status, tools::Format))
+    components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::ToolResultEvent, problem::ProblemBody, Code, Status, Format))
 )]
 struct Frame;
 

@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Serialize;
 
 /// Room for the usual answer, so that it is written without moving.
@@ -24,6 +25,18 @@ pub(super) fn tagged(request: &HeaderMap, status: StatusCode, etag: &str, body: 
     let mut response = match lists(request, header::IF_NONE_MATCH, etag) {
         Some(true) if status == StatusCode::OK => StatusCode::NOT_MODIFIED.into_response(),
         _ => json(status, body),
+    };
+    if let Ok(value) = HeaderValue::from_str(etag) {
+        response.headers_mut().insert(header::ETAG, value);
+    }
+    response
+}
+
+/// A body that is made already, under an entity tag; 304 if the caller has it already.
+pub(super) fn bytes(request: &HeaderMap, media_type: &'static str, etag: &str, body: Bytes) -> Response {
+    let mut response = match lists(request, header::IF_NONE_MATCH, etag) {
+        Some(true) => StatusCode::NOT_MODIFIED.into_response(),
+        _ => (StatusCode::OK, [(header::CONTENT_TYPE, media_type)], body).into_response(),
     };
     if let Ok(value) = HeaderValue::from_str(etag) {
         response.headers_mut().insert(header::ETAG, value);

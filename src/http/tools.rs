@@ -1,4 +1,4 @@
-//! `/tools`: what there is, and what the API makes of it.
+//! `/tools`: one tool, and what the API makes of it.
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::described::BodyRefused;
-use super::extract::{JsonBody, Params};
+use super::extract::JsonBody;
 use super::problem::Problem;
 use super::{AppState, Shared, reply};
 use crate::domain::call::Coercion;
@@ -18,51 +18,6 @@ use crate::registry::Entry;
 use crate::registry::entry::ToolView;
 use crate::schema::Violation;
 use crate::store::tools::Expected;
-
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct ListParams {
-    /// The shape of the answer.
-    format: Option<Format>,
-    /// Also tools that cannot be called now.
-    #[serde(default)]
-    #[expect(dead_code, reason = "there are no inactive tools without groups")]
-    include_inactive: bool,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Format {
-    /// The service's own.
-    Native,
-}
-
-/// What `GET /tools` answers.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = ToolList)]
-struct ToolList<'a> {
-    tools: Vec<ToolView<'a>>,
-    total: usize,
-}
-
-/// Lists the tools, by name.
-#[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(ListParams, ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
-    responses((status = 200, description = "The tools; `ETag` changes with any of them", body = ToolList, headers(("ETag" = String))),
-        (status = 304, description = "`If-None-Match` names the list as it is"),
-        (status = 422, description = "A query parameter is wrong")))]
-pub(super) async fn list(
-    State(state): State<AppState>,
-    headers: HeaderMap,
-    Params(params): Params<ListParams>,
-) -> Response {
-    let (Some(Format::Native) | None) = params.format;
-    let snapshot = state.engine.registry().snapshot();
-    let pauses = state.engine.pauses();
-    let tools: Vec<ToolView> = snapshot.list().iter().map(|entry| entry.view(pauses.of(&entry.name))).collect();
-    let total = tools.len();
-    reply::tagged(&unless(pauses.any(), headers), StatusCode::OK, snapshot.etag(), &ToolList { tools, total })
-}
 
 /// A tool that rests has the tag that it had before, but is not what the caller has.
 fn unless(is_paused: bool, headers: HeaderMap) -> HeaderMap {

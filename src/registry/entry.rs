@@ -8,10 +8,12 @@ use sha2::{Digest, Sha256};
 
 use super::Builtins;
 use super::check::{self, Fault};
+use super::lowered::LoweredForms;
 use crate::domain::{ExecutorSpec, Paused, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
-use crate::executor::{Executor, ExternalExecutor};
+use crate::executor::{Executor, ExternalExecutor, Stands};
 use crate::policy::{self, Stack, Wrap};
+use crate::schema::lower::{Lowered, Target, Unlowerable};
 use crate::schema::{self, Compiled, Role};
 use crate::tool::{BuiltinTool, Validate};
 
@@ -48,6 +50,9 @@ pub struct Entry {
     pub validate: Option<Validate>,
     /// Runs it.
     pub stack: Stack,
+    /// What it stands for, if it is there for the sake of the others.
+    pub stands: Option<Stands>,
+    lowered: LoweredForms,
     etag: OnceLock<String>,
 }
 
@@ -91,6 +96,14 @@ impl Entry {
             created_at: self.made.created_at,
             updated_at: self.made.updated_at,
         }
+    }
+
+    /// Its arguments as this target can say them; found out once.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn lowered(&self, target: Target) -> Result<&Lowered, &Unlowerable> {
+        self.lowered.of(&self.definition.input_schema, target)
     }
 
     /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.
@@ -162,6 +175,8 @@ impl Workshop {
             (Some(input), Some(executor)) if faults.is_empty() => Ok(Entry {
                 name: definition.name.as_str().into(),
                 title: definition.display_name().into(),
+                stands: executor.stands(),
+                lowered: LoweredForms::default(),
                 stack: policy::stack(&definition, executor, &self.wraps),
                 validate: builtin.and_then(|builtin| builtin.validate.clone()),
                 declared,

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use super::Entry;
+use super::definitions::Kept;
 use super::entry::etag_of;
-use crate::domain::{Failure, json};
+use super::search::Index;
+use crate::domain::{Failure, Vendor, json};
+use crate::formats::alias;
 use crate::schema;
 
 /// Names told to a model that asked for an unknown tool.
@@ -17,20 +20,47 @@ const LONGEST_NAME_TOLD: usize = 200;
 #[derive(Debug, Default)]
 pub struct Snapshot {
     by_name: HashMap<String, Arc<Entry>>,
+    by_alias: HashMap<String, Arc<Entry>>,
+    /// The aliases of tools whose names some vendor refuses.
+    aliases: HashMap<Arc<str>, String>,
     list: Vec<Arc<Entry>>,
     etag: OnceLock<String>,
+    index: OnceLock<Index>,
+    pub(super) kept: Kept,
 }
 
 impl Snapshot {
     pub(super) fn new(shown: BTreeMap<String, Arc<Entry>>) -> Self {
-        let list = shown.values().cloned().collect();
-        Self { by_name: shown.into_iter().collect(), list, etag: OnceLock::new() }
+        let list: Vec<Arc<Entry>> = shown.values().cloned().collect();
+        let (mut by_alias, mut aliases) = (HashMap::new(), HashMap::new());
+        for (name, alias) in alias::aliases(shown.keys().map(String::as_str)) {
+            by_alias.insert(alias.clone(), shown[name].clone());
+            aliases.insert(shown[name].name.clone(), alias);
+        }
+        Self { by_name: shown.into_iter().collect(), by_alias, aliases, list, ..Self::default() }
     }
 
     /// The tool of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name)
+    }
+
+    /// The tool that is called by this name: its own, or the alias under which some vendor knows it.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.by_name.get(name).or_else(|| self.by_alias.get(name))
+    }
+
+    /// The name under which this vendor's models know the tool; `None` if they cannot.
+    #[must_use]
+    pub fn name_for<'a>(&'a self, entry: &'a Entry, vendor: Option<Vendor>) -> Option<&'a str> {
+        match vendor {
+            Some(vendor) if !alias::is_taken_by(vendor, &entry.name) => {
+                self.aliases.get(&entry.name).map(String::as_str)
+            }
+            _ => Some(&entry.name),
+        }
     }
 
     /// All tools by name.
@@ -48,10 +78,17 @@ impl Snapshot {
         })
     }
 
-    /// What a model is told that asked for a tool that there is not.
+    /// The tools that fit a query, best first, each with its score.
     #[must_use]
-    pub fn not_found(&self, name: &str) -> Failure {
-        let names: Vec<&str> = self.list.iter().map(|entry| &*entry.name).collect();
+    pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
+        let index = self.index.get_or_init(|| Index::new(self.list.iter().map(|entry| &entry.definition)));
+        index.search(query).into_iter().map(|(place, score)| (self.list[place].clone(), score)).collect()
+    }
+
+    /// What a model of this vendor is told that asked for a tool that there is not.
+    #[must_use]
+    pub fn not_found(&self, name: &str, vendor: Option<Vendor>) -> Failure {
+        let names: Vec<&str> = self.list.iter().filter_map(|entry| self.name_for(entry, vendor)).collect();
         let nearest = schema::nearest(name, names.iter().copied());
         let told = &names[..names.len().min(NAMES_TOLD)];
         Failure::not_found(&json::shorten(name, LONGEST_NAME_TOLD), told, nearest)

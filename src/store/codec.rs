@@ -222,7 +222,8 @@ fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserializer: 
 pub(super) fn encode(call: &Call) -> String {
     let record = RecordOut {
         call_id: (!is_text_of(&call.call_id, call.id)).then_some(&*call.call_id),
-        name: (indexed_name(&call.name) != call.name.as_ref()).then_some(&*call.name),
+        // Whom a call is for whose arguments came later was known later, too.
+        name: (call.streamed || indexed_name(&call.name) != call.name.as_ref()).then_some(&*call.name),
         title: (call.title != call.name).then_some(&*call.title),
         effective: match &call.effective_arguments {
             Some(effective) if Arc::ptr_eq(effective, &call.arguments) => None,

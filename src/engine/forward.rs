@@ -1,0 +1,89 @@
+//! A call of `call_tool` is one of the tool that it names: the same path, under that tool's name.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Engine;
+use super::prepare::{self, Asked, Job, Next};
+use crate::domain::{CallRequest, Failure};
+use crate::executor::Stands;
+use crate::registry::{Entry, Snapshot};
+
+/// Whom a request is for.
+#[derive(Debug)]
+pub(super) struct Sought {
+    /// The tool, if there is one.
+    pub entry: Option<Arc<Entry>>,
+    /// The tool that was called in its stead.
+    pub through: Option<Arc<str>>,
+    /// Why the call ends here, although there is a tool.
+    pub refused: Option<Box<Failure>>,
+}
+
+/// Looks a request's tool up. Where it is called through another, the request becomes that of the tool itself.
+pub(super) fn seek(snapshot: &Snapshot, request: &mut CallRequest, is_unknown: bool) -> Sought {
+    let Some(entry) = snapshot.find(&request.name).cloned() else {
+        return Sought { entry: None, through: None, refused: None };
+    };
+    // What was cut off may name a wrong tool, and what is still to come names none.
+    if is_unknown || entry.stands != Some(Stands::ForAnother) {
+        return Sought { entry: Some(entry), through: None, refused: None };
+    }
+    match inner(&entry, request) {
+        Ok((name, arguments)) => {
+            // It saw the tool by its own name, whatever its vendor.
+            let found = snapshot.find(&name).filter(|found| found.stands.is_none()).cloned();
+            (request.name, request.arguments) = (name, arguments);
+            Sought { entry: found, through: Some(entry.name.clone()), refused: None }
+        }
+        Err(failure) => Sought { entry: Some(entry), through: None, refused: Some(failure) },
+    }
+}
+
+impl Engine {
+    /// The same for a call that was accepted before its arguments were known. Returns the arguments of the tool itself.
+    pub(super) fn send_on(&self, job: &mut Job, arguments: Value, asked: &Asked) -> Value {
+        let call = &mut job.call;
+        let (name, vendor) = (call.name.to_string(), asked.vendor);
+        let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
+        let snapshot = self.registry.snapshot();
+        let Sought { entry, through, refused } = seek(&snapshot, &mut request, false);
+        call.metadata.extend(through.map(|name| ("called_through".to_owned(), (*name).into())));
+        job.next = match (entry, refused) {
+            (_, Some(failure)) => Next::Refuse(failure),
+            (Some(entry), None) => {
+                (call.name, call.title) = (entry.name.clone(), entry.title.clone());
+                call.limits = Some(self.limits(&entry, &asked.limits));
+                Next::Run(entry)
+            }
+            (None, None) => {
+                call.name = request.name.into();
+                call.title = call.name.clone();
+                Next::Refuse(snapshot.not_found(&call.name, None).into())
+            }
+        };
+        request.arguments.unwrap_or_default()
+    }
+}
+
+/// The name and the arguments within the arguments.
+fn inner(entry: &Entry, request: &CallRequest) -> Result<(String, Option<Value>), Box<Failure>> {
+    let given = Arc::new(request.arguments.clone().unwrap_or_default());
+    let outer = prepare::parsed(entry, &given)?;
+    if let Some(call) = plain(&outer) {
+        return Ok(call);
+    }
+    let checked = prepare::checked(entry, &outer, request.vendor)?;
+    let name = checked.arguments["name"].as_str().unwrap_or_default().to_owned();
+    Ok((name, checked.arguments.get("arguments").cloned()))
+}
+
+/// Arguments may also be a JSON text, as in any call: what is wrong with it is told as of the tool itself.
+fn plain(outer: &Value) -> Option<(String, Option<Value>)> {
+    let members = outer.as_object()?;
+    let (name, arguments) = (members.get("name")?.as_str()?, members.get("arguments"));
+    let is_taken = matches!(arguments, None | Some(Value::Null | Value::Object(_) | Value::String(_)));
+    let is_all = members.len() == 1 + usize::from(arguments.is_some());
+    (is_taken && is_all).then(|| (name.to_owned(), arguments.cloned()))
+}

@@ -1,0 +1,134 @@
+//! Names that a vendor refuses, and the aliases under which its models know these tools.
+
+use std::collections::{HashMap, HashSet};
+
+use sha2::{Digest, Sha256};
+
+use crate::domain::Vendor;
+
+/// Longest name that every vendor takes.
+const LONGEST: usize = 64;
+/// Hex digits of an alias: usually the first, more only where that alias is taken.
+const DIGITS: [usize; 4] = [8, 16, 32, 56];
+
+/// Whether models of this vendor know a tool by its own name.
+#[must_use]
+pub fn is_taken_by(vendor: Vendor, name: &str) -> bool {
+    let is_plain = (1..=LONGEST).contains(&name.len()) && name.bytes().all(is_plain);
+    match vendor {
+        Vendor::OpenAi | Vendor::OpenAiResponses | Vendor::Anthropic => is_plain,
+        Vendor::Gemini => is_plain && begins_well(name),
+    }
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+fn begins_well(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+}
+
+/// An alias, good for every vendor, for each name that some vendor refuses; by name. It follows from the name alone, unless
+/// a real name or another alias is the same: then it is a longer one.
+#[must_use]
+pub fn aliases<'a>(names: impl Iterator<Item = &'a str> + Clone) -> HashMap<&'a str, String> {
+    let refused = names.clone().filter(|name| !is_taken_by(Vendor::Gemini, name));
+    let mut taken: HashSet<String> = HashSet::new();
+    let (mut found, mut real) = (HashMap::new(), None);
+    for name in refused {
+        let real = real.get_or_insert_with(|| names.clone().collect::<HashSet<&str>>());
+        let free = DIGITS.iter().map(|digits| alias(name, *digits));
+        let free = free.into_iter().find(|alias| !real.contains(alias.as_str()) && !taken.contains(alias));
+        // All of them are taken only by somebody who has worked for it; then the tool has none.
+        if let Some(alias) = free {
+            taken.insert(alias.clone());
+            found.insert(name, alias);
+        }
+    }
+    found
+}
+
+/// The name, cleaned and shortened, and so many digits of its hash.
+fn alias(name: &str, digits: usize) -> String {
+    use std::fmt::Write;
+    let mut alias = String::with_capacity(LONGEST);
+    if !begins_well(name) {
+        alias.push('_');
+    }
+    for letter in name.chars() {
+        if alias.len() + 1 + digits >= LONGEST {
+            break;
+        }
+        alias.push(if letter.is_ascii() && is_plain(letter as u8) { letter } else { '_' });
+    }
+    alias.push('_');
+    for byte in &Sha256::digest(name.as_bytes())[..digits / 2] {
+        let _ = write!(alias, "{byte:02x}");
+    }
+    alias
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: [&str; 5] = ["files.read", "9lives", "-x", "a.b", "a_b.c-d"];
+
+    fn of<'a>(names: &[&'a str]) -> HashMap<&'a str, String> {
+        aliases(names.iter().copied())
+    }
+
+    #[test]
+    fn vendors_take_what_their_rules_say() {
+        for name in ["a", "get_weather", "get-weather", "_x", "Z9"] {
+            assert!(is_taken_by(Vendor::OpenAi, name) && is_taken_by(Vendor::Gemini, name), "{name}");
+        }
+        for name in ["9lives", "-x"] {
+            assert!(is_taken_by(Vendor::Anthropic, name) && !is_taken_by(Vendor::Gemini, name), "{name}");
+        }
+        let (longest, too_long) = ("a".repeat(64), "a".repeat(65));
+        assert!(is_taken_by(Vendor::OpenAiResponses, &longest));
+        for name in ["files.read", &too_long, "", "é"] {
+            assert!(!is_taken_by(Vendor::OpenAi, name) && !is_taken_by(Vendor::Gemini, name), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_alias_is_taken_by_every_vendor_and_shows_the_name() {
+        let long = "x.".repeat(64);
+        for name in REFUSED.into_iter().chain([long.as_str()]) {
+            let alias = &of(&[name])[name];
+            for vendor in [Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini] {
+                assert!(is_taken_by(vendor, alias), "{alias}");
+            }
+        }
+        assert_eq!(of(&["files.read"])["files.read"], "files_read_601e4eb6");
+        assert!(of(&["9lives"])["9lives"].starts_with("_9lives_"));
+        assert!(of(&["plain"]).is_empty());
+    }
+
+    #[test]
+    fn an_alias_does_not_depend_on_other_tools() {
+        let alone = of(&["files.read"]);
+        let among = of(&["a.b", "files.read", "files_read", "z.z"]);
+        assert_eq!(alone["files.read"], among["files.read"]);
+    }
+
+    #[test]
+    fn names_that_are_the_same_once_cleaned_have_aliases_of_their_own() {
+        let (one, other) = ("a.".repeat(60), "a_".repeat(60));
+        let found = of(&[&one, &other, "a.b", "a..b"]);
+        let different: HashSet<&String> = found.values().collect();
+        assert_eq!((found.len(), different.len()), (4, 4));
+    }
+
+    #[test]
+    fn an_alias_that_is_a_real_name_gets_longer() {
+        let usual = of(&["files.read"])["files.read"].clone();
+        let longer = of(&["files.read", &usual])["files.read"].clone();
+        assert!(longer.len() == usual.len() + 8 && longer.starts_with(&usual), "{longer}");
+        let longest = of(&["files.read", &usual, &longer])["files.read"].clone();
+        assert!(longest.starts_with(&longer) && longest.len() <= 64, "{longest}");
+    }
+}

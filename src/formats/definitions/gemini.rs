@@ -1,0 +1,15 @@
+//! Tools for Google's `generateContent`.
+
+use serde_json::{Value, json};
+
+use super::{Told, description};
+
+/// One function declaration. An object without properties is refused, so a tool without arguments has no `parameters`.
+pub(super) fn declaration(told: &Told<'_>) -> Value {
+    let mut declaration = json!({ "name": told.name, "description": description(told.definition) });
+    let properties = told.schema.get("properties").and_then(Value::as_object);
+    if properties.is_some_and(|properties| !properties.is_empty()) {
+        declaration["parameters"] = told.schema.clone();
+    }
+    declaration
+}

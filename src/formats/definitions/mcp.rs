@@ -1,0 +1,43 @@
+//! Tools for clients of the Model Context Protocol: their schemas are JSON Schema as it is.
+
+use serde_json::{Value, json};
+
+use super::{DefinitionLoss, Told, description};
+use crate::domain::tool::Annotations;
+
+/// One tool.
+pub(super) fn tool(told: &Told<'_>) -> (Value, Vec<DefinitionLoss>) {
+    let definition = told.definition;
+    let Annotations { read_only, destructive, idempotent, open_world } = definition.annotations;
+    let mut tool = json!({
+        "name": told.name,
+        "title": definition.display_name(),
+        "description": description(definition),
+        "inputSchema": told.schema,
+    });
+    let mut losses = Vec::new();
+    match &definition.output_schema {
+        // A client holds `structuredContent` against it, which is an object there.
+        Some(schema) if schema.get("type").is_some_and(|root| root == "object") => {
+            tool["outputSchema"] = schema.clone();
+        }
+        Some(_) => losses.push(DefinitionLoss {
+            pointer: "/output_schema".to_owned(),
+            keyword: "type".to_owned(),
+            message: "the result's schema is not told: its root must be of type \"object\"".to_owned(),
+            widens: false,
+        }),
+        None => {}
+    }
+    tool["annotations"] = json!({
+        "readOnlyHint": read_only,
+        "destructiveHint": destructive,
+        "idempotentHint": idempotent,
+        "openWorldHint": open_world,
+    });
+    // Older clients look for it here.
+    if definition.display_name() != definition.name {
+        tool["annotations"]["title"] = definition.display_name().into();
+    }
+    (tool, losses)
+}

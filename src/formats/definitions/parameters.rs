@@ -1,0 +1,199 @@
+//! A tool's parameters for people and models to read: one line each, those within objects under dotted keys.
+
+use serde_json::{Map, Value};
+
+use crate::domain::json;
+
+/// How deep objects within objects are listed.
+const MAX_DEPTH: usize = 3;
+/// Most lines of one tool.
+const MOST_LINES: usize = 200;
+/// Most values of a list.
+const MOST_VALUES: usize = 50;
+/// Longest value in a list, in characters.
+const LONGEST_VALUE: usize = 200;
+/// References that are followed one after the other.
+const MOST_REFERENCES: usize = 8;
+
+/// One parameter.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parameter {
+    /// `city`, `address.street`, `items[].name`.
+    pub key: String,
+    /// Its types in words.
+    pub kind: String,
+    pub is_required: bool,
+    pub description: String,
+    pub allowed: Vec<String>,
+    /// One value or none.
+    pub default: Vec<String>,
+    pub examples: Vec<String>,
+}
+
+/// The parameters of a tool, in the order of its schema.
+pub(super) fn of(schema: &Value) -> Vec<Parameter> {
+    let mut found = Vec::new();
+    collect(schema, schema, "", MAX_DEPTH, &mut found);
+    found
+}
+
+fn collect(root: &Value, schema: &Value, prefix: &str, depth: usize, found: &mut Vec<Parameter>) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+    let required = schema.get("required").and_then(Value::as_array);
+    for (name, given) in properties {
+        if found.len() >= MOST_LINES {
+            return;
+        }
+        let property = resolved(root, given);
+        let key = format!("{prefix}{name}");
+        found.push(Parameter {
+            kind: kind(root, property, depth),
+            is_required: required.is_some_and(|names| names.iter().any(|required| required == name.as_str())),
+            description: text(given, "description").or_else(|| text(property, "description")).unwrap_or_default(),
+            allowed: allowed(root, property),
+            default: given.get("default").or_else(|| property.get("default")).map(value).into_iter().collect(),
+            examples: list(property.get("examples")),
+            key: key.clone(),
+        });
+        if depth > 1 {
+            let (inner, suffix) = within(root, property);
+            collect(root, inner, &format!("{key}{suffix}."), depth - 1, found);
+        }
+    }
+}
+
+/// The object behind a property: itself, what its list holds, or its one branch that is one.
+fn within<'a>(root: &'a Value, property: &'a Value) -> (&'a Value, &'static str) {
+    if let Some(items) = property.get("items") {
+        return (resolved(root, items), "[]");
+    }
+    let has_properties = |branch: &&Value| branch.get("properties").is_some();
+    let objects: Vec<&Value> = branches(root, property).filter(has_properties).collect();
+    match objects[..] {
+        [only] if !has_properties(&property) => (only, ""),
+        _ => (property, ""),
+    }
+}
+
+/// The alternatives of a schema.
+fn branches<'a>(root: &'a Value, schema: &'a Value) -> impl Iterator<Item = &'a Value> {
+    let lists = ["anyOf", "oneOf"].into_iter().filter_map(|keyword| schema.get(keyword)?.as_array());
+    lists.flatten().map(|branch| resolved(root, branch))
+}
+
+/// What a local reference names; the schema itself if it is none.
+fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
+    for _ in 0..MOST_REFERENCES {
+        let reference = schema.get("$ref").and_then(Value::as_str);
+        let Some(named) = reference.and_then(|text| root.pointer(text.strip_prefix('#')?)) else { break };
+        schema = named;
+    }
+    schema
+}
+
+/// The types in words: `string`, `array of integer`, `string or null`.
+fn kind(root: &Value, schema: &Value, depth: usize) -> String {
+    let mut kinds: Vec<String> = match schema.get("type") {
+        Some(Value::String(name)) => vec![name.clone()],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    if kinds.is_empty() && depth > 0 {
+        kinds = branches(root, schema).map(|branch| kind(root, branch, depth - 1)).collect();
+    }
+    if kinds.is_empty() {
+        kinds = enumerated(schema).iter().map(|value| json::type_name(value).to_owned()).collect();
+    }
+    if kinds.is_empty() {
+        let is_object = schema.get("properties").is_some();
+        kinds.push(if is_object { "object" } else { "any" }.to_owned());
+    }
+    let items = schema.get("items").map(|items| resolved(root, items)).filter(|items| items.is_object() && depth > 0);
+    if let (Some(items), Some(array)) = (items, kinds.iter_mut().find(|kind| *kind == "array")) {
+        let of = kind(root, items, depth - 1);
+        if of != "any" {
+            *array = format!("array of {of}");
+        }
+    }
+    let mut seen = Vec::new();
+    kinds.into_iter().for_each(|kind| {
+        if !seen.contains(&kind) {
+            seen.push(kind)
+        }
+    });
+    seen.join(" or ")
+}
+
+fn allowed(root: &Value, schema: &Value) -> Vec<String> {
+    let own = enumerated(schema);
+    if !own.is_empty() {
+        return shown(&own);
+    }
+    if let Some(items) = schema.get("items") {
+        return shown(&enumerated(resolved(root, items)));
+    }
+    // Only where every alternative is a list of values are these all.
+    let is_null = |branch: &Value| branch.get("type").is_some_and(|name| name == "null");
+    let lists: Vec<Vec<&Value>> = branches(root, schema).filter(|branch| !is_null(branch)).map(enumerated).collect();
+    if lists.iter().any(Vec::is_empty) { Vec::new() } else { shown(&lists.concat()) }
+}
+
+fn enumerated(schema: &Value) -> Vec<&Value> {
+    match (schema.get("enum"), schema.get("const")) {
+        (Some(Value::Array(values)), _) => values.iter().collect(),
+        (_, Some(only)) => vec![only],
+        _ => Vec::new(),
+    }
+}
+
+fn list(values: Option<&Value>) -> Vec<String> {
+    let values: Vec<&Value> =
+        values.and_then(Value::as_array).map(|values| values.iter().collect()).unwrap_or_default();
+    shown(&values)
+}
+
+fn shown(values: &[&Value]) -> Vec<String> {
+    let mut shown: Vec<String> = values.iter().take(MOST_VALUES).map(|given| value(given)).collect();
+    if values.len() > MOST_VALUES {
+        shown.push(format!("… ({} in all)", values.len()));
+    }
+    shown
+}
+
+/// A string as it is, unless that would not be one word; all else as JSON.
+fn value(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) if is_plain(text) => text.clone(),
+        other => other.to_string(),
+    };
+    json::shorten(&text, LONGEST_VALUE)
+}
+
+fn is_plain(text: &str) -> bool {
+    !text.is_empty() && text.trim() == text && !text.contains([',', '"', '\n', '\r'])
+}
+
+fn text(schema: &Value, keyword: &str) -> Option<String> {
+    schema.get(keyword).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The names of all parameters, those within others included: what a search goes by.
+#[must_use]
+pub fn names(schema: &Value) -> Vec<&str> {
+    let mut found = Vec::new();
+    gather(schema, MAX_DEPTH * 2, &mut found);
+    found
+}
+
+fn gather<'a>(schema: &'a Value, depth: usize, found: &mut Vec<&'a str>) {
+    let Some(members) = schema.as_object().filter(|_| depth > 0 && found.len() < MOST_LINES) else { return };
+    let inner = |keyword: &str| members.get(keyword).and_then(Value::as_object);
+    for (name, property) in inner("properties").into_iter().flat_map(Map::iter) {
+        found.push(name);
+        gather(property, depth - 1, found);
+    }
+    members.get("items").into_iter().for_each(|items| gather(items, depth - 1, found));
+    for named in ["$defs", "definitions"].into_iter().filter_map(inner).flat_map(Map::values) {
+        gather(named, depth - 1, found);
+    }
+}

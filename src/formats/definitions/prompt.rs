@@ -1,0 +1,100 @@
+//! Tools in words: Markdown for a model that is told of them in its prompt.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use super::parameters::{self, Parameter};
+use crate::domain::ToolDefinition;
+use crate::domain::stats::ToolStats;
+
+/// Executions from which on a share of failures means something.
+const ENOUGH_EXECUTIONS: u64 = 5;
+/// Percent of executions that failed, from which on a tool often fails.
+const OFTEN_PERCENT: u64 = 20;
+/// From here on a tool is slow: what 95 of 100 calls do not exceed.
+const SLOW_MS: u64 = 10_000;
+
+/// All tools; nothing at all where there are none. `stats` by tool name.
+#[must_use]
+pub fn render<'a>(
+    tools: impl ExactSizeIterator<Item = &'a ToolDefinition>,
+    stats: &HashMap<String, ToolStats>,
+) -> String {
+    if tools.len() == 0 {
+        return String::new();
+    }
+    let mut text = format!("# Available Tools\n\nYou have access to the following {} tool(s):\n", tools.len());
+    for tool in tools {
+        text.push('\n');
+        describe(&mut text, tool, stats.get(&tool.name));
+    }
+    text
+}
+
+// Writing to a `String` cannot fail, here and below.
+fn describe(text: &mut String, tool: &ToolDefinition, stats: Option<&ToolStats>) {
+    let _ = writeln!(text, "## {}", tool.name);
+    if tool.display_name() != tool.name {
+        let _ = writeln!(text, "Display Name: {}", one_line(tool.display_name()));
+    }
+    if !tool.description.trim().is_empty() {
+        // Further lines are set in, so that they are not taken for a heading or a field.
+        let lines: Vec<&str> = tool.description.trim().lines().map(str::trim_end).collect();
+        let _ = writeln!(text, "Description: {}", lines.join("\n  ").replace("\n  \n", "\n\n"));
+    }
+    if let Some(category) = tool.category.as_deref().map(one_line).filter(|category| !category.is_empty()) {
+        let _ = writeln!(text, "Category: {category}");
+    }
+    let parameters = parameters::of(&tool.input_schema);
+    if !parameters.is_empty() {
+        text.push_str("Parameters:\n");
+        parameters.iter().for_each(|parameter| line(text, parameter));
+    }
+    if !tool.examples.is_empty() {
+        text.push_str("Examples:\n");
+        for example in &tool.examples {
+            let _ = write!(text, "  - {}", example.arguments);
+            match &example.output {
+                Some(serde_json::Value::String(output)) => drop(writeln!(text, " → {}", one_line(output))),
+                Some(output) => drop(writeln!(text, " → {output}")),
+                None => text.push('\n'),
+            }
+        }
+    }
+    if let Some(note) = stats.and_then(experience) {
+        let _ = writeln!(text, "Note: {note}");
+    }
+}
+
+fn line(text: &mut String, parameter: &Parameter) {
+    let Parameter { key, kind, is_required, description, allowed, default, examples } = parameter;
+    let need = if *is_required { "required" } else { "optional" };
+    let _ = write!(text, "  - {key}: {kind} ({need})");
+    let description = one_line(description);
+    if !description.is_empty() {
+        let _ = write!(text, " - {description}");
+    }
+    text.push('\n');
+    for (heading, values) in [("Allowed values", allowed), ("Default", default), ("Examples", examples)] {
+        if !values.is_empty() {
+            let _ = writeln!(text, "    {heading}: {}", values.join(", "));
+        }
+    }
+}
+
+/// What calls have shown, if it is worth a warning.
+fn experience(stats: &ToolStats) -> Option<String> {
+    let (all, failed) = (stats.execution_count, stats.failure_count);
+    let fails = all >= ENOUGH_EXECUTIONS && failed * 100 >= all * OFTEN_PERCENT;
+    let fails = fails.then(|| format!("often fails ({failed} of {all} calls)"));
+    let slow = (stats.p95_duration_ms >= SLOW_MS)
+        .then(|| format!("is slow (95 of 100 calls take up to {} s)", stats.p95_duration_ms.div_ceil(1000)));
+    match (fails, slow) {
+        (Some(fails), Some(slow)) => Some(format!("this tool {fails} and {slow}.")),
+        (one, other) => one.or(other).map(|note| format!("this tool {note}.")),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<&str>>().join(" ")
+}

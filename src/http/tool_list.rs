@@ -1,0 +1,150 @@
+//! `GET /tools`: what there is, in the shape that the caller's model wants, all of it or what fits a search.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::extract::Params;
+use super::problem::Problem;
+use super::{AppState, reply};
+use crate::domain::stats::ToolStats;
+use crate::formats::definitions::{Format, prompt};
+use crate::registry::definitions::{self, DefinitionList, Listed, NativeItem, NativeList, Rendered};
+use crate::registry::{Entry, Snapshot};
+
+const JSON: &str = "application/json";
+const MARKDOWN: &str = "text/markdown; charset=utf-8";
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListParams {
+    /// The shape of the answer; `native` unless given.
+    format: Option<Format>,
+    /// Searches name, title, description, tags and parameter names; the best first, and only what fits.
+    q: Option<String>,
+    /// With `q`: how many tools at most.
+    #[param(minimum = 1)]
+    limit: Option<usize>,
+    /// With a vendor's format: tells what each tool's definition has lost.
+    #[serde(default)]
+    losses: bool,
+    /// With `prompt`: adds a note to tools that often fail or are slow.
+    #[serde(default)]
+    stats: bool,
+    /// Also tools that cannot be called now.
+    #[serde(default)]
+    #[expect(dead_code, reason = "there are no inactive tools without groups")]
+    include_inactive: bool,
+}
+
+impl ListParams {
+    fn format(&self) -> Format {
+        self.format.unwrap_or(Format::Native)
+    }
+
+    /// A search for nothing is none.
+    fn query(&self) -> Option<&str> {
+        self.q.as_deref().filter(|query| !query.trim().is_empty())
+    }
+
+    fn losses(&self) -> bool {
+        // Here nothing is ever lost.
+        self.losses && !matches!(self.format(), Format::Native | Format::Prompt)
+    }
+
+    fn stats(&self) -> bool {
+        self.stats && self.format() == Format::Prompt
+    }
+}
+
+/// What `GET /tools` answers as JSON.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only the document reads it")]
+enum ToolListAnswer<'a> {
+    Native(NativeList<'a>),
+    Vendor(DefinitionList),
+}
+
+/// Lists the tools, by name, or finds some.
+///
+/// With a vendor's `format`, `tools` is exactly what goes into that vendor's request. Schemas are lowered to what the vendor
+/// takes, names that it refuses become aliases, and a tool that it cannot be told of is in `left_out`. Calls under these
+/// names and with arguments for these schemas find their way back, if they come as the vendor's own message.
+#[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(ListParams, ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
+    responses((status = 200, description = "The tools; `ETag` changes with any of them. For `prompt` a Markdown text, empty if there is no tool",
+            content((ToolListAnswer = "application/json"), (String = "text/markdown")), headers(("ETag" = String))),
+        (status = 304, description = "`If-None-Match` names the list as it is"),
+        (status = 422, description = "A query parameter is wrong"),
+        (status = 503, description = "The database is away (with `stats`)")))]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    headers: HeaderMap,
+    Params(params): Params<ListParams>,
+) -> Result<Response, Problem> {
+    if params.limit.is_some() && params.query().is_none() || params.limit == Some(0) {
+        return Err(Problem::field("", "query: limit must be at least 1, and goes with q"));
+    }
+    let snapshot = state.engine.registry().snapshot().clone();
+    let format = params.format();
+    let media_type = if format == Format::Prompt { MARKDOWN } else { JSON };
+    if params.query().is_none() && !params.stats() {
+        let is_paused = format == Format::Native && state.engine.pauses().any();
+        if !is_paused {
+            let rendered = kept(snapshot, format, params.losses()).await?;
+            return Ok(reply::bytes(&headers, media_type, &rendered.etag, rendered.body));
+        }
+        // A tool that rests has the tag that it had before, but is not what the caller has.
+        let all: Vec<Listed> = snapshot.list().iter().map(|entry| (entry.clone(), None)).collect();
+        let body = definitions::json(&native(&state, &all, usize::MAX));
+        return Ok(reply::bytes(&HeaderMap::new(), JSON, snapshot.etag(), body));
+    }
+    let stats = if params.stats() { stats(&state).await? } else { HashMap::new() };
+    let made = tokio::task::spawn_blocking(move || made(&state, &snapshot, &params, &stats));
+    let Rendered { body, etag } = made.await.map_err(|_| Problem::internal())?;
+    Ok(reply::bytes(&headers, media_type, &etag, body))
+}
+
+/// The list that everybody asks for. Lowering many schemas takes a while, so it is not made where others wait.
+async fn kept(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> Result<Rendered, Problem> {
+    if let Some(rendered) = snapshot.kept(format, losses) {
+        return Ok(rendered.clone());
+    }
+    let made = tokio::task::spawn_blocking(move || snapshot.rendered(format, losses).clone());
+    made.await.map_err(|_| Problem::internal())
+}
+
+/// A list that nobody else asks for.
+fn made(state: &AppState, snapshot: &Snapshot, params: &ListParams, stats: &HashMap<String, ToolStats>) -> Rendered {
+    let listed: Vec<Listed> = match params.query() {
+        Some(query) => snapshot.search(query).into_iter().map(|(entry, score)| (entry, Some(score))).collect(),
+        None => snapshot.list().iter().map(|entry| (entry.clone(), None)).collect(),
+    };
+    let limit = params.limit.unwrap_or(usize::MAX);
+    match params.format() {
+        Format::Native => definitions::json(&native(state, &listed, limit)).into(),
+        Format::Prompt => {
+            let shown: Vec<&Arc<Entry>> = listed.iter().take(limit).map(|(entry, _)| entry).collect();
+            prompt::render(shown.iter().map(|entry| &entry.definition), stats).into_bytes().into()
+        }
+        format => definitions::json(&snapshot.definitions(format, &listed, limit, params.losses())).into(),
+    }
+}
+
+fn native<'a>(state: &AppState, listed: &'a [Listed], limit: usize) -> NativeList<'a> {
+    let pauses = state.engine.pauses();
+    let shown = listed.iter().take(limit);
+    let items = shown.map(|(entry, score)| NativeItem { tool: entry.view(pauses.of(&entry.name)), score: *score });
+    NativeList { tools: items.collect(), total: listed.len() }
+}
+
+async fn stats(state: &AppState) -> Result<HashMap<String, ToolStats>, Problem> {
+    let stored = state.store.stats(None).await?;
+    Ok(stored.into_iter().map(|stats| (stats.tool_name.clone(), stats)).collect())
+}

@@ -1,0 +1,128 @@
+//! `find_tools` and `call_tool`: all tools through two definitions, for a model that cannot be told of every one.
+
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use serde_json::{Value, json};
+
+use super::Snapshot;
+use crate::domain::{Answer, Failure};
+use crate::executor::{BoxFuture, Executor, Invocation, Stands};
+use crate::tool::{About, BuiltinTool};
+
+/// What is shown of a registry, to be looked at later.
+pub type Shown = Arc<ArcSwap<Snapshot>>;
+
+/// The heading that they are listed under.
+const CATEGORY: &str = "discovery";
+/// Tools that are found unless more are wanted.
+const USUAL: u64 = 5;
+/// Most tools that are found.
+const MOST: u64 = 50;
+
+/// Both tools, for the registry that is shown here.
+#[must_use]
+pub fn tools(shown: &Shown) -> Vec<BuiltinTool> {
+    vec![CallTool::tool(), FindTools::tool(shown)]
+}
+
+/// Searches the tools.
+#[derive(Debug)]
+struct FindTools(Weak<ArcSwap<Snapshot>>);
+
+impl FindTools {
+    fn tool(shown: &Shown) -> BuiltinTool {
+        let query = "What the tool is to do, in a few words.";
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "minLength": 1, "maxLength": 1000, "description": query},
+                "limit": {
+                    "type": "integer", "minimum": 1, "maximum": MOST, "default": USUAL,
+                    "description": "How many tools at most.",
+                },
+            },
+            "required": ["query"],
+            "additionalProperties": false,
+        });
+        let found = json!({"tools": [{
+            "name": "get_weather", "description": "Tells the weather.", "score": 2.1,
+            "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        }]});
+        let about = About::with_schema("find_tools", schema)
+            .title("Find tools")
+            .description(
+                "Finds tools by what they do, best first, each with the schema of its arguments. Call one with call_tool.",
+            )
+            .category(CATEGORY)
+            .example(json!({"query": "weather in a city"}), found)
+            .read_only()
+            .closed_world();
+        let executor = Arc::new(Self(Arc::downgrade(shown)));
+        BuiltinTool { definition: about.into_definition(), executor, validate: None }
+    }
+
+    fn found(&self, arguments: &Value) -> Value {
+        let query = arguments["query"].as_str().unwrap_or_default();
+        let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
+        let snapshot = self.0.upgrade().map(|shown| shown.load_full()).unwrap_or_default();
+        let found = snapshot.search(query).into_iter().filter(|(entry, _)| entry.stands.is_none());
+        let tools = found.take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(entry, score)| {
+            let definition = &entry.definition;
+            json!({
+                "name": definition.name, "description": definition.description,
+                "input_schema": definition.input_schema, "score": score,
+            })
+        });
+        json!({ "tools": tools.collect::<Vec<Value>>() })
+    }
+}
+
+impl Executor for FindTools {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+        let found = self.found(&invocation.arguments);
+        Box::pin(std::future::ready(Ok(Answer::Data(Arc::new(found)))))
+    }
+
+    fn stands(&self) -> Option<Stands> {
+        Some(Stands::ForSearch)
+    }
+}
+
+/// Stands for the tool that its arguments name.
+#[derive(Debug)]
+struct CallTool;
+
+impl CallTool {
+    fn tool() -> BuiltinTool {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "minLength": 1, "description": "The tool, as find_tools names it."},
+                "arguments": {
+                    "type": "object", "description": "Its arguments, as its input_schema describes them.",
+                },
+            },
+            "required": ["name"],
+            "additionalProperties": false,
+        });
+        let about = About::with_schema("call_tool", schema)
+            .title("Call a tool")
+            .description("Calls a tool that find_tools has found.")
+            .category(CATEGORY)
+            .example(json!({"name": "get_weather", "arguments": {"city": "Paris"}}), "sunny");
+        BuiltinTool { definition: about.into_definition(), executor: Arc::new(Self), validate: None }
+    }
+}
+
+impl Executor for CallTool {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+        // Its calls become those of the tools that they name before anything runs.
+        let failure = Failure::execution(&invocation.name, "it stands for another tool and is not run itself");
+        Box::pin(std::future::ready(Err(failure)))
+    }
+
+    fn stands(&self) -> Option<Stands> {
+        Some(Stands::ForAnother)
+    }
+}

@@ -1,0 +1,23 @@
+//! A tool's schema as each vendor can say it, found out once.
+
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::schema::lower::{self, Lowered, Target, Unlowerable};
+
+/// What becomes of one tool's schema, by target.
+#[derive(Debug, Default)]
+pub(super) struct LoweredForms([OnceLock<Result<Lowered, Unlowerable>>; 4]);
+
+impl LoweredForms {
+    pub fn of(&self, schema: &Value, target: Target) -> Result<&Lowered, &Unlowerable> {
+        let place = match target {
+            Target::OpenAi => 0,
+            Target::OpenAiStrict => 1,
+            Target::Anthropic => 2,
+            Target::Gemini => 3,
+        };
+        self.0[place].get_or_init(|| lower::lower(schema, target)).as_ref()
+    }
+}
