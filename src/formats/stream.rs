@@ -1,12 +1,24 @@
 //! Models' streams: which calls open, what is known of their arguments, and when each is complete.
 
+mod anthropic;
 mod broken;
+mod calls;
+mod data;
+mod dialect;
+mod framing;
+mod gemini;
+mod openai;
 pub mod partial;
+mod responses;
+mod scan;
 
 use serde_json::Value;
 
-pub use self::broken::Broken;
-use crate::domain::Vendor;
+pub use self::broken::{Broken, MAX_CALLS, MAX_EVENT};
+use self::calls::Calls;
+use self::dialect::Dialect;
+use self::framing::Framing;
+use crate::domain::{Vendor, json};
 
 /// What a model's stream says about its tool calls.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,8 +61,8 @@ pub enum Said {
         /// Which call.
         place: usize,
     },
-    /// The model's message has come to the end that its provider marks. Said once; what was cut off at a token limit has
-    /// ended too.
+    /// The model's message has come to the end that its provider marks; what was cut off at a token limit has ended too.
+    /// Said once, when nothing else is to be expected.
     Ended,
 }
 
@@ -70,37 +82,93 @@ pub enum Kind {
 /// Takes the bytes of a model's stream in pieces of any size and says what they tell about its calls.
 #[derive(Debug)]
 pub struct Parser {
-    vendor: Option<Vendor>,
-    ended: bool,
+    expected: Option<Vendor>,
+    framing: Framing,
+    /// `None` before the first event.
+    dialect: Option<Dialect>,
+    calls: Calls,
+    /// `[DONE]` has come: what follows is nobody's.
+    is_done: bool,
+    broken: Option<Broken>,
 }
 
 impl Parser {
     /// A parser at the beginning of a stream. Without a vendor the first event's shape tells whose it is.
     #[must_use]
     pub fn new(vendor: Option<Vendor>) -> Self {
-        Self { vendor, ended: false }
+        let (framing, calls) = (Framing::new(), Calls::default());
+        Self { expected: vendor, framing, dialect: None, calls, is_done: false, broken: None }
     }
 
     /// Takes more of the body. What was said before an error holds.
     ///
     /// # Errors
     /// If the stream cannot be followed any further; every later piece is answered with the same error.
-    pub fn push(&mut self, _bytes: &[u8], _out: &mut Vec<Said>) -> Result<(), Broken> {
-        Ok(())
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<Said>) -> Result<(), Broken> {
+        if self.broken.is_none() {
+            self.broken = self.take(bytes).err();
+        }
+        out.append(&mut self.calls.said);
+        self.broken.clone().map_or(Ok(()), Err)
     }
 
     /// The body has ended: whatever is open is cut off.
-    pub fn finish(&mut self, _out: &mut Vec<Said>) {}
+    pub fn finish(&mut self, out: &mut Vec<Said>) {
+        // A last event that is not whole ends the stream within it, as one that did not come does.
+        if self.broken.is_none()
+            && let Some(data) = self.framing.rest()
+        {
+            self.broken = self.event(&data).err();
+        }
+        self.calls.cut_off_all();
+        if self.broken.is_none() && self.calls.has_ended() {
+            self.calls.end();
+        }
+        out.append(&mut self.calls.said);
+    }
 
     /// Whose stream it is, once that is known.
     #[must_use]
     pub fn vendor(&self) -> Option<Vendor> {
-        self.vendor
+        self.dialect.as_ref().map(Dialect::vendor).or(self.expected)
     }
 
     /// Whether the model's message has come to the end that its provider marks.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.ended
+        self.calls.has_ended()
+    }
+
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
+        while let Some(data) = self.framing.next(&mut bytes)? {
+            self.event(&data)?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, data: &[u8]) -> Result<(), Broken> {
+        let data = data.trim_ascii();
+        if data.is_empty() || self.is_done {
+            return Ok(());
+        }
+        if data == b"[DONE]" {
+            self.is_done = true;
+            return self.dialect.as_mut().map_or(Ok(()), |dialect| dialect.done(&mut self.calls));
+        }
+        match json::parse(data).map_err(|error| Broken::NotJson(error.to_string()))? {
+            Value::Array(items) => items.into_iter().try_for_each(|item| self.object(item)),
+            value => self.object(value),
+        }
+    }
+
+    fn object(&mut self, value: Value) -> Result<(), Broken> {
+        let Value::Object(event) = value else { return Err(Broken::NotJson("not an object".to_owned())) };
+        if let Some(message) = dialect::error_in(&event) {
+            return Err(Broken::Provider(message));
+        }
+        if self.dialect.is_none() {
+            self.dialect = Dialect::told_by(&event, self.expected)?;
+        }
+        self.dialect.as_mut().map_or(Ok(()), |dialect| dialect.event(event, &mut self.calls))
     }
 }

@@ -1,0 +1,157 @@
+//! Anthropic's Messages: every call is a content block of its own, with a start, deltas and a stop.
+
+use serde_json::Value;
+
+use super::Kind;
+use super::broken::Broken;
+use super::calls::Calls;
+use super::data::{Object, take_object, take_objects, take_text, text};
+
+/// Stop reasons after which a block that is not complete never will be.
+const CUT: [&str; 3] = ["max_tokens", "model_context_window_exceeded", "refusal"];
+
+/// The blocks of the message that are not settled.
+#[derive(Debug, Default)]
+pub(super) struct Anthropic {
+    blocks: Vec<Block>,
+}
+
+#[derive(Debug)]
+struct Block {
+    index: Option<u64>,
+    place: usize,
+    /// What its start gave.
+    input: Value,
+    /// It has stopped without being complete: the next event shows whether the output was cut.
+    waits: bool,
+}
+
+impl Anthropic {
+    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
+        let index = event.get("index").and_then(Value::as_u64);
+        match text(&event, "type") {
+            Some("message_start") => {
+                // A message that is begun anew leaves nothing of the one before.
+                self.settle(calls, |_| false);
+                match take_object(&mut event, "message") {
+                    Some(message) => self.whole_message(message, calls),
+                    None => Ok(()),
+                }
+            }
+            Some("message") => {
+                self.whole_message(event, calls)?;
+                calls.end();
+                Ok(())
+            }
+            Some("content_block_start") => match take_object(&mut event, "content_block") {
+                Some(block) => self.start(index, block, calls),
+                None => Err(Broken::Misshapen("`content_block`")),
+            },
+            Some("content_block_delta") => self.delta(index, event, calls),
+            Some("content_block_stop") => {
+                self.stop(index, calls);
+                Ok(())
+            }
+            Some("message_delta") => {
+                let delta = take_object(&mut event, "delta");
+                if let Some(reason) = delta.as_ref().and_then(|delta| text(delta, "stop_reason")) {
+                    let is_cut = CUT.contains(&reason);
+                    self.settle(calls, |block| block.waits && !is_cut);
+                    calls.end_is_seen();
+                }
+                Ok(())
+            }
+            Some("message_stop") => {
+                self.settle(calls, |block| block.waits);
+                calls.end();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&mut self, index: Option<u64>, mut block: Object, calls: &mut Calls) -> Result<(), Broken> {
+        let others = self.blocks.extract_if(.., |known| known.waits || known.index == index);
+        for block in others {
+            let is_whole = block.waits;
+            block.settle(is_whole, calls);
+        }
+        let Some(kind) = kind_of(&block) else { return Ok(()) };
+        let (id, name) = (take_text(&mut block, "id"), take_text(&mut block, "name").unwrap_or_default());
+        let place = calls.open(id, name, kind)?;
+        let input = take_object(&mut block, "input").unwrap_or_default();
+        if !input.is_empty() {
+            calls.value(place, Value::Object(input.clone()));
+        }
+        self.blocks.push(Block { index, place, input: input.into(), waits: false });
+        Ok(())
+    }
+
+    fn delta(&self, index: Option<u64>, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
+        let Some(block) = self.blocks.iter().find(|block| block.index == index) else { return Ok(()) };
+        let delta = take_object(&mut event, "delta");
+        match delta
+            .filter(|delta| text(delta, "type") == Some("input_json_delta"))
+            .map(|mut delta| delta.remove("partial_json"))
+        {
+            Some(Some(Value::String(text))) => calls.delta(block.place, text),
+            Some(_) => return Err(Broken::Misshapen("`partial_json`")),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, index: Option<u64>, calls: &mut Calls) {
+        let Some(at) = self.blocks.iter().position(|block| block.index == index) else { return };
+        let block = &mut self.blocks[at];
+        let is_given = !calls.has_text(block.place) && block.input.as_object().is_some_and(|input| !input.is_empty());
+        if is_given || calls.is_complete(block.place) {
+            self.blocks.remove(at).settle(true, calls);
+        } else {
+            block.waits = true;
+        }
+    }
+
+    /// Closes the blocks that are whole and cuts off all others.
+    fn settle(&mut self, calls: &mut Calls, is_whole: impl Fn(&Block) -> bool) {
+        for block in self.blocks.drain(..) {
+            let is_whole = is_whole(&block);
+            block.settle(is_whole, calls);
+        }
+    }
+
+    /// A message with blocks that were not streamed.
+    fn whole_message(&mut self, mut message: Object, calls: &mut Calls) -> Result<(), Broken> {
+        for (block, index) in take_objects(&mut message, "content").zip(0..) {
+            self.start(Some(index), block, calls)?;
+        }
+        let reason = text(&message, "stop_reason");
+        let is_cut = reason.is_some_and(|reason| CUT.contains(&reason));
+        self.settle(calls, |_| !is_cut);
+        if reason.is_some() {
+            calls.end_is_seen();
+        }
+        Ok(())
+    }
+}
+
+impl Block {
+    fn settle(self, is_whole: bool, calls: &mut Calls) {
+        if !is_whole {
+            calls.cut_off(self.place);
+        } else if calls.has_text(self.place) {
+            calls.close(self.place, None);
+        } else {
+            calls.close(self.place, Some(self.input));
+        }
+    }
+}
+
+fn kind_of(block: &Object) -> Option<Kind> {
+    match text(block, "type")? {
+        "tool_use" => Some(Kind::Function),
+        // `server_tool_use`, `mcp_tool_use`, and what is to come.
+        other if other.ends_with("_tool_use") => Some(Kind::Provider),
+        _ => None,
+    }
+}

@@ -1,0 +1,128 @@
+//! The calls of one stream, whoever's it is: each is opened once, gets its arguments, and is closed or cut off once.
+
+use serde_json::{Map, Value};
+
+use super::broken::{Broken, MAX_CALLS};
+use super::scan::Scan;
+use super::{Kind, Said};
+
+/// What has been said so far.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    calls: Vec<Call>,
+    /// What nobody has been told yet.
+    pub(super) said: Vec<Said>,
+    has_ended: bool,
+    said_ended: bool,
+}
+
+#[derive(Debug)]
+struct Call {
+    kind: Kind,
+    is_open: bool,
+    /// The text of the deltas.
+    scan: Scan,
+}
+
+impl Calls {
+    /// A call begins.
+    pub(super) fn open(&mut self, id: Option<String>, name: String, kind: Kind) -> Result<usize, Broken> {
+        let place = self.calls.len();
+        if place == MAX_CALLS {
+            return Err(Broken::TooManyCalls);
+        }
+        self.calls.push(Call { kind, is_open: true, scan: Scan::default() });
+        self.said.push(Said::Opened { place, id, name, kind });
+        Ok(place)
+    }
+
+    fn open_call(&mut self, place: usize) -> Option<&mut Call> {
+        self.calls.get_mut(place).filter(|call| call.is_open)
+    }
+
+    pub(super) fn is_open(&self, place: usize) -> bool {
+        self.calls.get(place).is_some_and(|call| call.is_open)
+    }
+
+    /// More of its arguments' text; of a custom call, more of its free text.
+    pub(super) fn delta(&mut self, place: usize, text: String) {
+        let Some(call) = self.open_call(place).filter(|_| !text.is_empty()) else { return };
+        let text = match call.kind {
+            Kind::Custom if call.scan.is_blank() => format!("{{\"input\":\"{}", escaped(&text)),
+            Kind::Custom => escaped(&text),
+            _ => text,
+        };
+        call.scan.push(&text);
+        self.said.push(Said::Delta { place, text });
+    }
+
+    /// What is known of its arguments now.
+    pub(super) fn value(&mut self, place: usize, arguments: Value) {
+        if self.is_open(place) {
+            self.said.push(Said::Value { place, arguments });
+        }
+    }
+
+    /// Whether the deltas came to one whole object.
+    pub(super) fn is_complete(&self, place: usize) -> bool {
+        self.calls.get(place).is_some_and(|call| call.scan.is_complete())
+    }
+
+    /// Whether there were deltas.
+    pub(super) fn has_text(&self, place: usize) -> bool {
+        self.calls.get(place).is_some_and(|call| !call.scan.is_blank())
+    }
+
+    /// Its block is closed; `arguments` (of a custom call, its text) are what the provider says they are in the end.
+    pub(super) fn close(&mut self, place: usize, arguments: Option<Value>) {
+        let Some(call) = self.open_call(place) else { return };
+        call.is_open = false;
+        let (kind, is_blank) = (call.kind, call.scan.is_blank());
+        let arguments = match arguments {
+            Some(text) if kind == Kind::Custom => Some(Map::from_iter([("input".to_owned(), text)]).into()),
+            None if kind == Kind::Custom => {
+                let text = if is_blank { "{\"input\":\"\"}" } else { "\"}" };
+                self.said.push(Said::Delta { place, text: text.to_owned() });
+                None
+            }
+            arguments => arguments,
+        };
+        self.said.push(Said::Closed { place, arguments });
+    }
+
+    /// The output ended within it.
+    pub(super) fn cut_off(&mut self, place: usize) {
+        if let Some(call) = self.open_call(place) {
+            call.is_open = false;
+            self.said.push(Said::CutOff { place });
+        }
+    }
+
+    /// The output ended within all that are open.
+    pub(super) fn cut_off_all(&mut self) {
+        (0..self.calls.len()).for_each(|place| self.cut_off(place));
+    }
+
+    /// The provider has marked the end of the message; something may still follow.
+    pub(super) fn end_is_seen(&mut self) {
+        self.has_ended = true;
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Nothing follows any more.
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+        if !std::mem::replace(&mut self.said_ended, true) {
+            self.said.push(Said::Ended);
+        }
+    }
+}
+
+/// A text as it stands within a JSON string.
+fn escaped(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}

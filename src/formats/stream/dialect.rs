@@ -1,0 +1,95 @@
+//! Whose stream it is, and its parser.
+
+use serde_json::Value;
+
+use super::anthropic::Anthropic;
+use super::broken::Broken;
+use super::calls::Calls;
+use super::data::{Object, error_message, text};
+use super::gemini::Gemini;
+use super::openai::Chat;
+use super::responses::Responses;
+use crate::domain::Vendor;
+
+/// The parser of one vendor's events.
+#[derive(Debug)]
+pub(super) enum Dialect {
+    OpenAi(Chat),
+    OpenAiResponses(Responses),
+    Anthropic(Anthropic),
+    Gemini(Gemini),
+}
+
+impl Dialect {
+    fn new(vendor: Vendor) -> Self {
+        match vendor {
+            Vendor::OpenAi => Self::OpenAi(Chat::default()),
+            Vendor::OpenAiResponses => Self::OpenAiResponses(Responses::default()),
+            Vendor::Anthropic => Self::Anthropic(Anthropic::default()),
+            Vendor::Gemini => Self::Gemini(Gemini::default()),
+        }
+    }
+
+    /// Told by the first event. `None` if it belongs to no message, so that the next one has to tell.
+    pub(super) fn told_by(event: &Object, expected: Option<Vendor>) -> Result<Option<Self>, Broken> {
+        match (shape_of(event), expected) {
+            (Some(found), Some(expected)) if found != expected => Err(Broken::OtherVendor { expected, found }),
+            (None, None) if matches!(text(event, "type"), Some("ping" | "keepalive")) => Ok(None),
+            (None, None) => Err(Broken::UnknownShape),
+            (Some(vendor), _) | (None, Some(vendor)) => Ok(Some(Self::new(vendor))),
+        }
+    }
+
+    pub(super) fn vendor(&self) -> Vendor {
+        match self {
+            Self::OpenAi(_) => Vendor::OpenAi,
+            Self::OpenAiResponses(_) => Vendor::OpenAiResponses,
+            Self::Anthropic(_) => Vendor::Anthropic,
+            Self::Gemini(_) => Vendor::Gemini,
+        }
+    }
+
+    pub(super) fn event(&mut self, event: Object, calls: &mut Calls) -> Result<(), Broken> {
+        match self {
+            Self::OpenAi(parser) => parser.event(event, calls),
+            Self::OpenAiResponses(parser) => parser.event(event, calls),
+            Self::Anthropic(parser) => parser.event(event, calls),
+            Self::Gemini(parser) => parser.event(event, calls),
+        }
+    }
+
+    /// `[DONE]` has come, which is OpenAI's word; with others it says nothing.
+    pub(super) fn done(&mut self, calls: &mut Calls) -> Result<(), Broken> {
+        match self {
+            Self::OpenAi(parser) => parser.done(calls),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whose event it clearly is.
+fn shape_of(event: &Object) -> Option<Vendor> {
+    let has = |key: &str| event.contains_key(key);
+    let object = text(event, "object").unwrap_or_default();
+    match text(event, "type").unwrap_or_default() {
+        "message_start" | "message_delta" | "message_stop" | "message" => Some(Vendor::Anthropic),
+        kind if kind.starts_with("content_block_") => Some(Vendor::Anthropic),
+        kind if kind.starts_with("response.") => Some(Vendor::OpenAiResponses),
+        _ if has("choices") || object.starts_with("chat.completion") => Some(Vendor::OpenAi),
+        _ if object == "response" => Some(Vendor::OpenAiResponses),
+        _ if has("candidates") || has("promptFeedback") || has("usageMetadata") => Some(Vendor::Gemini),
+        _ => None,
+    }
+}
+
+/// What a provider's own error says, which every vendor puts in nearly the same place.
+pub(super) fn error_in(event: &Object) -> Option<String> {
+    let error =
+        event.get("error").filter(|error| error.is_object() || error.as_str().is_some_and(|text| !text.is_empty()));
+    match error {
+        // A whole response has an `error` too, which is null as long as there is none.
+        Some(error) => Some(error_message(error)),
+        None if text(event, "type") == Some("error") => Some(error_message(&Value::Object(event.clone()))),
+        None => None,
+    }
+}

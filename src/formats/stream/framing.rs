@@ -1,0 +1,153 @@
+//! From the bytes of a body to the data of its events: an event stream, JSON texts one after another, or one JSON array.
+
+use super::broken::{Broken, MAX_EVENT};
+use super::scan::Scan;
+use crate::formats::sse;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// How the body is cut into events. The first byte that is no blank tells.
+#[derive(Debug)]
+pub(super) enum Framing {
+    /// So many bytes of a byte order mark have come.
+    Unknown(usize),
+    Sse(sse::Parser),
+    Json(Texts),
+}
+
+/// JSON texts without any frame.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    /// They are the items of an array.
+    in_array: bool,
+    text: Vec<u8>,
+    scan: Scan,
+}
+
+impl Framing {
+    pub(super) fn new() -> Self {
+        Self::Unknown(0)
+    }
+
+    /// The data of the next event that is complete within `input`, which is left with what follows it; `None` once all of
+    /// `input` is taken in.
+    pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, Broken> {
+        if let Self::Unknown(mark) = self {
+            while let Some(byte) = input.first() {
+                if BYTE_ORDER_MARK.get(*mark) == Some(byte) {
+                    *mark += 1;
+                } else if !byte.is_ascii_whitespace() {
+                    break;
+                }
+                *input = &input[1..];
+            }
+            *self = match input.first() {
+                None => return Ok(None),
+                Some(b'{') => Self::Json(Texts::default()),
+                Some(b'[') => Self::Json(Texts { in_array: true, ..Texts::default() }),
+                Some(_) => Self::Sse(sse::Parser::new(MAX_EVENT)),
+            };
+        }
+        match self {
+            Self::Unknown(_) => Ok(None),
+            Self::Sse(parser) => match parser.next(input) {
+                Ok(event) => Ok(event.map(|event| event.data)),
+                Err(sse::TooLarge) => Err(Broken::TooLarge),
+            },
+            Self::Json(texts) => texts.next(input),
+        }
+    }
+
+    /// The last event, if the body ended without the blank line that should follow it.
+    pub(super) fn rest(&mut self) -> Option<Vec<u8>> {
+        match self {
+            // The first may belong to a CR before it.
+            Self::Sse(parser) => parser.next(&mut &b"\n\n\n"[..]).ok().flatten().map(|event| event.data),
+            _ => None,
+        }
+    }
+}
+
+impl Texts {
+    fn next(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, Broken> {
+        if self.text.is_empty() {
+            // In an array's stream its own brackets are no more than commas are.
+            let between =
+                |byte: &u8| byte.is_ascii_whitespace() || *byte == b',' || self.in_array && b"[]".contains(byte);
+            *input = &input[input.iter().take_while(|byte| between(byte)).count()..];
+            match input.first() {
+                None => return Ok(None),
+                Some(b'{' | b'[') => {}
+                Some(_) => return Err(Broken::NotJson("text between two events".to_owned())),
+            }
+        }
+        let taken = self.scan.advance(input);
+        if taken > MAX_EVENT - self.text.len() {
+            return Err(Broken::TooLarge);
+        }
+        self.text.extend_from_slice(&input[..taken]);
+        *input = &input[taken..];
+        if !self.scan.is_complete() {
+            return Ok(None);
+        }
+        self.scan = Scan::default();
+        Ok(Some(std::mem::take(&mut self.text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<String> {
+        let (mut framing, mut events) = (Framing::new(), Vec::new());
+        for mut piece in pieces {
+            while let Some(data) = framing.next(&mut piece).unwrap() {
+                events.push(String::from_utf8(data).unwrap());
+            }
+        }
+        events.extend(framing.rest().map(|data| String::from_utf8(data).unwrap()));
+        events
+    }
+
+    #[test]
+    fn every_frame_gives_the_same_events() {
+        for body in [
+            "data: {\"a\":\"é}\"}\n\nevent: x\ndata: {\"b\":[1]}\n\n",
+            "\u{feff}: hello\r\n\r\ndata: {\"a\":\"é}\"}\r\n\r\ndata: {\"b\":[1]}",
+            "data: {\"a\":\"é}\"}\r\rdata: {\"b\":[1]}\r",
+            "{\"a\":\"é}\"}\n{\"b\":[1]}\n",
+            "\u{feff}\n{\"a\":\"é}\"}{\"b\":[1]}",
+            " [{\"a\":\"é}\"}\n,\r\n{\"b\":[1]}]\n",
+        ] {
+            let expected = ["{\"a\":\"é}\"}", "{\"b\":[1]}"];
+            assert_eq!(events([body.as_bytes()]), expected, "{body:?}");
+            assert_eq!(events(body.as_bytes().chunks(1)), expected, "{body:?}, byte by byte");
+        }
+    }
+
+    #[test]
+    fn what_is_not_complete_is_no_event() {
+        for body in ["", " ", "\u{feff}", "{\"a\":", "[", "dat", ": x"] {
+            assert_eq!(events([body.as_bytes()]), [""; 0], "{body:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_is_held_up_to_its_limit() {
+        for begin in ["{\"a\":\"", "data: {\"a\":\""] {
+            let mut framing = Framing::new();
+            assert_eq!(framing.next(&mut begin.as_bytes()), Ok(None));
+            assert_eq!(framing.next(&mut &vec![b'x'; MAX_EVENT / 2][..]), Ok(None));
+            assert_eq!(framing.next(&mut &vec![b'x'; MAX_EVENT / 2][..]), Err(Broken::TooLarge), "{begin}");
+        }
+    }
+
+    #[test]
+    fn words_between_json_texts_are_refused() {
+        let mut input = &b"{\"a\":1}\nup"[..];
+        let mut framing = Framing::new();
+        assert!(framing.next(&mut input).unwrap().is_some());
+        assert!(framing.next(&mut input).is_err());
+    }
+}

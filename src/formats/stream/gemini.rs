@@ -1,0 +1,123 @@
+//! Google's `generateContent`: a call is mostly one part; Vertex may stream its arguments by paths into them.
+
+mod path;
+
+use serde_json::Value;
+
+use super::Kind;
+use super::broken::Broken;
+use super::calls::Calls;
+use super::data::{Object, take_object, take_objects, take_text, text};
+use super::partial;
+
+/// The call whose arguments are being streamed.
+#[derive(Debug, Default)]
+pub(super) struct Gemini {
+    open: Option<Streamed>,
+}
+
+#[derive(Debug)]
+struct Streamed {
+    place: usize,
+    id: Option<String>,
+    name: String,
+    arguments: Value,
+    /// How much there is of them, roughly.
+    size: usize,
+    /// How much there was when they were last shown.
+    shown: usize,
+}
+
+impl Gemini {
+    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
+        let is_first = |candidate: &Object| candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
+        let Some(mut candidate) = take_objects(&mut event, "candidates").find(is_first) else {
+            if event.contains_key("promptFeedback") {
+                calls.end_is_seen();
+            }
+            return Ok(());
+        };
+        let reason = take_text(&mut candidate, "finishReason");
+        let is_cut = reason.as_deref() == Some("MAX_TOKENS");
+        let mut content = take_object(&mut candidate, "content").unwrap_or_default();
+        for part in take_objects(&mut content, "parts") {
+            self.part(part, is_cut, calls)?;
+        }
+        if reason.is_some() {
+            if let Some(open) = self.open.take() {
+                calls.cut_off(open.place);
+            }
+            calls.end_is_seen();
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, mut part: Object, is_cut: bool, calls: &mut Calls) -> Result<(), Broken> {
+        if let Some(call) = take_object(&mut part, "functionCall") {
+            return self.function_call(call, is_cut, calls);
+        }
+        let (id, name, arguments) = if let Some(mut code) = take_object(&mut part, "executableCode") {
+            (take_text(&mut code, "id"), "code_execution".to_owned(), code)
+        } else if let Some(mut call) = take_object(&mut part, "toolCall") {
+            let name = take_text(&mut call, "toolType").unwrap_or_default().to_lowercase();
+            (take_text(&mut call, "id"), name, take_object(&mut call, "args").unwrap_or_default())
+        } else {
+            return Ok(());
+        };
+        let place = calls.open(id, name, Kind::Provider)?;
+        let arguments = arguments.into_iter().filter(|(_, value)| !value.is_null()).collect::<Object>();
+        calls.close(place, Some(arguments.into()));
+        Ok(())
+    }
+
+    fn function_call(&mut self, mut call: Object, is_cut: bool, calls: &mut Calls) -> Result<(), Broken> {
+        let goes_on = call.get("willContinue").and_then(Value::as_bool).unwrap_or(false);
+        let (id, name) = (take_text(&mut call, "id"), take_text(&mut call, "name"));
+        let is_continued = self.open.as_ref().is_some_and(|open| match &name {
+            None => true,
+            Some(name) if id.is_some() => id == open.id && *name == open.name,
+            Some(name) => *name == open.name && call.contains_key("partialArgs"),
+        });
+        if !is_continued {
+            if let Some(open) = self.open.take() {
+                calls.cut_off(open.place);
+            }
+            let Some(name) = name else { return Ok(()) };
+            let place = calls.open(id.clone(), name.clone(), Kind::Function)?;
+            self.open = Some(Streamed { place, id, name, arguments: Object::new().into(), size: 0, shown: 0 });
+        }
+        let Some(open) = &mut self.open else { return Ok(()) };
+        if let Some(arguments) = take_object(&mut call, "args") {
+            open.size = crate::domain::json::size_of(&arguments);
+            open.arguments = arguments.into();
+        }
+        for argument in take_objects(&mut call, "partialArgs") {
+            let path = text(&argument, "jsonPath").ok_or(Broken::Misshapen("`jsonPath`"))?;
+            open.size += path::set(&mut open.arguments, path, &argument)?;
+            if open.size > partial::LIMIT {
+                return Err(Broken::TooLarge);
+            }
+        }
+        if goes_on {
+            open.show(calls);
+        } else if let Some(open) = self.open.take() {
+            if is_cut {
+                calls.value(open.place, open.arguments);
+                calls.cut_off(open.place);
+            } else {
+                calls.close(open.place, Some(open.arguments));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Streamed {
+    /// Shows what is known. To show a large value costs as much as it is large: so it has to have grown by a part of it.
+    fn show(&mut self, calls: &mut Calls) {
+        if self.size > self.shown && self.size - self.shown >= self.shown / 16 {
+            self.shown = self.size;
+            calls.value(self.place, self.arguments.clone());
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Putting a value where a path like `$.to[0].name` says.
+
+use serde_json::{Map, Value};
+
+use super::{Broken, Object};
+
+/// Deepest path that is followed.
+const MAX_DEPTH: usize = 100;
+/// What one step is counted as, in bytes, when it makes a place.
+const STEP: usize = 32;
+
+const NO_PATH: Broken = Broken::Misshapen("`jsonPath` that can be followed");
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+/// Puts a partial argument's value to its place; strings are appended. Says by how many bytes the whole grew, roughly.
+pub(super) fn set(root: &mut Value, path: &str, argument: &Object) -> Result<usize, Broken> {
+    let Some(value) = value_of(argument) else { return Ok(0) };
+    let (mut place, mut grown) = (root, 0);
+    for step in steps(path)? {
+        let (next, by) = enter(place, &step)?;
+        (place, grown) = (next, grown + by);
+    }
+    match (place, value) {
+        (Value::String(old), Value::String(more)) => {
+            old.push_str(more);
+            grown += more.len();
+        }
+        (Value::Object(_) | Value::Array(_), _) => return Err(NO_PATH),
+        (place, new) => {
+            grown += new.as_str().map_or(STEP, str::len);
+            *place = new.clone();
+        }
+    }
+    Ok(grown)
+}
+
+fn value_of(argument: &Object) -> Option<&Value> {
+    const NULL: &Value = &Value::Null;
+    let of = |key: &str, is: fn(&Value) -> bool| argument.get(key).filter(|value| is(value));
+    of("stringValue", Value::is_string)
+        .or_else(|| of("numberValue", Value::is_number))
+        .or_else(|| of("boolValue", Value::is_boolean))
+        .or_else(|| argument.get("nullValue").map(|_| NULL))
+}
+
+/// The place one step further, which is made if there is none.
+fn enter<'v>(place: &'v mut Value, step: &Step<'_>) -> Result<(&'v mut Value, usize), Broken> {
+    if place.is_null() {
+        *place = match step {
+            Step::Key(_) => Value::Object(Map::new()),
+            Step::Index(_) => Value::Array(Vec::new()),
+        };
+    }
+    match (place, step) {
+        (Value::Object(members), Step::Key(key)) => {
+            let by = if members.contains_key(*key) { 0 } else { key.len() + STEP };
+            Ok((members.entry(*key).or_insert(Value::Null), by))
+        }
+        (Value::Array(items), Step::Index(index)) => {
+            // Items without anything in them are left out by the sender, so there may be gaps.
+            let missing = index.saturating_add(1).saturating_sub(items.len());
+            if missing > super::partial::LIMIT / STEP {
+                return Err(NO_PATH);
+            }
+            items.resize(items.len() + missing, Value::Null);
+            items.get_mut(*index).map(|item| (item, missing * STEP)).ok_or(NO_PATH)
+        }
+        _ => Err(NO_PATH),
+    }
+}
+
+/// The steps of `$.a.b[0]['c']`.
+fn steps(path: &str) -> Result<Vec<Step<'_>>, Broken> {
+    let mut rest = path.strip_prefix('$').ok_or(NO_PATH)?;
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        if steps.len() == MAX_DEPTH {
+            return Err(NO_PATH);
+        }
+        let step;
+        (step, rest) = if let Some(after) = rest.strip_prefix('.') {
+            let end = after.find(['.', '[']).unwrap_or(after.len());
+            (Step::Key(&after[..end]), &after[end..])
+        } else if let Some((quote, after)) =
+            ["['", "[\""].iter().find_map(|open| Some((&open[1..], rest.strip_prefix(open)?)))
+        {
+            let end = after.find(&format!("{quote}]")).ok_or(NO_PATH)?;
+            (Step::Key(&after[..end]), &after[end + 2..])
+        } else {
+            let after = rest.strip_prefix('[').ok_or(NO_PATH)?;
+            let (index, after) = after.split_once(']').ok_or(NO_PATH)?;
+            (Step::Index(index.parse().map_err(|_| NO_PATH)?), after)
+        };
+        if step == Step::Key("") {
+            return Err(NO_PATH);
+        }
+        steps.push(step);
+    }
+    if steps.is_empty() { Err(NO_PATH) } else { Ok(steps) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn put(root: &mut Value, path: &str, argument: Value) -> Result<usize, Broken> {
+        set(root, path, argument.as_object().unwrap())
+    }
+
+    #[test]
+    fn values_come_to_their_places_and_strings_grow() {
+        let mut root = json!({});
+        for (path, argument) in [
+            ("$.name", json!({"stringValue": "Mü"})),
+            ("$.name", json!({"stringValue": "ller"})),
+            ("$.to[0].city", json!({"stringValue": ""})),
+            ("$.to[1].zip", json!({"numberValue": 12})),
+            ("$.to[2]", json!({"nullValue": "NULL_VALUE"})),
+            ("$['a.b'][\"c\"]", json!({"boolValue": false})),
+            ("$.nothing", json!({"willContinue": true})),
+        ] {
+            put(&mut root, path, argument).unwrap();
+        }
+        assert_eq!(root, json!({"name": "Müller", "to": [{"city": ""}, {"zip": 12}, null], "a.b": {"c": false}}));
+    }
+
+    #[test]
+    fn paths_that_lead_nowhere_are_refused() {
+        let deep = format!("${}", ".a".repeat(MAX_DEPTH + 1));
+        for path in [
+            "",
+            "$",
+            "a",
+            "$.",
+            "$..a",
+            "$[",
+            "$[x]",
+            "$[-1]",
+            "$['a",
+            "$a",
+            "$.a[99999999999]",
+            "$.a[18446744073709551615]",
+            &deep,
+            "$.text.b",
+            "$[0]",
+        ] {
+            let mut root = json!({"text": "x"});
+            assert!(put(&mut root, path, json!({"stringValue": "y"})).is_err(), "{path}");
+        }
+        assert!(put(&mut json!({"a": {}}), "$.a", json!({"stringValue": "y"})).is_err());
+    }
+
+    #[test]
+    fn what_is_made_is_counted() {
+        let mut root = json!({});
+        assert!(put(&mut root, "$.a[1000]", json!({"boolValue": true})).unwrap() > 1000 * STEP);
+        assert_eq!(put(&mut root, "$.a[1000]", json!({"nullValue": null})).unwrap(), STEP);
+    }
+}

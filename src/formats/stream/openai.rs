@@ -1,0 +1,214 @@
+//! OpenAI's Chat Completions, and the many servers that nearly speak them. No block has an end of its own: all calls
+//! close at the `finish_reason`.
+
+use serde_json::Value;
+
+use super::broken::Broken;
+use super::calls::Calls;
+use super::data::{Object, take_object, take_objects, take_text, text};
+use super::{Kind, partial};
+
+/// Reasons after which the last call may not be complete.
+const CUT: [&str; 11] = [
+    "length",
+    "max_tokens",
+    "model_length",
+    "content_filter",
+    "error",
+    "insufficient_system_resource",
+    "network_error",
+    "abort",
+    "aborted",
+    "cancelled",
+    "canceled",
+];
+
+/// The calls of the first choice.
+#[derive(Debug, Default)]
+pub(super) struct Chat {
+    calls: Vec<Known>,
+    /// Counts the events.
+    now: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    index: Option<u64>,
+    id: Option<String>,
+    name: Option<String>,
+    kind: Kind,
+    /// `None` until its name is known.
+    place: Option<usize>,
+    /// What came before the name.
+    held: String,
+    /// Arguments that came as an object.
+    whole: Option<Value>,
+    is_finished: bool,
+    /// The event that spoke of it last.
+    at: u64,
+}
+
+/// One entry of `tool_calls`.
+struct Entry {
+    index: Option<u64>,
+    id: Option<String>,
+    kind: Kind,
+    name: Option<String>,
+    arguments: Option<Value>,
+}
+
+impl Chat {
+    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
+        self.now += 1;
+        let is_first = |choice: &Object| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
+        let Some(mut choice) = take_objects(&mut event, "choices").find(is_first) else { return Ok(()) };
+        // A `message` is what a server answers that does not stream.
+        let delta = take_object(&mut choice, "delta").or_else(|| take_object(&mut choice, "message"));
+        let mut delta = delta.unwrap_or_default();
+        for entry in take_objects(&mut delta, "tool_calls") {
+            self.entry(Entry::of(entry), calls)?;
+        }
+        if let Some(call) = take_object(&mut delta, "function_call") {
+            self.entry(Entry::legacy(call), calls)?;
+        }
+        if let Some(reason) = text(&choice, "finish_reason") {
+            self.finish(CUT.contains(&reason), calls)?;
+            calls.end_is_seen();
+        }
+        Ok(())
+    }
+
+    /// `[DONE]` has come.
+    pub(super) fn done(&mut self, calls: &mut Calls) -> Result<(), Broken> {
+        self.finish(false, calls)?;
+        calls.end();
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: Entry, calls: &mut Calls) -> Result<(), Broken> {
+        let known = match self.find(&entry) {
+            Some(at) if self.is_same(&self.calls[at], &entry, calls) => at,
+            Some(_) | None if entry.is_empty() => return Ok(()),
+            _ => {
+                let (index, kind) = (entry.index, entry.kind);
+                let (id, name, place, held, whole) = (None, None, None, String::new(), None);
+                self.calls.push(Known { index, id, name, kind, place, held, whole, is_finished: false, at: 0 });
+                self.calls.len() - 1
+            }
+        };
+        let known = &mut self.calls[known];
+        if known.is_finished {
+            return Ok(());
+        }
+        known.at = self.now;
+        if known.id.is_none() {
+            known.id = entry.id;
+        }
+        if let (None, Some(name)) = (known.place, entry.name) {
+            (known.kind, known.name) = (entry.kind, Some(name.clone()));
+            let place = calls.open(known.id.clone(), name, known.kind)?;
+            calls.delta(place, std::mem::take(&mut known.held));
+            known.place = Some(place);
+        }
+        match (entry.arguments, known.place) {
+            (None | Some(Value::Null), _) => Ok(()),
+            (Some(Value::String(text)), Some(place)) => {
+                calls.delta(place, text);
+                Ok(())
+            }
+            (Some(Value::String(text)), None) if known.held.len() + text.len() <= partial::LIMIT => {
+                known.held.push_str(&text);
+                Ok(())
+            }
+            (Some(Value::String(_)), None) => Err(Broken::TooLarge),
+            (Some(value @ Value::Object(_)), place) => {
+                if let Some(place) = place {
+                    calls.value(place, value.clone());
+                }
+                known.whole = Some(value);
+                Ok(())
+            }
+            (Some(_), _) => Err(Broken::Misshapen("text in `arguments`")),
+        }
+    }
+
+    /// The call that an entry seems to belong to.
+    fn find(&self, entry: &Entry) -> Option<usize> {
+        let last = |is: &dyn Fn(&Known) -> bool| self.calls.iter().rposition(is);
+        match (entry.kind, entry.index, &entry.id) {
+            (Kind::Legacy, ..) => last(&|known| known.kind == Kind::Legacy),
+            (_, Some(index), _) => last(&|known| known.index == Some(index)),
+            (_, None, Some(id)) => last(&|known| known.id.as_ref() == Some(id)),
+            (_, None, None) => self.calls.len().checked_sub(1),
+        }
+    }
+
+    /// Whether it belongs to it indeed, since servers give the same index to several calls, with ids or without, and
+    /// repeat id and name of the same call.
+    fn is_same(&self, known: &Known, entry: &Entry, calls: &Calls) -> bool {
+        let has_other_id = matches!((&entry.id, &known.id), (Some(new), Some(old)) if new != old);
+        let has_same_id = entry.id.is_some() && entry.id == known.id;
+        let is_complete = known.whole.is_some() || known.place.is_some_and(|place| calls.is_complete(place));
+        if has_other_id {
+            return entry.name.is_none() && !is_complete;
+        }
+        if has_same_id || entry.name.is_none() {
+            return true;
+        }
+        if entry.index.is_none() && known.name.is_some() && entry.name != known.name {
+            return false;
+        }
+        // One event does not speak twice of the same call; and behind a whole object no other begins.
+        let begins = entry.arguments.as_ref().is_some_and(|arguments| match arguments {
+            Value::String(text) => text.trim_start().starts_with('{'),
+            other => other.is_object(),
+        });
+        !known.is_finished && known.at != self.now && !(is_complete && begins)
+    }
+
+    fn finish(&mut self, is_cut: bool, calls: &mut Calls) -> Result<(), Broken> {
+        for known in self.calls.iter_mut().filter(|known| !known.is_finished) {
+            known.is_finished = true;
+            let place = match known.place {
+                Some(place) => place,
+                // Without a name there is no tool; but its id needs an answer.
+                None if known.id.is_some() => calls.open(known.id.clone(), String::new(), known.kind)?,
+                None => continue,
+            };
+            if is_cut {
+                calls.cut_off(place);
+            } else {
+                calls.close(place, known.whole.take());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn of(mut entry: Object) -> Self {
+        let index = entry.get("index").and_then(Value::as_u64);
+        let id = take_text(&mut entry, "id");
+        if let Some(mut custom) = take_object(&mut entry, "custom") {
+            let (name, arguments) = (take_text(&mut custom, "name"), custom.remove("input"));
+            return Self { index, id, kind: Kind::Custom, name, arguments };
+        }
+        let mut function = take_object(&mut entry, "function").unwrap_or_default();
+        let (name, arguments) = (take_text(&mut function, "name"), function.remove("arguments"));
+        Self { index, id, kind: Kind::Function, name, arguments }
+    }
+
+    fn legacy(mut call: Object) -> Self {
+        let (name, arguments) = (take_text(&mut call, "name"), call.remove("arguments"));
+        Self { index: None, id: None, kind: Kind::Legacy, name, arguments }
+    }
+
+    /// It says nothing that a call could begin with.
+    fn is_empty(&self) -> bool {
+        let no_arguments = match &self.arguments {
+            None | Some(Value::Null) => true,
+            Some(arguments) => arguments.as_str() == Some(""),
+        };
+        self.id.is_none() && self.name.is_none() && no_arguments
+    }
+}

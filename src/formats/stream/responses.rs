@@ -1,0 +1,154 @@
+//! OpenAI's Responses: every call is an output item, which is announced, filled and done.
+
+mod item;
+
+use serde_json::Value;
+
+use self::item::Item;
+use super::broken::Broken;
+use super::calls::Calls;
+use super::data::{Object, error_message, take_object, take_objects, take_text, text};
+
+/// The items of the response that are calls.
+#[derive(Debug, Default)]
+pub(super) struct Responses {
+    items: Vec<Item>,
+    /// Free-text calls belong to the provider: the request had tools, but none of that kind.
+    customs_are_provided: bool,
+}
+
+impl Responses {
+    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
+        let Some(kind) = take_text(&mut event, "type") else {
+            // What a server answers that does not stream.
+            return if text(&event, "object") == Some("response") { self.end(event, calls) } else { Ok(()) };
+        };
+        match kind.as_str() {
+            "response.created" | "response.in_progress" => {
+                let tools: Vec<Object> = take_object(&mut event, "response")
+                    .map(|mut response| take_objects(&mut response, "tools").collect())
+                    .unwrap_or_default();
+                let is_custom = |tool: &Object| text(tool, "type") == Some("custom");
+                self.customs_are_provided = !tools.is_empty() && !tools.iter().any(is_custom);
+            }
+            "response.output_item.added" => {
+                self.go_on(calls);
+                let index = index_of(&event);
+                if let Some(item) = take_object(&mut event, "item") {
+                    self.announce(index, item, calls)?;
+                }
+            }
+            "response.function_call_arguments.delta"
+            | "response.custom_tool_call_input.delta"
+            | "response.mcp_call_arguments.delta" => {
+                let Some(item) = self.find(&event) else { return Ok(()) };
+                match event.remove("delta") {
+                    Some(Value::String(text)) => calls.delta(item.place, text),
+                    _ => return Err(Broken::Misshapen("`delta`")),
+                }
+            }
+            "response.function_call_arguments.done"
+            | "response.custom_tool_call_input.done"
+            | "response.mcp_call_arguments.done" => {
+                let said = event.remove("arguments").or_else(|| event.remove("input"));
+                if let Some(item) = self.find(&event) {
+                    item.keep(said);
+                }
+            }
+            "response.output_item.done" => {
+                let index = index_of(&event);
+                if let Some(item) = take_object(&mut event, "item") {
+                    self.item_done(index, item, calls)?;
+                }
+            }
+            "response.completed"
+            | "response.incomplete"
+            | "response.done"
+            | "response.cancelled"
+            | "response.failed" => {
+                let mut response = take_object(&mut event, "response").unwrap_or_default();
+                if text(&response, "status").is_none() {
+                    let status = kind.trim_start_matches("response.").replace("done", "completed");
+                    response.insert("status".to_owned(), status.into());
+                }
+                self.end(response, calls)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An item begins.
+    fn announce(&mut self, index: Option<u64>, item: Object, calls: &mut Calls) -> Result<Option<usize>, Broken> {
+        let Some(item) = Item::open(index, item, self.customs_are_provided, calls)? else { return Ok(None) };
+        self.items.push(item);
+        Ok(Some(self.items.len() - 1))
+    }
+
+    /// The open item that a delta belongs to. Some servers give another `item_id` every time, others the wrong index.
+    fn find(&mut self, event: &Object) -> Option<&mut Item> {
+        let (id, index) = (text(event, "item_id"), index_of(event));
+        let at = self.items.iter().rposition(|item| id.is_some() && item.item_id.as_deref() == id);
+        let at = at.or_else(|| self.items.iter().rposition(|item| index.is_some() && item.index == index))?;
+        self.items.get_mut(at)
+    }
+
+    fn item_done(&mut self, index: Option<u64>, item: Object, calls: &mut Calls) -> Result<(), Broken> {
+        self.go_on(calls);
+        let known = self.items.iter().rposition(|known| known.is(index, &item) && calls.is_open(known.place));
+        if known.is_none() && self.items.iter().any(|known| known.is(index, &item)) {
+            return Ok(());
+        }
+        let at = match known {
+            Some(at) => Some(at),
+            None => self.announce(index, item.clone(), calls)?,
+        };
+        if let Some(known) = at.and_then(|at| self.items.get_mut(at)) {
+            known.done(item, calls);
+        }
+        Ok(())
+    }
+
+    /// The output goes on, so it was not cut within an item that is done.
+    fn go_on(&self, calls: &mut Calls) {
+        for item in self.items.iter().filter(|item| item.waits) {
+            calls.close(item.place, item.last.clone());
+        }
+    }
+
+    /// The response has ended; its `output` has every item once more, or nothing.
+    fn end(&mut self, mut response: Object, calls: &mut Calls) -> Result<(), Broken> {
+        let is_whole = match text(&response, "status") {
+            Some("failed") => {
+                let error = response.get("error").filter(|error| !error.is_null());
+                return Err(Broken::Provider(error.map_or_else(|| "the response failed".to_owned(), error_message)));
+            }
+            Some(status) => status == "completed",
+            None => true,
+        };
+        if is_whole {
+            self.go_on(calls);
+            for (item, index) in take_objects(&mut response, "output").zip(0..) {
+                self.item_done(Some(index), item, calls)?;
+            }
+            self.go_on(calls);
+            for item in &self.items {
+                calls.close(item.place, item.last.clone());
+            }
+        } else {
+            for (mut item, index) in take_objects(&mut response, "output").zip(0..) {
+                if !self.items.iter().any(|known| known.is(Some(index), &item)) {
+                    item.insert("status".to_owned(), "incomplete".into());
+                    self.item_done(Some(index), item, calls)?;
+                }
+            }
+            calls.cut_off_all();
+        }
+        calls.end();
+        Ok(())
+    }
+}
+
+fn index_of(event: &Object) -> Option<u64> {
+    event.get("output_index").and_then(Value::as_u64)
+}

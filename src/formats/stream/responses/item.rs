@@ -1,0 +1,104 @@
+//! One output item that is a call: ours, or one of the provider's built-in tools.
+
+use serde_json::Value;
+
+use super::{Broken, Calls, Object, take_text, text};
+use crate::formats::stream::Kind;
+use crate::formats::stream::scan::Scan;
+
+/// A call among the output items.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) index: Option<u64>,
+    pub(super) item_id: Option<String>,
+    pub(super) place: usize,
+    /// What its arguments are in the end, if that was said.
+    pub(super) last: Option<Value>,
+    /// It is done without being complete: the next event shows whether the output was cut.
+    pub(super) waits: bool,
+    call_id: Option<String>,
+    /// Its `type`.
+    what: String,
+    name: String,
+    kind: Kind,
+}
+
+impl Item {
+    /// An item begins. `None` if it is no call.
+    pub(super) fn open(
+        index: Option<u64>,
+        mut item: Object,
+        customs_are_provided: bool,
+        calls: &mut Calls,
+    ) -> Result<Option<Self>, Broken> {
+        let Some(what) = take_text(&mut item, "type") else { return Ok(None) };
+        let kind = match what.as_str() {
+            "function_call" => Kind::Function,
+            "custom_tool_call" if customs_are_provided => Kind::Provider,
+            "custom_tool_call" => Kind::Custom,
+            other if other.ends_with("_call") => Kind::Provider,
+            _ => return Ok(None),
+        };
+        let (item_id, call_id) = (take_text(&mut item, "id"), take_text(&mut item, "call_id"));
+        let name = take_text(&mut item, "name").unwrap_or_else(|| what.trim_end_matches("_call").to_owned());
+        let place = calls.open(call_id.clone().or_else(|| item_id.clone()), name.clone(), kind)?;
+        Ok(Some(Self { index, item_id, place, last: None, waits: false, call_id, what, name, kind }))
+    }
+
+    /// Whether it is this one. Servers are known to change any of these ids on the way, but never all of an item.
+    pub(super) fn is(&self, index: Option<u64>, item: &Object) -> bool {
+        let same = |ours: &Option<String>, key: &str| ours.is_some() && ours.as_deref() == text(item, key);
+        same(&self.call_id, "call_id")
+            || same(&self.item_id, "id")
+            || index.is_some()
+                && self.index == index
+                && text(item, "type") == Some(&self.what)
+                && text(item, "name").is_none_or(|name| name == self.name)
+    }
+
+    /// Keeps what its arguments are in the end; an empty text says nothing.
+    pub(super) fn keep(&mut self, arguments: Option<Value>) {
+        if let Some(said @ (Value::String(_) | Value::Object(_))) = arguments
+            && said.as_str() != Some("")
+        {
+            self.last = Some(said);
+        }
+    }
+
+    /// Its block is closed.
+    pub(super) fn done(&mut self, mut item: Object, calls: &mut Calls) {
+        let status = take_text(&mut item, "status");
+        if self.kind == Kind::Provider {
+            return calls.close(self.place, Some(provided(item)));
+        }
+        self.keep(item.remove("arguments").or_else(|| item.remove("input")));
+        match status.as_deref() {
+            Some("incomplete" | "failed" | "cancelled") => calls.cut_off(self.place),
+            Some("completed") => calls.close(self.place, self.last.clone()),
+            _ if self.kind == Kind::Custom || self.is_complete(calls) => calls.close(self.place, self.last.clone()),
+            _ => self.waits = true,
+        }
+    }
+
+    fn is_complete(&self, calls: &Calls) -> bool {
+        match &self.last {
+            Some(Value::String(text)) => {
+                let mut scan = Scan::default();
+                scan.push(text);
+                scan.is_complete()
+            }
+            Some(_) => true,
+            None => calls.is_complete(self.place),
+        }
+    }
+}
+
+/// What a built-in tool was asked, as far as its item tells.
+fn provided(mut item: Object) -> Value {
+    let mut taken = |key: &str| item.remove(key).filter(|value| !value.is_null());
+    if let Some(whole) = ["arguments", "input", "action", "operation"].into_iter().find_map(&mut taken) {
+        return whole;
+    }
+    let parts = ["queries", "code", "container_id"].into_iter().filter_map(|key| Some((key.to_owned(), taken(key)?)));
+    Value::Object(parts.collect())
+}
