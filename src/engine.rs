@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,16 +13,19 @@ use uuid::Uuid;
 use crate::dispatch::Slots;
 use crate::domain::limits::{LimitsSpec, ServerLimits};
 use crate::domain::tool::RetryOverride;
-use crate::domain::{CallRequest, Clock, Ids, Once};
+use crate::domain::{Agent, CallRequest, Clock, Ids, Once, Session};
 use crate::registry::Registry;
 use crate::store::{Journal, Store};
 
 mod accept;
 mod attempt;
 mod batch;
+mod cached;
 pub mod draft;
+mod equip;
 mod forward;
 mod gather;
+mod hooked;
 pub mod live;
 pub mod pauses;
 mod prepare;
@@ -130,6 +134,12 @@ pub struct Submission {
     pub mode: Mode,
     /// The conversation that they belong to.
     pub session: Option<Arc<str>>,
+    /// The same as it is stored, where it was read.
+    pub conversation: Option<Arc<Session>>,
+    /// Objects for tools that name them; they come before the session's and the server's.
+    pub context: Map<String, Value>,
+    /// On whose behalf they are made.
+    pub agent: Option<Arc<Agent>>,
     /// Bounds for all of them; a call's own come first.
     pub limits: LimitsSpec,
     /// Retries for all of them; a call's own come first.
@@ -167,6 +177,9 @@ impl Submission {
             calls,
             known,
             session: self.session.clone(),
+            conversation: self.conversation.clone(),
+            context: self.context.clone(),
+            agent: self.agent.clone(),
             callback_url: self.callback_url.clone(),
             traceparent: self.traceparent.clone(),
             limits: self.limits.clone(),

@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::domain::{Answer, Failure};
+use crate::domain::{Agent, Answer, Failure};
 
 pub mod emitter;
 pub mod external;
@@ -38,6 +38,12 @@ pub struct Invocation {
     pub name: Arc<str>,
     /// Valid arguments: a JSON object.
     pub arguments: Arc<Value>,
+    /// The context objects that the tool names.
+    pub context: Arc<Map<String, Value>>,
+    /// On whose behalf the call is made.
+    pub agent: Option<Arc<Agent>>,
+    /// The conversation that it belongs to.
+    pub session: Option<Arc<str>>,
     /// Counted from 1.
     pub attempt: u32,
     /// How long the run may take, in milliseconds.

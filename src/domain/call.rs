@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::tool::RetryOverride;
-use super::{Failure, Limits, LimitsSpec, Once, Outcome, Tenant, Time, Vendor, json};
+use super::{Agent, Failure, Limits, LimitsSpec, Once, Outcome, Tenant, Time, Vendor, json};
 
 /// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -170,6 +170,10 @@ pub struct Call {
     pub retry: RetryOverride,
     /// Higher ones leave the queue first.
     pub priority: i32,
+    /// Objects that its tool names; shown to nobody.
+    pub context: Arc<Map<String, Value>>,
+    /// On whose behalf it is made.
+    pub agent: Option<Arc<Agent>>,
     /// Where the end is told to, if anywhere.
     pub callback_url: Option<Arc<str>>,
     /// When it was accepted.
@@ -264,6 +268,8 @@ impl Call {
             limits: None,
             retry: RetryOverride::default(),
             priority: 0,
+            context: Arc::default(),
+            agent: None,
             callback_url: None,
             created_at,
             started_at: None,

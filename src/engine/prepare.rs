@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::draft::Draft;
+use super::equip::Equipment;
 use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
 use super::turns::Permit;
@@ -38,6 +39,8 @@ pub(super) struct Job {
     /// Its keys are taken on disk before it runs.
     pub claims: Vec<Claim>,
     pub traceparent: Option<Arc<str>>,
+    /// What only its executor sees.
+    pub equipment: Equipment,
     /// What was asked for beside arguments that are still to come.
     pub asked: Option<Box<Asked>>,
     /// Its turn among the calls of one stream, once it has come.
@@ -98,6 +101,7 @@ impl Job {
             is_queued: false,
             claims: Vec::new(),
             traceparent: None,
+            equipment: Equipment::default(),
             asked: None,
             turn: None,
             holds: Vec::new(),

@@ -73,7 +73,12 @@ impl Engine {
             Next::Refuse(failure) => Err((**failure).clone().into()),
             Next::Run(entry) => {
                 let entry = entry.clone();
-                self.carry_out(job, &entry).await
+                self.ask_hooks(job, &entry).await?;
+                self.equip(job, &entry).await?;
+                match self.cached(job, &entry).await? {
+                    Some(outcome) => Ok(outcome),
+                    None => self.carry_out(job, &entry).await,
+                }
             }
         }
     }

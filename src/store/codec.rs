@@ -12,7 +12,7 @@ use super::StoreError;
 use crate::domain::call::Coercion;
 use crate::domain::tool::RetryOverride;
 use crate::domain::{
-    Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json, outcome,
+    Agent, Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json, outcome,
 };
 use crate::formats::data::Data;
 
@@ -137,6 +137,10 @@ struct RecordOut<'a> {
     retry: RetryOverride,
     #[serde(skip_serializing_if = "is_default")]
     priority: i32,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    context: &'a Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a Agent>,
     #[serde(skip_serializing_if = "Option::is_none")]
     callback_url: Option<&'a str>,
     /// Absent: it follows from the status.
@@ -191,6 +195,9 @@ struct RecordIn {
     retry: RetryOverride,
     #[serde(default)]
     priority: i32,
+    #[serde(default)]
+    context: Map<String, Value>,
+    agent: Option<Agent>,
     callback_url: Option<String>,
     phase: Option<Phase>,
     #[serde(default)]
@@ -237,6 +244,9 @@ pub(super) fn encode(call: &Call) -> String {
         limits: call.limits.as_ref(),
         retry: call.retry,
         priority: call.priority,
+        // Nobody needs it any more once the call has ended.
+        context: if call.status.is_terminal() { nothing() } else { &call.context },
+        agent: call.agent.as_deref(),
         callback_url: call.callback_url.as_deref(),
         phase: (call.phase != usual_phase(call.status)).then_some(call.phase),
         index: call.index,
@@ -256,6 +266,11 @@ pub(super) fn encode(call: &Call) -> String {
     };
     // Maps with string keys and numbers that came from JSON cannot fail to serialise.
     serde_json::to_string(&record).unwrap_or_else(|error| format!("{{\"unreadable\":\"{error}\"}}"))
+}
+
+fn nothing() -> &'static Map<String, Value> {
+    static NOTHING: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+    &NOTHING
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -316,6 +331,8 @@ impl CallRow {
             limits: record.limits,
             retry: record.retry,
             priority: record.priority,
+            context: Arc::new(record.context),
+            agent: record.agent.map(Arc::new),
             callback_url: record.callback_url.map(Arc::from),
             created_at: Time(self.created_at),
             started_at: record.started_at.map(Time),

@@ -17,6 +17,9 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
     let (emitter, reports) = emitter::channel();
     let invocation = Invocation {
         id: Uuid::from_u128(1),
+        context: Arc::default(),
+        agent: None,
+        session: None,
         call_id: "call_1".into(),
         name: "t".into(),
         arguments: Arc::new(arguments),

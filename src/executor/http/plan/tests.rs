@@ -14,6 +14,9 @@ fn spec(value: Value) -> HttpSpec {
 fn run(arguments: Value) -> Invocation {
     Invocation {
         id: uuid::Uuid::from_u128(7),
+        context: Arc::default(),
+        agent: None,
+        session: None,
         call_id: "call_1".into(),
         name: "t".into(),
         arguments: Arc::new(arguments),

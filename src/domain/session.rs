@@ -1,0 +1,86 @@
+//! A conversation: what its calls have in common.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{LimitsSpec, Time};
+
+/// Where a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum SessionState {
+    /// It goes on.
+    #[default]
+    Active,
+    /// Its task is done.
+    Completed,
+    /// It was aborted.
+    Aborted,
+}
+
+/// A session as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    /// The caller's id, or ours.
+    pub id: Arc<str>,
+    /// Where it stands.
+    pub state: SessionState,
+    /// The session that it was made for a task of.
+    pub parent: Option<String>,
+    /// The call of the parent that waits for its end.
+    pub parent_call: Option<Uuid>,
+    /// Objects for tools that name them; shown to nobody.
+    pub context: Map<String, Value>,
+    /// Groups that are switched otherwise than for everybody.
+    pub groups: BTreeMap<String, bool>,
+    /// Bounds of its calls; a call's and a tool's own come first.
+    pub limits: LimitsSpec,
+    /// The tools that it has; `None`: all. A system tool is on if it is named here.
+    pub tools: Option<Vec<String>>,
+    /// Is told of every result.
+    pub callback_url: Option<Arc<str>>,
+    /// When it was made.
+    pub created_at: Time,
+    /// When it was last changed.
+    pub updated_at: Time,
+}
+
+impl Session {
+    /// A session as it is made on first use.
+    #[must_use]
+    pub fn new(id: Arc<str>, now: Time) -> Self {
+        Self {
+            id,
+            state: SessionState::Active,
+            parent: None,
+            parent_call: None,
+            context: Map::new(),
+            groups: BTreeMap::new(),
+            limits: LimitsSpec::default(),
+            tools: None,
+            callback_url: None,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+}
+
+/// On whose behalf a call is made, as the caller says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Agent {
+    /// The agent's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The agent's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whatever else tools are to know of it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Object)]
+    pub metadata: Map<String, Value>,
+}
