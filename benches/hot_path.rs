@@ -1,5 +1,6 @@
 //! The hot path inside the process: from a call's JSON to its answer's JSON, without HTTP; and what it is made of.
 
+use std::fmt::Write;
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -9,6 +10,8 @@ use toolpost::app::App;
 use toolpost::config::Config;
 use toolpost::domain::json as reading;
 use toolpost::formats::native::ToolCall;
+use toolpost::formats::stream::partial::Partial;
+use toolpost::formats::stream::{Parser, Said};
 use toolpost::schema::{self, Role};
 
 const ARGUMENTS: &str =
@@ -41,6 +44,55 @@ fn parts(criterion: &mut Criterion) {
     });
 }
 
+/// 1 MiB of arguments, and their stream in pieces of 24 bytes.
+fn stream() -> (String, Vec<String>) {
+    let items: Vec<Value> = (0..9300).map(|id| json!({"id": id, "text": "The quick brown fox jumps over the lazy dog", "flags": [true, null, 0.125], "tags": "a \"b\" c"})).collect();
+    let arguments = json!({ "items": items }).to_string();
+    let events = arguments.as_bytes().chunks(24).map(|piece| {
+        let delta = json!({"type": "input_json_delta", "partial_json": String::from_utf8_lossy(piece)});
+        json!({"type": "content_block_delta", "index": 0, "delta": delta}).to_string()
+    });
+    let start = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "a", "name": "f", "input": {}}});
+    let events = std::iter::once(start.to_string())
+        .chain(events)
+        .chain([json!({"type": "content_block_stop", "index": 0}).to_string()]);
+    (arguments.clone(), events.collect())
+}
+
+/// The stream is to cost less than twice what serde_json alone needs for its events and its final text.
+fn streams(criterion: &mut Criterion) {
+    let (arguments, events) = stream();
+    criterion.bench_function("1 MiB of arguments, serde_json for events and text", |bench| {
+        bench.iter(|| {
+            for event in &events {
+                black_box(serde_json::from_str::<Value>(event).expect("it is JSON"));
+            }
+            serde_json::from_str::<Value>(black_box(&arguments))
+        });
+    });
+    let mut body = String::new();
+    for event in &events {
+        write!(body, "event: x\ndata: {event}\n\n").expect("a string takes all");
+    }
+    criterion.bench_function("1 MiB of arguments, as a stream", |bench| {
+        bench.iter(|| {
+            let (mut parser, mut said, mut partial) = (Parser::new(None), Vec::new(), Partial::new());
+            for bytes in body.as_bytes().chunks(1400) {
+                parser.push(black_box(bytes), &mut said).expect("it is a stream");
+                for said in said.drain(..) {
+                    if let Said::Delta { text, .. } = said {
+                        partial.push(&text).expect("it is not too long");
+                    }
+                }
+            }
+            reading::parse(partial.text().as_bytes())
+        });
+    });
+    let mut partial = Partial::new();
+    partial.push(&arguments[..arguments.len() - 2]).expect("it is not too long");
+    criterion.bench_function("1 MiB of arguments, read in part", |bench| bench.iter(|| partial.readable()));
+}
+
 fn whole(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let mut config = Config::default();
@@ -61,5 +113,5 @@ fn whole(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, parts, whole);
+criterion_group!(benches, parts, streams, whole);
 criterion_main!(benches);

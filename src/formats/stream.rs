@@ -11,6 +11,8 @@ mod openai;
 pub mod partial;
 mod responses;
 mod scan;
+#[cfg(test)]
+mod tests;
 
 use serde_json::Value;
 

@@ -1,5 +1,7 @@
 //! The arguments of one call while they arrive: a text that is not complete, and what can be read of it.
 
+use std::borrow::Cow;
+
 use jiter::{JsonValue, PartialMode};
 use serde_json::{Map, Number, Value};
 
@@ -15,6 +17,10 @@ pub struct TooLong;
 #[derive(Debug, Clone, Default)]
 pub struct Partial {
     text: String,
+    /// The text ends within a string.
+    in_string: bool,
+    /// It ends with a backslash that escapes what follows.
+    escaped: bool,
 }
 
 impl Partial {
@@ -33,6 +39,14 @@ impl Partial {
             return Err(TooLong);
         }
         self.text.push_str(piece);
+        for byte in piece.bytes() {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = self.in_string,
+                b'"' => self.in_string = !self.in_string,
+                _ => {}
+            }
+        }
         Ok(())
     }
 
@@ -48,17 +62,25 @@ impl Partial {
         self.text
     }
 
-    /// The members that can be read so far, the last one perhaps in part. `None` if there is no object (yet).
+    /// The members that can be read so far; a string may be there in part, a number only as a whole. `None` if there is no
+    /// object (yet), or it holds what cannot be shown, as an integer beyond 64 bits.
     #[must_use]
     pub fn readable(&self) -> Option<Map<String, Value>> {
-        match JsonValue::parse_with_config(self.text.as_bytes(), false, PartialMode::TrailingStrings) {
-            Ok(value @ JsonValue::Object(_)) => match to_value(&value) {
-                Value::Object(members) => Some(members),
-                _ => None,
-            },
+        let text = match self.text.trim_end_matches(|letter: char| letter.is_ascii_digit() || "+-.eE".contains(letter))
+        {
+            // `12` may be the beginning of `125`.
+            before if !self.in_string && !self.text[before.len()..].starts_with(['e', 'E']) => before,
+            _ => &self.text,
+        };
+        match JsonValue::parse_with_config(text.as_bytes(), false, PartialMode::TrailingStrings) {
+            Ok(JsonValue::Object(members)) => Some(object(&members)),
             _ => None,
         }
     }
+}
+
+fn object(members: &[(Cow<'_, str>, JsonValue<'_>)]) -> Map<String, Value> {
+    members.iter().map(|(key, value)| (key.to_string(), to_value(value))).collect()
 }
 
 fn to_value(value: &JsonValue<'_>) -> Value {
@@ -69,8 +91,95 @@ fn to_value(value: &JsonValue<'_>) -> Value {
         JsonValue::Float(value) => Number::from_f64(*value).map_or(Value::Null, Value::Number),
         JsonValue::Str(text) => Value::String(text.to_string()),
         JsonValue::Array(items) => items.iter().map(to_value).collect(),
-        JsonValue::Object(members) => {
-            Value::Object(members.iter().map(|(key, value)| (key.to_string(), to_value(value))).collect())
+        JsonValue::Object(members) => Value::Object(object(members)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn readable(text: &str) -> Option<Value> {
+        let mut partial = Partial::new();
+        text.chars().for_each(|letter| partial.push(&letter.to_string()).unwrap());
+        assert_eq!(partial.text(), text);
+        partial.readable().map(Value::Object)
+    }
+
+    #[test]
+    fn what_has_come_of_an_object_is_readable() {
+        for (text, expected) in [
+            ("{", json!({})),
+            (" {\"", json!({})),
+            ("{\"a", json!({})),
+            ("{\"a\":", json!({})),
+            ("{\"a\":\"", json!({"a": ""})),
+            ("{\"a\":\"x1", json!({"a": "x1"})),
+            ("{\"a\":\"x\\", json!({"a": "x"})),
+            ("{\"a\":\"x\\u00e", json!({"a": "x"})),
+            ("{\"a\":\"x\\ud83d", json!({"a": "x"})),
+            ("{\"a\":\"x\\ud83d\\ude", json!({"a": "x"})),
+            ("{\"a\":\"x\\ud83d\\ude00", json!({"a": "x😀"})),
+            ("{\"a\":1", json!({})),
+            ("{\"a\":-1.5e+3", json!({})),
+            ("{\"a\":1,\"b\":[2,3", json!({"a": 1, "b": [2]})),
+            ("{\"a\":tru", json!({})),
+            ("{\"a\":true", json!({"a": true})),
+            ("{\"a\":[{\"b\":\"x", json!({"a": [{"b": "x"}]})),
+            ("{\"a\":1,\"a\":2}", json!({"a": 2})),
+            ("{\"a\\\"\":\"1\"}\n", json!({"a\"": "1"})),
+        ] {
+            assert_eq!(readable(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_not() {
+        for text in ["", " ", "[", "[1]", "12", "\"{", "nul", "x", "{a", "{\"a\": x"] {
+            assert_eq!(readable(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_bounds_and_deep_texts_are_survived() {
+        let deep = format!("{{\"a\":{}", "[".repeat(5000));
+        for text in
+            ["{\"a\":123456789012345678901234567890}", "{\"a\":-9223372036854775809,\"b\":", "{\"a\":1e999}", &deep]
+        {
+            readable(text);
+        }
+    }
+
+    #[test]
+    fn a_text_has_a_limit() {
+        let mut partial = Partial::new();
+        partial.push(&"x".repeat(LIMIT)).unwrap();
+        assert_eq!(partial.push("x"), Err(TooLong));
+        assert_eq!(partial.into_text().len(), LIMIT);
+    }
+
+    proptest! {
+        /// However an object is cut, what is readable is a beginning of it.
+        #[test]
+        fn nothing_is_readable_that_is_not_there(text in any::<String>(), other in "[a-z\"\\\\é😀]{0,8}", number in any::<i64>()) {
+            let whole = json!({"text": text, "list": [{"other": other}, number], "last": true});
+            let Value::Object(members) = &whole else { unreachable!() };
+            let (json, mut partial) = (whole.to_string(), Partial::new());
+            for letter in json.chars() {
+                partial.push(letter.encode_utf8(&mut [0; 4])).unwrap();
+                for (key, value) in partial.readable().unwrap() {
+                    if let (Some(part), Some(whole)) = (value.as_str(), members[&key].as_str()) {
+                        prop_assert!(whole.starts_with(part));
+                    } else if key == "last" {
+                        prop_assert_eq!(&value, &members[&key]);
+                    }
+                }
+            }
+            let read = partial.readable();
+            prop_assert_eq!(read.as_ref(), Some(members));
         }
     }
 }

@@ -95,11 +95,7 @@ impl Responses {
 
     fn item_done(&mut self, index: Option<u64>, item: Object, calls: &mut Calls) -> Result<(), Broken> {
         self.go_on(calls);
-        let known = self.items.iter().rposition(|known| known.is(index, &item) && calls.is_open(known.place));
-        if known.is_none() && self.items.iter().any(|known| known.is(index, &item)) {
-            return Ok(());
-        }
-        let at = match known {
+        let at = match self.known(index, &item) {
             Some(at) => Some(at),
             None => self.announce(index, item.clone(), calls)?,
         };
@@ -107,6 +103,12 @@ impl Responses {
             known.done(item, calls);
         }
         Ok(())
+    }
+
+    /// The item that this one is once more, or at last.
+    fn known(&self, index: Option<u64>, item: &Object) -> Option<usize> {
+        let likeness = |at: &usize| self.items[*at].likeness(index, item);
+        (0..self.items.len()).max_by_key(likeness).filter(|at| likeness(at) > 0)
     }
 
     /// The output goes on, so it was not cut within an item that is done.
@@ -137,7 +139,7 @@ impl Responses {
             }
         } else {
             for (mut item, index) in take_objects(&mut response, "output").zip(0..) {
-                if !self.items.iter().any(|known| known.is(Some(index), &item)) {
+                if self.known(Some(index), &item).is_none() {
                     item.insert("status".to_owned(), "incomplete".into());
                     self.item_done(Some(index), item, calls)?;
                 }

@@ -45,15 +45,20 @@ impl Item {
         Ok(Some(Self { index, item_id, place, last: None, waits: false, call_id, what, name, kind }))
     }
 
-    /// Whether it is this one. Servers are known to change any of these ids on the way, but never all of an item.
-    pub(super) fn is(&self, index: Option<u64>, item: &Object) -> bool {
+    /// How surely it is this one, 0 for not at all: servers are known to change one or the other of its ids on the way, and
+    /// to give the same index to several.
+    pub(super) fn likeness(&self, index: Option<u64>, item: &Object) -> u8 {
         let same = |ours: &Option<String>, key: &str| ours.is_some() && ours.as_deref() == text(item, key);
-        same(&self.call_id, "call_id")
-            || same(&self.item_id, "id")
-            || index.is_some()
-                && self.index == index
-                && text(item, "type") == Some(&self.what)
-                && text(item, "name").is_none_or(|name| name == self.name)
+        if same(&self.call_id, "call_id") {
+            return 3;
+        }
+        if same(&self.item_id, "id") {
+            return 2;
+        }
+        let has_other_id = self.call_id.is_some() && text(item, "call_id").is_some();
+        let is_alike =
+            text(item, "type") == Some(&self.what) && text(item, "name").is_none_or(|name| name == self.name);
+        u8::from(index.is_some() && self.index == index && is_alike && !has_other_id)
     }
 
     /// Keeps what its arguments are in the end; an empty text says nothing.

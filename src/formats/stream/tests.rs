@@ -1,0 +1,128 @@
+//! What a stream says, put together again as its calls; and the streams of `tests/fixtures/streams`.
+
+mod anthropic;
+mod fixtures;
+mod frames;
+mod gemini;
+mod openai;
+mod responses;
+
+use serde_json::Value;
+
+use super::*;
+
+/// A call as it was said.
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    id: Option<String>,
+    name: String,
+    kind: Kind,
+    /// What was known of its arguments last: the text of the deltas, or a value.
+    text: String,
+    value: Option<Value>,
+    /// `Some` if it may start, with its arguments: a text that is JSON as what it means.
+    closed: Option<Value>,
+    cut_off: bool,
+}
+
+/// All that was said, held against the rules that hold for every stream.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Story {
+    calls: Vec<Told>,
+    ended: bool,
+    broken: Option<Broken>,
+}
+
+impl Story {
+    fn add(&mut self, said: Said) {
+        let open = |calls: &mut Vec<Told>, place: usize| {
+            let call = &calls[place];
+            assert!(call.closed.is_none() && !call.cut_off, "said of a call that is settled: {call:?}");
+            place
+        };
+        match said {
+            Said::Opened { place, id, name, kind } => {
+                assert_eq!(place, self.calls.len());
+                let (text, value) = (String::new(), None);
+                self.calls.push(Told { id, name, kind, text, value, closed: None, cut_off: false });
+            }
+            Said::Delta { place, text } => {
+                assert!(!text.is_empty());
+                let place = open(&mut self.calls, place);
+                self.calls[place].text.push_str(&text);
+            }
+            Said::Value { place, arguments } => {
+                let place = open(&mut self.calls, place);
+                self.calls[place].value = Some(arguments);
+            }
+            Said::Closed { place, arguments } => {
+                let call = open(&mut self.calls, place);
+                let call = &mut self.calls[call];
+                let arguments = arguments.unwrap_or_else(|| call.text.clone().into());
+                call.closed = Some(meant(arguments));
+            }
+            Said::CutOff { place } => {
+                let place = open(&mut self.calls, place);
+                self.calls[place].cut_off = true;
+            }
+            Said::Ended => assert!(!std::mem::replace(&mut self.ended, true), "ended twice"),
+        }
+    }
+
+    /// Name, whether it is closed, and its arguments, of each call.
+    fn short(&self) -> Vec<(&str, Option<&Value>)> {
+        self.calls.iter().map(|call| (call.name.as_str(), call.closed.as_ref())).collect()
+    }
+}
+
+fn meant(arguments: Value) -> Value {
+    match arguments {
+        Value::String(text) if text.trim().is_empty() => serde_json::json!({}),
+        Value::String(text) => json::parse(text.as_bytes()).unwrap_or(Value::String(text)),
+        other => other,
+    }
+}
+
+/// What a body says that comes in these pieces and then ends.
+fn heard<'p>(vendor: Option<Vendor>, pieces: impl IntoIterator<Item = &'p [u8]>) -> Story {
+    let (mut parser, mut story, mut out) = (Parser::new(vendor), Story::default(), Vec::new());
+    for piece in pieces {
+        let pushed = parser.push(piece, &mut out);
+        assert_eq!(story.broken.is_some() && pushed.is_ok(), false, "whole again");
+        story.broken = pushed.err();
+    }
+    parser.finish(&mut out);
+    parser.finish(&mut out);
+    out.into_iter().for_each(|said| story.add(said));
+    assert!(story.calls.iter().all(|call| call.cut_off != call.closed.is_some()), "a call is left open");
+    assert!(!story.ended || parser.has_ended());
+    story
+}
+
+/// What a body says, which must not depend on how it is cut.
+fn story(body: &str) -> Story {
+    let whole = heard(None, [body.as_bytes()]);
+    assert_eq!(heard(None, body.as_bytes().chunks(1)), whole, "byte by byte");
+    for at in 0..=body.len() {
+        let (before, after) = body.as_bytes().split_at(at);
+        assert_eq!(heard(None, [before, after]), whole, "in two at {at}");
+        // Whatever is closed before the end is closed for good, and as it is in the whole.
+        for (cut, call) in heard(None, [before]).calls.iter().zip(&whole.calls) {
+            assert!(
+                cut.closed.is_none() || cut.closed == call.closed && cut.name == call.name,
+                "broken off at {at}: {cut:?}"
+            );
+        }
+    }
+    whole
+}
+
+/// These events as an event stream.
+fn sse(events: &[Value]) -> String {
+    events.iter().map(|event| format!("data: {event}\n\n")).collect()
+}
+
+/// What these events say.
+fn say(events: &[Value]) -> Story {
+    story(&sse(events))
+}

@@ -1,0 +1,193 @@
+//! OpenAI's Chat Completions, and what servers make of them.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn chunk(delta: Value, finish_reason: Value) -> Value {
+    json!({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
+}
+
+/// A chunk with these entries of `tool_calls`.
+fn entries(entries: Value) -> Value {
+    chunk(json!({ "tool_calls": entries }), Value::Null)
+}
+
+fn function(index: u64, id: Option<&str>, name: Option<&str>, arguments: &str) -> Value {
+    json!({"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+}
+
+fn finish(reason: &str) -> Value {
+    chunk(json!({}), reason.into())
+}
+
+#[test]
+fn interleaved_calls_close_together_at_the_finish_reason() {
+    let story = say(&[
+        entries(json!([function(0, Some("a"), Some("one"), "")])),
+        entries(json!([function(1, Some("b"), Some("two"), "{\"x\":")])),
+        entries(json!([function(0, None, None, "{\"y\":\"é\\ud83d"), function(1, None, None, "1}")])),
+        entries(json!([function(0, None, None, "\\ude00\"}")])),
+        finish("tool_calls"),
+    ]);
+    assert_eq!(story.short(), [("one", Some(&json!({"y": "é😀"}))), ("two", Some(&json!({"x": 1})))]);
+    assert_eq!(story.calls[1].id.as_deref(), Some("b"));
+    assert!(story.ended && story.broken.is_none());
+}
+
+#[test]
+fn a_whole_object_does_not_close_a_call() {
+    for end in [vec![], vec![finish("length")], vec![finish("content_filter")]] {
+        let mut events = vec![entries(json!([function(0, Some("a"), Some("one"), "{\"x\":1}")]))];
+        let is_ended = !end.is_empty();
+        events.extend(end);
+        let story = say(&events);
+        assert_eq!(story.short(), [("one", None)]);
+        assert_eq!(story.ended, is_ended);
+    }
+}
+
+#[test]
+fn done_closes_what_no_finish_reason_has_closed() {
+    let events = [entries(json!([function(0, Some("a"), Some("one"), "{}")])), chunk(json!({}), "".into())];
+    let story = story(
+        &(sse(&events) + "data: [DONE]\n\n" + &sse(&[entries(json!([function(1, Some("b"), Some("late"), "{}")]))])),
+    );
+    assert_eq!(story.short(), [("one", Some(&json!({})))]);
+    assert!(story.ended);
+}
+
+#[test]
+fn calls_are_told_apart_without_an_index() {
+    let whole = |id: Option<&str>, name: &str, arguments: &str| json!({"id": id, "function": {"name": name, "arguments": arguments}});
+    let more = |id: &str, arguments: &str| json!({"id": id, "function": {"arguments": arguments}});
+    for events in [
+        vec![entries(json!([whole(Some("a"), "f", "{\"x\":1}"), whole(Some("b"), "f", "{\"x\":2}")]))],
+        vec![entries(json!([whole(None, "f", "{\"x\":1}"), whole(None, "f", "{\"x\":2}")]))],
+        vec![entries(json!([whole(None, "f", "{\"x\":1}")])), entries(json!([whole(None, "f", "{\"x\":2}")]))],
+        vec![
+            entries(json!([whole(Some("a"), "f", "{\"x\":"), whole(Some("b"), "f", "")])),
+            entries(json!([more("b", "{\"x\":"), more("a", "1}")])),
+            entries(json!([more("b", "2}")])),
+        ],
+    ] {
+        let story = say(&[&events[..], &[finish("tool_calls")]].concat());
+        assert_eq!(story.short(), [("f", Some(&json!({"x": 1}))), ("f", Some(&json!({"x": 2})))], "{events:?}");
+    }
+}
+
+#[test]
+fn calls_are_told_apart_under_the_same_index() {
+    for events in [
+        vec![
+            entries(json!([function(0, Some("a"), Some("f"), "{\"x\":1}")])),
+            entries(json!([function(0, Some("b"), Some("f"), "{\"x\":2}")])),
+        ],
+        vec![
+            entries(json!([function(0, Some("a"), Some("f"), "{\"x\":")])),
+            entries(json!([function(0, None, None, "1}")])),
+            entries(json!([function(0, Some("b"), Some("f"), "{\"x\":2")])),
+            entries(json!([function(0, Some("b"), Some("f"), "}")])),
+        ],
+        vec![entries(json!([
+            function(0, Some(""), Some("f"), "{\"x\":1}"),
+            function(0, Some(""), Some("f"), "{\"x\":2}")
+        ]))],
+        vec![
+            entries(json!([function(0, None, Some("f"), "{\"x\":1}")])),
+            entries(json!([function(0, None, Some("f"), "{\"x\":2}")])),
+        ],
+    ] {
+        let story = say(&[&events[..], &[finish("tool_calls")]].concat());
+        assert_eq!(story.short(), [("f", Some(&json!({"x": 1}))), ("f", Some(&json!({"x": 2})))], "{events:?}");
+    }
+}
+
+#[test]
+fn id_and_name_in_every_chunk_are_one_call() {
+    let story = say(&[
+        entries(json!([function(0, Some("a"), Some("f"), "{\"x\":")])),
+        entries(json!([function(0, Some("a"), Some("f"), "1")])),
+        entries(json!([function(0, Some("a"), Some("f"), "}")])),
+        entries(json!([function(0, Some("a"), Some("f"), "")])),
+        finish("stop"),
+        entries(json!([function(0, Some("a"), Some("f"), "")])),
+        finish("stop"),
+    ]);
+    assert_eq!(story.short(), [("f", Some(&json!({"x": 1})))]);
+}
+
+#[test]
+fn a_name_may_come_after_the_arguments_have_begun() {
+    let story = say(&[
+        entries(json!([function(0, Some("a"), Some(""), "{\"x\"")])),
+        entries(json!([function(0, None, Some("f"), ":1}")])),
+        entries(json!([function(1, Some("b"), None, "{}")])),
+        entries(json!([function(2, None, None, "")])),
+        finish("tool_calls"),
+    ]);
+    assert_eq!(story.short(), [("f", Some(&json!({"x": 1}))), ("", Some(&json!({})))]);
+    assert_eq!(story.calls[0].id.as_deref(), Some("a"));
+}
+
+#[test]
+fn arguments_may_be_an_object() {
+    let call = json!({"function": {"name": "f", "arguments": {"x": [1]}}});
+    assert_eq!(say(&[entries(json!([call])), finish("stop")]).short(), [("f", Some(&json!({"x": [1]})))]);
+    let odd = say(&[entries(json!([{"function": {"name": "f", "arguments": 5}}])), finish("stop")]);
+    assert_eq!((odd.short(), odd.broken.is_some()), (vec![("f", None)], true));
+}
+
+#[test]
+fn a_custom_tool_has_its_text_as_input() {
+    let custom = |name: Option<&str>, input: &str| json!({"index": 0, "id": "a", "type": "custom", "custom": {"name": name, "input": input}});
+    let story = say(&[
+        entries(json!([custom(Some("sql"), "")])),
+        entries(json!([custom(None, "select \"a\"\n")])),
+        entries(json!([custom(None, "\\ 'ö'")])),
+        finish("tool_calls"),
+    ]);
+    assert_eq!(story.short(), [("sql", Some(&json!({"input": "select \"a\"\n\\ 'ö'"})))]);
+    assert_eq!(story.calls[0].kind, Kind::Custom);
+    let empty = say(&[entries(json!([custom(Some("sql"), "")])), finish("tool_calls")]);
+    assert_eq!(empty.short(), [("sql", Some(&json!({"input": ""})))]);
+}
+
+#[test]
+fn the_function_call_of_old_is_read() {
+    let call = |call: Value| chunk(json!({ "function_call": call }), Value::Null);
+    let story = say(&[
+        call(json!({"name": "f", "arguments": ""})),
+        call(json!({"arguments": "{\"x\""})),
+        call(json!({"arguments": ":1}"})),
+        finish("function_call"),
+    ]);
+    assert_eq!(story.short(), [("f", Some(&json!({"x": 1})))]);
+    assert_eq!((story.calls[0].kind, &story.calls[0].id), (Kind::Legacy, &None));
+}
+
+#[test]
+fn the_first_choice_counts() {
+    let choice = |index: u64, arguments: &str| json!({"index": index, "delta": {"tool_calls": [function(0, Some("a"), Some("f"), arguments)]}});
+    let mut last = finish("tool_calls");
+    last["choices"][0]["index"] = 1.into();
+    let story = say(&[
+        json!({"choices": [choice(1, "{\"other\":1}")]}),
+        json!({"choices": [choice(1, ""), choice(0, "{\"x\":")]}),
+        last,
+        json!({"choices": [choice(0, "1}")]}),
+        json!({"choices": []}),
+        finish("tool_calls"),
+    ]);
+    assert_eq!(story.short(), [("f", Some(&json!({"x": 1})))]);
+}
+
+#[test]
+fn an_answer_that_is_not_streamed_is_read_too() {
+    let message =
+        json!({"role": "assistant", "content": null, "tool_calls": [function(0, Some("a"), Some("f"), "{\"x\":1}")]});
+    let whole = json!({"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+    let story = story(&format!("{whole:#}"));
+    assert_eq!(story.short(), [("f", Some(&json!({"x": 1})))]);
+    assert!(story.ended);
+}
