@@ -157,6 +157,9 @@ impl Parser {
             self.is_done = true;
             return self.dialect.as_mut().map_or(Ok(()), |dialect| dialect.done(&mut self.calls));
         }
+        if self.dialect.as_mut().is_some_and(|dialect| dialect.frequent(data, &mut self.calls)) {
+            return Ok(());
+        }
         match json::parse(data).map_err(|error| Broken::NotJson(error.to_string()))? {
             Value::Array(items) => items.into_iter().try_for_each(|item| self.object(item)),
             value => self.object(value),

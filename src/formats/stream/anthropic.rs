@@ -1,5 +1,8 @@
 //! Anthropic's Messages: every call is a content block of its own, with a start, deltas and a stop.
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind;
@@ -26,7 +29,44 @@ struct Block {
     waits: bool,
 }
 
+/// The event that nearly all are.
+#[derive(Deserialize)]
+struct Frequent<'e> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'e, str>,
+    index: Option<u64>,
+    #[serde(borrow)]
+    delta: Delta<'e>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'e> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'e, str>,
+    #[serde(borrow)]
+    partial_json: Option<Cow<'e, str>>,
+}
+
 impl Anthropic {
+    /// Takes an event without building a value of it, if it is the frequent one.
+    pub(super) fn frequent(&self, data: &[u8], calls: &mut Calls) -> bool {
+        let Ok(Frequent { kind, index, delta }) = serde_json::from_slice(data) else { return false };
+        if kind != "content_block_delta" {
+            return false;
+        }
+        match (&*delta.kind, delta.partial_json) {
+            ("input_json_delta", Some(text)) => self.more(index, text.into_owned(), calls),
+            (other, _) => return other != "input_json_delta",
+        }
+        true
+    }
+
+    fn more(&self, index: Option<u64>, text: String, calls: &mut Calls) {
+        if let Some(block) = self.blocks.iter().find(|block| block.index == index) {
+            calls.delta(block.place, text);
+        }
+    }
+
     pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
         let index = event.get("index").and_then(Value::as_u64);
         match text(&event, "type") {
@@ -88,13 +128,9 @@ impl Anthropic {
     }
 
     fn delta(&self, index: Option<u64>, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
-        let Some(block) = self.blocks.iter().find(|block| block.index == index) else { return Ok(()) };
-        let delta = take_object(&mut event, "delta");
-        match delta
-            .filter(|delta| text(delta, "type") == Some("input_json_delta"))
-            .map(|mut delta| delta.remove("partial_json"))
-        {
-            Some(Some(Value::String(text))) => calls.delta(block.place, text),
+        let delta = take_object(&mut event, "delta").filter(|delta| text(delta, "type") == Some("input_json_delta"));
+        match delta.map(|mut delta| delta.remove("partial_json")) {
+            Some(Some(Value::String(text))) => self.more(index, text, calls),
             Some(_) => return Err(Broken::Misshapen("`partial_json`")),
             None => {}
         }

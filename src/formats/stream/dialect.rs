@@ -49,6 +49,17 @@ impl Dialect {
         }
     }
 
+    /// Takes an event if it is one of those that nearly all are. They are read without building a value, which is most of
+    /// what a stream costs; whatever is not just so is left to [`Self::event`].
+    pub(super) fn frequent(&mut self, data: &[u8], calls: &mut Calls) -> bool {
+        match self {
+            Self::OpenAi(parser) => parser.frequent(data, calls),
+            Self::OpenAiResponses(parser) => parser.frequent(data, calls),
+            Self::Anthropic(parser) => parser.frequent(data, calls),
+            Self::Gemini(_) => false,
+        }
+    }
+
     pub(super) fn event(&mut self, event: Object, calls: &mut Calls) -> Result<(), Broken> {
         match self {
             Self::OpenAi(parser) => parser.event(event, calls),

@@ -1,6 +1,10 @@
 //! OpenAI's Chat Completions, and the many servers that nearly speak them. No block has an end of its own: all calls
 //! close at the `finish_reason`.
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::broken::Broken;
@@ -57,7 +61,65 @@ struct Entry {
     arguments: Option<Value>,
 }
 
+/// The event that nearly all are: more of one call, or nothing of any.
+#[derive(Deserialize)]
+struct Frequent<'e> {
+    #[serde(borrow)]
+    choices: [FrequentChoice<'e>; 1],
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct FrequentChoice<'e> {
+    index: Option<u64>,
+    #[serde(borrow)]
+    delta: FrequentDelta<'e>,
+    finish_reason: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct FrequentDelta<'e> {
+    #[serde(borrow)]
+    tool_calls: Option<[FrequentEntry<'e>; 1]>,
+    function_call: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct FrequentEntry<'e> {
+    index: u64,
+    id: Option<IgnoredAny>,
+    #[serde(borrow)]
+    function: FrequentFunction<'e>,
+}
+
+#[derive(Deserialize)]
+struct FrequentFunction<'e> {
+    name: Option<IgnoredAny>,
+    #[serde(borrow)]
+    arguments: Cow<'e, str>,
+}
+
 impl Chat {
+    /// Takes an event without building a value of it, if it is the frequent one.
+    pub(super) fn frequent(&mut self, data: &[u8], calls: &mut Calls) -> bool {
+        let Ok(Frequent { choices: [choice], error: None }) = serde_json::from_slice(data) else { return false };
+        let delta = choice.delta;
+        if choice.index != Some(0) || choice.finish_reason.is_some() || delta.function_call.is_some() {
+            return false;
+        }
+        let Some([entry]) = delta.tool_calls else { return true };
+        let known = self.calls.iter_mut().rfind(|known| known.index == Some(entry.index) && !known.is_finished);
+        match (known, entry) {
+            (Some(Known { place: Some(place), .. }), FrequentEntry { id: None, function, .. })
+                if function.name.is_none() =>
+            {
+                calls.delta(*place, function.arguments.into_owned());
+                true
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
         self.now += 1;
         let is_first = |choice: &Object| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;

@@ -2,6 +2,9 @@
 
 mod item;
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
 use serde_json::Value;
 
 use self::item::Item;
@@ -17,7 +20,37 @@ pub(super) struct Responses {
     customs_are_provided: bool,
 }
 
+/// Events that give more of a call's arguments.
+const DELTAS: [&str; 3] = [
+    "response.function_call_arguments.delta",
+    "response.custom_tool_call_input.delta",
+    "response.mcp_call_arguments.delta",
+];
+
+/// The event that nearly all are.
+#[derive(Deserialize)]
+struct Frequent<'e> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'e, str>,
+    output_index: Option<u64>,
+    #[serde(borrow)]
+    item_id: Option<Cow<'e, str>>,
+    #[serde(borrow)]
+    delta: Cow<'e, str>,
+}
+
 impl Responses {
+    /// Takes an event without building a value of it, if it is the frequent one.
+    pub(super) fn frequent(&mut self, data: &[u8], calls: &mut Calls) -> bool {
+        let Ok(Frequent { kind, output_index, item_id, delta }) = serde_json::from_slice(data) else { return false };
+        if DELTAS.contains(&&*kind)
+            && let Some(item) = self.find(item_id.as_deref(), output_index)
+        {
+            calls.delta(item.place, delta.into_owned());
+        }
+        kind.starts_with("response.") && kind.ends_with(".delta")
+    }
+
     pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
         let Some(kind) = take_text(&mut event, "type") else {
             // What a server answers that does not stream.
@@ -38,10 +71,8 @@ impl Responses {
                     self.announce(index, item, calls)?;
                 }
             }
-            "response.function_call_arguments.delta"
-            | "response.custom_tool_call_input.delta"
-            | "response.mcp_call_arguments.delta" => {
-                let Some(item) = self.find(&event) else { return Ok(()) };
+            kind if DELTAS.contains(&kind) => {
+                let Some(item) = self.find(text(&event, "item_id"), index_of(&event)) else { return Ok(()) };
                 match event.remove("delta") {
                     Some(Value::String(text)) => calls.delta(item.place, text),
                     _ => return Err(Broken::Misshapen("`delta`")),
@@ -51,7 +82,7 @@ impl Responses {
             | "response.custom_tool_call_input.done"
             | "response.mcp_call_arguments.done" => {
                 let said = event.remove("arguments").or_else(|| event.remove("input"));
-                if let Some(item) = self.find(&event) {
+                if let Some(item) = self.find(text(&event, "item_id"), index_of(&event)) {
                     item.keep(said);
                 }
             }
@@ -86,8 +117,7 @@ impl Responses {
     }
 
     /// The open item that a delta belongs to. Some servers give another `item_id` every time, others the wrong index.
-    fn find(&mut self, event: &Object) -> Option<&mut Item> {
-        let (id, index) = (text(event, "item_id"), index_of(event));
+    fn find(&mut self, id: Option<&str>, index: Option<u64>) -> Option<&mut Item> {
         let at = self.items.iter().rposition(|item| id.is_some() && item.item_id.as_deref() == id);
         let at = at.or_else(|| self.items.iter().rposition(|item| index.is_some() && item.index == index))?;
         self.items.get_mut(at)
