@@ -69,8 +69,24 @@ pub fn is_cut_off(reason: &str) -> bool {
 /// Finds the calls in a message of this vendor: the message, the whole answer around it, or a part of it.
 ///
 /// # Errors
-/// If it does not have that shape.
+/// If it does not have that shape; also if it has no call in this vendor's shape and some in another's, so that none is
+/// passed over in silence.
 pub fn read(vendor: Vendor, body: Value) -> Result<Spoken, ShapeError> {
+    let other = recognise(&body).filter(|other| *other != vendor).map(|other| (other, body.clone()));
+    let spoken = read_as(vendor, body)?;
+    match other {
+        Some((other, body)) if spoken.calls.is_empty() => match read_as(other, body) {
+            Ok(said) if !said.calls.is_empty() => {
+                let message = format!("is a message of {}, not of {}", other.as_str(), vendor.as_str());
+                Err(members::wrong("", message))
+            }
+            _ => Ok(spoken),
+        },
+        _ => Ok(spoken),
+    }
+}
+
+fn read_as(vendor: Vendor, body: Value) -> Result<Spoken, ShapeError> {
     let (calls, is_cut_off) = match vendor {
         Vendor::OpenAi => openai::read(body)?,
         Vendor::OpenAiResponses => responses::read(body)?,

@@ -85,8 +85,8 @@ fn part(mut part: Map<String, Value>, pointer: &str, found: &mut Found) -> Resul
     let mut called = object(part.swap_remove(member).unwrap_or_default(), &within)?;
     let id = id(&mut called, "id", &within)?;
     let name = name(&mut called, &within)?;
-    let (arguments, pointer) = (called.swap_remove("args"), pointer.to_owned());
-    found.0.push(SpokenCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer });
+    let arguments = called.swap_remove("args");
+    found.0.push(SpokenCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer: within });
     Ok(())
 }
 

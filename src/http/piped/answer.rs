@@ -21,7 +21,7 @@ use crate::events::bus::CallReader;
 use crate::events::frame;
 use crate::events::stream::HEARTBEAT;
 use crate::formats::messages::{Continuation, Kind};
-use crate::formats::native::ToolCall;
+use crate::formats::native::{BatchAnswer, ToolCall};
 use crate::http::AppState;
 
 /// How long the last events are waited for once everything has ended, or the service stops.
@@ -77,9 +77,8 @@ pub(super) struct Answer {
 /// Data of `batch` at the end of a piped stream.
 #[derive(Serialize)]
 struct Batch<'a> {
-    batch_id: Option<Uuid>,
-    results: Vec<ToolCall<'a>>,
-    messages: Value,
+    #[serde(flatten)]
+    answer: BatchAnswer<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_error: Option<&'a str>,
 }
@@ -206,19 +205,15 @@ impl Answer {
         let (vendor, fault) = self.over.take().unwrap_or_default();
         let known: Vec<(&Shown, &Call)> =
             self.calls.iter().filter_map(|entry| Some((&entry.shown, entry.call.as_deref()?))).collect();
-        let messages = vendor.map_or_else(
-            || Value::Array(Vec::new()),
-            |vendor| {
-                let mut continuation = Continuation::new(vendor);
-                for (shown, _) in &known {
-                    continuation.push(shown.id.as_deref(), &shown.name, shown.kind);
-                }
-                continuation.messages(&known.iter().map(|(_, call)| *call).collect::<Vec<_>>())
-            },
-        );
-        let results = known.iter().map(|(_, call)| ToolCall::short(call)).collect();
-        let batch = Batch { batch_id: self.batch_id, results, messages, stream_error: fault.as_deref() };
-        let data = serde_json::to_string(&batch).unwrap_or_default();
+        let mut said = vendor.map(Continuation::new);
+        if let Some(said) = &mut said {
+            known.iter().for_each(|(shown, _)| said.push(shown.id.as_deref(), &shown.name, shown.kind));
+        }
+        let calls: Vec<&Call> = known.iter().map(|(_, call)| *call).collect();
+        let messages = said.map_or_else(|| Value::Array(Vec::new()), |said| said.messages(&calls));
+        let results = calls.into_iter().map(ToolCall::short).collect();
+        let answer = BatchAnswer { batch_id: self.batch_id, results, messages: Some(messages) };
+        let data = serde_json::to_string(&Batch { answer, stream_error: fault.as_deref() }).unwrap_or_default();
         frame::frame(self.last, EventKind::Batch.as_str(), &data)
     }
 }
