@@ -19,6 +19,7 @@ mod external;
 mod http_executor;
 mod idempotency;
 mod listing;
+mod lowering;
 mod messages;
 mod openapi;
 mod openapi_file;

@@ -27,7 +27,9 @@ async fn patch(app: &Client, id: &str, body: &Value) -> Response {
 /// Sends a piece that is taken.
 async fn piece(app: &Client, id: &str, body: Value) {
     let answer = patch(app, id, &body).await;
-    assert_eq!(answer.status, 202, "{body}: {}", answer.json);
+    // The last one may find the call at its end already.
+    let is_taken = answer.status == 202 || answer.status == 200 && body["final"] == true;
+    assert!(is_taken, "{body}: {}", answer.json);
 }
 
 /// The call when it has ended.
