@@ -30,6 +30,8 @@ mod rest;
 mod retry;
 mod run;
 mod submitted;
+#[cfg(test)]
+mod tests;
 mod way_back;
 mod work;
 
