@@ -5,12 +5,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use super::definitions::Listed;
+use super::definitions::{Listed, Wanted};
 use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Time, ToolDefinition, Vendor};
 use crate::formats::definitions::Format;
 use crate::schema::lower::{Target, Unlowerable};
+
+const WHOLE: Wanted = Wanted { limit: usize::MAX, losses: true, scores: false };
 
 /// A service with tools of these names, which take any object.
 async fn service(names: &[&str]) -> App {
@@ -82,13 +84,13 @@ async fn a_tool_that_cannot_be_lowered_is_left_out_and_the_others_are_not() {
     let error = Unlowerable { pointer: "/properties/x".into(), message: "it is too deep".into() };
     snapshot.get("hard").unwrap().refuse_to_lower(Target::Gemini, error);
     let all: Vec<Listed> = ["good", "hard"].map(|name| (snapshot.get(name).unwrap().clone(), None)).into();
-    let list = serde_json::to_value(snapshot.definitions(Format::Gemini, &all, usize::MAX, true)).unwrap();
+    let list = serde_json::to_value(snapshot.definitions(Format::Gemini, &all, WHOLE)).unwrap();
     let names: Vec<&Value> =
         list["tools"][0]["functionDeclarations"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     assert_eq!((names, &list["total"]), (vec![&json!("good")], &json!(1)));
     let left_out = json!([{"name": "hard", "pointer": "/input_schema/properties/x", "reason": "it is too deep"}]);
     assert_eq!(list["left_out"], left_out);
-    assert_eq!(snapshot.definitions(Format::OpenAi, &all, usize::MAX, false).left_out, []);
+    assert_eq!(snapshot.definitions(Format::OpenAi, &all, WHOLE).left_out, []);
 }
 
 #[tokio::test]
