@@ -102,13 +102,13 @@ struct CallTool;
 
 impl CallTool {
     fn tool() -> BuiltinTool {
+        let arguments = "Its arguments, as its input_schema describes them: an object, or the JSON text of one.";
         let schema = json!({
             "type": "object",
             "properties": {
                 "name": {"type": "string", "minLength": 1, "description": "The tool, as find_tools names it."},
-                "arguments": {
-                    "type": "object", "description": "Its arguments, as its input_schema describes them.",
-                },
+                // Some vendors cannot say an object of any shape, but every one can say a text.
+                "arguments": {"type": ["object", "string"], "description": arguments},
             },
             "required": ["name"],
             "additionalProperties": false,
