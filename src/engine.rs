@@ -36,6 +36,8 @@ mod rest;
 mod retry;
 mod run;
 mod submitted;
+#[cfg(test)]
+mod tests;
 mod turns;
 mod way_back;
 mod work;

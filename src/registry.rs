@@ -16,6 +16,8 @@ pub mod files;
 mod lowered;
 mod search;
 pub mod snapshot;
+#[cfg(test)]
+mod tests;
 mod words;
 
 pub use check::Fault;

@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::{AppState, reply};
 use crate::domain::stats::ToolStats;
 use crate::formats::definitions::{Format, prompt};
-use crate::registry::definitions::{self, DefinitionList, Listed, NativeItem, NativeList, Rendered};
+use crate::registry::definitions::{self, DefinitionList, Listed, NativeItem, NativeList, Rendered, Wanted};
 use crate::registry::{Entry, Snapshot};
 
 const JSON: &str = "application/json";
@@ -133,7 +133,10 @@ fn made(state: &AppState, snapshot: &Snapshot, params: &ListParams, stats: &Hash
             let shown: Vec<&Arc<Entry>> = listed.iter().take(limit).map(|(entry, _)| entry).collect();
             prompt::render(shown.iter().map(|entry| &entry.definition), stats).into_bytes().into()
         }
-        format => definitions::json(&snapshot.definitions(format, &listed, limit, params.losses())).into(),
+        format => {
+            let wanted = Wanted { limit, losses: params.losses(), scores: params.query().is_some() };
+            definitions::json(&snapshot.definitions(format, &listed, wanted)).into()
+        }
     }
 }
 

@@ -93,6 +93,17 @@ pub struct Score {
     score: f64,
 }
 
+/// What is wanted of a list.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// How many tools at most.
+    pub limit: usize,
+    /// Whether losses are told.
+    pub losses: bool,
+    /// Whether it was searched for.
+    pub scores: bool,
+}
+
 /// A tool of a list; in a search with its score.
 pub type Listed = (Arc<Entry>, Option<f64>);
 
@@ -113,7 +124,10 @@ impl Snapshot {
                     let tools = self.list().iter().map(|entry| &entry.definition);
                     prompt::render(tools, &HashMap::new()).into_bytes().into()
                 }
-                _ => json(&self.definitions(format, &all(), usize::MAX, losses)).into(),
+                _ => {
+                    let wanted = Wanted { limit: usize::MAX, losses, scores: false };
+                    json(&self.definitions(format, &all(), wanted)).into()
+                }
             }
         })
     }
@@ -124,9 +138,10 @@ impl Snapshot {
         self.kept.0[format as usize][usize::from(losses)].get()
     }
 
-    /// These tools in a vendor's format, at most `limit` of them.
+    /// These tools in a vendor's format.
     #[must_use]
-    pub fn definitions(&self, format: Format, listed: &[Listed], limit: usize, losses: bool) -> DefinitionList {
+    pub fn definitions(&self, format: Format, listed: &[Listed], wanted: Wanted) -> DefinitionList {
+        let Wanted { limit, losses, scores: has_scores } = wanted;
         let (mut tools, mut left_out, mut lost, mut scores) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut total = 0;
         for (entry, score) in listed {
@@ -158,7 +173,7 @@ impl Snapshot {
             total,
             left_out,
             losses: losses.then_some(lost),
-            scores: listed.iter().any(|(_, score)| score.is_some()).then_some(scores),
+            scores: has_scores.then_some(scores),
         }
     }
 

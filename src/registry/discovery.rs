@@ -61,27 +61,34 @@ impl FindTools {
         let executor = Arc::new(Self(Arc::downgrade(shown)));
         BuiltinTool { definition: about.into_definition(), executor, validate: None }
     }
+}
 
-    fn found(&self, arguments: &Value) -> Value {
-        let query = arguments["query"].as_str().unwrap_or_default();
-        let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
-        let snapshot = self.0.upgrade().map(|shown| shown.load_full()).unwrap_or_default();
-        let found = snapshot.search(query).into_iter().filter(|(entry, _)| entry.stands.is_none());
-        let tools = found.take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(entry, score)| {
-            let definition = &entry.definition;
-            json!({
-                "name": definition.name, "description": definition.description,
-                "input_schema": definition.input_schema, "score": score,
-            })
-        });
-        json!({ "tools": tools.collect::<Vec<Value>>() })
-    }
+/// The tools that fit, best first.
+fn found(shown: &Weak<ArcSwap<Snapshot>>, arguments: &Value) -> Value {
+    let query = arguments["query"].as_str().unwrap_or_default();
+    let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
+    let snapshot = shown.upgrade().map(|shown| shown.load_full()).unwrap_or_default();
+    let found = snapshot.search(query).into_iter().filter(|(entry, _)| entry.stands.is_none());
+    let tools = found.take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(entry, score)| {
+        let definition = &entry.definition;
+        json!({
+            "name": definition.name, "description": definition.description,
+            "input_schema": definition.input_schema, "score": score,
+        })
+    });
+    json!({ "tools": tools.collect::<Vec<Value>>() })
 }
 
 impl Executor for FindTools {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
-        let found = self.found(&invocation.arguments);
-        Box::pin(std::future::ready(Ok(Answer::Data(Arc::new(found)))))
+        let shown = self.0.clone();
+        Box::pin(async move {
+            let name = invocation.name;
+            // The first search of a snapshot reads all of it.
+            let found = tokio::task::spawn_blocking(move || found(&shown, &invocation.arguments)).await;
+            let found = found.map_err(|_| Failure::execution(&name, "the search broke off"))?;
+            Ok(Answer::Data(Arc::new(found)))
+        })
     }
 
     fn stands(&self) -> Option<Stands> {
@@ -95,13 +102,13 @@ struct CallTool;
 
 impl CallTool {
     fn tool() -> BuiltinTool {
+        let arguments = "Its arguments, as its input_schema describes them: an object, or the JSON text of one.";
         let schema = json!({
             "type": "object",
             "properties": {
                 "name": {"type": "string", "minLength": 1, "description": "The tool, as find_tools names it."},
-                "arguments": {
-                    "type": "object", "description": "Its arguments, as its input_schema describes them.",
-                },
+                // Some vendors cannot say an object of any shape, but every one can say a text.
+                "arguments": {"type": ["object", "string"], "description": arguments},
             },
             "required": ["name"],
             "additionalProperties": false,

@@ -106,6 +106,12 @@ impl Entry {
         self.lowered.of(&self.definition.input_schema, target)
     }
 
+    /// As if this target could not say its arguments.
+    #[cfg(test)]
+    pub(super) fn refuse_to_lower(&self, target: Target, error: Unlowerable) {
+        self.lowered.refuse(target, error);
+    }
+
     /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.
     #[must_use]
     pub fn etag(&self) -> &str {

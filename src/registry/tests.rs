@@ -1,0 +1,107 @@
+//! What a snapshot shows to whom.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Snapshot;
+use super::definitions::{Listed, Wanted};
+use crate::app::App;
+use crate::config::Config;
+use crate::domain::{Time, ToolDefinition, Vendor};
+use crate::formats::definitions::Format;
+use crate::schema::lower::{Target, Unlowerable};
+
+const WHOLE: Wanted = Wanted { limit: usize::MAX, losses: true, scores: false };
+
+/// A service with tools of these names, which take any object.
+async fn service(names: &[&str]) -> App {
+    let mut config = Config::default();
+    config.store.database_url = "sqlite::memory:".into();
+    let app = App::builder(config).start().await.unwrap();
+    let tools = names.iter().map(|name| (tool(name), Time(0))).collect();
+    app.engine.registry().show_files(tools).unwrap();
+    app
+}
+
+fn tool(name: &str) -> ToolDefinition {
+    let executor = json!({"type": "builtin", "name": "echo"});
+    serde_json::from_value(json!({"name": name, "description": "x", "executor": executor})).unwrap()
+}
+
+async fn shown(names: &[&str]) -> Arc<Snapshot> {
+    service(names).await.engine.registry().snapshot().clone()
+}
+
+fn alias_of(snapshot: &Snapshot, name: &str) -> String {
+    snapshot.name_for(snapshot.get(name).unwrap(), Some(Vendor::Gemini)).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_tool_is_found_by_its_name_and_by_its_alias() {
+    let snapshot = shown(&["files.read", "files_read"]).await;
+    let alias = alias_of(&snapshot, "files.read");
+    assert_ne!(alias, "files.read");
+    assert_eq!(&*snapshot.find(&alias).unwrap().name, "files.read");
+    assert_eq!(&*snapshot.find("files.read").unwrap().name, "files.read");
+    assert_eq!(&*snapshot.find("files_read").unwrap().name, "files_read");
+    assert!(snapshot.get(&alias).is_none() && snapshot.find("files-read").is_none());
+}
+
+#[tokio::test]
+async fn a_real_name_comes_before_an_alias() {
+    let usual = alias_of(&*shown(&["files.read"]).await, "files.read");
+    let snapshot = shown(&["files.read", &usual]).await;
+    assert_eq!(*snapshot.find(&usual).unwrap().name, *usual);
+    let longer = alias_of(&snapshot, "files.read");
+    assert_ne!(longer, usual);
+    assert_eq!(&*snapshot.find(&longer).unwrap().name, "files.read");
+}
+
+#[tokio::test]
+async fn each_vendor_is_shown_names_that_it_takes() {
+    let snapshot = shown(&["9lives", "files.read"]).await;
+    let name = |tool: &str, vendor| snapshot.name_for(snapshot.get(tool).unwrap(), vendor).unwrap().to_owned();
+    assert_eq!(name("9lives", Some(Vendor::OpenAi)), "9lives");
+    assert_ne!(name("9lives", Some(Vendor::Gemini)), "9lives");
+    assert_eq!(name("files.read", None), "files.read");
+    assert_eq!(name("files.read", Some(Vendor::OpenAiResponses)), name("files.read", Some(Vendor::Anthropic)));
+}
+
+#[tokio::test]
+async fn a_model_that_asks_for_an_unknown_tool_is_told_the_names_that_it_knows() {
+    let snapshot = shown(&["files.read"]).await;
+    let alias = alias_of(&snapshot, "files.read");
+    let told = |vendor| snapshot.not_found("files_rea", vendor).text;
+    assert!(told(None).contains("files.read") && !told(None).contains(&alias), "{}", told(None));
+    let anthropic = told(Some(Vendor::Anthropic));
+    assert!(anthropic.contains(&alias) && !anthropic.contains("files.read"), "{anthropic}");
+}
+
+#[tokio::test]
+async fn a_tool_that_cannot_be_lowered_is_left_out_and_the_others_are_not() {
+    let snapshot = shown(&["good", "hard"]).await;
+    let error = Unlowerable { pointer: "/properties/x".into(), message: "it is too deep".into() };
+    snapshot.get("hard").unwrap().refuse_to_lower(Target::Gemini, error);
+    let all: Vec<Listed> = ["good", "hard"].map(|name| (snapshot.get(name).unwrap().clone(), None)).into();
+    let list = serde_json::to_value(snapshot.definitions(Format::Gemini, &all, WHOLE)).unwrap();
+    let names: Vec<&Value> =
+        list["tools"][0]["functionDeclarations"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!((names, &list["total"]), (vec![&json!("good")], &json!(1)));
+    let left_out = json!([{"name": "hard", "pointer": "/input_schema/properties/x", "reason": "it is too deep"}]);
+    assert_eq!(list["left_out"], left_out);
+    assert_eq!(snapshot.definitions(Format::OpenAi, &all, WHOLE).left_out, []);
+}
+
+#[tokio::test]
+async fn a_list_is_made_once_and_anew_when_tools_change() {
+    let app = service(&["a"]).await;
+    let first = app.engine.registry().snapshot().clone();
+    assert!(first.kept(Format::OpenAi, false).is_none());
+    let etag = first.rendered(Format::OpenAi, false).etag.clone();
+    assert_eq!(first.kept(Format::OpenAi, false).unwrap().etag, etag);
+    assert!(first.kept(Format::OpenAi, true).is_none() && first.kept(Format::Anthropic, false).is_none());
+    app.engine.registry().show_files(vec![(tool("b"), Time(0))]).unwrap();
+    let second = app.engine.registry().snapshot().clone();
+    assert_ne!(second.rendered(Format::OpenAi, false).etag, etag);
+}

@@ -1,0 +1,6 @@
+//! `GET /tools?format=…`: tools as models are told of them.
+
+mod formats;
+mod golden;
+mod lists;
+mod prompt;

@@ -1,0 +1,151 @@
+//! Each format over HTTP: its shape, its names, and what is told beside the tools.
+
+use serde_json::{Value, json};
+
+use crate::support::app::echo_tool;
+use crate::support::shapes::{names, succeeded};
+use crate::support::{App, Client};
+
+const VENDORS: [&str; 5] = ["openai", "openai-responses", "openai-strict", "anthropic", "gemini"];
+
+fn schema() -> Value {
+    json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
+}
+
+async fn list(app: &Client, format: &str) -> Value {
+    app.get(&format!("/tools?format={format}")).await.ok()
+}
+
+/// The definitions of a list, each as the vendor has it, wherever the vendor wants its name.
+fn definitions(list: &Value, format: &str) -> Vec<Value> {
+    let tools = list["tools"].as_array().unwrap();
+    match format {
+        "openai" | "openai-strict" => tools.iter().map(|tool| tool["function"].clone()).collect(),
+        "gemini" => tools[0]["functionDeclarations"].as_array().unwrap().clone(),
+        _ => tools.clone(),
+    }
+}
+
+fn named<'a>(definitions: &'a [Value], name: &str) -> &'a Value {
+    let found = definitions.iter().find(|definition| definition["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {definitions:#?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_vendor_has_its_own_place_for_the_schema() {
+    let app = App::on_sqlite().await;
+    app.echo_with("weather", schema()).await;
+    for (format, member) in [
+        ("openai", "parameters"),
+        ("openai-responses", "parameters"),
+        ("openai-strict", "parameters"),
+        ("anthropic", "input_schema"),
+        ("gemini", "parameters"),
+        ("mcp", "inputSchema"),
+    ] {
+        let all = definitions(&list(&app, format).await, format);
+        let weather = named(&all, "weather");
+        assert_eq!(weather["description"], "Answers with its arguments.", "{format}");
+        assert_eq!(weather[member]["properties"]["city"]["type"], "string", "{format}: {weather:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tool_is_told_in_the_order_of_the_native_list() {
+    let app = App::on_sqlite().await;
+    for name in ["m", "z", "a", "Z", "k_1"] {
+        app.echo_with(name, schema()).await;
+    }
+    let native = app.get("/tools").await.ok();
+    let expected = names(&native["tools"]);
+    for format in VENDORS.into_iter().chain(["mcp"]) {
+        let list = list(&app, format).await;
+        let all = Value::Array(definitions(&list, format));
+        assert_eq!((names(&all), &list["left_out"]), (expected.clone(), &json!([])), "{format}");
+        assert_eq!(list["total"], expected.len(), "{format}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mcp_is_told_schemas_names_and_hints_as_they_are() {
+    let app = App::on_sqlite().await;
+    let mut tool =
+        echo_tool("files.read", json!({"type": "object", "properties": {"a": {"const": 1}}, "minProperties": 1}));
+    tool["title"] = "Read".into();
+    tool["output_schema"] = json!({"type": "object"});
+    tool["annotations"] = json!({"read_only": true, "destructive": false});
+    app.register(tool.clone()).await;
+    let list = list(&app, "mcp").await;
+    let told = named(list["tools"].as_array().unwrap(), "files.read");
+    let expected = json!({
+        "name": "files.read", "title": "Read", "description": "Answers with its arguments.",
+        "inputSchema": tool["input_schema"], "outputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": false, "openWorldHint": true,
+            "title": "Read"},
+    });
+    assert_eq!(*told, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_a_vendor_refuses_is_an_alias_under_which_the_tool_is_called() {
+    let app = App::on_sqlite().await;
+    let long = "x".repeat(100);
+    for name in ["files.read", &long] {
+        app.echo_with(name, schema()).await;
+        for format in VENDORS {
+            let all = definitions(&list(&app, format).await, format);
+            let told: Vec<&str> = all.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+            let fits = |name: &str| {
+                name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+            };
+            assert!(told.iter().all(|name| fits(name)), "{told:?}");
+            let prefix = name.replace('.', "_");
+            let alias = told.iter().find(|alias| alias.starts_with(&prefix[..10])).unwrap();
+            let call = app.call(alias, json!({"city": "Rome"})).await;
+            assert_eq!((succeeded(&call), call["name"].as_str().unwrap()), (r#"{"city":"Rome"}"#, name));
+        }
+    }
+    assert!(names(&app.get("/tools").await.ok()["tools"]).contains(&"files.read"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alias_is_the_same_after_a_restart_and_beside_other_tools() {
+    let app = App::on_sqlite().await;
+    app.echo_with("files.read", schema()).await;
+    let alias = |list: Value| {
+        let all = definitions(&list, "anthropic");
+        let names: Vec<&str> = all.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        names.into_iter().find(|name| name.starts_with("files_read_")).unwrap().to_owned()
+    };
+    let before = alias(list(&app, "anthropic").await);
+    app.echo_with("files_read", schema()).await;
+    app.echo_with("a.files.read", schema()).await;
+    let app = app.restart().await;
+    assert_eq!(alias(list(&app, "anthropic").await), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn losses_are_told_when_they_are_asked_for() {
+    let app = App::on_sqlite().await;
+    let mut tool = echo_tool("talkative", schema());
+    tool["description"] = "long ".repeat(300).into();
+    app.register(tool).await;
+    app.echo_with("brief", schema()).await;
+    assert_eq!(list(&app, "openai").await.get("losses"), None);
+    let list = app.get("/tools?format=openai&losses=true").await.ok();
+    let lost = list["losses"].as_array().unwrap();
+    assert!(lost.iter().all(|tool| tool["name"] != "brief"), "{lost:#?}");
+    let talkative = named(lost, "talkative");
+    let loss = named_at(&talkative["losses"], "/description");
+    assert_eq!((&loss["keyword"], &loss["widens"]), (&json!("description"), &json!(false)));
+    assert!(loss["message"].as_str().unwrap().contains("1023"), "{loss}");
+    for format in ["native", "prompt"] {
+        let with = app.get(&format!("/tools?format={format}&losses=true")).await;
+        assert_eq!(with.body, app.get(&format!("/tools?format={format}")).await.body, "{format}");
+    }
+}
+
+fn named_at<'a>(losses: &'a Value, pointer: &str) -> &'a Value {
+    let found = losses.as_array().unwrap().iter().find(|loss| loss["pointer"] == pointer);
+    found.unwrap_or_else(|| panic!("no {pointer} in {losses:#}"))
+}

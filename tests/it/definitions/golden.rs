@@ -1,0 +1,55 @@
+//! What goes into each vendor's request, kept in `tests/fixtures/definitions` and compared to the byte. Schemas are here as
+//! they are: how they are lowered has tests of its own.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use toolpost::domain::ToolDefinition;
+use toolpost::formats::definitions::{self, Format, Told, prompt};
+
+use crate::support::fixture::same_as_file;
+
+const HOW: &str = "UPDATE_FIXTURES=1 cargo test --test it definitions::golden";
+
+fn tools() -> Vec<ToolDefinition> {
+    let executor = json!({"type": "external"});
+    let tools = json!([
+        {
+            "name": "get_weather", "title": "Weather", "description": "Tells the weather.\nNever the past one.",
+            "category": "data", "tags": ["weather"], "executor": executor,
+            "examples": [{"arguments": {"city": "北京"}, "output": "sunny"}],
+            "input_schema": {
+                "type": "object", "required": ["city", "unit"], "additionalProperties": false,
+                "properties": {
+                    "city": {"type": "string", "description": "The city, in any language."},
+                    "unit": {"type": "string", "enum": ["C", "F"]},
+                },
+            },
+            "output_schema": {"type": "object", "properties": {"degrees": {"type": "number"}}},
+            "annotations": {"read_only": true, "destructive": false, "idempotent": true, "open_world": true},
+        },
+        {"name": "ping", "description": "", "input_schema": {"type": "object", "properties": {}}, "executor": executor},
+    ]);
+    serde_json::from_value(tools).unwrap()
+}
+
+#[test]
+fn the_tools_of_each_format_are_as_they_were_looked_at() {
+    let tools = tools();
+    for format in Format::ALL.into_iter().filter(|format| !matches!(format, Format::Native | Format::Prompt)) {
+        let definitions = tools.iter().map(|tool| {
+            let told = Told { name: &tool.name, definition: tool, schema: &tool.input_schema };
+            definitions::definition(format, &told).0
+        });
+        let list = Value::Array(definitions::tools(format, definitions.collect()));
+        let name = serde_json::to_value(format).unwrap();
+        let path = format!("tests/fixtures/definitions/{}.json", name.as_str().unwrap());
+        same_as_file(&path, &(serde_json::to_string_pretty(&list).unwrap() + "\n"), HOW);
+    }
+}
+
+#[test]
+fn the_prompt_is_as_it_was_looked_at() {
+    let text = prompt::render(tools().iter(), &HashMap::new());
+    same_as_file("tests/fixtures/definitions/prompt.md", &text, HOW);
+}
