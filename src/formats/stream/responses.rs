@@ -155,8 +155,11 @@ impl Responses {
                 let error = response.get("error").filter(|error| !error.is_null());
                 return Err(Broken::Provider(error.map_or_else(|| "the response failed".to_owned(), error_message)));
             }
-            Some(status) => status == "completed",
-            None => true,
+            // Some servers call a response completed that they cut off.
+            status => {
+                status.is_none_or(|status| status == "completed")
+                    && response.get("incomplete_details").is_none_or(Value::is_null)
+            }
         };
         if is_whole {
             self.go_on(calls);

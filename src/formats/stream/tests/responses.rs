@@ -128,6 +128,9 @@ fn what_is_incomplete_never_runs() {
             ends("incomplete", json!([function("f", json!("{\"x\":1}"), "incomplete")])),
         ],
         vec![ends("incomplete", json!([function("f", json!("{\"x\":1}"), "completed")]))],
+        vec![
+            json!({"type": "response.completed", "response": {"incomplete_details": {"reason": "max_output_tokens"}}}),
+        ],
         vec![json!({"type": "error", "message": "out of order", "code": null})],
     ] {
         let story = say(&[&begun[..], &end].concat());
