@@ -10,8 +10,12 @@ use toolpost::app::App;
 use toolpost::config::Config;
 use toolpost::domain::json as reading;
 use toolpost::formats::native::ToolCall;
+<<<<<<< HEAD
 use toolpost::formats::stream::partial::Partial;
 use toolpost::formats::stream::{Parser, Said};
+=======
+use toolpost::schema::lower::{Target, lower};
+>>>>>>> 2beb4a59a0c54d8877a211ee17ab36ec4b1f4888
 use toolpost::schema::{self, Role};
 
 const ARGUMENTS: &str =
@@ -44,6 +48,7 @@ fn parts(criterion: &mut Criterion) {
     });
 }
 
+<<<<<<< HEAD
 /// 1 MiB of arguments, and their stream in pieces of 24 bytes.
 fn stream() -> (String, Vec<String>) {
     let items: Vec<Value> = (0..9300).map(|id| json!({"id": id, "text": "The quick brown fox jumps over the lazy dog", "flags": [true, null, 0.125], "tags": "a \"b\" c"})).collect();
@@ -91,6 +96,44 @@ fn streams(criterion: &mut Criterion) {
     let mut partial = Partial::new();
     partial.push(&arguments[..arguments.len() - 2]).expect("it is not too long");
     criterion.bench_function("1 MiB of arguments, read in part", |bench| bench.iter(|| partial.readable()));
+=======
+/// A tool as most are: eight properties, one of them a list of objects, some optional.
+fn tool() -> Value {
+    let item = json!({
+        "type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string", "minLength": 1}, "quantity": {"type": "integer", "minimum": 1}},
+    });
+    json!({
+        "type": "object", "required": ["text", "items"],
+        "properties": {
+            "text": {"type": "string", "minLength": 1, "maxLength": 400, "description": "What to write."},
+            "language": {"type": "string", "enum": ["de", "en", "fr"], "default": "en"},
+            "items": {"type": "array", "items": item, "maxItems": 20},
+            "limit": {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "null"}], "default": null},
+            "since": {"type": "string", "format": "date-time"},
+            "ratio": {"type": "number", "minimum": 0, "maximum": 1},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "dry_run": {"type": "boolean", "default": false},
+        },
+    })
+}
+
+fn lowering(criterion: &mut Criterion) {
+    let schema = tool();
+    for target in [Target::OpenAi, Target::OpenAiStrict, Target::Anthropic, Target::Gemini] {
+        criterion.bench_function(&format!("lower a schema, {target:?}"), |bench| {
+            bench.iter(|| lower(black_box(&schema), target));
+        });
+    }
+    let lowered = lower(&schema, Target::OpenAiStrict).expect("the schema lowers");
+    let arguments = json!({
+        "text": "x", "language": null, "items": [{"name": "a", "quantity": null}], "limit": 3, "since": null,
+        "ratio": null, "labels": [{"key": "a", "value": "b"}], "dry_run": null,
+    });
+    criterion.bench_function("arguments on the way back", |bench| {
+        bench.iter(|| lowered.way_back.apply(black_box(&arguments)));
+    });
+>>>>>>> 2beb4a59a0c54d8877a211ee17ab36ec4b1f4888
 }
 
 fn whole(criterion: &mut Criterion) {
@@ -113,5 +156,9 @@ fn whole(criterion: &mut Criterion) {
     });
 }
 
+<<<<<<< HEAD
 criterion_group!(benches, parts, streams, whole);
+=======
+criterion_group!(benches, parts, lowering, whole);
+>>>>>>> 2beb4a59a0c54d8877a211ee17ab36ec4b1f4888
 criterion_main!(benches);

@@ -92,7 +92,8 @@ pub fn lower(schema: &Value, target: Target) -> Result<Lowered, Unlowerable> {
         match Lowering::new(&document, target, *unrolled).run() {
             Ok(lowered) => return Ok(lowered),
             Err(Stop::Cannot(reason)) => return Err(reason),
-            Err(Stop::TooLarge) => {}
+            Err(Stop::TooLarge { recursive: true }) => {}
+            Err(Stop::TooLarge { recursive: false }) => break,
         }
     }
     let message = "the schema grows too large or too deep once its references are written out: use fewer or smaller \

@@ -76,8 +76,7 @@ impl<'a> Lowering<'a, '_> {
             self.leave();
             return Ok(lowered);
         };
-        let kept = lowered.clone();
-        Ok(self.close(index, || Some(lowered))?.unwrap_or(kept))
+        Ok(if self.close(index) { self.define(index, lowered.0, lowered.1) } else { lowered })
     }
 
     fn light_part(&mut self, part: Part<'a>) -> Step<(Value, Back)> {

@@ -38,8 +38,10 @@ pub(super) const UNROLLED: [Unrolled; 4] = [
 
 /// Why lowering ends early.
 pub(super) enum Stop {
-    /// Perhaps not if recursion ends earlier.
-    TooLarge,
+    /// Perhaps not if what stands within itself (is there anything?) ends earlier.
+    TooLarge {
+        recursive: bool,
+    },
     Cannot(Unlowerable),
 }
 
@@ -144,7 +146,7 @@ impl<'a, 'd> Lowering<'a, 'd> {
     /// Counts text that is written out.
     pub(super) fn spend(&mut self, bytes: usize) -> Step<()> {
         self.bytes += bytes;
-        if self.bytes > MAX_BYTES { Err(Stop::TooLarge) } else { Ok(()) }
+        if self.bytes > MAX_BYTES { Err(Stop::TooLarge { recursive: self.recursive }) } else { Ok(()) }
     }
 
     /// The shape of a conjunction, counted against the bounds. [`leave`](Self::leave) follows, or
@@ -154,7 +156,7 @@ impl<'a, 'd> Lowering<'a, 'd> {
         self.depth += 1;
         let most = if self.recursive { self.unrolled.nodes } else { MAX_NODES };
         if self.nodes > most || self.depth > MAX_DEPTH {
-            return Err(Stop::TooLarge);
+            return Err(Stop::TooLarge { recursive: self.recursive });
         }
         let flat: Flat = flatten(self.document, conj);
         let at = flat.at.unwrap_or(self.here);
@@ -196,28 +198,24 @@ impl<'a, 'd> Lowering<'a, 'd> {
         self.depth -= 1;
     }
 
-    /// Leaves what references led to; the reference to the definition that it has become, if it leads back into itself.
-    pub(super) fn close(
-        &mut self,
-        index: usize,
-        whole: impl FnOnce() -> Option<(Value, Back)>,
-    ) -> Step<Option<(Value, Back)>> {
+    /// Leaves what references led to. Whether something refers back to it, so that it must be defined.
+    pub(super) fn close(&mut self, index: usize) -> bool {
         self.depth -= 1;
         let key = self.open.pop();
-        if index == usize::MAX {
-            return Ok(None);
-        }
-        if !self.definitions[index].used {
+        let used = self.definitions.get(index).is_some_and(|definition| definition.used);
+        if !used {
             // Written out wherever it is referred to.
             self.known.remove(&key.unwrap_or_default());
-            return Ok(None);
         }
-        let Some((schema, back)) = whole() else {
-            return self.cannot(Document::ROOT, "a definition that refers to itself takes no value at all");
-        };
-        let definition = &mut self.definitions[index];
-        (definition.schema, definition.back) = (schema, back);
-        Ok(Some((self.reference(index), Back::Definition(index))))
+        used
+    }
+
+    /// Makes a definition, and the reference to it.
+    pub(super) fn define(&mut self, index: usize, schema: Value, back: Back) -> (Value, Back) {
+        if let Some(definition) = self.definitions.get_mut(index) {
+            (definition.schema, definition.back) = (schema, back);
+        }
+        (self.reference(index), Back::Definition(index))
     }
 
     fn reference(&self, index: usize) -> Value {

@@ -75,9 +75,15 @@ impl<'a> Lowering<'a, '_> {
             self.leave();
             return Ok(out);
         };
-        let target = self.target;
-        let referred = self.close(index, || out.clone().map(|out| render(target, out)))?;
-        Ok(referred.map(|(reference, back)| referring(reference, back)).or(out))
+        if !self.close(index) {
+            return Ok(out);
+        }
+        let Some(out) = out else {
+            return self.cannot(shape.at, "it refers to itself in a way that no value satisfies");
+        };
+        let (schema, back) = render(self.target, out);
+        let (reference, back) = self.define(index, schema, back);
+        Ok(Some(referring(reference, back)))
     }
 
     fn expand(&mut self, shape: &mut Shape<'a>) -> Step<Option<Out>> {
