@@ -9,6 +9,7 @@ use toolpost::app::App;
 use toolpost::config::Config;
 use toolpost::domain::json as reading;
 use toolpost::formats::native::ToolCall;
+use toolpost::schema::lower::{Target, lower};
 use toolpost::schema::{self, Role};
 
 const ARGUMENTS: &str =
@@ -41,6 +42,44 @@ fn parts(criterion: &mut Criterion) {
     });
 }
 
+/// A tool as most are: eight properties, one of them a list of objects, some optional.
+fn tool() -> Value {
+    let item = json!({
+        "type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string", "minLength": 1}, "quantity": {"type": "integer", "minimum": 1}},
+    });
+    json!({
+        "type": "object", "required": ["text", "items"],
+        "properties": {
+            "text": {"type": "string", "minLength": 1, "maxLength": 400, "description": "What to write."},
+            "language": {"type": "string", "enum": ["de", "en", "fr"], "default": "en"},
+            "items": {"type": "array", "items": item, "maxItems": 20},
+            "limit": {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "null"}], "default": null},
+            "since": {"type": "string", "format": "date-time"},
+            "ratio": {"type": "number", "minimum": 0, "maximum": 1},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "dry_run": {"type": "boolean", "default": false},
+        },
+    })
+}
+
+fn lowering(criterion: &mut Criterion) {
+    let schema = tool();
+    for target in [Target::OpenAi, Target::OpenAiStrict, Target::Anthropic, Target::Gemini] {
+        criterion.bench_function(&format!("lower a schema, {target:?}"), |bench| {
+            bench.iter(|| lower(black_box(&schema), target));
+        });
+    }
+    let lowered = lower(&schema, Target::OpenAiStrict).expect("the schema lowers");
+    let arguments = json!({
+        "text": "x", "language": null, "items": [{"name": "a", "quantity": null}], "limit": 3, "since": null,
+        "ratio": null, "labels": [{"key": "a", "value": "b"}], "dry_run": null,
+    });
+    criterion.bench_function("arguments on the way back", |bench| {
+        bench.iter(|| lowered.way_back.apply(black_box(&arguments)));
+    });
+}
+
 fn whole(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let mut config = Config::default();
@@ -61,5 +100,5 @@ fn whole(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, parts, whole);
+criterion_group!(benches, parts, lowering, whole);
 criterion_main!(benches);

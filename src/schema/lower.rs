@@ -1,77 +1,102 @@
 //! Lowering: a schema in the subset that a vendor takes, with what was lost, and the way back for the arguments.
+//!
+//! What is valid for a lowered schema is, after the way back, valid for the original, wherever the subset can say it: in
+//! doubt it is narrower. What it cannot say goes into the description and is a named [`Loss`].
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// Whose subset.
+use back::Back;
+use document::Document;
+use lowering::{Lowering, Stop, UNROLLED};
+
+mod back;
+mod document;
+mod exclusive;
+mod fold;
+mod kinds;
+mod light;
+mod limits;
+mod lowering;
+mod merge;
+mod names;
+mod narrow;
+mod null;
+mod parts;
+mod shape;
+#[cfg(test)]
+mod tests;
+mod valid;
+mod words;
+
+pub use back::WayBack;
+
+/// Whose subset of JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// OpenAI's functions.
+    /// Function tools of OpenAI's Chat and Responses APIs.
     OpenAi,
-    /// The same with `strict`.
+    /// The same with `strict: true`.
     OpenAiStrict,
-    /// Anthropic's tools.
+    /// `input_schema` of Anthropic's Messages API.
     Anthropic,
-    /// Google's function declarations.
+    /// `parameters` of a Gemini `FunctionDeclaration`.
     Gemini,
 }
 
-/// Something that the lowered schema does not say.
+/// Something that a vendor's subset cannot say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Loss {
-    /// Where (RFC 6901), in the original schema.
+    /// The subschema that it concerns (RFC 6901, in the original).
     pub pointer: String,
-    /// The keyword.
+    /// The keyword of the original that could not be kept.
     pub keyword: String,
-    /// What.
+    /// What is different for the model.
     pub message: String,
-    /// Whether the lowered schema allows more.
+    /// Whether the model may now be led to arguments that the original refuses; else it only has fewer possibilities.
     pub widens: bool,
 }
 
-/// Why a schema cannot be lowered.
+/// Why a schema cannot be lowered at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {message}")]
 pub struct Unlowerable {
-    /// Where (RFC 6901), in the original schema.
+    /// RFC 6901, in the original schema.
     pub pointer: String,
-    /// Why.
+    /// What is in the way.
     pub message: String,
 }
 
-/// A lowered schema.
-#[derive(Debug)]
+/// A schema in a vendor's subset.
+#[derive(Debug, Clone)]
 pub struct Lowered {
-    /// The schema.
+    /// For the vendor.
     pub schema: Value,
-    /// What it does not say.
+    /// What it does not say any more.
     pub losses: Vec<Loss>,
-    /// From arguments for it to arguments for the original.
+    /// For arguments that are not valid for the original as they are.
     pub way_back: WayBack,
 }
 
-/// From arguments for a lowered schema to arguments for the original.
-#[derive(Debug)]
-pub struct WayBack {}
-
-/// Lowers a schema.
+/// Puts an input schema that [`compile`](super::compile) takes into the subset of a vendor. The same schema always gives
+/// the same answer.
 ///
 /// # Errors
-/// If the target cannot say it.
-pub fn lower(schema: &Value, _: Target) -> Result<Lowered, Unlowerable> {
-    Ok(Lowered { schema: schema.clone(), losses: Vec::new(), way_back: WayBack {} })
-}
-
-impl WayBack {
-    /// Whether there is nothing to change.
-    #[must_use]
-    pub fn is_identity(&self) -> bool {
-        true
+/// A schema that the subset has no room for, or that no arguments satisfy.
+pub fn lower(schema: &Value, target: Target) -> Result<Lowered, Unlowerable> {
+    // An unknown draft was refused when the schema was compiled.
+    let draft = super::drafts::of(schema).unwrap_or(jsonschema::Draft::Draft202012);
+    let document = Document::new(schema, draft);
+    let attempts = if target == Target::Gemini { &UNROLLED[..] } else { &UNROLLED[..1] };
+    for unrolled in attempts {
+        match Lowering::new(&document, target, *unrolled).run() {
+            Ok(lowered) => return Ok(lowered),
+            Err(Stop::Cannot(reason)) => return Err(reason),
+            Err(Stop::TooLarge { recursive: true }) => {}
+            Err(Stop::TooLarge { recursive: false }) => break,
+        }
     }
-
-    /// The arguments for the original; `None`: nothing to change.
-    #[must_use]
-    pub fn apply(&self, _: &Value) -> Option<Value> {
-        None
-    }
+    let message = "the schema grows too large or too deep once its references are written out: use fewer or smaller \
+                   shared definitions";
+    Err(Unlowerable { pointer: String::new(), message: message.to_owned() })
 }

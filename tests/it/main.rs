@@ -20,6 +20,7 @@ mod external;
 mod http_executor;
 mod idempotency;
 mod listing;
+mod lowering;
 mod openapi;
 mod openapi_file;
 mod operations;

@@ -1,0 +1,305 @@
+//! The way back: arguments as a vendor's schema shapes them, put into the shape of the original.
+
+use std::cell::Cell;
+use std::sync::{Arc, OnceLock};
+
+use jsonschema::{Draft, Validator};
+use serde_json::{Map, Value};
+
+use super::kinds::Kinds;
+
+/// How arguments that follow the lowered schema become arguments for the original.
+#[derive(Debug, Clone)]
+pub struct WayBack {
+    root: Back,
+    definitions: Arc<Definitions>,
+}
+
+/// What references in the lowered schema lead to.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    pub(super) schemas: Map<String, Value>,
+    pub(super) backs: Vec<(String, Back)>,
+}
+
+/// What is to be done with one value.
+#[derive(Debug, Clone)]
+pub(super) enum Back {
+    Same,
+    Object(Vec<Member>),
+    /// An object whose members that are not named all go the same way.
+    Open(Vec<Member>, Box<Back>),
+    Array(Box<Back>),
+    /// Items of a prefix, and those after it.
+    Items(Vec<Back>, Box<Back>),
+    /// An object with a member per item becomes an array.
+    Tuple(Vec<(String, Back)>),
+    /// An array of `{"key", "value"}` becomes an object.
+    Entries(Box<Back>),
+    /// The object's member of that name is an array of entries, which become members of the object itself.
+    Spread(String, Box<Back>),
+    /// Strings that stand for other values.
+    Values(Arc<[(String, Value)]>),
+    /// That of the branch that takes the value.
+    Any(Arc<[Branch]>),
+    /// All, one after another.
+    All(Vec<Back>),
+    Definition(usize),
+}
+
+/// What is to be done with one member of an object.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    /// In the lowered schema.
+    pub(super) name: String,
+    /// In the original, if it differs.
+    pub(super) original: Option<String>,
+    /// `null` says that it is left out.
+    pub(super) null_is_absent: bool,
+    pub(super) back: Back,
+}
+
+/// One of several shapes.
+#[derive(Debug)]
+pub(super) struct Branch {
+    /// As plain JSON Schema.
+    pub(super) schema: Value,
+    pub(super) back: Back,
+    /// Compiled when it is first asked.
+    pub(super) validator: OnceLock<Option<Validator>>,
+}
+
+/// Values looked at for one call; arguments are at most 4 MiB.
+const STEPS: usize = 4_000_000;
+/// Deeper than any JSON that is read.
+const DEPTH: usize = 256;
+
+impl WayBack {
+    pub(super) fn new(root: Back, definitions: Definitions) -> Self {
+        let active = root.is_active() || definitions.backs.iter().any(|(_, back)| back.is_active());
+        Self { root: if active { root } else { Back::Same }, definitions: Arc::new(definitions) }
+    }
+
+    /// Whether there is never anything to do.
+    #[must_use]
+    pub fn is_identity(&self) -> bool {
+        matches!(self.root, Back::Same)
+    }
+
+    /// The arguments in the original's shape; `None` if they have it. Takes any JSON, also what the lowered schema does
+    /// not allow, and leaves alone what it does not understand.
+    #[must_use]
+    pub fn apply(&self, arguments: &Value) -> Option<Value> {
+        let walk = Walk { definitions: &self.definitions, steps: Cell::new(STEPS) };
+        walk.value(&self.root, arguments, 0)
+    }
+}
+
+impl Back {
+    /// Whether it changes anything, references aside.
+    pub(super) fn is_active(&self) -> bool {
+        match self {
+            Self::Same | Self::Definition(_) => false,
+            Self::Object(members) => members.iter().any(Member::is_active),
+            Self::Open(members, rest) => rest.is_active() || members.iter().any(Member::is_active),
+            Self::Array(items) => items.is_active(),
+            Self::Items(prefix, rest) => rest.is_active() || prefix.iter().any(Self::is_active),
+            Self::Tuple(_) | Self::Entries(_) | Self::Spread(..) | Self::Values(_) => true,
+            Self::Any(branches) => branches.iter().any(|branch| branch.back.is_active()),
+            Self::All(all) => all.iter().any(Self::is_active),
+        }
+    }
+
+    /// Whether nothing is to be done, whatever references lead to.
+    pub(super) fn is_same(&self) -> bool {
+        matches!(self, Self::Same)
+    }
+
+    /// Of an object; of members that stay as they are nothing is kept.
+    pub(super) fn object(mut members: Vec<Member>) -> Self {
+        members.retain(|member| member.original.is_some() || member.null_is_absent || !member.back.is_same());
+        if members.is_empty() { Self::Same } else { Self::Object(members) }
+    }
+
+    pub(super) fn array(items: Self) -> Self {
+        if items.is_same() { Self::Same } else { Self::Array(Box::new(items)) }
+    }
+
+    pub(super) fn all(mut all: Vec<Self>) -> Self {
+        all.retain(|back| !back.is_same());
+        match (all.pop(), all.is_empty()) {
+            (None, _) => Self::Same,
+            (Some(only), true) => only,
+            (Some(last), false) => {
+                all.push(last);
+                Self::All(all)
+            }
+        }
+    }
+}
+
+impl Member {
+    fn is_active(&self) -> bool {
+        self.original.is_some() || self.null_is_absent || self.back.is_active()
+    }
+}
+
+struct Walk<'a> {
+    definitions: &'a Definitions,
+    steps: Cell<usize>,
+}
+
+impl Walk<'_> {
+    /// The value in its new shape, if it changes.
+    fn value(&self, back: &Back, value: &Value, depth: usize) -> Option<Value> {
+        let left = self.steps.get().checked_sub(1)?;
+        self.steps.set(left);
+        if depth > DEPTH {
+            return None;
+        }
+        match (back, value) {
+            (Back::Object(members), Value::Object(object)) => self.object(members, None, object, depth),
+            (Back::Open(members, rest), Value::Object(object)) => self.object(members, Some(rest), object, depth),
+            // A model may give the original's shape all the same: then only what is inside goes back.
+            (Back::Entries(inner), Value::Object(object)) => self.object(&[], Some(inner), object, depth),
+            (Back::Entries(inner), Value::Array(items)) => self.entries(inner, items, depth).map(Value::Object),
+            (Back::Spread(name, inner), Value::Object(object)) => self.spread(name, inner, object, depth),
+            (Back::Array(inner), Value::Array(items)) => self.array(items, depth, |_| inner),
+            (Back::Items(prefix, rest), Value::Array(items)) => {
+                self.array(items, depth, |index| prefix.get(index).unwrap_or(rest))
+            }
+            (Back::Tuple(places), Value::Array(items)) => {
+                self.array(items, depth, |index| places.get(index).map_or(&Back::Same, |(_, back)| back))
+            }
+            (Back::Tuple(places), Value::Object(object)) => self.tuple(places, object, depth),
+            (Back::Values(values), Value::String(text)) => {
+                values.iter().find(|(name, _)| name == text).map(|(_, value)| value.clone())
+            }
+            (Back::Any(branches), value) => self.value(self.branch(branches, value)?, value, depth + 1),
+            (Back::All(all), value) => {
+                let mut new: Option<Value> = None;
+                for back in all {
+                    new = self.value(back, new.as_ref().unwrap_or(value), depth + 1).or(new);
+                }
+                new
+            }
+            (Back::Definition(index), value) => self.value(&self.definitions.backs.get(*index)?.1, value, depth + 1),
+            _ => None,
+        }
+    }
+
+    fn object(
+        &self,
+        members: &[Member],
+        rest: Option<&Back>,
+        object: &Map<String, Value>,
+        depth: usize,
+    ) -> Option<Value> {
+        let (mut new, mut changed) = (Map::with_capacity(object.len()), false);
+        for (name, value) in object {
+            // Strict schemas have no members of one name twice, so looking is short; the list is in their order.
+            let member = members.iter().find(|member| member.name == *name);
+            // Whoever knows the original's name may use it.
+            let member = member.or_else(|| members.iter().find(|member| member.original.as_ref() == Some(name)));
+            if value.is_null() && member.is_some_and(|member| member.null_is_absent) {
+                changed = true;
+                continue;
+            }
+            let below = member.map(|member| &member.back).or(rest).and_then(|back| self.value(back, value, depth + 1));
+            let original = member.and_then(|member| member.original.as_ref()).unwrap_or(name);
+            changed |= below.is_some() || original != name;
+            new.insert(original.clone(), below.unwrap_or_else(|| value.clone()));
+        }
+        changed.then_some(Value::Object(new))
+    }
+
+    fn array<'b>(&self, items: &[Value], depth: usize, back: impl Fn(usize) -> &'b Back) -> Option<Value> {
+        let mut new: Option<Vec<Value>> = None;
+        for (index, item) in items.iter().enumerate() {
+            if let Some(better) = self.value(back(index), item, depth + 1) {
+                new.get_or_insert_with(|| items.to_vec())[index] = better;
+            }
+        }
+        new.map(Value::Array)
+    }
+
+    /// `None` if any item is no entry.
+    fn entries(&self, inner: &Back, items: &[Value], depth: usize) -> Option<Map<String, Value>> {
+        let mut object = Map::with_capacity(items.len());
+        for item in items {
+            let entry = item.as_object().filter(|entry| entry.len() == 2)?;
+            let (key, value) = (entry.get("key")?.as_str()?, entry.get("value")?);
+            let value = self.value(inner, value, depth + 1).unwrap_or_else(|| value.clone());
+            object.insert(key.to_owned(), value);
+        }
+        Some(object)
+    }
+
+    fn spread(&self, name: &str, inner: &Back, object: &Map<String, Value>, depth: usize) -> Option<Value> {
+        let items = object.get(name)?.as_array()?;
+        let mut new = object.clone();
+        new.shift_remove(name);
+        for (key, value) in self.entries(inner, items, depth)? {
+            new.insert(key, value);
+        }
+        Some(Value::Object(new))
+    }
+
+    fn tuple(&self, places: &[(String, Back)], object: &Map<String, Value>, depth: usize) -> Option<Value> {
+        if object.len() > places.len() {
+            return None;
+        }
+        let given = places.iter().take(object.len());
+        let items = given.map(|(name, back)| {
+            let value = object.get(name)?;
+            Some(self.value(back, value, depth + 1).unwrap_or_else(|| value.clone()))
+        });
+        items.collect::<Option<Vec<Value>>>().map(Value::Array)
+    }
+
+    /// The branch that takes the value, or the one that it looks most like.
+    fn branch<'b>(&self, branches: &'b [Branch], value: &Value) -> Option<&'b Back> {
+        let taken = branches.iter().find(|branch| self.takes(branch, value));
+        let like = || {
+            let scores =
+                branches.iter().enumerate().map(|(index, branch)| (self.likeness(&branch.schema, value), index));
+            // The first of equals.
+            let best = scores.max_by_key(|(score, index)| (*score, std::cmp::Reverse(*index)))?;
+            (best.0 > 0).then(|| &branches[best.1])
+        };
+        taken.or_else(like).map(|branch| &branch.back)
+    }
+
+    fn takes(&self, branch: &Branch, value: &Value) -> bool {
+        let validator = branch.validator.get_or_init(|| {
+            let mut schema = branch.schema.clone();
+            if let (Value::Object(schema), false) = (&mut schema, self.definitions.schemas.is_empty()) {
+                schema.insert("$defs".to_owned(), Value::Object(self.definitions.schemas.clone()));
+            }
+            super::super::validator(Draft::Draft202012, super::super::patterns::MAX_SIZE, &schema).ok()
+        });
+        validator.as_ref().is_some_and(|validator| validator.is_valid(value))
+    }
+
+    /// How much a value looks like what a schema asks for; 0: not at all.
+    fn likeness(&self, schema: &Value, value: &Value) -> usize {
+        let referred = schema.get("$ref").and_then(Value::as_str).and_then(|name| name.strip_prefix("#/$defs/"));
+        let schema = referred.and_then(|name| self.definitions.schemas.get(name)).unwrap_or(schema);
+        if !Kinds::declared(schema.get("type").unwrap_or(&Value::Null)).meets(Kinds::of(value)) {
+            return 0;
+        }
+        let (Value::Object(object), Some(Value::Object(properties))) = (value, schema.get("properties")) else {
+            return 1;
+        };
+        let mut score = 1;
+        for (name, property) in properties {
+            let Some(member) = object.get(name) else { continue };
+            let listed = property.get("enum").and_then(Value::as_array);
+            if listed.is_some_and(|listed| !listed.contains(member)) {
+                return 0;
+            }
+            score += 1 + usize::from(listed.is_some());
+        }
+        score
+    }
+}

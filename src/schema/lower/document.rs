@@ -1,0 +1,150 @@
+//! The document that is lowered: where its parts stand, what its references lead to, and which names its patterns match.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use jsonschema::{Draft, Validator};
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+
+use crate::domain::json;
+
+/// A place in the document; its pointer is only written out when it is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct At(usize);
+
+enum Step<'a> {
+    /// A pointer from the document's root.
+    Jump(String),
+    Key(At, &'a str),
+    Member(At, &'static str, &'a str),
+    Index(At, &'static str, usize),
+}
+
+/// The schema as it was registered.
+pub(super) struct Document<'a> {
+    pub(super) root: &'a Value,
+    pub(super) draft: Draft,
+    steps: RefCell<Vec<Step<'a>>>,
+    /// Patterns and formats, only where values or names are listed beside them, so seldom.
+    assertions: RefCell<HashMap<(&'static str, &'a str), Option<Validator>>>,
+}
+
+impl<'a> Document<'a> {
+    pub(super) const ROOT: At = At(0);
+
+    pub(super) fn new(root: &'a Value, draft: Draft) -> Self {
+        let steps = RefCell::new(vec![Step::Jump(String::new())]);
+        Self { root, draft, steps, assertions: RefCell::default() }
+    }
+
+    fn place(&self, step: Step<'a>) -> At {
+        let mut steps = self.steps.borrow_mut();
+        steps.push(step);
+        At(steps.len() - 1)
+    }
+
+    pub(super) fn key(&self, at: At, keyword: &'a str) -> At {
+        self.place(Step::Key(at, keyword))
+    }
+
+    pub(super) fn member(&self, at: At, keyword: &'static str, name: &'a str) -> At {
+        self.place(Step::Member(at, keyword, name))
+    }
+
+    pub(super) fn index(&self, at: At, keyword: &'static str, index: usize) -> At {
+        self.place(Step::Index(at, keyword, index))
+    }
+
+    /// RFC 6901.
+    pub(super) fn pointer(&self, at: At) -> String {
+        let steps = self.steps.borrow();
+        let (mut tokens, mut at) = (Vec::new(), at);
+        loop {
+            let (above, token) = match &steps[at.0] {
+                Step::Jump(pointer) => {
+                    tokens.push(pointer.clone());
+                    break;
+                }
+                Step::Key(above, keyword) => (*above, format!("/{keyword}")),
+                Step::Member(above, keyword, name) => (*above, format!("/{keyword}/{}", json::pointer_token(name))),
+                Step::Index(above, keyword, index) => (*above, format!("/{keyword}/{index}")),
+            };
+            tokens.push(token);
+            at = above;
+        }
+        tokens.reverse();
+        tokens.concat()
+    }
+
+    /// What a reference that stands at `at` leads to.
+    pub(super) fn resolve(&self, at: At, reference: &str) -> Option<(&'a Value, At)> {
+        let fragment = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
+        let base = self.resource_of(&self.pointer(at));
+        let pointer = if fragment.is_empty() || fragment.starts_with('/') {
+            format!("{base}{fragment}")
+        } else {
+            self.anchor(self.root.pointer(&base)?, &base, &fragment)?
+        };
+        Some((self.root.pointer(&pointer)?, self.place(Step::Jump(pointer))))
+    }
+
+    /// The pointer of the nearest schema with an identity of its own, for which `#` stands; mostly the root.
+    fn resource_of(&self, pointer: &str) -> String {
+        let (mut base, mut value, mut end) = (0, self.root, 0);
+        for token in pointer.split('/').skip(1) {
+            end += token.len() + 1;
+            let token = token.replace("~1", "/").replace("~0", "~");
+            let next = match value {
+                Value::Object(members) => members.get(&token),
+                Value::Array(items) => token.parse().ok().and_then(|index: usize| items.get(index)),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            value = next;
+            if self.identity(value).is_some_and(|name| !name.starts_with('#')) {
+                base = end;
+            }
+        }
+        pointer[..base].to_owned()
+    }
+
+    fn identity(&self, schema: &'a Value) -> Option<&'a str> {
+        // Up to draft 7 whatever stands beside a `$ref` is ignored.
+        if self.draft <= Draft::Draft7 && schema.get("$ref").is_some() {
+            return None;
+        }
+        schema.get(if self.draft == Draft::Draft4 { "id" } else { "$id" })?.as_str().filter(|name| !name.is_empty())
+    }
+
+    fn anchor(&self, schema: &'a Value, pointer: &str, name: &str) -> Option<String> {
+        let named = |keyword: &str| schema.get(keyword).and_then(Value::as_str) == Some(name);
+        let by_identity = self.identity(schema).and_then(|identity| identity.strip_prefix('#')) == Some(name);
+        if named("$anchor") || named("$dynamicAnchor") || by_identity {
+            return Some(pointer.to_owned());
+        }
+        let below = |token: String, value: &'a Value| {
+            let other = self.identity(value).is_some_and(|name| !name.starts_with('#'));
+            if other { None } else { self.anchor(value, &format!("{pointer}/{token}"), name) }
+        };
+        match schema {
+            Value::Object(members) => members.iter().find_map(|(key, value)| below(json::pointer_token(key), value)),
+            Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| below(index.to_string(), item)),
+            _ => None,
+        }
+    }
+
+    /// Whether a pattern matches a text.
+    pub(super) fn matches(&self, pattern: &'a str, text: &str) -> bool {
+        self.asserts("pattern", pattern, text)
+    }
+
+    /// Whether a `pattern` or `format` takes a text.
+    pub(super) fn asserts(&self, keyword: &'static str, asked: &'a str, text: &str) -> bool {
+        let mut assertions = self.assertions.borrow_mut();
+        let compiled = assertions.entry((keyword, asked)).or_insert_with(|| {
+            super::super::validator(self.draft, super::super::patterns::MAX_SIZE, &json!({ keyword: asked })).ok()
+        });
+        compiled.as_ref().is_some_and(|assertion| assertion.is_valid(&Value::String(text.to_owned())))
+    }
+}

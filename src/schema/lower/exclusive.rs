@@ -1,0 +1,86 @@
+//! Whether branches of a `oneOf` exclude each other, so that `anyOf` says the same.
+
+use serde_json::Value;
+
+use super::kinds::{Kinds, same};
+use super::lowering::Lowering;
+use super::parts::{Conj, Term, flatten};
+use super::shape::Shape;
+
+const MAX_DEPTH: usize = 4;
+
+impl<'a> Lowering<'a, '_> {
+    /// Whether no two of the branches can take the same value, objects being closed.
+    pub(super) fn are_exclusive(&self, branches: &[Conj<'a>]) -> bool {
+        // The square of many is too much to look at.
+        branches.len() <= 64
+            && branches.iter().enumerate().all(|(index, one)| {
+                let others = branches.iter().enumerate().filter(|(other, _)| *other != index);
+                others.into_iter().all(|(_, other)| self.excludes(one, other, 0))
+            })
+    }
+
+    /// Whether what is made for `from` is never valid for `other`; `false` where that is not plain to see.
+    fn excludes(&self, from: &[Term<'a>], other: &[Term<'a>], depth: usize) -> bool {
+        let shape = |conj: &[Term<'a>]| Shape::of(self.document, flatten(self.document, conj));
+        let (mut from, mut other) = (shape(from), shape(other));
+        if depth > MAX_DEPTH {
+            return false;
+        }
+        if from.never || other.never || !meant(&from).meets(other.kinds) {
+            return true;
+        }
+        if let Some(group) = from.groups.pop() {
+            return group.branches.iter().all(|branch| {
+                let mut conj = self.without(&from, &group, 0);
+                conj.extend(branch.iter().cloned());
+                let whole = self.without_groups(&other);
+                self.excludes(&conj, &whole, depth + 1)
+            });
+        }
+        if let Some(group) = other.groups.pop() {
+            return group.branches.iter().all(|branch| {
+                let mut conj = self.without(&other, &group, 0);
+                conj.extend(branch.iter().cloned());
+                let whole = self.without_groups(&from);
+                self.excludes(&whole, &conj, depth + 1)
+            });
+        }
+        if let Some(values) = &from.values {
+            let taken = |value: &&Value| {
+                let listed = other.values.as_ref().is_none_or(|values| values.iter().any(|other| same(other, value)));
+                listed && Kinds::of(value).meets(other.kinds)
+            };
+            return !values.iter().any(|value| taken(value));
+        }
+        if meant(&from).intersect(other.kinds) != Kinds::OBJECT {
+            return false;
+        }
+        let declared = |name: &str| from.object.properties.iter().find(|(known, _)| *known == name);
+        let closed = !from.object.properties.is_empty() || from.is_closed();
+        let lacks = |name: &&str| closed && declared(name).is_none() && !from.object.required.contains(name);
+        if other.object.required.iter().any(|name| lacks(name)) {
+            return true;
+        }
+        from.object.required.iter().any(|name| {
+            let there = other.object.properties.iter().find(|(known, _)| known == name);
+            match (declared(name), there) {
+                (Some((_, one)), Some((_, there))) => self.excludes(one, there, depth + 1),
+                (_, None) => other.is_closed(),
+                _ => false,
+            }
+        })
+    }
+
+    /// The shape's parts again, with all groups that are left.
+    fn without_groups(&self, shape: &Shape<'a>) -> Conj<'a> {
+        let parts = shape.parts.iter().map(|part| Term::Part(*part));
+        let made = shape.groups.iter().filter(|group| group.part.is_none());
+        parts.chain(made.map(|group| Term::Any(group.branches.clone().into()))).collect()
+    }
+}
+
+/// The types of what is made for a shape.
+fn meant(shape: &Shape) -> Kinds {
+    if shape.groups.is_empty() { shape.meant().unwrap_or(shape.kinds) } else { shape.kinds }
+}

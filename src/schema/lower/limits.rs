@@ -1,0 +1,86 @@
+//! The limits of OpenAI's strict schemas.
+
+use serde_json::{Map, Value};
+
+use super::Unlowerable;
+
+const MAX_PROPERTIES: usize = 5_000;
+const MAX_LEVELS: usize = 10;
+const MAX_VALUES: usize = 1_000;
+/// Characters of names, listed values and constants together.
+const MAX_CHARS: usize = 120_000;
+/// From so many strings on, a list has a limit of its own.
+const LONG_LIST: usize = 250;
+const MAX_LIST_CHARS: usize = 15_000;
+
+#[derive(Default)]
+struct Counts {
+    properties: usize,
+    values: usize,
+    chars: usize,
+    levels: usize,
+    list_too_long: bool,
+}
+
+/// Holds a finished schema against the limits.
+///
+/// # Errors
+/// The limit that it is beyond.
+pub(super) fn strict(schema: &Value) -> Result<(), Unlowerable> {
+    let mut counts = Counts::default();
+    counts.schema(schema, 0);
+    let beyond = [
+        (
+            counts.properties > MAX_PROPERTIES,
+            format!("has {} properties, {MAX_PROPERTIES} are allowed", counts.properties),
+        ),
+        (counts.levels > MAX_LEVELS, format!("is nested {} levels deep, {MAX_LEVELS} are allowed", counts.levels)),
+        (counts.values > MAX_VALUES, format!("lists {} values in enums, {MAX_VALUES} are allowed", counts.values)),
+        (
+            counts.chars > MAX_CHARS,
+            format!("has {} characters of names and values, {MAX_CHARS} are allowed", counts.chars),
+        ),
+        (
+            counts.list_too_long,
+            format!("has an enum of over {LONG_LIST} strings with over {MAX_LIST_CHARS} characters"),
+        ),
+    ];
+    match beyond.into_iter().find(|(beyond, _)| *beyond) {
+        Some((_, what)) => Err(Unlowerable { pointer: String::new(), message: format!("strict: the schema {what}") }),
+        None => Ok(()),
+    }
+}
+
+impl Counts {
+    fn schema(&mut self, schema: &Value, level: usize) {
+        let Value::Object(keywords) = schema else { return };
+        let container = keywords.contains_key("properties") || keywords.contains_key("items");
+        let level = level + usize::from(container);
+        self.levels = self.levels.max(level);
+        for (keyword, value) in keywords {
+            match (keyword.as_str(), value) {
+                ("properties", Value::Object(members)) => {
+                    self.properties += members.len();
+                    self.members(members, level);
+                }
+                ("$defs", Value::Object(members)) => self.members(members, 0),
+                ("anyOf", Value::Array(schemas)) => schemas.iter().for_each(|schema| self.schema(schema, level)),
+                ("items", schema) => self.schema(schema, level),
+                ("enum", Value::Array(values)) => {
+                    let chars: usize = values.iter().filter_map(Value::as_str).map(|text| text.chars().count()).sum();
+                    self.values += values.len();
+                    self.chars += chars;
+                    self.list_too_long |= values.len() > LONG_LIST && chars > MAX_LIST_CHARS;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn members(&mut self, members: &Map<String, Value>, level: usize) {
+        for (name, schema) in members {
+            self.chars += name.chars().count();
+            self.schema(schema, level);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Merging: the keywords of all subschemas that apply to one value, read in the spelling of any draft.
+
+use std::cmp::Ordering;
+
+use jsonschema::Draft;
+use serde_json::{Map, Value};
+
+use super::document::{At, Document};
+use super::kinds::{Kinds, compare, count, same};
+use super::parts::{Conj, Flat, Part, Term};
+use super::shape::{Arrays, Bound, Condition, Group, Notes, Numbers, Objects, Rest, Shape, Strings};
+
+/// Asserting keywords that are kept as they are.
+const REST: [&str; 9] = [
+    "not",
+    "contains",
+    "minContains",
+    "maxContains",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "unevaluatedItems",
+    "contentSchema",
+];
+
+pub(super) fn merge<'a>(document: &Document<'a>, flat: Flat<'a>) -> Shape<'a> {
+    let mut shape = Shape {
+        at: flat.at.unwrap_or(Document::ROOT),
+        parts: flat.parts,
+        never: flat.never,
+        kinds: Kinds::ALL,
+        typed: false,
+        values: None,
+        notes: Notes::default(),
+        number: Numbers::default(),
+        string: Strings::default(),
+        array: Arrays::default(),
+        object: Objects::default(),
+        groups: Vec::new(),
+        conditions: Vec::new(),
+        rest: Vec::new(),
+    };
+    for index in 0..shape.parts.len() {
+        let part = shape.parts[index];
+        if let Value::Object(keywords) = part.schema {
+            for (keyword, value) in keywords.iter().filter(|(keyword, _)| part.counts(keyword)) {
+                read(document, &mut shape, index, keyword, value);
+            }
+        }
+    }
+    for (made, branches) in flat.any.into_iter().enumerate() {
+        let at = shape.at;
+        shape.groups.push(Group { part: None, made, one: false, at, branches: branches.to_vec() });
+    }
+    objects(document, &mut shape);
+    arrays(document, &mut shape);
+    if let Some(values) = &mut shape.values {
+        values.retain(|value| Kinds::of(value).meets(shape.kinds));
+        let left = values.iter().fold(Kinds::NONE, |kinds, value| kinds.union(Kinds::of(value)));
+        shape.kinds = shape.kinds.intersect(left);
+    }
+    shape.never |= shape.kinds.is_empty();
+    shape
+}
+
+fn read<'a>(document: &Document<'a>, shape: &mut Shape<'a>, index: usize, keyword: &'a str, value: &'a Value) {
+    let part = shape.parts[index];
+    let at = part.at;
+    match keyword {
+        "type" => {
+            shape.kinds = shape.kinds.intersect(Kinds::declared(value));
+            shape.typed = true;
+        }
+        "enum" => list(&mut shape.values, value.as_array().into_iter().flatten().collect()),
+        "const" => list(&mut shape.values, vec![value]),
+        "title" => shape.notes.title = shape.notes.title.or(value.as_str()),
+        "description" => shape.notes.description = shape.notes.description.or(value.as_str()),
+        "default" => shape.notes.default = shape.notes.default.or(Some(value)),
+        "examples" => shape.notes.examples = shape.notes.examples.or(value.as_array()),
+        "deprecated" | "readOnly" | "writeOnly" if *value == Value::Bool(true) => {
+            let flags = ["deprecated", "readOnly", "writeOnly"];
+            shape.notes.flags.extend(flags.into_iter().filter(|flag| *flag == keyword));
+        }
+        "minimum" | "exclusiveMinimum" | "maximum" | "exclusiveMaximum" => {
+            bound(&mut shape.number, part, keyword, value)
+        }
+        "multipleOf" => shape.number.multiples.push((value, at)),
+        "minLength" => larger(&mut shape.string.min, value),
+        "maxLength" => smaller(&mut shape.string.max, value),
+        "pattern" => shape.string.patterns.extend(value.as_str().map(|pattern| (pattern, at))),
+        "format" => shape.string.formats.extend(value.as_str().map(|format| (format, at))),
+        "contentEncoding" => shape.string.content.push(("contentEncoding", value)),
+        "contentMediaType" => shape.string.content.push(("contentMediaType", value)),
+        "minItems" => larger(&mut shape.array.min, value),
+        "maxItems" => smaller(&mut shape.array.max, value),
+        "uniqueItems" if *value == Value::Bool(true) => shape.array.unique = shape.array.unique.or(Some(at)),
+        "required" => {
+            for name in value.as_array().into_iter().flatten().filter_map(Value::as_str) {
+                if !shape.object.required.contains(&name) {
+                    shape.object.required.push(name);
+                }
+            }
+        }
+        "minProperties" => larger(&mut shape.object.min, value),
+        "maxProperties" => smaller(&mut shape.object.max, value),
+        "propertyNames" => {
+            shape.object.names.push(Term::Part(Part::new(value, document.key(at, keyword))));
+        }
+        "unevaluatedProperties" => {
+            shape.object.unevaluated = Some(Part::new(value, document.key(at, keyword)));
+        }
+        "anyOf" | "oneOf" => {
+            let Some(schemas) = value.as_array() else { return };
+            let name = if keyword == "oneOf" { "oneOf" } else { "anyOf" };
+            let branch = |(index, schema)| vec![Term::Part(Part::new(schema, document.index(at, name, index)))];
+            let branches = schemas.iter().enumerate().map(branch).collect();
+            shape.groups.push(Group { part: Some(index), made: 0, one: keyword == "oneOf", at, branches });
+        }
+        "if" => {
+            let below = |keyword| part.schema.get(keyword).map(|schema| Part::new(schema, document.key(at, keyword)));
+            let (then, other) = (below("then"), below("else"));
+            if then.is_some() || other.is_some() {
+                let when = Part::new(value, document.key(at, keyword));
+                shape.conditions.push(Condition { at, when, then, other });
+            }
+        }
+        _ => {
+            shape.rest.extend(REST.iter().find(|known| **known == keyword).map(|keyword| Rest { keyword, value, part }))
+        }
+    }
+}
+
+fn list<'a>(values: &mut Option<Vec<&'a Value>>, listed: Vec<&'a Value>) {
+    match values {
+        Some(values) => values.retain(|value| listed.iter().any(|other| same(value, other))),
+        None => {
+            let mut distinct: Vec<&Value> = Vec::with_capacity(listed.len());
+            // Duplicates are forbidden in principle; looking for them in a very long list is not worth it.
+            for value in listed {
+                if distinct.len() > 200 || !distinct.iter().any(|other| same(value, other)) {
+                    distinct.push(value);
+                }
+            }
+            *values = Some(distinct);
+        }
+    }
+}
+
+fn larger(bound: &mut Option<u64>, value: &Value) {
+    *bound = (*bound).max(count(value));
+}
+
+fn smaller(bound: &mut Option<u64>, value: &Value) {
+    *bound = [*bound, count(value)].into_iter().flatten().min();
+}
+
+fn bound<'a>(numbers: &mut Numbers<'a>, part: Part<'a>, keyword: &str, value: &'a Value) {
+    let Value::Number(value) = value else { return };
+    let lower = keyword.ends_with("inimum");
+    // Up to draft 4 a boolean beside the bound says that it is exclusive.
+    let beside = part.schema.get(if lower { "exclusiveMinimum" } else { "exclusiveMaximum" });
+    let exclusive = keyword.starts_with("exclusive") || beside == Some(&Value::Bool(true));
+    let new = Bound { value, exclusive, at: part.at };
+    let old = if lower { &mut numbers.min } else { &mut numbers.max };
+    let tighter = old.is_none_or(|old| match compare(value, old.value) {
+        Ordering::Greater => lower,
+        Ordering::Less => !lower,
+        Ordering::Equal => exclusive,
+    });
+    if tighter {
+        *old = Some(new);
+    }
+}
+
+pub(super) fn is_false(term: &Term) -> bool {
+    matches!(term, Term::Part(part) if *part.schema == Value::Bool(false))
+}
+
+fn map<'a>(part: &Part<'a>, keyword: &str) -> Option<&'a Map<String, Value>> {
+    part.schema.get(keyword).filter(|_| part.counts(keyword))?.as_object()
+}
+
+/// Members: each subschema's `additionalProperties` is about what that subschema itself does not name.
+fn objects<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
+    let speaks = |part: &&Part| {
+        ["properties", "patternProperties", "additionalProperties"]
+            .iter()
+            .any(|keyword| part.counts(keyword) && part.schema.get(keyword).is_some())
+    };
+    let parts: Vec<Part> = shape.parts.iter().filter(speaks).copied().collect();
+    let others = |part: &Part<'a>| {
+        let schema = part.schema.get("additionalProperties").filter(|_| part.counts("additionalProperties"))?;
+        Some(Term::Part(Part::new(schema, document.key(part.at, "additionalProperties"))))
+    };
+    let object = &mut shape.object;
+    for part in &parts {
+        let named = map(part, "properties").into_iter().flatten();
+        for (name, _) in named {
+            if parts.len() > 1 && object.properties.iter().any(|(known, _)| known == name) {
+                continue;
+            }
+            let conj = parts.iter().flat_map(|part| of_member(document, part, name, others(part))).collect();
+            object.properties.push((name, conj));
+        }
+        for (pattern, schema) in map(part, "patternProperties").into_iter().flatten() {
+            let own = Term::Part(Part::new(schema, document.member(part.at, "patternProperties", pattern)));
+            let elsewhere = parts.iter().filter(|other| !std::ptr::eq(other.schema, part.schema)).filter_map(others);
+            object.patterns.push((pattern, std::iter::once(own).chain(elsewhere).collect()));
+        }
+        if let Some(term) = others(part) {
+            object.others_at = object.others_at.or(Some(part.at));
+            if !matches!(&term, Term::Part(part) if *part.schema == Value::Bool(true)) {
+                object.others.push(term);
+            }
+        }
+    }
+}
+
+/// What one subschema says of a member.
+fn of_member<'a>(document: &Document<'a>, part: &Part<'a>, name: &'a str, others: Option<Term<'a>>) -> Conj<'a> {
+    let mut conj = Conj::new();
+    if let Some(schema) = map(part, "properties").and_then(|properties| properties.get(name)) {
+        conj.push(Term::Part(Part::new(schema, document.member(part.at, "properties", name))));
+    }
+    for (pattern, schema) in map(part, "patternProperties").into_iter().flatten() {
+        if document.matches(pattern, name) {
+            conj.push(Term::Part(Part::new(schema, document.member(part.at, "patternProperties", pattern))));
+        }
+    }
+    if conj.is_empty() {
+        conj.extend(others);
+    }
+    conj
+}
+
+/// Items: `prefixItems` and `items`, or up to 2019-09 an array of `items` and `additionalItems`.
+fn arrays<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
+    let mut read: Vec<(Vec<Part<'a>>, Option<Part<'a>>)> = Vec::new();
+    for part in &shape.parts {
+        let get = |keyword: &'static str| part.schema.get(keyword).filter(|_| part.counts(keyword));
+        let one = |keyword: &'static str, schema| Part::new(schema, document.key(part.at, keyword));
+        let some = |keyword: &'static str, schemas: &'a [Value]| -> Vec<Part<'a>> {
+            let each = schemas.iter().enumerate();
+            each.map(|(index, schema)| Part::new(schema, document.index(part.at, keyword, index))).collect()
+        };
+        // A newer draft's keyword means nothing in an older one.
+        let prefix = get("prefixItems").filter(|_| document.draft >= Draft::Draft202012);
+        match (get("items"), prefix) {
+            (Some(Value::Array(schemas)), _) => {
+                let after = get("additionalItems").map(|schema| one("additionalItems", schema));
+                read.push((some("items", schemas), after));
+            }
+            (items, Some(Value::Array(schemas))) => {
+                read.push((some("prefixItems", schemas), items.map(|schema| one("items", schema))));
+            }
+            (Some(schema), _) => read.push((Vec::new(), Some(one("items", schema)))),
+            (None, _) => {}
+        }
+    }
+    let longest = read.iter().map(|(prefix, _)| prefix.len()).max().unwrap_or(0);
+    let array: &mut Arrays = &mut shape.array;
+    for place in 0..longest {
+        let of_place = read.iter().filter_map(|(prefix, after)| prefix.get(place).copied().or(*after));
+        array.prefix.push(of_place.map(Term::Part).collect());
+    }
+    array.items_given = read.iter().any(|(_, after)| after.is_some());
+    let after = read.into_iter().filter_map(|(_, after)| after);
+    array.items = after.filter(|part| *part.schema != Value::Bool(true)).map(Term::Part).collect();
+}
+
+/// The part at a place that a keyword's value holds.
+pub(super) fn below<'a>(
+    document: &Document<'a>,
+    at: At,
+    keyword: &'static str,
+    name: &'a str,
+    schema: &'a Value,
+) -> Term<'a> {
+    Term::Part(Part::new(schema, document.member(at, keyword, name)))
+}

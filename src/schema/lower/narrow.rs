@@ -1,0 +1,241 @@
+//! Lowering for vendors with a small subset: each subschema becomes a list of alternatives of one type each, and
+//! whether `null` is among them.
+
+use serde_json::{Map, Value, json};
+
+use super::back::Member;
+use super::kinds::Kinds;
+use super::lowering::{Entered, Lowering, Step, object};
+use super::parts::{NO_NOTES, Term};
+use super::shape::{Group, Shape};
+use super::{Back, Target, words};
+
+mod arrays;
+mod objects;
+mod render;
+mod scalars;
+
+pub(super) use render::render;
+
+/// What a subschema is lowered to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Out {
+    pub(super) alternatives: Vec<Alternative>,
+    pub(super) null: bool,
+    pub(super) title: Option<String>,
+    pub(super) description: String,
+}
+
+/// One of them: a schema with one type, or a reference.
+#[derive(Debug, Clone)]
+pub(super) struct Alternative {
+    pub(super) schema: Map<String, Value>,
+    pub(super) back: Back,
+}
+
+impl Alternative {
+    pub(super) fn same(schema: Map<String, Value>) -> Self {
+        Self { schema, back: Back::Same }
+    }
+}
+
+impl<'a> Lowering<'a, '_> {
+    pub(super) fn narrow_root(&mut self, mut shape: Shape<'a>) -> Step<(Map<String, Value>, Back)> {
+        shape.kinds = Kinds::OBJECT;
+        self.fold_rest(&mut shape);
+        let made = if shape.never { None } else { self.object(&mut shape, true)? };
+        let Some(made) = made else {
+            return self.cannot(shape.at, "no arguments satisfy this schema, or only endless ones");
+        };
+        let out = Out { alternatives: vec![made], ..self.noted(&shape)? };
+        let (schema, back) = render(self.target, out);
+        Ok((if let Value::Object(schema) = schema { schema } else { Map::new() }, back))
+    }
+
+    /// A subschema below the root; `None` if it takes no value.
+    pub(super) fn narrow(&mut self, conj: &[Term<'a>]) -> Step<Option<Out>> {
+        let (mut shape, definition) = match self.enter(conj)? {
+            Entered::Shape(shape, definition) => (shape, definition),
+            Entered::Known(reference, back) => return Ok(Some(referring(reference, back))),
+            Entered::Cut => {
+                let at = conj.iter().find_map(|term| if let Term::Part(part) = term { Some(part.at) } else { None });
+                self.lose(
+                    at.unwrap_or(self.here),
+                    "$ref",
+                    "it refers to itself, which ends here after a few levels",
+                    false,
+                );
+                return Ok(None);
+            }
+        };
+        let around = std::mem::replace(&mut self.here, shape.at);
+        let out = if shape.never { None } else { self.expand(&mut shape)? };
+        self.here = around;
+        let Some(index) = definition else {
+            self.leave();
+            return Ok(out);
+        };
+        if !self.close(index) {
+            return Ok(out);
+        }
+        let Some(out) = out else {
+            return self.cannot(shape.at, "it refers to itself in a way that no value satisfies");
+        };
+        let (schema, back) = render(self.target, out);
+        let (reference, back) = self.define(index, schema, back);
+        Ok(Some(referring(reference, back)))
+    }
+
+    fn expand(&mut self, shape: &mut Shape<'a>) -> Step<Option<Out>> {
+        let mut out = Out::default();
+        if shape.groups.is_empty() {
+            self.fold_rest(shape);
+            self.kinds(shape, &mut out)?;
+        } else {
+            let group = shape.groups.remove(0);
+            self.distribute(shape, &group, &mut out)?;
+        }
+        let nothing = out.alternatives.is_empty() && !out.null;
+        let noted = self.noted(shape)?;
+        Ok((!nothing).then_some(Out { title: noted.title, description: noted.description, ..out }))
+    }
+
+    /// What stands beside an `anyOf` or `oneOf` goes into its branches.
+    fn distribute(&mut self, shape: &mut Shape<'a>, group: &Group<'a>, out: &mut Out) -> Step<()> {
+        let base = self.without(shape, group, NO_NOTES);
+        let whole = group.branches.iter().map(|branch| base.iter().chain(branch).cloned().collect());
+        let branches: Vec<Vec<Term>> = whole.collect();
+        if group.one && branches.len() > 1 && !self.are_exclusive(&branches) {
+            let text = "Exactly one of the alternatives may hold.".to_owned();
+            self.unsaid(shape, group.at, "oneOf", text, true);
+        }
+        for branch in &branches {
+            self.spend(branch.len() * 8)?;
+            let Some(inner) = self.narrow(branch)? else { continue };
+            out.null |= inner.null;
+            for mut alternative in inner.alternatives {
+                render::note(self.target, &mut alternative.schema, inner.title.as_deref(), &inner.description);
+                render::push(&mut out.alternatives, alternative);
+            }
+        }
+        Ok(())
+    }
+
+    /// Conditions, `not` and the like: taken in where that is simple, else said in words.
+    fn fold_rest(&mut self, shape: &mut Shape<'a>) {
+        self.fold_conditions(shape);
+        for rest in std::mem::take(&mut shape.rest) {
+            let concerns = match rest.keyword {
+                "contains" | "unevaluatedItems" => Kinds::ARRAY,
+                "dependentRequired" | "dependentSchemas" | "dependencies" => Kinds::OBJECT,
+                "not" => Kinds::ALL,
+                _ => Kinds::NONE,
+            };
+            let moot = !concerns.meets(shape.kinds) || rest.keyword == "not" && excluded(shape, rest.value);
+            if !moot {
+                let text = words::keyword(rest.keyword, rest.value, rest.part.schema);
+                self.unsaid(shape, rest.part.at, rest.keyword, text, true);
+            }
+        }
+        shape.never |= shape.kinds.is_empty();
+    }
+
+    /// An alternative for each type.
+    fn kinds(&mut self, shape: &mut Shape<'a>, out: &mut Out) -> Step<()> {
+        if shape.values.is_some() {
+            return self.listed(shape, out);
+        }
+        let Some(kinds) = shape.meant() else {
+            self.any_scalar(shape, out);
+            return Ok(());
+        };
+        if !shape.typed {
+            let names: Vec<&str> = kinds.names().collect();
+            self.lose(shape.at, "type", format!("no type is given; taken to be {}", names.join(" or ")), false);
+        }
+        for kind in kinds.intersect(shape.kinds).names() {
+            let alternative = match kind {
+                "null" => {
+                    out.null = true;
+                    None
+                }
+                "boolean" => Some(Alternative::same(object([("type", json!("boolean"))]))),
+                "integer" | "number" => self.number(shape, kind == "integer"),
+                "string" => self.string(shape),
+                "array" => self.array(shape)?,
+                _ => self.object(shape, false)?,
+            };
+            out.alternatives.extend(alternative);
+        }
+        Ok(())
+    }
+
+    /// Any value at all: a subset has no word for it, and what is in an object or array could not be said.
+    fn any_scalar(&mut self, shape: &Shape<'a>, out: &mut Out) {
+        self.lose(shape.at, "type", "any value is allowed; narrowed to strings, numbers and booleans", false);
+        for kind in [Kinds::STRING, Kinds::NUMBER, Kinds::BOOLEAN] {
+            if let Some(name) = kind.intersect(shape.kinds).names().next() {
+                out.alternatives.push(Alternative::same(object([("type", json!(name))])));
+            }
+        }
+        out.null = self.target == Target::OpenAiStrict && shape.kinds.meets(Kinds::NULL);
+    }
+
+    /// The notes of a shape in words.
+    fn noted(&mut self, shape: &Shape<'a>) -> Step<Out> {
+        let notes = &shape.notes;
+        let mut description = notes.description.unwrap_or_default().to_owned();
+        for said in &notes.said {
+            words::join(&mut description, said);
+        }
+        for flag in &notes.flags {
+            let text = match *flag {
+                "deprecated" => "Deprecated.",
+                "readOnly" => "Read-only.",
+                _ => "Write-only.",
+            };
+            words::join(&mut description, text);
+        }
+        if let Some(default) = notes.default.filter(|default| !default.is_null()) {
+            words::join(&mut description, &format!("Default: {}.", words::value(default)));
+        }
+        if let Some(examples) = notes.examples.filter(|examples| !examples.is_empty()) {
+            words::join(&mut description, &format!("Examples: {}.", words::values(examples)));
+        }
+        self.spend(description.len() + notes.title.map_or(0, str::len))?;
+        Ok(Out { title: notes.title.map(str::to_owned), description, ..Out::default() })
+    }
+}
+
+fn referring(reference: Value, back: Back) -> Out {
+    let schema = if let Value::Object(schema) = reference { schema } else { Map::new() };
+    Out { alternatives: vec![Alternative { schema, back }], ..Out::default() }
+}
+
+/// Takes a `not` in, if it only excludes types or listed values.
+fn excluded(shape: &mut Shape, not: &Value) -> bool {
+    let Some(keywords) = not.as_object().filter(|keywords| keywords.len() == 1) else { return false };
+    if let Some(kinds) = keywords.get("type").map(Kinds::declared) {
+        // Numbers without the integers have no name.
+        let whole = !kinds.meets(Kinds::INTEGER) || kinds.intersect(Kinds::NUMBER) == Kinds::NUMBER;
+        if whole || !shape.kinds.meets(Kinds::NUMBER.without(Kinds::INTEGER)) {
+            shape.kinds = shape.kinds.without(kinds);
+            return true;
+        }
+        return false;
+    }
+    let listed = keywords.get("enum").and_then(Value::as_array).map(Vec::as_slice);
+    let listed = listed.or(keywords.get("const").map(std::slice::from_ref));
+    match (&mut shape.values, listed) {
+        (Some(values), Some(listed)) => {
+            values.retain(|value| !listed.iter().any(|other| super::kinds::same(value, other)));
+            true
+        }
+        _ => false,
+    }
+}
+
+/// A member under its own name that may not be left out.
+pub(super) fn member(name: &str, back: Back) -> Member {
+    Member { name: name.to_owned(), original: None, null_is_absent: false, back }
+}

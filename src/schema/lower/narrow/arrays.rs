@@ -1,0 +1,121 @@
+//! Arrays in a small subset: items of one schema; a tuple becomes an object with a member for each place.
+
+use serde_json::{Map, Value, json};
+
+use super::objects::nothing_there;
+use super::{Alternative, render};
+use crate::schema::lower::lowering::{Lowering, Step, object};
+use crate::schema::lower::merge::is_false;
+use crate::schema::lower::parts::{Conj, Term};
+use crate::schema::lower::shape::Shape;
+use crate::schema::lower::{Back, Target};
+
+/// Places that a tuple may have.
+const MAX_PLACES: usize = 64;
+
+impl<'a> Lowering<'a, '_> {
+    /// `None` if too many items are asked for.
+    pub(super) fn array(&mut self, shape: &mut Shape<'a>) -> Step<Option<Alternative>> {
+        let array = &shape.array;
+        let (min, max) = (array.min.unwrap_or(0), array.max);
+        if max.is_some_and(|max| max < min) {
+            return Ok(None);
+        }
+        if let Some(at) = array.unique.filter(|_| max.is_none_or(|max| max > 1)) {
+            self.unsaid(shape, at, "uniqueItems", "All items are different.".to_owned(), true);
+        }
+        let around = std::mem::replace(&mut self.here, shape.at);
+        let made = if shape.array.prefix.is_empty() {
+            let items = shape.array.items.clone();
+            self.list(&items, min, max)
+        } else {
+            self.tuple(shape, min, max)
+        };
+        self.here = around;
+        made
+    }
+
+    fn list(&mut self, items: &[Term<'a>], min: u64, mut max: Option<u64>) -> Step<Option<Alternative>> {
+        let out = if max == Some(0) { None } else { self.narrow(items)? };
+        if out.is_none() {
+            if min > 0 {
+                return Ok(None);
+            }
+            max = Some(0);
+        }
+        let (items, back) = render(self.target, out.unwrap_or_else(nothing_there));
+        let mut schema = object([("type", json!("array")), ("items", items)]);
+        if min > 0 {
+            schema.insert("minItems".to_owned(), json!(min));
+        }
+        if let Some(max) = max {
+            schema.insert("maxItems".to_owned(), json!(max));
+        }
+        Ok(Some(Alternative { schema, back: Back::array(back) }))
+    }
+
+    fn tuple(&mut self, shape: &Shape<'a>, min: u64, max: Option<u64>) -> Step<Option<Alternative>> {
+        let (prefix, items) = (&shape.array.prefix, &shape.array.items);
+        let ends = items.iter().any(is_false);
+        let places = prefix.len() as u64;
+        let longest = if ends { Some(max.unwrap_or(places).min(places)) } else { max };
+        if longest.is_some_and(|longest| longest < min) {
+            return Ok(None);
+        }
+        let alike = prefix.windows(2).all(|pair| is_like(&pair[0], &pair[1]));
+        let goes_on = longest.is_none_or(|longest| longest > places);
+        if alike && (!goes_on || is_like(&prefix[0], items)) {
+            return self.list(&prefix[0], min, longest);
+        }
+        if goes_on && shape.array.items_given {
+            self.lose(shape.at, "items", "items after the listed ones are allowed; narrowed to the listed ones", false);
+        }
+        let length = longest.map_or(places, |longest| longest.min(places)).max(min);
+        let Some(length) = usize::try_from(length).ok().filter(|length| *length <= MAX_PLACES) else {
+            return self.cannot(shape.at, format!("a list of places may have {MAX_PLACES} at most"));
+        };
+        if min < length as u64 {
+            self.lose(shape.at, "minItems", "fewer items are allowed; all of the listed ones have to be given", false);
+        }
+        if length == 0 {
+            return self.list(&[], 0, Some(0));
+        }
+        let (mut properties, mut required, mut backs) = (Map::new(), Vec::new(), Vec::new());
+        for place in 0..length {
+            let Some(out) = self.narrow(prefix.get(place).unwrap_or(items))? else {
+                // Shorter, if that is allowed.
+                if (place as u64) < min {
+                    return Ok(None);
+                }
+                break;
+            };
+            let name = format!("item_{}", place + 1);
+            let (schema, back) = render(self.target, out);
+            properties.insert(name.clone(), schema);
+            required.push(json!(name));
+            backs.push((name, back));
+        }
+        if backs.is_empty() {
+            return self.list(&[], 0, Some(0));
+        }
+        let mut schema = object([
+            ("type", json!("object")),
+            ("description", json!("A list, written as an object with one member per place.")),
+            ("properties", Value::Object(properties)),
+            ("required", Value::Array(required)),
+        ]);
+        if self.target == Target::OpenAiStrict {
+            schema.insert("additionalProperties".to_owned(), json!(false));
+        }
+        Ok(Some(Alternative { schema, back: Back::Tuple(backs) }))
+    }
+}
+
+/// Whether two conjunctions are written alike.
+fn is_like(one: &Conj, other: &Conj) -> bool {
+    let like = |(one, other): (&Term, &Term)| match (one, other) {
+        (Term::Part(one), Term::Part(other)) => one.schema == other.schema && one.mask == other.mask,
+        _ => false,
+    };
+    one.len() == other.len() && one.iter().zip(other).all(like)
+}

@@ -1,0 +1,249 @@
+//! Objects in a small subset: closed, with every member named; what has no names becomes a list of entries.
+
+use serde_json::{Map, Value, json};
+
+use super::{Alternative, Out, member, render};
+use crate::schema::lower::back::Member;
+use crate::schema::lower::kinds::Kinds;
+use crate::schema::lower::lowering::{Lowering, Step, object};
+use crate::schema::lower::parts::{Conj, NO_NOTES, Part, Term};
+use crate::schema::lower::shape::Shape;
+use crate::schema::lower::{Back, Target, null, words};
+
+/// The property of the root that holds what has no name.
+const ENTRIES: &str = "entries";
+
+impl<'a> Lowering<'a, '_> {
+    /// `None` if a required member cannot be.
+    pub(super) fn object(&mut self, shape: &mut Shape<'a>, root: bool) -> Step<Option<Alternative>> {
+        for name in shape.object.required.clone() {
+            if !shape.object.properties.iter().any(|(known, _)| *known == name) {
+                let conj = self.undeclared(shape, name);
+                shape.object.properties.push((name, conj));
+            }
+        }
+        let closed = shape.is_closed();
+        let least = shape.object.min.unwrap_or(0);
+        let spoken = shape.object.others_at.is_some() || !shape.object.patterns.is_empty();
+        if shape.object.properties.is_empty() {
+            if closed && least > 0 {
+                return Ok(None);
+            }
+            if closed && (root || self.target == Target::OpenAiStrict) {
+                return Ok(Some(Alternative::same(self.closed(Map::new(), Vec::new()))));
+            }
+            if !root {
+                return self.entries(shape, closed).map(Some);
+            }
+            if spoken || least > 0 {
+                return self.spread(shape).map(Some);
+            }
+            self.lose(shape.at, "additionalProperties", "arguments of any name are allowed; narrowed to none", false);
+            return Ok(Some(Alternative::same(self.closed(Map::new(), Vec::new()))));
+        }
+        if spoken && !closed {
+            let keyword = if shape.object.others_at.is_some() { "additionalProperties" } else { "patternProperties" };
+            self.lose(shape.at, keyword, "members that are not named are allowed; narrowed to the named ones", false);
+        }
+        self.named(shape, root)
+    }
+
+    /// What applies to a required member that is not declared.
+    fn undeclared(&self, shape: &Shape<'a>, name: &str) -> Conj<'a> {
+        let matching = shape.object.patterns.iter().filter(|(pattern, _)| self.document.matches(pattern, name));
+        let conj: Conj = matching.flat_map(|(_, conj)| conj.iter().cloned()).collect();
+        if conj.is_empty() { shape.object.others.clone() } else { conj }
+    }
+
+    fn named(&mut self, shape: &mut Shape<'a>, root: bool) -> Step<Option<Alternative>> {
+        let strict = self.target == Target::OpenAiStrict;
+        let (mut properties, mut required, mut members) = (Map::new(), Vec::new(), Vec::new());
+        let here = std::mem::replace(&mut self.here, shape.at);
+        for (name, conj) in std::mem::take(&mut shape.object.properties) {
+            let needed = shape.object.required.contains(&name);
+            let Some(mut out) = self.narrow(&conj)? else {
+                if needed {
+                    self.here = here;
+                    return Ok(None);
+                }
+                continue;
+            };
+            if !strict && !needed && out.alternatives.is_empty() {
+                // Only `null`, for which Gemini has no type.
+                let at = first(&conj).map_or(shape.at, |part| part.at);
+                self.lose(at, "type", "only null is allowed; it can only be left out", false);
+                continue;
+            }
+            let mut null_is_absent = false;
+            if strict && !needed {
+                null_is_absent = !null::is_valid(self.document, &conj);
+                if !null_is_absent && !self.defaults_to_null(&conj) {
+                    let at = first(&conj).map_or(shape.at, |part| part.at);
+                    self.lose(at, "required", "optional, and null is a value of its own; it cannot be left out", false);
+                }
+                out.null = true;
+            }
+            let alias = self.aliases.name(name).to_owned();
+            self.spend(alias.len())?;
+            let (schema, back) = render(self.target, out);
+            let original = (alias != name).then(|| name.to_owned());
+            members.push(Member { name: alias.clone(), original, null_is_absent, back });
+            if strict || needed {
+                required.push(json!(alias));
+            }
+            properties.insert(alias, schema);
+        }
+        self.here = here;
+        if properties.is_empty() && self.target == Target::Gemini && !root {
+            return Ok(Some(self.nothing()));
+        }
+        if shape.object.min.is_some_and(|min| min > properties.len() as u64) {
+            return Ok(None);
+        }
+        let (names, needed) = (properties.len() as u64, shape.object.required.len() as u64);
+        let mut schema = self.closed(properties, required);
+        self.sizes(shape, &mut schema, names, needed);
+        Ok(Some(Alternative { schema, back: Back::object(members) }))
+    }
+
+    /// Bounds on the number of members, unless they are met anyway.
+    fn sizes(&mut self, shape: &mut Shape<'a>, schema: &mut Map<String, Value>, names: u64, needed: u64) {
+        let min = shape.object.min.filter(|min| *min > needed);
+        let max = shape.object.max.filter(|max| *max < names);
+        for (keyword, value, text) in [("minProperties", min, "At least"), ("maxProperties", max, "At most")] {
+            let Some(value) = value else { continue };
+            if self.target == Target::Gemini {
+                schema.insert(keyword.to_owned(), json!(value));
+            } else {
+                self.unsaid(shape, shape.at, keyword, format!("{text} {value} of the members must be given."), true);
+            }
+        }
+        if !shape.object.names.is_empty() {
+            self.unsaid(shape, shape.at, "propertyNames", String::new(), true);
+        }
+    }
+
+    /// An object with just these members.
+    fn closed(&self, properties: Map<String, Value>, required: Vec<Value>) -> Map<String, Value> {
+        let strict = self.target == Target::OpenAiStrict;
+        let mut schema = object([("type", json!("object")), ("properties", Value::Object(properties))]);
+        if strict || !required.is_empty() {
+            schema.insert("required".to_owned(), Value::Array(required));
+        }
+        if strict {
+            schema.insert("additionalProperties".to_owned(), json!(false));
+        }
+        schema
+    }
+
+    /// `{}` where an object needs a member: a list without entries.
+    fn nothing(&self) -> Alternative {
+        let entry = self.entry(json!({"type": "string"}), json!({"type": "string"}));
+        let schema = object([("type", json!("array")), ("items", entry), ("maxItems", json!(0))]);
+        Alternative { schema, back: Back::Entries(Box::new(Back::Same)) }
+    }
+
+    fn entry(&self, key: Value, value: Value) -> Value {
+        let properties = object([("key", key), ("value", value)]);
+        Value::Object(self.closed(properties, vec![json!("key"), json!("value")]))
+    }
+
+    /// Free-form members as a list of entries.
+    fn entries(&mut self, shape: &mut Shape<'a>, closed: bool) -> Step<Alternative> {
+        if closed {
+            return Ok(self.nothing());
+        }
+        let around = std::mem::replace(&mut self.here, shape.at);
+        let key = self.narrow_key(&shape.object.names.clone())?;
+        let value = self.values(shape)?;
+        self.here = around;
+        let (Some(key), Some((key_by_pattern, value))) = (key, value) else { return Ok(self.nothing()) };
+        let key = key_by_pattern.unwrap_or(key);
+        let (value, back) = value;
+        let mut schema = object([("type", json!("array")), ("items", self.entry(key, value))]);
+        if let Some(min) = shape.object.min {
+            schema.insert("minItems".to_owned(), json!(min));
+            if min > 1 {
+                self.lose(shape.at, "minProperties", "written as a list, in which a key may stand twice", true);
+            }
+        }
+        if let Some(max) = shape.object.max {
+            schema.insert("maxItems".to_owned(), json!(max));
+        }
+        shape.notes.said.push("An object, written as a list of entries with key and value.".to_owned());
+        Ok(Alternative { schema, back: Back::Entries(Box::new(back)) })
+    }
+
+    /// The schema of the keys: strings that `propertyNames` allows.
+    fn narrow_key(&mut self, names: &[Term<'a>]) -> Step<Option<Value>> {
+        if names.is_empty() {
+            return Ok(Some(json!({"type": "string"})));
+        }
+        let Some(mut out) = self.narrow(names)? else { return Ok(None) };
+        let is_string =
+            |kind: &Alternative| kind.schema.get("type").is_some_and(|kind| kind == "string") && kind.back.is_same();
+        out.alternatives.retain(is_string);
+        out.null = false;
+        Ok((!out.alternatives.is_empty()).then(|| render(self.target, out).0))
+    }
+
+    /// The schema of the values, and that of their keys where a pattern says it.
+    #[allow(clippy::type_complexity)]
+    fn values(&mut self, shape: &mut Shape<'a>) -> Step<Option<(Option<Value>, (Value, Back))>> {
+        let patterns = std::mem::take(&mut shape.object.patterns);
+        let Some((pattern, conj)) = patterns.first() else {
+            let others = shape.object.others.clone();
+            let unevaluated = shape.object.unevaluated.map(|part| Term::Part(part.without(NO_NOTES)));
+            let others = if others.is_empty() { unevaluated.into_iter().collect() } else { others };
+            return Ok(self.narrow(&others)?.map(|out| (None, render(self.target, out))));
+        };
+        if !shape.object.others.iter().any(crate::schema::lower::merge::is_false) {
+            self.lose(
+                shape.at,
+                "patternProperties",
+                "other names are allowed too; narrowed to those of the pattern",
+                false,
+            );
+        }
+        if patterns.len() > 1 {
+            self.lose(shape.at, "patternProperties", "there are several patterns; narrowed to the first", false);
+            let text = words::names(patterns.iter().skip(1).map(|(pattern, _)| *pattern));
+            // A name may match another pattern as well, and then has to follow that too.
+            self.unsaid(shape, shape.at, "properties", format!("Names must not match {text}."), true);
+        }
+        if !shape.object.names.is_empty() {
+            self.unsaid(shape, shape.at, "propertyNames", String::new(), true);
+        }
+        let key = json!({"type": "string", "pattern": pattern});
+        Ok(self.narrow(conj)?.map(|out| (Some(key), render(self.target, out))))
+    }
+
+    /// Free-form arguments: the list of entries is the one property.
+    fn spread(&mut self, shape: &mut Shape<'a>) -> Step<Alternative> {
+        let list = self.entries(shape, false)?;
+        let back = match list.back {
+            Back::Entries(inner) => Back::Spread(ENTRIES.to_owned(), inner),
+            other => Back::object(vec![member(ENTRIES, other)]),
+        };
+        let mut properties = Map::new();
+        properties.insert(ENTRIES.to_owned(), Value::Object(list.schema));
+        Ok(Alternative { schema: self.closed(properties, vec![json!(ENTRIES)]), back })
+    }
+
+    /// Whether leaving a property out is the same as `null`.
+    fn defaults_to_null(&self, conj: &[Term<'a>]) -> bool {
+        let flat = crate::schema::lower::parts::flatten(self.document, conj);
+        let default = flat.parts.iter().find_map(|part| part.schema.get("default").filter(|_| part.counts("default")));
+        default == Some(&Value::Null)
+    }
+}
+
+fn first<'a>(conj: &[Term<'a>]) -> Option<Part<'a>> {
+    conj.iter().find_map(|term| if let Term::Part(part) = term { Some(*part) } else { None })
+}
+
+/// What is rendered where nothing may be: an item of a list that stays empty.
+pub(super) fn nothing_there() -> Out {
+    let schema = object([("type", json!(Kinds::STRING.names().next().unwrap_or("string")))]);
+    Out { alternatives: vec![Alternative::same(schema)], ..Out::default() }
+}

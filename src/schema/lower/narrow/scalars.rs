@@ -1,0 +1,252 @@
+//! Strings, numbers and listed values in a small subset.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use serde_json::{Map, Number, Value, json};
+
+use super::{Alternative, Out};
+use crate::schema::lower::kinds::{Kinds, compare, is_whole};
+use crate::schema::lower::lowering::{Lowering, Step, object};
+use crate::schema::lower::shape::{Bound, Shape};
+use crate::schema::lower::{Back, Target, valid, words};
+
+/// Formats of strict schemas.
+const STRICT: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+/// Formats that validation knows; others are only hints.
+const ASSERTED: [&str; 19] = [
+    "date",
+    "time",
+    "date-time",
+    "duration",
+    "email",
+    "idn-email",
+    "hostname",
+    "idn-hostname",
+    "ipv4",
+    "ipv6",
+    "uri",
+    "uri-reference",
+    "iri",
+    "iri-reference",
+    "uri-template",
+    "json-pointer",
+    "relative-json-pointer",
+    "regex",
+    "uuid",
+];
+/// The longest text whose length a pattern counts; longer ones make patterns that are too large.
+const MAX_COUNTED: u64 = 500;
+
+impl<'a> Lowering<'a, '_> {
+    pub(super) fn string(&mut self, shape: &mut Shape<'a>) -> Option<Alternative> {
+        let (min, max) = (shape.string.min.filter(|min| *min > 0), shape.string.max);
+        if min.zip(max).is_some_and(|(min, max)| min > max) {
+            return None;
+        }
+        let mut schema = object([("type", json!("string"))]);
+        let mut patterns = shape.string.patterns.clone();
+        patterns.dedup_by_key(|(pattern, _)| *pattern);
+        for (index, (pattern, at)) in patterns.iter().enumerate() {
+            if index == 0 {
+                schema.insert("pattern".to_owned(), json!(pattern));
+            } else {
+                self.unsaid(shape, *at, "pattern", words::keyword("pattern", &json!(pattern), &Value::Null), true);
+            }
+        }
+        if self.target == Target::Gemini {
+            for (keyword, value) in [("minLength", min), ("maxLength", max)] {
+                if let Some(value) = value {
+                    schema.insert(keyword.to_owned(), json!(value));
+                }
+            }
+        } else if min.is_some() || max.is_some() {
+            self.length(shape, &mut schema, min, max);
+        }
+        self.formats(shape, &mut schema);
+        for (keyword, value) in std::mem::take(&mut shape.string.content) {
+            shape.notes.said.push(format!("{keyword}: {}.", value.as_str().unwrap_or_default()));
+        }
+        Some(Alternative::same(schema))
+    }
+
+    /// A length as a pattern, if there is no other.
+    fn length(&mut self, shape: &mut Shape<'a>, schema: &mut Map<String, Value>, min: Option<u64>, max: Option<u64>) {
+        let counted = min.max(max).is_none_or(|longest| longest <= MAX_COUNTED);
+        if counted && !schema.contains_key("pattern") {
+            let max = max.map_or_else(String::new, |max| max.to_string());
+            schema.insert("pattern".to_owned(), json!(format!("^[\\s\\S]{{{},{max}}}$", min.unwrap_or(0))));
+            return;
+        }
+        for (keyword, value, how) in [("minLength", min, "At least"), ("maxLength", max, "At most")] {
+            if let Some(value) = value {
+                self.unsaid(shape, shape.at, keyword, format!("{how} {value} characters."), true);
+            }
+        }
+    }
+
+    fn formats(&mut self, shape: &mut Shape<'a>, schema: &mut Map<String, Value>) {
+        for (format, at) in std::mem::take(&mut shape.string.formats) {
+            let known = match self.target {
+                Target::OpenAiStrict => STRICT.contains(&format),
+                _ => format == "date-time",
+            };
+            if known && schema.get("format").is_none_or(|other| other == format) {
+                schema.insert("format".to_owned(), json!(format));
+            } else if !NUMERIC.contains(&format) {
+                let text = words::keyword("format", &json!(format), &Value::Null);
+                self.unsaid(shape, at, "format", text, ASSERTED.contains(&format));
+            }
+        }
+    }
+
+    pub(super) fn number(&mut self, shape: &mut Shape<'a>, mut integer: bool) -> Option<Alternative> {
+        let mut multiples: Vec<&Number> = Vec::new();
+        for (value, at) in shape.number.multiples.clone() {
+            let Value::Number(number) = value else { continue };
+            // A multiple of a whole number is one.
+            let whole = is_whole(number);
+            integer |= whole;
+            let every = integer && compare(number, &Number::from(1)) == Ordering::Equal;
+            if every || multiples.iter().any(|known| compare(known, number) == Ordering::Equal) {
+                continue;
+            }
+            if self.target == Target::OpenAiStrict && multiples.is_empty() {
+                multiples.push(number);
+            } else {
+                self.unsaid(shape, at, "multipleOf", words::keyword("multipleOf", value, &Value::Null), true);
+            }
+        }
+        let mut schema = object([("type", json!(if integer { "integer" } else { "number" }))]);
+        for format in shape.string.formats.iter().map(|(format, _)| *format) {
+            let fits = if integer { ["int32", "int64"] } else { ["float", "double"] };
+            if self.target == Target::Gemini && fits.contains(&format) {
+                schema.insert("format".to_owned(), json!(format));
+            }
+        }
+        let (min, max) = (shape.number.min, shape.number.max);
+        let bounds = [("minimum", "exclusiveMinimum", min), ("maximum", "exclusiveMaximum", max)];
+        for (keyword, exclusive, bound) in bounds {
+            let Some(bound) = bound else { continue };
+            let lower = keyword == "minimum";
+            let (value, is_exclusive) =
+                if integer { whole_bound(bound, lower) } else { (bound.value.clone(), bound.exclusive) };
+            if !is_exclusive {
+                schema.insert(keyword.to_owned(), Value::Number(value));
+            } else if self.target == Target::OpenAiStrict {
+                schema.insert(exclusive.to_owned(), Value::Number(value));
+            } else {
+                let text = format!("Must be {} than {value}.", if lower { "greater" } else { "less" });
+                schema.insert(keyword.to_owned(), Value::Number(value));
+                self.unsaid(shape, bound.at, exclusive, text, true);
+            }
+        }
+        if let (Some(multiple), true) = (multiples.first(), self.target == Target::OpenAiStrict) {
+            schema.insert("multipleOf".to_owned(), Value::Number((*multiple).clone()));
+        }
+        let empty = min.zip(max).is_some_and(|(min, max)| match compare(min.value, max.value) {
+            Ordering::Greater => true,
+            Ordering::Equal => min.exclusive || max.exclusive,
+            Ordering::Less => false,
+        });
+        let ends = |keyword: &str| match schema.get(keyword) {
+            Some(Value::Number(number)) => Some(number),
+            _ => None,
+        };
+        let crossed = ends("minimum").zip(ends("maximum")).is_some_and(|(min, max)| compare(min, max).is_gt());
+        (!empty && !crossed).then_some(Alternative::same(schema))
+    }
+
+    /// Listed values: strings as they are, numbers and booleans where there are enums of them, all others as text.
+    pub(super) fn listed(&mut self, shape: &mut Shape<'a>, out: &mut Out) -> Step<()> {
+        let values = std::mem::take(&mut shape.values).unwrap_or_default();
+        let strict = self.target == Target::OpenAiStrict;
+        let mut kinds: [Vec<&Value>; 4] = Default::default();
+        for value in values {
+            if !Kinds::of(value).meets(shape.kinds) || !valid::fits(self.document, shape, value, 0) {
+                continue;
+            }
+            self.spend(value.as_str().map_or(8, str::len))?;
+            match value {
+                Value::Null => out.null = true,
+                Value::String(_) => kinds[0].push(value),
+                Value::Number(_) => kinds[1].push(value),
+                Value::Bool(_) => kinds[2].push(value),
+                _ => kinds[3].push(value),
+            }
+        }
+        if kinds[2].len() == 2 {
+            out.alternatives.push(Alternative::same(object([("type", json!("boolean"))])));
+            kinds[2].clear();
+        }
+        let kept = if strict { 3 } else { 0 };
+        for (values, kind) in kinds[..kept].iter().zip(["string", "number", "boolean"]) {
+            let whole = values.iter().all(|value| matches!(value, Value::Number(number) if is_whole(number)));
+            let kind = if whole { "integer" } else { kind };
+            if !values.is_empty() {
+                let values = values.iter().map(|value| (*value).clone()).collect();
+                out.alternatives.push(Alternative::same(object([("type", json!(kind)), ("enum", values)])));
+            }
+        }
+        self.as_text(shape, &kinds[kept..].concat(), out);
+        Ok(())
+    }
+
+    /// A list of strings, each of which is a value or stands for one.
+    fn as_text(&mut self, shape: &Shape<'a>, values: &[&Value], out: &mut Out) {
+        let (mut texts, mut meant): (Vec<Value>, Vec<(String, Value)>) = (Vec::new(), Vec::new());
+        let mut other = false;
+        for value in values {
+            let text = match value {
+                // Gemini refuses an empty string in a list.
+                Value::String(text) if text.is_empty() => "(empty)".to_owned(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            if texts.iter().any(|known| *known == text) {
+                self.lose(
+                    shape.at,
+                    "enum",
+                    format!("{} cannot be told from another value", words::value(value)),
+                    false,
+                );
+                continue;
+            }
+            other |= value.as_str() != Some(&text);
+            texts.push(json!(text));
+            meant.push((text, (*value).clone()));
+        }
+        if !texts.is_empty() {
+            let schema = object([("type", json!("string")), ("enum", Value::Array(texts))]);
+            let back = if other { Back::Values(Arc::from(meant)) } else { Back::Same };
+            out.alternatives.push(Alternative { schema, back });
+        }
+    }
+}
+
+/// Formats of numbers.
+const NUMERIC: [&str; 4] = ["int32", "int64", "float", "double"];
+
+/// A bound of integers, inclusive where that can be said exactly.
+fn whole_bound(bound: Bound, lower: bool) -> (Number, bool) {
+    let step = match (bound.exclusive, lower) {
+        (false, _) => 0,
+        (true, true) => 1,
+        (true, false) => -1,
+    };
+    if let Some(value) = bound.value.as_i64() {
+        return value.checked_add(step).map_or((bound.value.clone(), bound.exclusive), |value| (value.into(), false));
+    }
+    let Some(double) = bound.value.as_f64().filter(|double| double.abs() < 9e15) else {
+        return (bound.value.clone(), bound.exclusive);
+    };
+    #[allow(clippy::cast_possible_truncation)]
+    let whole = if double.fract() == 0.0 {
+        double as i64 + step
+    } else if lower {
+        double.ceil() as i64
+    } else {
+        double.floor() as i64
+    };
+    (whole.into(), false)
+}

@@ -1,0 +1,41 @@
+//! Whether `null` is valid for a conjunction, which only a few keywords decide.
+
+use serde_json::Value;
+
+use super::document::Document;
+use super::parts::{Conj, Part, Term, flatten};
+
+/// Deeper nesting of combinators counts as a refusal.
+const MAX_DEPTH: usize = 64;
+
+pub(super) fn is_valid<'a>(document: &Document<'a>, conj: &[Term<'a>]) -> bool {
+    all(document, conj, 0)
+}
+
+fn all<'a>(document: &Document<'a>, conj: &[Term<'a>], depth: usize) -> bool {
+    let flat = flatten(document, conj);
+    let some = |branches: &std::rc::Rc<[Conj<'a>]>| branches.iter().any(|branch| all(document, branch, depth + 1));
+    depth < MAX_DEPTH
+        && !flat.never
+        && flat.any.iter().all(some)
+        && flat.parts.iter().all(|part| takes(document, part, depth))
+}
+
+fn takes<'a>(document: &Document<'a>, part: &Part<'a>, depth: usize) -> bool {
+    let Value::Object(keywords) = part.schema else { return true };
+    let inner = |schema: &'a Value| all(document, &[Term::Part(Part::new(schema, part.at))], depth + 1);
+    let each = |schemas: &'a Value| schemas.as_array().into_iter().flatten();
+    keywords.iter().filter(|(keyword, _)| part.counts(keyword)).all(|(keyword, value)| match keyword.as_str() {
+        "type" => super::kinds::Kinds::declared(value).meets(super::kinds::Kinds::NULL),
+        "enum" => each(value).any(Value::is_null),
+        "const" => value.is_null(),
+        "anyOf" => each(value).any(inner),
+        "oneOf" => each(value).filter(|schema| inner(schema)).count() == 1,
+        "not" => !inner(value),
+        "if" => {
+            let side = if inner(value) { "then" } else { "else" };
+            part.schema.get(side).is_none_or(inner)
+        }
+        _ => true,
+    })
+}

@@ -1,0 +1,157 @@
+//! Conjunctions of subschemas: what applies to one value, with references followed and `allOf` taken apart.
+
+use std::rc::Rc;
+
+use jsonschema::Draft;
+use serde_json::Value;
+
+use super::document::{At, Document};
+
+/// Keywords of a part that do not count any more.
+pub(super) const NO_ANY: u8 = 1;
+pub(super) const NO_ONE: u8 = 2;
+/// Title, description, default and the like.
+pub(super) const NO_NOTES: u8 = 4;
+/// `$ref` and `allOf` have been followed.
+const FLAT: u8 = 8;
+/// Only the notes count.
+const NO_ASSERTIONS: u8 = 16;
+
+const NOTES: [&str; 7] = ["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"];
+const FOLLOWED: [&str; 4] = ["$ref", "$dynamicRef", "$recursiveRef", "allOf"];
+
+/// A subschema of the document, or what is left of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part<'a> {
+    pub(super) schema: &'a Value,
+    pub(super) at: At,
+    pub(super) mask: u8,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn new(schema: &'a Value, at: At) -> Self {
+        Self { schema, at, mask: 0 }
+    }
+
+    pub(super) fn without(self, mask: u8) -> Self {
+        Self { mask: self.mask | mask, ..self }
+    }
+
+    /// Whether a keyword still counts.
+    pub(super) fn counts(&self, keyword: &str) -> bool {
+        if NOTES.contains(&keyword) {
+            return self.mask & NO_NOTES == 0;
+        }
+        let hidden = match keyword {
+            "anyOf" => NO_ANY | NO_ASSERTIONS,
+            "oneOf" => NO_ONE | NO_ASSERTIONS,
+            _ if FOLLOWED.contains(&keyword) => FLAT,
+            _ => NO_ASSERTIONS,
+        };
+        self.mask & hidden == 0
+    }
+
+    fn is_empty(&self) -> bool {
+        let silent = ["$schema", "$id", "id", "$comment", "$anchor", "$dynamicAnchor", "$defs", "definitions"];
+        let mut keywords = self.schema.as_object().into_iter().flat_map(|keywords| keywords.keys());
+        !keywords.any(|keyword| !silent.contains(&keyword.as_str()) && self.counts(keyword))
+    }
+}
+
+/// One of those that apply to the same value.
+#[derive(Debug, Clone)]
+pub(super) enum Term<'a> {
+    Part(Part<'a>),
+    /// At least one of these.
+    Any(Rc<[Conj<'a>]>),
+}
+
+/// All of them apply to the same value; none: any value will do.
+pub(super) type Conj<'a> = Vec<Term<'a>>;
+
+/// A conjunction of keywords only.
+pub(super) struct Flat<'a> {
+    pub(super) parts: Vec<Part<'a>>,
+    pub(super) any: Vec<Rc<[Conj<'a>]>>,
+    /// `false` is among them.
+    pub(super) never: bool,
+    /// Where the first of the subschemas stands.
+    pub(super) at: Option<At>,
+    /// The last token of a reference that was followed.
+    pub(super) via: Option<&'a str>,
+}
+
+/// What makes two conjunctions the same.
+pub(super) type Key = Vec<(usize, u8)>;
+
+/// Follows references and takes `allOf` apart. What is not there any more counts as nothing: `compile` has refused it.
+pub(super) fn flatten<'a>(document: &Document<'a>, conj: &[Term<'a>]) -> Flat<'a> {
+    let mut flat = Flat { parts: Vec::with_capacity(conj.len()), any: Vec::new(), never: false, at: None, via: None };
+    for term in conj {
+        match term {
+            Term::Part(part) => {
+                flat.at = flat.at.or(Some(part.at));
+                add(document, *part, &mut flat);
+            }
+            Term::Any(branches) => flat.any.push(branches.clone()),
+        }
+    }
+    flat.parts.retain(|part| !part.is_empty());
+    flat
+}
+
+fn add<'a>(document: &Document<'a>, part: Part<'a>, flat: &mut Flat<'a>) {
+    let keywords = match part.schema {
+        Value::Object(keywords) => keywords,
+        other => {
+            flat.never |= *other == Value::Bool(false);
+            return;
+        }
+    };
+    if flat.parts.iter().any(|seen| std::ptr::eq(seen.schema, part.schema) && seen.mask & !FLAT == part.mask & !FLAT) {
+        return;
+    }
+    let only_reference = document.draft <= Draft::Draft7 && keywords.get("$ref").is_some_and(Value::is_string);
+    flat.parts.push(part.without(if only_reference { FLAT | NO_ASSERTIONS } else { FLAT }));
+    if part.mask & FLAT != 0 {
+        return;
+    }
+    for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
+        let Some(reference) = keywords.get(keyword).and_then(Value::as_str) else { continue };
+        if let Some((schema, at)) = document.resolve(part.at, reference) {
+            flat.via = Some(reference.rsplit(['/', '#']).next().unwrap_or_default());
+            add(document, Part { schema, at, mask: part.mask & NO_NOTES }, flat);
+        }
+    }
+    if !only_reference {
+        for (index, schema) in keywords.get("allOf").and_then(Value::as_array).into_iter().flatten().enumerate() {
+            let at = document.index(part.at, "allOf", index);
+            add(document, Part { schema, at, mask: part.mask & NO_NOTES }, flat);
+        }
+    }
+}
+
+impl Flat<'_> {
+    pub(super) fn key(&self) -> Key {
+        let mut key = Key::new();
+        for part in &self.parts {
+            key.push((std::ptr::from_ref(part.schema).addr(), part.mask));
+        }
+        for branches in &self.any {
+            // Made anew at each visit, but of the same branches.
+            key.push((0, 0));
+            branches.iter().for_each(|branch| add_key(branch, &mut key));
+        }
+        key
+    }
+}
+
+fn add_key(conj: &[Term], key: &mut Key) {
+    key.push((0, 1));
+    for term in conj {
+        match term {
+            Term::Part(part) => key.push((std::ptr::from_ref(part.schema).addr(), part.mask)),
+            Term::Any(branches) => branches.iter().for_each(|branch| add_key(branch, key)),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! One subschema after merging: every keyword that applies to a value, from wherever it came, in one place.
+
+use serde_json::{Number, Value};
+
+use super::document::{At, Document};
+use super::kinds::Kinds;
+use super::parts::{Conj, Flat, Part};
+
+/// All that applies to one value. Subschemas below are merged when they are looked at, as they may lead back here.
+pub(super) struct Shape<'a> {
+    /// Where it stands: the first of the merged ones.
+    pub(super) at: At,
+    pub(super) parts: Vec<Part<'a>>,
+    /// Nothing is valid.
+    pub(super) never: bool,
+    pub(super) kinds: Kinds,
+    /// Whether any `type` was given.
+    pub(super) typed: bool,
+    /// `enum` and `const`.
+    pub(super) values: Option<Vec<&'a Value>>,
+    pub(super) notes: Notes<'a>,
+    pub(super) number: Numbers<'a>,
+    pub(super) string: Strings<'a>,
+    pub(super) array: Arrays<'a>,
+    pub(super) object: Objects<'a>,
+    pub(super) groups: Vec<Group<'a>>,
+    /// `if`, `then`, `else`.
+    pub(super) conditions: Vec<Condition<'a>>,
+    /// Keywords that only full JSON Schema can say, with their values.
+    pub(super) rest: Vec<Rest<'a>>,
+}
+
+/// What describes and does not assert.
+#[derive(Default)]
+pub(super) struct Notes<'a> {
+    pub(super) title: Option<&'a str>,
+    pub(super) description: Option<&'a str>,
+    pub(super) default: Option<&'a Value>,
+    pub(super) examples: Option<&'a Vec<Value>>,
+    /// `deprecated`, `readOnly`, `writeOnly`, where true.
+    pub(super) flags: Vec<&'static str>,
+    /// What could not be said otherwise.
+    pub(super) said: Vec<String>,
+}
+
+/// A bound of numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Bound<'a> {
+    pub(super) value: &'a Number,
+    pub(super) exclusive: bool,
+    pub(super) at: At,
+}
+
+#[derive(Default)]
+pub(super) struct Numbers<'a> {
+    pub(super) min: Option<Bound<'a>>,
+    pub(super) max: Option<Bound<'a>>,
+    pub(super) multiples: Vec<(&'a Value, At)>,
+}
+
+#[derive(Default)]
+pub(super) struct Strings<'a> {
+    pub(super) min: Option<u64>,
+    pub(super) max: Option<u64>,
+    pub(super) patterns: Vec<(&'a str, At)>,
+    pub(super) formats: Vec<(&'a str, At)>,
+    /// `contentEncoding`, `contentMediaType`: never asserted.
+    pub(super) content: Vec<(&'static str, &'a Value)>,
+}
+
+#[derive(Default)]
+pub(super) struct Arrays<'a> {
+    pub(super) prefix: Vec<Conj<'a>>,
+    /// Of the items after the prefix.
+    pub(super) items: Conj<'a>,
+    /// Whether the items after the prefix were spoken of.
+    pub(super) items_given: bool,
+    pub(super) min: Option<u64>,
+    pub(super) max: Option<u64>,
+    pub(super) unique: Option<At>,
+}
+
+#[derive(Default)]
+pub(super) struct Objects<'a> {
+    pub(super) properties: Vec<(&'a str, Conj<'a>)>,
+    pub(super) required: Vec<&'a str>,
+    pub(super) patterns: Vec<(&'a str, Conj<'a>)>,
+    /// Of the members that are neither declared nor matched: `additionalProperties`.
+    pub(super) others: Conj<'a>,
+    /// Where `additionalProperties` was given.
+    pub(super) others_at: Option<At>,
+    pub(super) min: Option<u64>,
+    pub(super) max: Option<u64>,
+    /// `propertyNames`.
+    pub(super) names: Conj<'a>,
+    pub(super) unevaluated: Option<Part<'a>>,
+}
+
+/// An `anyOf` or a `oneOf`.
+pub(super) struct Group<'a> {
+    /// The part that it stands in; a group of our own making stands in none.
+    pub(super) part: Option<usize>,
+    /// Among those of our own making.
+    pub(super) made: usize,
+    pub(super) one: bool,
+    pub(super) at: At,
+    pub(super) branches: Vec<Conj<'a>>,
+}
+
+impl Group<'_> {
+    pub(super) fn keyword(&self) -> &'static str {
+        if self.one { "oneOf" } else { "anyOf" }
+    }
+}
+
+pub(super) struct Condition<'a> {
+    pub(super) at: At,
+    pub(super) when: Part<'a>,
+    pub(super) then: Option<Part<'a>>,
+    pub(super) other: Option<Part<'a>>,
+}
+
+/// A keyword that asserts and has no place of its own in a [`Shape`].
+#[derive(Clone, Copy)]
+pub(super) struct Rest<'a> {
+    pub(super) keyword: &'static str,
+    pub(super) value: &'a Value,
+    pub(super) part: Part<'a>,
+}
+
+impl<'a> Shape<'a> {
+    pub(super) fn of(document: &Document<'a>, flat: Flat<'a>) -> Self {
+        super::merge::merge(document, flat)
+    }
+
+    /// The types that are meant: those declared, or those that the keywords speak of.
+    pub(super) fn meant(&self) -> Option<Kinds> {
+        if self.typed || self.values.is_some() {
+            return Some(self.kinds);
+        }
+        let object = &self.object;
+        let spoken = [
+            (!object.properties.is_empty() || !object.required.is_empty() || object.others_at.is_some(), Kinds::OBJECT),
+            (!object.patterns.is_empty() || object.min.is_some() || object.max.is_some(), Kinds::OBJECT),
+            (!object.names.is_empty() || object.unevaluated.is_some(), Kinds::OBJECT),
+            (self.array.items_given || !self.array.prefix.is_empty() || self.array.unique.is_some(), Kinds::ARRAY),
+            (self.array.min.is_some() || self.array.max.is_some(), Kinds::ARRAY),
+            (!self.string.patterns.is_empty() || !self.string.formats.is_empty(), Kinds::STRING),
+            (self.string.min.is_some() || self.string.max.is_some() || !self.string.content.is_empty(), Kinds::STRING),
+            (self.number.min.is_some() || self.number.max.is_some(), Kinds::NUMBER),
+            (!self.number.multiples.is_empty(), Kinds::NUMBER),
+        ];
+        let kinds =
+            spoken.iter().filter(|(spoken, _)| *spoken).fold(Kinds::NONE, |kinds, (_, kind)| kinds.union(*kind));
+        let kinds = kinds.intersect(self.kinds);
+        (!kinds.is_empty()).then_some(kinds)
+    }
+
+    /// Whether members beside the named ones are forbidden.
+    pub(super) fn is_closed(&self) -> bool {
+        let forbids = |conj: &Conj| conj.iter().any(super::merge::is_false);
+        let object = &self.object;
+        let sealed = object.unevaluated.is_some_and(|part| *part.schema == Value::Bool(false));
+        object.max == Some(0)
+            || object.patterns.is_empty() && (forbids(&object.others) || sealed && object.others.is_empty())
+    }
+}
