@@ -9,6 +9,8 @@ use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Call, CallRequest, Time, ToolDefinition, Vendor};
 
+mod way_back;
+
 const VENDORS: [Vendor; 4] = [Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini];
 
 async fn service(tools: Value) -> App {

@@ -149,3 +149,25 @@ fn named_at<'a>(losses: &'a Value, pointer: &str) -> &'a Value {
     let found = losses.as_array().unwrap().iter().find(|loss| loss["pointer"] == pointer);
     found.unwrap_or_else(|| panic!("no {pointer} in {losses:#}"))
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_vendor_cannot_say_of_a_schema_is_told_and_what_it_cannot_say_at_all_is_left_out() {
+    let app = App::on_sqlite().await;
+    let endless = json!({
+        "type": "object", "required": ["node"], "properties": {"node": {"$ref": "#/$defs/node"}},
+        "$defs": {"node": {"type": "object", "required": ["next"], "properties": {"next": {"$ref": "#/$defs/node"}}}},
+    });
+    app.echo_with("endless", endless).await;
+    app.echo_with("lossy", json!({"type": "object", "properties": {"a": {"not": {"const": 1}}}})).await;
+    let list = app.get("/tools?format=gemini&losses=true").await.ok();
+    let all = definitions(&list, "gemini");
+    assert!(all.iter().all(|tool| tool["name"] != "endless") && all.len() == 5, "{all:#?}");
+    let left_out = named(list["left_out"].as_array().unwrap(), "endless");
+    assert!(left_out["pointer"].as_str().unwrap().starts_with("/input_schema"), "{left_out}");
+    assert!(!left_out["reason"].as_str().unwrap().is_empty());
+    let lossy = named(list["losses"].as_array().unwrap(), "lossy");
+    assert!(lossy["losses"][0]["pointer"].as_str().unwrap().starts_with("/input_schema/properties/a"), "{lossy}");
+    let whole = app.get("/tools?format=anthropic").await.ok();
+    assert_eq!(whole["left_out"], json!([]));
+    named(&definitions(&whole, "anthropic"), "endless");
+}
