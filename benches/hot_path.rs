@@ -10,12 +10,9 @@ use toolpost::app::App;
 use toolpost::config::Config;
 use toolpost::domain::json as reading;
 use toolpost::formats::native::ToolCall;
-<<<<<<< HEAD
 use toolpost::formats::stream::partial::Partial;
 use toolpost::formats::stream::{Parser, Said};
-=======
 use toolpost::schema::lower::{Target, lower};
->>>>>>> 2beb4a59a0c54d8877a211ee17ab36ec4b1f4888
 use toolpost::schema::{self, Role};
 
 const ARGUMENTS: &str =
@@ -48,7 +45,6 @@ fn parts(criterion: &mut Criterion) {
     });
 }
 
-<<<<<<< HEAD
 /// 1 MiB of arguments, and their stream in pieces of 24 bytes.
 fn stream() -> (String, Vec<String>) {
     let items: Vec<Value> = (0..9300).map(|id| json!({"id": id, "text": "The quick brown fox jumps over the lazy dog", "flags": [true, null, 0.125], "tags": "a \"b\" c"})).collect();
@@ -96,7 +92,8 @@ fn streams(criterion: &mut Criterion) {
     let mut partial = Partial::new();
     partial.push(&arguments[..arguments.len() - 2]).expect("it is not too long");
     criterion.bench_function("1 MiB of arguments, read in part", |bench| bench.iter(|| partial.readable()));
-=======
+}
+
 /// A tool as most are: eight properties, one of them a list of objects, some optional.
 fn tool() -> Value {
     let item = json!({
@@ -133,7 +130,6 @@ fn lowering(criterion: &mut Criterion) {
     criterion.bench_function("arguments on the way back", |bench| {
         bench.iter(|| lowered.way_back.apply(black_box(&arguments)));
     });
->>>>>>> 2beb4a59a0c54d8877a211ee17ab36ec4b1f4888
 }
 
 fn whole(criterion: &mut Criterion) {
@@ -156,9 +152,5 @@ fn whole(criterion: &mut Criterion) {
     });
 }
 
-<<<<<<< HEAD
-criterion_group!(benches, parts, streams, whole);
-=======
-criterion_group!(benches, parts, lowering, whole);
->>>>>>> 2beb4a59a0c54d8877a211ee17ab36ec4b1f4888
+criterion_group!(benches, parts, streams, lowering, whole);
 criterion_main!(benches);
