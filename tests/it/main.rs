@@ -16,6 +16,7 @@ mod conversion;
 mod definitions;
 mod drain;
 mod events;
+mod examples;
 mod external;
 mod http_executor;
 mod idempotency;

@@ -93,7 +93,8 @@ fn only_media_types_that_are_sent_are_described() {
 fn what_takes_a_body_says_how_a_body_is_refused() {
     let document = document();
     for (method, path, operation) in operations(&document) {
-        if operation.get("requestBody").is_some() {
+        // A stream is refused while it is answered.
+        if operation.get("requestBody").is_some_and(|body| !body["content"]["text/event-stream"].is_object()) {
             // What a tool answers has no shape that could be missed.
             let has_shape = !path.ends_with("/result");
             for status in ["400", "408", "413", "415", "422"].into_iter().filter(|status| has_shape || *status != "422")
