@@ -51,7 +51,7 @@ impl<'a> Lowering<'a, '_> {
                 let listed = other.values.as_ref().is_none_or(|values| values.iter().any(|other| same(other, value)));
                 listed && Kinds::of(value).meets(other.kinds)
             };
-            return !values.iter().any(|value| taken(value));
+            return !values.iter().any(taken);
         }
         if meant(&from).intersect(other.kinds) != Kinds::OBJECT {
             return false;
@@ -59,7 +59,7 @@ impl<'a> Lowering<'a, '_> {
         let declared = |name: &str| from.object.properties.iter().find(|(known, _)| *known == name);
         let closed = !from.object.properties.is_empty() || from.is_closed();
         let lacks = |name: &&str| closed && declared(name).is_none() && !from.object.required.contains(name);
-        if other.object.required.iter().any(|name| lacks(name)) {
+        if other.object.required.iter().any(lacks) {
             return true;
         }
         from.object.required.iter().any(|name| {

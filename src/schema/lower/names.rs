@@ -90,7 +90,7 @@ fn visit<'a>(schema: &'a Value, found: &mut impl FnMut(&'a str)) {
                 match (keyword.as_str(), value) {
                     ("properties", Value::Object(properties)) => properties.keys().for_each(|name| found(name)),
                     ("required", Value::Array(required)) => {
-                        required.iter().filter_map(Value::as_str).for_each(|name| found(name));
+                        required.iter().filter_map(Value::as_str).for_each(&mut *found);
                     }
                     _ => {}
                 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::support::seeded::Seeded;
 
 /// Schemas of one run; each in four dialects.
-const SCHEMAS: u64 = 600;
+const SCHEMAS: u64 = 400;
 const VALUES: usize = 12;
 
 fn each(mut what: impl FnMut(&mut Seeded, &Value, &Compiled, Target, &Lowered)) {
@@ -25,7 +25,7 @@ fn each(mut what: impl FnMut(&mut Seeded, &Value, &Compiled, Target, &Lowered)) 
             }
         }
     }
-    assert!(taken > 1_000 && lost * 10 < taken, "{taken} lowered, {lost} not");
+    assert!(taken > 800 && lost * 10 < taken, "{taken} lowered, {lost} not");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn what_is_valid_for_a_lowered_schema_is_valid_for_the_original_after_the_way_ba
     failed.sort_by_key(String::len);
     let shortest: Vec<String> = failed.iter().step_by(failed.len().div_ceil(8).max(1)).cloned().collect();
     assert!(failed.is_empty(), "{} failed, among them\n{}", failed.len(), shortest.join("\n\n"));
-    assert!(held > 3_000 && widened > 300, "{held} held, {widened} widened");
+    assert!(held > 2_000 && widened > 200, "{held} held, {widened} widened");
 }
 
 #[test]
@@ -91,12 +91,13 @@ fn the_way_back_takes_anything() {
 }
 
 /// A call of the original as a model that follows the lowered schema would write it.
-fn written(schema: &Value, document: &Value, value: &Value) -> Option<Value> {
+fn written(target: Target, schema: &Value, document: &Value, value: &Value) -> Option<Value> {
+    let go = |schema: &Value, value: &Value| written(target, schema, document, value);
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
-        return written(document.pointer(reference.strip_prefix('#')?)?, document, value);
+        return go(document.pointer(reference.strip_prefix('#')?)?, value);
     }
     if let Some(branches) = schema.get("anyOf").and_then(Value::as_array) {
-        return branches.iter().find_map(|branch| written(branch, document, value));
+        return branches.iter().find_map(|branch| go(branch, value));
     }
     let types = match &schema["type"] {
         Value::Array(types) => types.clone(),
@@ -111,12 +112,12 @@ fn written(schema: &Value, document: &Value, value: &Value) -> Option<Value> {
             let properties = schema["properties"].as_object()?;
             for (name, property) in properties {
                 match members.get(name) {
-                    Some(member) => drop(object.insert(name.clone(), written(property, document, member)?)),
+                    Some(member) => drop(object.insert(name.clone(), go(property, member)?)),
                     None if schema["required"]
                         .as_array()
                         .is_some_and(|required| required.iter().any(|known| known == name)) =>
                     {
-                        object.insert(name.clone(), written(property, document, &Value::Null)?);
+                        object.insert(name.clone(), go(property, &Value::Null)?);
                     }
                     None => {}
                 }
@@ -125,29 +126,29 @@ fn written(schema: &Value, document: &Value, value: &Value) -> Option<Value> {
         }
         Value::Object(members) if is("array") => {
             let inner = schema.pointer("/items/properties/value")?;
-            let entry = |(key, value)| Some(json!({"key": key, "value": written(inner, document, value)?}));
+            let entry = |(key, value)| Some(json!({"key": key, "value": go(inner, value)?}));
             members.iter().map(entry).collect::<Option<Vec<Value>>>().map(Value::Array)
         }
         Value::Array(items) if is("object") => {
             let places = schema["properties"].as_object()?;
             let place = |(index, item)| {
                 let name = format!("item_{}", index + 1);
-                Some((name.clone(), written(places.get(&name)?, document, item)?))
+                Some((name.clone(), go(places.get(&name)?, item)?))
             };
             items.iter().enumerate().map(place).collect::<Option<serde_json::Map<_, _>>>().map(Value::Object)
         }
-        Value::Array(items) if is("array") => items
-            .iter()
-            .map(|item| written(&schema["items"], document, item))
-            .collect::<Option<Vec<Value>>>()
-            .map(Value::Array),
+        Value::Array(items) if is("array") => {
+            items.iter().map(|item| go(&schema["items"], item)).collect::<Option<Vec<Value>>>().map(Value::Array)
+        }
         Value::String(_) if is("string") && listed.is_none_or(|listed| listed.contains(value)) => Some(value.clone()),
         Value::Bool(_) if is("boolean") => Some(value.clone()),
         Value::Number(number) if is("number") || is("integer") && !number.is_f64() => Some(value.clone()),
-        other => {
+        // Of a strict schema's values only objects and arrays are texts.
+        other if target == Target::Gemini || other.is_object() || other.is_array() => {
             let text = json!(other.to_string());
             listed?.contains(&text).then_some(text)
         }
+        _ => None,
     }
 }
 
@@ -178,7 +179,8 @@ fn a_call_written_the_lowered_way_comes_back_as_it_was_meant() {
                 continue;
             }
             let plain = as_json_schema(target, &lowered.schema);
-            let Some(written) = written(&plain, &plain, &call).filter(|written| rules.violations(written).is_empty())
+            let Some(written) =
+                written(target, &plain, &plain, &call).filter(|written| rules.violations(written).is_empty())
             else {
                 continue;
             };
@@ -193,5 +195,5 @@ fn a_call_written_the_lowered_way_comes_back_as_it_was_meant() {
             returned += 1;
         }
     });
-    assert!(returned > 300, "{returned}");
+    assert!(returned > 100, "{returned}");
 }

@@ -106,10 +106,9 @@ fn object(
             object.insert(name.to_owned(), json!("a"));
         }
     }
-    if let Some(others @ Value::Object(_)) = schema.get("additionalProperties").filter(|_| chance.one_in(2)) {
-        if let Some(value) = go(others, chance) {
-            object.insert("other".to_owned(), value);
-        }
+    let others = schema.get("additionalProperties").filter(|others| others.is_object() && chance.one_in(2));
+    if let Some(value) = others.and_then(|others| go(others, chance)) {
+        object.insert("other".to_owned(), value);
     }
     Some(Value::Object(object))
 }

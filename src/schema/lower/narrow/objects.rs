@@ -33,10 +33,10 @@ impl<'a> Lowering<'a, '_> {
                 return Ok(Some(Alternative::same(self.closed(Map::new(), Vec::new()))));
             }
             if !root {
-                return self.entries(shape, closed).map(Some);
+                return self.entries(shape, closed);
             }
             if spoken || least > 0 {
-                return self.spread(shape).map(Some);
+                return self.spread(shape);
             }
             self.lose(shape.at, "additionalProperties", "arguments of any name are allowed; narrowed to none", false);
             return Ok(Some(Alternative::same(self.closed(Map::new(), Vec::new()))));
@@ -149,15 +149,18 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// Free-form members as a list of entries.
-    fn entries(&mut self, shape: &mut Shape<'a>, closed: bool) -> Step<Alternative> {
+    fn entries(&mut self, shape: &mut Shape<'a>, closed: bool) -> Step<Option<Alternative>> {
+        let none = shape.object.min.unwrap_or(0) == 0;
         if closed {
-            return Ok(self.nothing());
+            return Ok(none.then(|| self.nothing()));
         }
         let around = std::mem::replace(&mut self.here, shape.at);
         let key = self.narrow_key(&shape.object.names.clone())?;
         let value = self.values(shape)?;
         self.here = around;
-        let (Some(key), Some((key_by_pattern, value))) = (key, value) else { return Ok(self.nothing()) };
+        let (Some(key), Some((key_by_pattern, value))) = (key, value) else {
+            return Ok(none.then(|| self.nothing()));
+        };
         let key = key_by_pattern.unwrap_or(key);
         let (value, back) = value;
         let mut schema = object([("type", json!("array")), ("items", self.entry(key, value))]);
@@ -171,7 +174,7 @@ impl<'a> Lowering<'a, '_> {
             schema.insert("maxItems".to_owned(), json!(max));
         }
         shape.notes.said.push("An object, written as a list of entries with key and value.".to_owned());
-        Ok(Alternative { schema, back: Back::Entries(Box::new(back)) })
+        Ok(Some(Alternative { schema, back: Back::Entries(Box::new(back)) }))
     }
 
     /// The schema of the keys: strings that `propertyNames` allows.
@@ -219,15 +222,15 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// Free-form arguments: the list of entries is the one property.
-    fn spread(&mut self, shape: &mut Shape<'a>) -> Step<Alternative> {
-        let list = self.entries(shape, false)?;
+    fn spread(&mut self, shape: &mut Shape<'a>) -> Step<Option<Alternative>> {
+        let Some(list) = self.entries(shape, false)? else { return Ok(None) };
         let back = match list.back {
             Back::Entries(inner) => Back::Spread(ENTRIES.to_owned(), inner),
             other => Back::object(vec![member(ENTRIES, other)]),
         };
         let mut properties = Map::new();
         properties.insert(ENTRIES.to_owned(), Value::Object(list.schema));
-        Ok(Alternative { schema: self.closed(properties, vec![json!(ENTRIES)]), back })
+        Ok(Some(Alternative { schema: self.closed(properties, vec![json!(ENTRIES)]), back }))
     }
 
     /// Whether leaving a property out is the same as `null`.
