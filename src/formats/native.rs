@@ -185,4 +185,17 @@ pub struct BatchAnswer<'a> {
     pub batch_id: Option<Uuid>,
     /// The calls, in request order.
     pub results: Vec<ToolCall<'a>>,
+    /// What the caller appends to its conversation, in the shape of its model's vendor. Only where a model's message or
+    /// `format` asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub messages: Option<Value>,
+}
+
+impl BatchAnswer<'_> {
+    /// The answer to a model's message without calls.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self { batch_id: None, results: Vec::new(), messages: Some(Value::Array(Vec::new())) }
+    }
 }

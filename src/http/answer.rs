@@ -11,31 +11,46 @@ use super::problem::Problem;
 use super::{AppState, reply};
 use crate::domain::Call;
 use crate::engine::Seen;
+use crate::formats::messages::Continuation;
 use crate::formats::native::{BatchAnswer, ToolCall};
 
 /// Calls that have all ended.
-pub(super) fn ended(batch_id: Option<Uuid>, calls: &[Arc<Call>]) -> Response {
-    of(StatusCode::OK, batch_id, batch_id.is_some(), calls.iter().map(|call| &**call))
+pub(super) fn ended(batch_id: Option<Uuid>, calls: &[Arc<Call>], said: Option<&Continuation>) -> Response {
+    of(StatusCode::OK, batch_id, batch_id.is_some(), calls, said)
 }
 
-fn of<'a>(
+/// The answer to a message without calls.
+pub(super) fn nothing() -> Response {
+    reply::json(StatusCode::OK, &BatchAnswer::nothing())
+}
+
+fn of(
     status: StatusCode,
     batch_id: Option<Uuid>,
     is_batch: bool,
-    calls: impl ExactSizeIterator<Item = &'a Call>,
+    calls: &[Arc<Call>],
+    said: Option<&Continuation>,
 ) -> Response {
-    let mut results: Vec<ToolCall<'_>> = calls.map(ToolCall::from).collect();
+    let mut results: Vec<ToolCall<'_>> = calls.iter().map(|call| ToolCall::from(&**call)).collect();
     match (is_batch, results.len()) {
         (false, 1) => match results.pop() {
             Some(only) => reply::json(status, &only),
             None => reply::json(status, &()),
         },
-        _ => reply::json(status, &BatchAnswer { batch_id, results }),
+        _ => {
+            let messages = said.map(|said| said.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));
+            reply::json(status, &BatchAnswer { batch_id, results, messages })
+        }
     }
 }
 
 /// Calls as they are seen: 200 if all have ended, else 202 and where they are found.
-pub(super) async fn seen(state: &AppState, batch_id: Option<Uuid>, seen: Vec<Seen>) -> Result<Response, Problem> {
+pub(super) async fn seen(
+    state: &AppState,
+    batch_id: Option<Uuid>,
+    seen: Vec<Seen>,
+    said: Option<&Continuation>,
+) -> Result<Response, Problem> {
     let going: Vec<Uuid> = seen
         .iter()
         .filter_map(|seen| match seen {
@@ -57,14 +72,19 @@ pub(super) async fn seen(state: &AppState, batch_id: Option<Uuid>, seen: Vec<See
             Seen::Going(id) => Arc::new(stored.remove(&id).ok_or_else(Problem::internal)?),
         });
     }
-    Ok(as_they_are(batch_id, batch_id.is_some(), &calls))
+    Ok(as_they_are(batch_id, batch_id.is_some(), &calls, said))
 }
 
 /// 200 if all have ended, else 202 and where they are found.
-pub(super) fn as_they_are(batch_id: Option<Uuid>, is_batch: bool, calls: &[Arc<Call>]) -> Response {
+pub(super) fn as_they_are(
+    batch_id: Option<Uuid>,
+    is_batch: bool,
+    calls: &[Arc<Call>],
+    said: Option<&Continuation>,
+) -> Response {
     let goes_on = calls.iter().any(|call| !call.status.is_terminal());
     let status = if goes_on { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let mut response = of(status, batch_id, is_batch, calls.iter().map(|call| &**call));
+    let mut response = of(status, batch_id, is_batch, calls, said);
     if goes_on {
         let location = location(batch_id, calls.first().map(|call| call.id));
         if let Ok(location) = HeaderValue::from_str(&location) {

@@ -1,295 +1,166 @@
-//! What `POST /tool-calls` takes: one call, or a batch of them.
+//! What `POST /tool-calls` takes: one call, a batch of them, or a model's own message.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::problem::{FieldError, Problem};
-use crate::callbacks;
-use crate::domain::limits::LimitsSpec;
-use crate::domain::tool::RetryOverride;
-use crate::domain::{CallRequest, Once, json, shape};
-use crate::engine::{Mode, Submission, Wait};
-use crate::registry::check;
+use crate::domain::{CallRequest, Once, Vendor, json};
+use crate::engine::{Submission, Wait};
+use crate::formats::messages::{self, Continuation};
+use options::Options;
 
-/// Longest id of a caller, in characters (contract, section 1).
-const LONGEST_ID: usize = 512;
-/// Longest session id, in characters.
-const LONGEST_SESSION: usize = 512;
-/// Longest wait that can be asked for: one hour.
-const LONGEST_WAIT_MS: u64 = 3_600_000;
-/// Most calls of a batch.
+mod documented;
+mod options;
+mod own;
+
+pub(super) use documented::CallBody;
+
+/// Most calls of a request.
 const MOST_CALLS: usize = 1024;
 
-/// What stands beside one call of a batch.
-#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields, default)]
-struct CallOptions {
-    /// Bounds for this call.
-    limits: LimitsSpec,
-    /// Retries of this call; what is absent is the tool's.
-    retry: RetryOverride,
-    /// Higher ones leave the queue first.
-    priority: Option<i32>,
+/// A body that was read.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// The calls with their options.
+    pub submission: Submission,
+    /// How long to wait, if the body tells it.
+    pub wait: Option<Wait>,
+    /// How the model's conversation goes on, where the answer is to say it.
+    pub said: Option<Arc<Continuation>>,
+    /// Where each call's id stands in the body, or would (RFC 6901).
+    pub id_places: Vec<String>,
 }
 
-/// One call.
-#[derive(Debug, utoipa::ToSchema)]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(super) struct CallItem {
-    /// The tool.
-    name: String,
-    /// The caller's own id, up to 512 characters.
-    #[schema(max_length = 512)]
-    id: Option<String>,
-    /// An object, or the JSON text that the model wrote. Absent, blank or `null` is `{}`.
-    #[schema(value_type = Option<Value>)]
-    arguments: Option<Value>,
+/// Whose shape a body has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum MessageFormat {
+    /// Our own.
+    Native,
+    /// OpenAI Chat.
+    #[serde(rename = "openai")]
+    OpenAi,
+    /// OpenAI Responses.
+    #[serde(rename = "openai-responses")]
+    OpenAiResponses,
+    /// As `openai`: strict definitions change nothing in messages.
+    #[serde(rename = "openai-strict")]
+    OpenAiStrict,
+    /// Anthropic.
+    Anthropic,
+    /// Gemini.
+    Gemini,
 }
 
-/// One call of a batch.
-#[derive(Debug, utoipa::ToSchema)]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(super) struct BatchItem {
-    #[serde(flatten)]
-    call: CallItem,
-    #[serde(flatten)]
-    options: CallOptions,
+impl MessageFormat {
+    fn vendor(self) -> Option<Vendor> {
+        match self {
+            Self::Native => None,
+            Self::OpenAi | Self::OpenAiStrict => Some(Vendor::OpenAi),
+            Self::OpenAiResponses => Some(Vendor::OpenAiResponses),
+            Self::Anthropic => Some(Vendor::Anthropic),
+            Self::Gemini => Some(Vendor::Gemini),
+        }
+    }
+
+    /// As the body says it; options are read as a whole later.
+    fn of(body: &Value) -> Result<Option<Self>, Problem> {
+        let Some(format) = body.get("format").filter(|format| !format.is_null()) else { return Ok(None) };
+        let read = format.as_str().and_then(|_| serde_json::from_value(format.clone()).ok());
+        read.map(Some).ok_or_else(|| {
+            let known = "native, openai, openai-responses, openai-strict, anthropic or gemini";
+            Problem::field("/format", format!("must be {known}"))
+        })
+    }
 }
 
-/// What stands beside the calls.
-#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Options {
-    /// The conversation that the calls belong to.
-    session: Option<String>,
-    /// How a batch runs.
-    mode: Mode,
-    /// Bounds for all calls; a call's own come first.
-    limits: LimitsSpec,
-    /// Why the model stopped. If it says that the output was cut off at the token limit, nothing runs.
-    stop_reason: Option<String>,
-    /// Retries for all calls; a call's own come first, and what is absent is the tool's.
-    retry: RetryOverride,
-    /// Higher ones leave the queue first; a call's own comes first.
-    priority: i32,
-    /// Gets each call when it has ended, signed as Standard Webhooks.
-    #[schema(max_length = 2048)]
-    callback_url: Option<String>,
-    /// How long to wait: for the results, until the calls are accepted, or so many milliseconds. What has not ended by then
-    /// is a 202 and goes on. Absent: for the results, except of `async` tools.
-    wait: Option<WaitOption>,
-    /// `call_id`: a call with the same `session` and `id` as an earlier one is that call.
-    dedupe: Option<Dedupe>,
-    /// What the end of the connection does to the calls.
-    on_disconnect: OnDisconnect,
+/// Reads a body.
+pub(super) fn read(body: Value) -> Result<Asked, Problem> {
+    let format = MessageFormat::of(&body)?;
+    let vendor = format.and_then(MessageFormat::vendor);
+    let is_own = body.as_object().is_some_and(messages::is_own) || format == Some(MessageFormat::Native);
+    match vendor.filter(|_| !is_own).or_else(|| messages::recognise(&body).filter(|_| format.is_none())) {
+        Some(vendor) => message(vendor, body),
+        None => own(body, vendor),
+    }
 }
 
-/// How long the caller waits.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(untagged)]
-enum WaitOption {
-    Until(WaitUntil),
-    /// At most so many milliseconds.
-    Millis(u64),
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum WaitUntil {
-    /// Until every call has ended.
-    Result,
-    /// Until the calls are on disk.
-    Accepted,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Dedupe {
-    /// By `session` and `id`.
-    CallId,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum OnDisconnect {
-    /// Nothing.
-    #[default]
-    Continue,
-    /// They are cancelled.
-    Cancel,
-}
-
-/// One call with its options.
-#[derive(Debug, utoipa::ToSchema)]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(super) struct SingleCall {
-    #[serde(flatten)]
-    call: CallItem,
-    #[serde(flatten)]
-    options: Options,
-}
-
-/// A batch with its options.
-#[derive(Debug, utoipa::ToSchema)]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(super) struct BatchOfCalls {
-    /// The calls; no id twice.
-    #[schema(min_items = 1, max_items = 1024)]
-    calls: Vec<BatchItem>,
-    #[serde(flatten)]
-    options: Options,
-}
-
-/// The body of `POST /tool-calls`.
-#[derive(Debug, utoipa::ToSchema)]
-#[serde(untagged)]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(super) enum CallBody {
-    One(Box<SingleCall>),
-    Batch(Box<BatchOfCalls>),
-}
-
-/// Words by which models' vendors say that the output was cut off at the token limit.
-const CUT_OFF: [&str; 5] = ["length", "max_tokens", "max_output_tokens", "model_length", "token_limit"];
-
-/// Reads a body. How long to wait is told only if the body tells it.
-pub(super) fn read(value: Value) -> Result<(Submission, Option<Wait>), Problem> {
-    let Value::Object(mut body) = value else {
-        return Err(Problem::field("", format!("the body must be an object, not {}", json::type_name(&value))));
+/// One call or a batch of our own shape; with a vendor, the answer has its messages too.
+fn own(body: Value, vendor: Option<Vendor>) -> Result<Asked, Problem> {
+    let Value::Object(mut body) = body else {
+        let found = json::type_name(&body);
+        return Err(Problem::field("", format!("the body must be an object or a model's message, not {found}")));
     };
     let calls = body.shift_remove("calls");
     let is_batch = calls.is_some();
     let mut requests = match calls {
-        Some(calls) => batch(calls)?,
-        None => vec![call(&mut body, "")?],
+        Some(calls) => own::batch(calls)?,
+        None => vec![own::call(&mut body, "")?],
     };
-    // Most bodies have nothing beside the calls.
-    let options = if body.is_empty() { Options::default() } else { options(Value::Object(body))? };
-    no_faults(check::limits(&options.limits), "/limits")?;
-    no_faults(check::retry(&options.retry), "/retry")?;
-    if let Some(session) = &options.session {
-        check_text(session, LONGEST_SESSION, "/session")?;
+    let said = vendor.map(|vendor| {
+        let mut said = Continuation::new(vendor);
+        for request in &mut requests {
+            request.vendor = Some(vendor);
+            said.push_own(request.call_id.as_deref(), &request.name);
+        }
+        said
+    });
+    let id_places = match is_batch {
+        true => (0..requests.len()).map(|index| format!("/calls/{index}/id")).collect(),
+        false => vec!["/id".to_owned()],
+    };
+    finish(requests, Options::read(body)?, said, is_batch, id_places)
+}
+
+/// A model's message: always a batch, also with one call or none.
+fn message(vendor: Vendor, body: Value) -> Result<Asked, Problem> {
+    let options = Options::beside(&body)?;
+    let spoken = messages::read(vendor, body)?;
+    if spoken.calls.len() > MOST_CALLS {
+        return Err(Problem::field("", format!("must have at most {MOST_CALLS} calls, not {}", spoken.calls.len())));
     }
-    if let Some(url) = &options.callback_url {
-        callbacks::check_url(url).map_err(|fault| Problem::field("/callback_url", fault))?;
+    let said = Continuation::from(&spoken);
+    let mut id_places = Vec::with_capacity(spoken.calls.len());
+    let mut requests = Vec::with_capacity(spoken.calls.len());
+    for call in spoken.calls {
+        let id = if vendor == Vendor::OpenAiResponses { "call_id" } else { "id" };
+        id_places.push(format!("{}/{id}", call.pointer));
+        requests.push(CallRequest {
+            name: call.name,
+            call_id: call.id,
+            arguments: call.arguments,
+            vendor: Some(vendor),
+            truncated: spoken.is_cut_off || call.is_cut_off,
+            ..CallRequest::default()
+        });
     }
-    if options.dedupe.is_some() {
-        for (index, request) in requests.iter_mut().enumerate() {
+    finish(requests, options, Some(said), true, id_places)
+}
+
+fn finish(
+    mut requests: Vec<CallRequest>,
+    options: Options,
+    said: Option<Continuation>,
+    is_batch: bool,
+    id_places: Vec<String>,
+) -> Result<Asked, Problem> {
+    if let Some(session) = options.dedupes_in() {
+        let mut seen = HashSet::new();
+        for (request, place) in requests.iter_mut().zip(&id_places) {
             let Some(id) = &request.call_id else {
-                let place = if is_batch { format!("/calls/{index}/id") } else { "/id".to_owned() };
                 return Err(Problem::field(place, "is missing: `dedupe` goes by it"));
             };
-            let session = options.session.as_deref();
+            if !seen.insert(id.clone()) {
+                return Err(Problem::field(place, "is another call's too: `dedupe` goes by it"));
+            }
             request.once = Some(Once::of_call(session, id, &request.name, request.arguments.as_ref()));
         }
     }
-    let truncated = options.stop_reason.is_some_and(|reason| CUT_OFF.contains(&reason.to_ascii_lowercase().as_str()));
-    let wait = options.wait.map(|wait| match wait {
-        WaitOption::Until(WaitUntil::Result) => Wait::Result,
-        WaitOption::Until(WaitUntil::Accepted) => Wait::Accepted,
-        WaitOption::Millis(millis) => Wait::For(Duration::from_millis(millis.min(LONGEST_WAIT_MS))),
-    });
-    let submission = Submission {
-        calls: requests,
-        is_batch,
-        mode: options.mode,
-        session: options.session.map(Into::into),
-        limits: options.limits,
-        retry: options.retry,
-        priority: options.priority,
-        callback_url: options.callback_url.map(Into::into),
-        cancel_on_disconnect: options.on_disconnect == OnDisconnect::Cancel,
-        truncated,
-        ..Submission::default()
-    };
-    Ok((submission, wait))
-}
-
-fn options<T: serde::de::DeserializeOwned>(rest: Value) -> Result<T, shape::ShapeError> {
-    shape::expect_objects(&rest, &["/limits", "/retry"])?;
-    shape::expect_strings(&rest, &["/mode", "/dedupe", "/on_disconnect", "/limits/truncate"])?;
-    if let Some(wait) = rest.get("wait")
-        && serde_json::from_value::<Option<WaitOption>>(wait.clone()).is_err()
-    {
-        let message = "must be \"result\", \"accepted\" or a number of milliseconds".to_owned();
-        return Err(shape::ShapeError { pointer: "/wait".to_owned(), message });
-    }
-    shape::read(rest)
-}
-
-fn batch(calls: Value) -> Result<Vec<CallRequest>, Problem> {
-    let Value::Array(items) = calls else {
-        return Err(Problem::field("/calls", format!("must be an array, not {}", json::type_name(&calls))));
-    };
-    if items.is_empty() || items.len() > MOST_CALLS {
-        return Err(Problem::field("/calls", format!("must have 1 to {MOST_CALLS} calls, not {}", items.len())));
-    }
-    let mut seen = HashSet::new();
-    let mut requests = Vec::with_capacity(items.len());
-    for (index, item) in items.into_iter().enumerate() {
-        let place = format!("/calls/{index}");
-        let Value::Object(mut item) = item else {
-            return Err(Problem::field(place, format!("must be an object, not {}", json::type_name(&item))));
-        };
-        let mut request = call(&mut item, &place)?;
-        if !item.is_empty() {
-            let rest: CallOptions = options(Value::Object(item))
-                .map_err(|error| Problem::field(format!("{place}{}", error.pointer), error.message))?;
-            no_faults(check::limits(&rest.limits), &format!("{place}/limits"))?;
-            no_faults(check::retry(&rest.retry), &format!("{place}/retry"))?;
-            (request.limits, request.retry, request.priority) = (rest.limits, rest.retry, rest.priority);
-        }
-        if let Some(id) = &request.call_id
-            && !seen.insert(id.clone())
-        {
-            return Err(Problem::field(format!("{place}/id"), "is the id of another call of this batch"));
-        }
-        requests.push(request);
-    }
-    Ok(requests)
-}
-
-/// Takes what makes a call out of an object; the rest stays.
-fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallRequest, Problem> {
-    let text = |value: Option<Value>, member: &str| match value {
-        Some(Value::String(text)) => Ok(Some(text)),
-        None | Some(Value::Null) => Ok(None),
-        Some(other) => {
-            let message = format!("must be a string, not {}", json::type_name(&other));
-            Err(Problem::field(format!("{place}{member}"), message))
-        }
-    };
-    let Some(name) = text(item.shift_remove("name"), "/name")? else {
-        let hint = if place.is_empty() { ": send one call with `name`, or several in `calls`" } else { "" };
-        return Err(Problem::field(format!("{place}/name"), format!("is missing{hint}")));
-    };
-    check_text(&name, LONGEST_ID, &format!("{place}/name"))?;
-    let call_id = text(item.shift_remove("id"), "/id")?.filter(|id| !id.is_empty());
-    if let Some(id) = &call_id {
-        check_text(id, LONGEST_ID, &format!("{place}/id"))?;
-    }
-    let arguments = item.shift_remove("arguments");
-    Ok(CallRequest { name, call_id, arguments, ..CallRequest::default() })
-}
-
-fn check_text(text: &str, longest: usize, pointer: &str) -> Result<(), Problem> {
-    if text.chars().count() > longest {
-        return Err(Problem::field(pointer, format!("must have at most {longest} characters")));
-    }
-    if pointer == "/session" && (text.is_empty() || text.contains('\0')) {
-        return Err(Problem::field(pointer, "must have at least one character, and none that is U+0000"));
-    }
-    Ok(())
-}
-
-fn no_faults(faults: Vec<check::Fault>, place: &str) -> Result<(), Problem> {
-    if faults.is_empty() {
-        return Ok(());
-    }
-    let field =
-        |fault: check::Fault| FieldError { pointer: format!("{place}{}", fault.pointer), message: fault.message };
-    Err(Problem::invalid(faults.into_iter().map(field).collect()))
+    let (submission, wait) = options.into_submission();
+    let is_batch = is_batch || said.is_some();
+    let submission = Submission { calls: requests, is_batch, ..submission };
+    Ok(Asked { submission, wait, said: said.map(Arc::new), id_places })
 }

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use uuid::Uuid;
 
-use super::call_body::{self, CallBody};
+use super::call_body::{self, Asked, CallBody};
 use super::described::BodyRefused;
 use super::extract::JsonBody;
 use super::preference::Preference;
@@ -16,7 +16,7 @@ use super::{AppState, answer, once, watch};
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
 
-/// One call: a ToolCall. A batch: its results.
+/// One call: a ToolCall. A batch or a model's message: its results.
 #[derive(utoipa::ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only the document reads it")]
@@ -25,7 +25,11 @@ enum CallAnswer<'a> {
     Batch(BatchAnswer<'a>),
 }
 
-/// Runs one tool call, or a batch of them. A call that fails is a 200 with status `ERROR`: the model must read it.
+/// Runs one tool call, a batch, or those of a model's message. One that fails is a 200 with status `ERROR` for the model.
+///
+/// A message of OpenAI Chat, OpenAI Responses, Anthropic or Gemini is told by its shape or by `format`, and may have any
+/// other members. Its answer is that of a batch, with `messages`: what the caller appends to its conversation, in the same
+/// vendor's shape. What the provider runs itself is left alone.
 ///
 /// With `Accept: text/event-stream` the answer is the calls' events as they happen (`tool_call`, `status`, `progress`,
 /// `tool_result`), and at the end `batch` with what the JSON answer would have been.
@@ -37,7 +41,7 @@ enum CallAnswer<'a> {
         ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 512, description = "The same key with the same body is the same request: it joins the first, or gets its outcome, and nothing runs twice. Kept 24 h."),
         ("Prefer" = Option<String>, Header, example = "respond-async, wait=10", description = "`respond-async` and `wait=SECONDS` (RFC 7240), up to an hour. `wait` in the body comes first."),
         ("traceparent" = Option<String>, Header, example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", description = "W3C Trace Context; `http` tools are sent it.")),
-    responses((status = 200, description = "All calls have ended. One call: a ToolCall. A batch: its results in request order. Or the events.",
+    responses((status = 200, description = "All calls have ended. One call: a ToolCall. A batch: its results in request order. A model's message: those of a batch, with `messages`. Or the events.",
             content((CallAnswer = "application/json"), (String = "text/event-stream")),
             headers(("Preference-Applied" = String, description = "What of `Prefer` was honoured"),
                 ("Idempotency-Replayed" = String, description = "`true`: the key was known, and this is the outcome of the first request"))),
@@ -56,16 +60,21 @@ pub(super) async fn execute(
 ) -> Result<Response, Problem> {
     let JsonBody { value, bytes } = body;
     let once = once::of(&headers, &value)?;
-    let (mut submission, wait) = call_body::read(value)?;
-    let preference = Preference::of(&headers).filter(|_| wait.is_none());
-    submission.wait = wait.or(preference.map(Preference::wait)).unwrap_or_default();
-    submission.traceparent = traceparent(&headers);
+    let mut asked = call_body::read(value)?;
     let wants_events = wants_events(&headers);
+    let submission = &mut asked.submission;
+    if submission.calls.is_empty() {
+        // A model's message without a call for us: there is nothing to run, and nothing to tell it.
+        return Ok(if wants_events { watch::nothing(&state).await } else { answer::nothing() });
+    }
+    let preference = Preference::of(&headers).filter(|_| asked.wait.is_none());
+    submission.wait = asked.wait.or(preference.map(Preference::wait)).unwrap_or_default();
+    submission.traceparent = traceparent(&headers);
+    submission.once = once;
     let mut response = if once.is_some() || submission.calls.iter().any(|call| call.once.is_some()) {
-        submission.once = once;
-        once::execute(&state, submission, bytes, wants_events).await?
+        once::execute(&state, asked, bytes, wants_events).await?
     } else {
-        execute_anew(&state, submission, bytes, wants_events).await?
+        execute_anew(&state, asked, bytes, wants_events).await?
     };
     // A stream of events lasts to the end whatever is preferred.
     if let Some(applied) = preference.filter(|_| !wants_events).and_then(Preference::applied) {
@@ -74,18 +83,14 @@ pub(super) async fn execute(
     Ok(response)
 }
 
-async fn execute_anew(
-    state: &AppState,
-    submission: Submission,
-    bytes: usize,
-    wants_events: bool,
-) -> Result<Response, Problem> {
+async fn execute_anew(state: &AppState, asked: Asked, bytes: usize, wants_events: bool) -> Result<Response, Problem> {
+    let Asked { submission, said, .. } = asked;
     let (ids, wait) = (state.engine.ids(submission.calls.len()), submission.wait);
     if wants_events {
         let reader = state.bus.subscribe(ids.clone());
         let mut submitted = submit(state, submission, ids.clone(), bytes).await?;
         accepted(&mut submitted).await?;
-        return Ok(watch::stream(state.clone(), reader, ids, submitted));
+        return Ok(watch::stream(state.clone(), reader, ids, submitted, said));
     }
     let mut submitted = submit(state, submission, ids, bytes).await?;
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
@@ -93,11 +98,11 @@ async fn execute_anew(
     let not_recorded = |not: NotRecorded| answer::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
     if submitted.is_plain() {
         let ended = submitted.ended().await.map_err(not_recorded)?;
-        return Ok(answer::ended(batch_id, &ended));
+        return Ok(answer::ended(batch_id, &ended, said.as_deref()));
     }
     accepted(&mut submitted).await?;
     let seen = submitted.seen(wait).await.map_err(not_recorded)?;
-    answer::seen(state, batch_id, seen).await
+    answer::seen(state, batch_id, seen, said.as_deref()).await
 }
 
 /// Waits until the calls are on disk, where that comes first.

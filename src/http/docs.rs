@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use utoipa::OpenApi;
+use utoipa::openapi::schema::AnyOf;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
@@ -39,8 +40,20 @@ pub(super) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi:
     if let Some(components) = &mut document.components {
         described::describe_token(components);
         open_parts(components);
+        let_any_match(components, "CallBody");
     }
     document
+}
+
+/// What may have any other members may fit several alternatives at once.
+fn let_any_match(components: &mut utoipa::openapi::Components, name: &str) {
+    let Some(RefOr::T(schema)) = components.schemas.get_mut(name) else { return };
+    if let Schema::OneOf(one) = schema {
+        let mut any = AnyOf::new();
+        any.items = std::mem::take(&mut one.items);
+        any.description = one.description.take();
+        *schema = Schema::AnyOf(any);
+    }
 }
 
 /// A schema that is part of an `allOf` must not close the object: the other parts' members would be refused.

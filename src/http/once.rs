@@ -12,13 +12,12 @@ use serde_json::Value;
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
+use super::call_body::Asked;
 use super::problem::Problem;
 use super::{AppState, answer, calls, end, watch};
-use crate::domain::event::EventKind;
 use crate::domain::{Call, CallRequest, Claim, Once};
 use crate::engine::{NotAccepted, Seen, Submission, Wait};
 use crate::events::{frame, stream as events};
-use crate::formats::native::{BatchAnswer, ToolCall};
 
 /// Longest key, in characters.
 const LONGEST_KEY: usize = 512;
@@ -45,21 +44,22 @@ enum Found {
 /// Runs what was never asked for before, and joins the rest.
 pub(super) async fn execute(
     state: &AppState,
-    submission: Submission,
+    asked: Asked,
     bytes: usize,
     wants_events: bool,
 ) -> Result<Response, Problem> {
+    let submission = &asked.submission;
     if let Some(once) = submission.once
         && let Some(claim) = claim_of(state, once, "").await?
     {
-        return replay(state, claim.batch_id, submission.is_batch, claim.calls, submission.wait, wants_events).await;
+        return replay(state, &asked, claim.batch_id, claim.calls, wants_events).await;
     }
     for _ in 0..TRIES {
         let mut found = Vec::with_capacity(submission.calls.len());
         for (index, request) in submission.calls.iter().enumerate() {
-            let pointer = if submission.is_batch { format!("/calls/{index}/id") } else { "/id".to_owned() };
+            let pointer = asked.id_places.get(index).map_or("", String::as_str);
             let claim = match request.once {
-                Some(once) => claim_of(state, once, &pointer).await?,
+                Some(once) => claim_of(state, once, pointer).await?,
                 None => None,
             };
             let known = claim.and_then(|claim| claim.calls.first().copied());
@@ -68,15 +68,14 @@ pub(super) async fn execute(
                 known.map_or_else(|| Found::New(Box::new(CallRequest { index, ..request.clone() })), Found::Known),
             );
         }
-        if let Some(response) = run_new(state, &submission, found, bytes, wants_events).await? {
+        if let Some(response) = run_new(state, &asked, found, bytes, wants_events).await? {
             return Ok(response);
         }
         // Somebody else has taken a key of theirs meanwhile.
         if let Some(once) = submission.once
             && let Some(claim) = claim_of(state, once, "").await?
         {
-            return replay(state, claim.batch_id, submission.is_batch, claim.calls, submission.wait, wants_events)
-                .await;
+            return replay(state, &asked, claim.batch_id, claim.calls, wants_events).await;
         }
     }
     Err(Problem::overloaded())
@@ -93,11 +92,12 @@ async fn claim_of(state: &AppState, once: Once, pointer: &str) -> Result<Option<
 /// `None` if a key was taken meanwhile; then nothing was accepted.
 async fn run_new(
     state: &AppState,
-    submission: &Submission,
+    asked: &Asked,
     found: Vec<Found>,
     bytes: usize,
     wants_events: bool,
 ) -> Result<Option<Response>, Problem> {
+    let submission = &asked.submission;
     let (mut known, mut new) = (Vec::new(), Vec::new());
     for (place, found) in found.into_iter().enumerate() {
         match found {
@@ -107,7 +107,7 @@ async fn run_new(
     }
     if new.is_empty() {
         let known = known.into_iter().map(|(_, id)| id).collect();
-        return replay(state, None, submission.is_batch, known, submission.wait, wants_events).await.map(Some);
+        return replay(state, asked, None, known, wants_events).await.map(Some);
     }
     let ids = state.engine.ids(new.len());
     let reader = wants_events.then(|| state.bus.subscribe(ids.clone()));
@@ -122,12 +122,12 @@ async fn run_new(
     }
     if let Some(reader) = reader {
         if known.is_empty() {
-            return Ok(Some(watch::stream(state.clone(), reader, ids, submitted)));
+            return Ok(Some(watch::stream(state.clone(), reader, ids, submitted, asked.said.clone())));
         }
         let mut all = ids;
         known.into_iter().for_each(|(place, id)| all.insert(place, id));
         let (_, guards) = submitted.detach();
-        return replay_events(state, batch_id, all, guards).await.map(Some);
+        return replay_events(state, asked, batch_id, all, guards).await.map(Some);
     }
     let first = ids.first().copied();
     // All at once: nobody waits longer because there are several.
@@ -137,25 +137,25 @@ async fn run_new(
     for ((place, _), call) in known.into_iter().zip(joined?) {
         all.insert(place, Seen::Ended(Arc::new(call)));
     }
-    answer::seen(state, batch_id, all).await.map(Some)
+    answer::seen(state, batch_id, all, asked.said.as_deref()).await.map(Some)
 }
 
 /// The outcome of calls that are there already; those that still run are joined.
 async fn replay(
     state: &AppState,
+    asked: &Asked,
     batch_id: Option<Uuid>,
-    is_batch: bool,
     ids: Vec<Uuid>,
-    wait: Wait,
     wants_events: bool,
 ) -> Result<Response, Problem> {
+    let Submission { is_batch, wait, .. } = asked.submission;
     let mut response = if wants_events {
-        replay_events(state, batch_id, ids, Vec::new()).await?
+        replay_events(state, asked, batch_id, ids, Vec::new()).await?
     } else {
         let calls = try_join_all(ids.iter().map(|id| join(state, *id, wait))).await?;
         let batch_id = batch_id.or(calls.first().filter(|_| is_batch).and_then(|call| call.batch_id));
         let calls: Vec<Arc<Call>> = calls.into_iter().map(Arc::new).collect();
-        answer::as_they_are(batch_id, is_batch, &calls)
+        answer::as_they_are(batch_id, is_batch, &calls, asked.said.as_deref())
     };
     let replayed = HeaderName::from_static("idempotency-replayed");
     response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
@@ -184,6 +184,7 @@ async fn join(state: &AppState, id: Uuid, wait: Wait) -> Result<Call, Problem> {
 /// Each call's events from its beginning, one call after the other, and then the answer.
 async fn replay_events(
     state: &AppState,
+    asked: &Asked,
     batch_id: Option<Uuid>,
     ids: Vec<Uuid>,
     guards: Vec<DropGuard>,
@@ -193,7 +194,7 @@ async fn replay_events(
         let found = events::of_call(&state.store, &state.bus, *id, 0, state.closing.clone()).await?;
         streams.push(found.ok_or_else(Problem::internal)?);
     }
-    let state = state.clone();
+    let (state, said) = (state.clone(), asked.said.clone());
     let last = stream::once(async move {
         let calls = state.store.calls_of(&ids).await.unwrap_or_default();
         let calls: Vec<&Call> = ids.iter().filter_map(|id| calls.iter().find(|call| call.id == *id)).collect();
@@ -202,10 +203,8 @@ async fn replay_events(
             return Ok(frame::CUT_OFF);
         }
         guards.into_iter().for_each(|guard| drop(guard.disarm()));
-        let results = calls.into_iter().map(ToolCall::short).collect();
-        let data = serde_json::to_string(&BatchAnswer { batch_id, results }).unwrap_or_default();
         let pos = state.store.last_pos().await.unwrap_or_default();
-        Ok::<_, Infallible>(frame::frame(pos, EventKind::Batch.as_str(), &data))
+        Ok::<_, Infallible>(watch::batch(pos, batch_id, &calls, said.as_deref()))
     });
     Ok(watch::sse(stream::iter(streams).flatten().chain(last)))
 }

@@ -21,18 +21,42 @@ use crate::domain::event::{EventKind, Stage};
 use crate::engine::{NotRecorded, Submitted};
 use crate::events::bus::CallReader;
 use crate::events::frame;
+use crate::formats::messages::Continuation;
 use crate::formats::native::{BatchAnswer, ToolCall};
 
 /// The calls' events, and at the end the answer.
-pub(super) fn stream(state: AppState, reader: CallReader, ids: Vec<Uuid>, submitted: Submitted) -> Response {
+pub(super) fn stream(
+    state: AppState,
+    reader: CallReader,
+    ids: Vec<Uuid>,
+    submitted: Submitted,
+    said: Option<Arc<Continuation>>,
+) -> Response {
     let ended = HashMap::with_capacity(ids.len());
     let batch_id = submitted.batch_id;
     let (pending, guards) = submitted.detach();
     let ends = pending.into_iter().map(|pending| Box::pin(pending.end()) as End).collect();
-    let watch = Watch { reader, ids, ended, ends, guards, batch_id, is_over: false, is_late: false, last: 0, state };
+    let watch =
+        Watch { reader, ids, ended, ends, guards, batch_id, said, is_over: false, is_late: false, last: 0, state };
     let events = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
     let opening = stream::once(std::future::ready(frame::OPENING));
     sse(opening.chain(events).map(Ok::<_, Infallible>))
+}
+
+/// The last event: results as events show them, and whole messages, since they are to be appended as they are.
+pub(super) fn batch(pos: i64, batch_id: Option<Uuid>, calls: &[&Call], said: Option<&Continuation>) -> Bytes {
+    let results = calls.iter().map(|call| ToolCall::short(call)).collect();
+    let messages = said.map(|said| said.messages(calls));
+    let data = serde_json::to_string(&BatchAnswer { batch_id, results, messages }).unwrap_or_default();
+    frame::frame(pos, EventKind::Batch.as_str(), &data)
+}
+
+/// The events of no calls.
+pub(super) async fn nothing(state: &AppState) -> Response {
+    let data = serde_json::to_string(&BatchAnswer::nothing()).unwrap_or_default();
+    let pos = state.store.last_pos().await.unwrap_or_default();
+    let end = frame::frame(pos, EventKind::Batch.as_str(), &data);
+    sse(stream::iter([Ok(frame::OPENING), Ok(end)]))
 }
 
 /// An SSE answer; nothing between here and the reader may hold it back or keep it.
@@ -61,6 +85,7 @@ struct Watch {
     /// Calls that end with this answer's reader.
     guards: Vec<DropGuard>,
     batch_id: Option<Uuid>,
+    said: Option<Arc<Continuation>>,
     is_over: bool,
     /// Whether the end of a call could not be recorded in time.
     is_late: bool,
@@ -76,7 +101,7 @@ impl Watch {
         if self.ended.len() == self.ids.len() {
             self.is_over = true;
             std::mem::take(&mut self.guards).into_iter().for_each(|guard| drop(guard.disarm()));
-            return self.end();
+            return Some(self.end());
         }
         tokio::select! {
             biased;
@@ -107,11 +132,9 @@ impl Watch {
         }
     }
 
-    fn end(&self) -> Option<Bytes> {
-        let calls = self.ids.iter().filter_map(|id| self.ended.get(id));
-        let results = calls.map(|call| ToolCall::short(call)).collect();
-        let data = serde_json::to_string(&BatchAnswer { batch_id: self.batch_id, results }).ok()?;
-        Some(frame::frame(self.last, EventKind::Batch.as_str(), &data))
+    fn end(&self) -> Bytes {
+        let calls: Vec<&Call> = self.ids.iter().filter_map(|id| self.ended.get(id).map(|call| &**call)).collect();
+        batch(self.last, self.batch_id, &calls, self.said.as_deref())
     }
 }
 

@@ -21,6 +21,7 @@ mod http_executor;
 mod idempotency;
 mod listing;
 mod lowering;
+mod messages;
 mod openapi;
 mod openapi_file;
 mod operations;

@@ -1,0 +1,72 @@
+//! Anthropic's Messages: `tool_use` blocks; one user message of `tool_result` blocks back. `server_tool_use` and
+//! `mcp_tool_use` are run by the provider.
+
+use serde_json::{Map, Value, json};
+
+use super::members::{array, has, id, name, object, says, take, type_of, wrong};
+use super::shown::{ForModel, Piece, is_common_image};
+use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
+use crate::domain::Call;
+use crate::domain::shape::ShapeError;
+
+/// The message, its content, or one block.
+pub(super) fn read(body: Value) -> Result<Found, ShapeError> {
+    let mut body = match body {
+        Value::Array(content) => return Ok((blocks(content, "")?, false)),
+        body => object(body, "")?,
+    };
+    let is_cut_off = says(&body, "stop_reason", is_cut_off);
+    match take(&mut body, &["content"]) {
+        // A message of text only.
+        Some(Value::String(_)) => Ok((Vec::new(), is_cut_off)),
+        Some(content) => Ok((blocks(array(content, "/content")?, "/content")?, is_cut_off)),
+        None if has(&body, &["role", "stop_reason"]) => Ok((Vec::new(), is_cut_off)),
+        None if has(&body, &["type"]) => Ok((block(body, "")?.into_iter().collect(), is_cut_off)),
+        None => Err(wrong("", "is no message of Anthropic: it has no `content`")),
+    }
+}
+
+fn blocks(content: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, ShapeError> {
+    let mut found = Vec::new();
+    for (index, one) in content.into_iter().enumerate() {
+        let pointer = format!("{pointer}/{index}");
+        found.extend(block(object(one, &pointer)?, &pointer)?);
+    }
+    Ok(found)
+}
+
+fn block(mut block: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, ShapeError> {
+    if type_of(&block) != "tool_use" {
+        return Ok(None);
+    }
+    let id = id(&mut block, "id", pointer)?;
+    let name = name(&mut block, pointer)?;
+    let (arguments, pointer) = (block.swap_remove("input"), pointer.to_owned());
+    Ok(Some(SpokenCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer }))
+}
+
+/// The block of one result.
+pub(super) fn result(shown: &Shown, call: &Call) -> Value {
+    // A result that is marked as an error may have texts only.
+    let takes = |mime_type: &str| is_common_image(mime_type) || mime_type == "image/gif";
+    let is_error = call.outcome.as_deref().is_some_and(crate::domain::Outcome::is_error);
+    let result = ForModel::of(call, |mime_type| !is_error && takes(mime_type));
+    let content = match result.has_images() {
+        true => result.pieces.iter().map(content_block).collect(),
+        false => match result.text() {
+            // Of an error they want to be told something.
+            text if is_error && text.trim().is_empty() => Value::String("Error".to_owned()),
+            text => Value::String(text),
+        },
+    };
+    json!({ "type": "tool_result", "tool_use_id": shown.id(call), "content": content, "is_error": is_error })
+}
+
+fn content_block(piece: &Piece<'_>) -> Value {
+    match piece {
+        Piece::Text(text) => json!({ "type": "text", "text": text }),
+        Piece::Image { data, mime_type } => {
+            json!({ "type": "image", "source": { "type": "base64", "media_type": mime_type, "data": data } })
+        }
+    }
+}

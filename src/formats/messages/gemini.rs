@@ -1,0 +1,114 @@
+//! Google's `generateContent`: `functionCall` parts; one user content of `functionResponse` parts back. Members are read in
+//! both spellings, since the Python library writes `function_call`.
+
+use serde_json::{Map, Value, json};
+
+use super::members::{array, has, id, name, object, take, wrong};
+use super::shown::{ForModel, Piece, is_common_image};
+use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
+use crate::domain::Call;
+use crate::domain::shape::ShapeError;
+
+pub(super) const FUNCTION_CALL: [&str; 2] = ["functionCall", "function_call"];
+pub(super) const FINISH_REASON: [&str; 2] = ["finishReason", "finish_reason"];
+/// What an answer has besides candidates, of which it may have none.
+pub(super) const OF_ANSWER: [&str; 4] = ["promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata"];
+
+/// The whole answer (or its pieces as an array), a candidate, its content, the parts of that, or one part.
+pub(super) fn read(body: Value) -> Result<Found, ShapeError> {
+    let mut found = (Vec::new(), false);
+    match body {
+        Value::Array(pieces) => {
+            for (index, piece) in pieces.into_iter().enumerate() {
+                let pointer = format!("/{index}");
+                any(object(piece, &pointer)?, &pointer, &mut found)?;
+            }
+        }
+        body => {
+            let body = object(body, "")?;
+            let known = ["candidates", "content", "parts", "role", "text"];
+            if !has(&body, &known) && ![&FUNCTION_CALL[..], &FINISH_REASON, &OF_ANSWER].iter().any(|of| has(&body, of))
+            {
+                return Err(wrong(
+                    "",
+                    "is no answer of Gemini: it has no `candidates`, `content`, `parts` or `functionCall`",
+                ));
+            }
+            any(body, "", &mut found)?;
+        }
+    }
+    Ok(found)
+}
+
+fn any(mut body: Map<String, Value>, pointer: &str, found: &mut Found) -> Result<(), ShapeError> {
+    if let Some(candidates) = take(&mut body, &["candidates"]) {
+        let candidates = array(candidates, &format!("{pointer}/candidates"))?;
+        // The other ones are other answers to the same question.
+        let Some(first) = candidates.into_iter().next() else { return Ok(()) };
+        let pointer = format!("{pointer}/candidates/0");
+        return candidate(object(first, &pointer)?, &pointer, found);
+    }
+    if has(&body, &["content"]) || has(&body, &FINISH_REASON) {
+        return candidate(body, pointer, found);
+    }
+    if has(&body, &["parts"]) {
+        return content(body, pointer, found);
+    }
+    part(body, pointer, found)
+}
+
+fn candidate(mut candidate: Map<String, Value>, pointer: &str, found: &mut Found) -> Result<(), ShapeError> {
+    // Older libraries write the number of the reason.
+    found.1 |= take(&mut candidate, &FINISH_REASON)
+        .is_some_and(|reason| reason.as_str().is_some_and(is_cut_off) || reason.as_u64() == Some(2));
+    match take(&mut candidate, &["content"]) {
+        Some(said) => {
+            let pointer = format!("{pointer}/content");
+            content(object(said, &pointer)?, &pointer, found)
+        }
+        None => Ok(()),
+    }
+}
+
+fn content(mut content: Map<String, Value>, pointer: &str, found: &mut Found) -> Result<(), ShapeError> {
+    let Some(parts) = take(&mut content, &["parts"]) else { return Ok(()) };
+    for (index, one) in array(parts, &format!("{pointer}/parts"))?.into_iter().enumerate() {
+        let pointer = format!("{pointer}/parts/{index}");
+        part(object(one, &pointer)?, &pointer, found)?;
+    }
+    Ok(())
+}
+
+fn part(mut part: Map<String, Value>, pointer: &str, found: &mut Found) -> Result<(), ShapeError> {
+    let Some(member) = FUNCTION_CALL.into_iter().find(|member| has(&part, &[member])) else { return Ok(()) };
+    let within = format!("{pointer}/{member}");
+    let mut called = object(part.swap_remove(member).unwrap_or_default(), &within)?;
+    let id = id(&mut called, "id", &within)?;
+    let name = name(&mut called, &within)?;
+    let arguments = called.swap_remove("args");
+    found.0.push(SpokenCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer: within });
+    Ok(())
+}
+
+/// The part of one result. It has an id where the call had one.
+pub(super) fn result(shown: &Shown, call: &Call) -> Value {
+    let result = ForModel::of(call, is_common_image);
+    let mut response = Map::new();
+    if let Some(id) = &shown.id {
+        response.insert("id".to_owned(), id.as_str().into());
+    }
+    response.insert("name".to_owned(), shown.name.as_str().into());
+    let member = if result.is_error { "error" } else { "output" };
+    response.insert("response".to_owned(), json!({ member: result.text() }));
+    if result.has_images() {
+        response.insert("parts".to_owned(), result.pieces.iter().filter_map(inline_data).collect());
+    }
+    json!({ "functionResponse": response })
+}
+
+fn inline_data(piece: &Piece<'_>) -> Option<Value> {
+    match piece {
+        Piece::Text(_) => None,
+        Piece::Image { data, mime_type } => Some(json!({ "inlineData": { "mimeType": mime_type, "data": data } })),
+    }
+}

@@ -1,0 +1,65 @@
+//! Taking the members of a vendor's objects, with the place of what does not fit. `null` is as good as absent: the
+//! vendors' own libraries write it for whatever is not there.
+
+use serde_json::{Map, Value};
+
+use crate::domain::json::type_name;
+use crate::domain::shape::ShapeError;
+
+/// A refusal.
+pub(super) fn wrong(pointer: &str, message: impl Into<String>) -> ShapeError {
+    ShapeError { pointer: pointer.to_owned(), message: message.into() }
+}
+
+/// The first of these members that is there.
+pub(super) fn take(object: &mut Map<String, Value>, names: &[&str]) -> Option<Value> {
+    names.iter().find_map(|name| object.swap_remove(*name).filter(|value| !value.is_null()))
+}
+
+/// Whether one of these members is there.
+pub(super) fn has(object: &Map<String, Value>, names: &[&str]) -> bool {
+    names.iter().any(|name| object.get(*name).is_some_and(|value| !value.is_null()))
+}
+
+pub(super) fn object(value: Value, pointer: &str) -> Result<Map<String, Value>, ShapeError> {
+    match value {
+        Value::Object(object) => Ok(object),
+        other => Err(wrong(pointer, format!("must be an object, not {}", type_name(&other)))),
+    }
+}
+
+pub(super) fn array(value: Value, pointer: &str) -> Result<Vec<Value>, ShapeError> {
+    match value {
+        Value::Array(items) => Ok(items),
+        other => Err(wrong(pointer, format!("must be an array, not {}", type_name(&other)))),
+    }
+}
+
+/// A text, if it is there.
+pub(super) fn text(object: &mut Map<String, Value>, name: &str, pointer: &str) -> Result<Option<String>, ShapeError> {
+    match take(object, &[name]) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => Err(wrong(&format!("{pointer}/{name}"), format!("must be a string, not {}", type_name(&other)))),
+    }
+}
+
+/// The name of a tool.
+pub(super) fn name(object: &mut Map<String, Value>, pointer: &str) -> Result<String, ShapeError> {
+    text(object, "name", pointer)?.ok_or_else(|| wrong(&format!("{pointer}/name"), "is missing"))
+}
+
+/// An id; an empty one is none.
+pub(super) fn id(object: &mut Map<String, Value>, name: &str, pointer: &str) -> Result<Option<String>, ShapeError> {
+    Ok(text(object, name, pointer)?.filter(|id| !id.is_empty()))
+}
+
+/// Whether a member is this word, whatever its case.
+pub(super) fn says(object: &Map<String, Value>, name: &str, is: impl Fn(&str) -> bool) -> bool {
+    object.get(name).and_then(Value::as_str).is_some_and(is)
+}
+
+/// The `type` of an object.
+pub(super) fn type_of(object: &Map<String, Value>) -> &str {
+    object.get("type").and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,100 @@
+//! OpenAI's Chat Completions: `tool_calls` of a message, or the older `function_call`; `role: "tool"` messages back.
+
+use serde_json::{Map, Value, json};
+
+use super::members::{array, has, id, name, object, says, take, text, type_of, wrong};
+use super::shown::ForModel;
+use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
+use crate::domain::Call;
+use crate::domain::shape::ShapeError;
+
+/// The whole answer, a choice of it, its message, or what stands in `tool_calls`.
+pub(super) fn read(body: Value) -> Result<Found, ShapeError> {
+    let mut body = match body {
+        Value::Array(calls) => return Ok((tool_calls(calls, "")?, false)),
+        body => object(body, "")?,
+    };
+    if has(&body, &["choices"]) {
+        let choices = array(body.swap_remove("choices").unwrap_or_default(), "/choices")?;
+        // The other ones are other answers to the same question.
+        let Some(first) = choices.into_iter().next() else { return Ok((Vec::new(), false)) };
+        return choice(object(first, "/choices/0")?, "/choices/0");
+    }
+    if has(&body, &["message"]) {
+        return choice(body, "");
+    }
+    if has(&body, &["function", "custom"]) {
+        return Ok((tool_call(body, "")?.into_iter().collect(), false));
+    }
+    if !has(&body, &["tool_calls", "function_call", "role", "content"]) {
+        return Err(wrong("", "is no message of OpenAI Chat: it has no `choices`, `message` or `tool_calls`"));
+    }
+    let is_cut_off = says(&body, "finish_reason", is_cut_off) || says(&body, "stop_reason", is_cut_off);
+    Ok((message(body, "")?, is_cut_off))
+}
+
+fn choice(mut choice: Map<String, Value>, pointer: &str) -> Result<Found, ShapeError> {
+    let pointer = format!("{pointer}/message");
+    let said = take(&mut choice, &["message"]).ok_or_else(|| wrong(&pointer, "is missing"))?;
+    let calls = message(object(said, &pointer)?, &pointer)?;
+    Ok((calls, says(&choice, "finish_reason", is_cut_off)))
+}
+
+fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<SpokenCall>, ShapeError> {
+    let calls = match take(&mut message, &["tool_calls"]) {
+        Some(calls) => tool_calls(array(calls, &format!("{pointer}/tool_calls"))?, &format!("{pointer}/tool_calls"))?,
+        None => Vec::new(),
+    };
+    match take(&mut message, &["function_call"]) {
+        // Some servers give both for one call.
+        Some(legacy) if calls.is_empty() => {
+            let pointer = format!("{pointer}/function_call");
+            let mut legacy = object(legacy, &pointer)?;
+            let name = name(&mut legacy, &pointer)?;
+            let arguments = legacy.swap_remove("arguments");
+            Ok(vec![SpokenCall { id: None, name, arguments, kind: Kind::Legacy, is_cut_off: false, pointer }])
+        }
+        _ => Ok(calls),
+    }
+}
+
+fn tool_calls(calls: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, ShapeError> {
+    let mut found = Vec::with_capacity(calls.len());
+    for (index, call) in calls.into_iter().enumerate() {
+        let pointer = format!("{pointer}/{index}");
+        found.extend(tool_call(object(call, &pointer)?, &pointer)?);
+    }
+    Ok(found)
+}
+
+/// `None` for a call of a type that the provider runs itself.
+fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, ShapeError> {
+    let id = id(&mut call, "id", pointer)?;
+    let (kind, member) = match has(&call, &["custom"]) {
+        true => (Kind::Custom, "custom"),
+        false => (Kind::Function, "function"),
+    };
+    let within = format!("{pointer}/{member}");
+    let Some(called) = take(&mut call, &[member]) else {
+        return match type_of(&call) {
+            "function" | "custom" | "" => Err(wrong(&within, "is missing")),
+            _ => Ok(None),
+        };
+    };
+    let mut called = object(called, &within)?;
+    let name = name(&mut called, &within)?;
+    let arguments = match kind {
+        Kind::Custom => Some(json!({ "input": text(&mut called, "input", &within)?.unwrap_or_default() })),
+        _ => called.swap_remove("arguments"),
+    };
+    Ok(Some(SpokenCall { id, name, arguments, kind, is_cut_off: false, pointer: pointer.to_owned() }))
+}
+
+/// The message of one result. These take texts only.
+pub(super) fn result(shown: &Shown, call: &Call) -> Value {
+    let content = ForModel::of(call, |_| false).text();
+    match shown.kind {
+        Kind::Legacy => json!({ "role": "function", "name": shown.name, "content": content }),
+        _ => json!({ "role": "tool", "tool_call_id": shown.id(call), "content": content }),
+    }
+}

@@ -1,0 +1,84 @@
+//! OpenAI's Responses: items `function_call` and `custom_tool_call` of the output; items with their outputs back. All other
+//! items are the provider's own.
+
+use serde_json::{Map, Value, json};
+
+use super::members::{array, has, id, name, object, says, text, type_of, wrong};
+use super::shown::{ForModel, Piece, is_common_image};
+use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
+use crate::domain::Call;
+use crate::domain::shape::ShapeError;
+
+/// The whole answer, its output, or one item.
+pub(super) fn read(body: Value) -> Result<Found, ShapeError> {
+    let mut body = match body {
+        Value::Array(output) => return Ok((items(output, "")?, false)),
+        body => object(body, "")?,
+    };
+    if has(&body, &["output"]) {
+        let output = body.swap_remove("output").unwrap_or_default();
+        // An item has an output too, but a call has none.
+        return Ok((items(array(output, "/output")?, "/output")?, is_answer_cut_off(&body)));
+    }
+    if type_of(&body).is_empty() {
+        return Err(wrong("", "is no answer of OpenAI Responses: it has no `output`, and no `type` of an item"));
+    }
+    Ok((item(body, "")?.into_iter().collect(), false))
+}
+
+fn is_answer_cut_off(answer: &Map<String, Value>) -> bool {
+    let is_incomplete = says(answer, "status", |status| status == "incomplete");
+    let details = answer.get("incomplete_details").and_then(Value::as_object);
+    match details {
+        Some(details) => is_incomplete && says(details, "reason", is_cut_off),
+        None => is_incomplete,
+    }
+}
+
+fn items(output: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, ShapeError> {
+    let mut found = Vec::new();
+    for (index, one) in output.into_iter().enumerate() {
+        let pointer = format!("{pointer}/{index}");
+        found.extend(item(object(one, &pointer)?, &pointer)?);
+    }
+    Ok(found)
+}
+
+fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, ShapeError> {
+    let kind = match type_of(&item) {
+        "function_call" => Kind::Function,
+        "custom_tool_call" => Kind::Custom,
+        _ => return Ok(None),
+    };
+    let id = id(&mut item, "call_id", pointer)?;
+    let name = name(&mut item, pointer)?;
+    let arguments = match kind {
+        Kind::Custom => Some(json!({ "input": text(&mut item, "input", pointer)?.unwrap_or_default() })),
+        _ => item.swap_remove("arguments"),
+    };
+    let is_cut_off = says(&item, "status", |status| status == "incomplete");
+    Ok(Some(SpokenCall { id, name, arguments, kind, is_cut_off, pointer: pointer.to_owned() }))
+}
+
+/// The item of one result.
+pub(super) fn result(shown: &Shown, call: &Call) -> Value {
+    let result = ForModel::of(call, |mime_type| is_common_image(mime_type) || mime_type == "image/gif");
+    let output = match result.has_images() {
+        true => result.pieces.iter().map(part).collect(),
+        false => Value::String(result.text()),
+    };
+    let kind = match shown.kind {
+        Kind::Custom => "custom_tool_call_output",
+        _ => "function_call_output",
+    };
+    json!({ "type": kind, "call_id": shown.id(call), "output": output })
+}
+
+fn part(piece: &Piece<'_>) -> Value {
+    match piece {
+        Piece::Text(text) => json!({ "type": "input_text", "text": text }),
+        Piece::Image { data, mime_type } => {
+            json!({ "type": "input_image", "image_url": format!("data:{mime_type};base64,{data}") })
+        }
+    }
+}

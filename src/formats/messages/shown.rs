@@ -1,0 +1,72 @@
+//! What a model is shown of a call: texts and images in their order. Never `details`, which are for people.
+
+use std::borrow::Cow;
+
+use crate::domain::{Call, ContentBlock};
+
+/// A result for a model.
+#[derive(Debug, PartialEq)]
+pub(super) struct ForModel<'a> {
+    /// In order; texts that say nothing are left out where there are images.
+    pub pieces: Vec<Piece<'a>>,
+    pub is_error: bool,
+}
+
+/// One piece of a result.
+#[derive(Debug, PartialEq)]
+pub(super) enum Piece<'a> {
+    Text(Cow<'a, str>),
+    Image { data: &'a str, mime_type: &'a str },
+}
+
+impl<'a> ForModel<'a> {
+    /// What a model is shown of this call, where it takes images of the types that `takes` says.
+    pub fn of(call: &'a Call, takes: impl Fn(&str) -> bool) -> Self {
+        let Some(outcome) = call.outcome.as_deref() else {
+            let text = format!(
+                "Tool call \"{}\" was started and goes on in the background (id {}). Its result is not known yet.",
+                call.name, call.id
+            );
+            return Self { pieces: vec![Piece::Text(text.into())], is_error: false };
+        };
+        let is_error = outcome.is_error();
+        if outcome.content.iter().all(|block| matches!(block, ContentBlock::Text(_))) {
+            return Self { pieces: vec![Piece::Text(outcome.output.as_str().into())], is_error };
+        }
+        let pieces = outcome.content.iter().map(|block| match block {
+            ContentBlock::Text(text) => Piece::Text(text.as_str().into()),
+            ContentBlock::Image { data, mime_type } if takes(mime_type) => Piece::Image { data, mime_type },
+            ContentBlock::Image { mime_type, .. } => {
+                Piece::Text(format!("[an image ({mime_type}) is left out: it cannot be shown here]").into())
+            }
+            ContentBlock::Other(block) => {
+                let kind = block.get("type").and_then(|kind| kind.as_str()).unwrap_or_default();
+                Piece::Text(format!("[a block of type \"{kind}\" is left out: it cannot be shown here]").into())
+            }
+        });
+        let pieces = pieces.filter(|piece| !matches!(piece, Piece::Text(text) if text.trim().is_empty())).collect();
+        Self { pieces, is_error }
+    }
+
+    pub fn has_images(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Image { .. }))
+    }
+
+    /// The texts, joined by newlines.
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self
+            .pieces
+            .iter()
+            .filter_map(|piece| match piece {
+                Piece::Text(text) => Some(&**text),
+                Piece::Image { .. } => None,
+            })
+            .collect();
+        texts.join("\n")
+    }
+}
+
+/// The types of images that every vendor takes which takes any.
+pub(super) fn is_common_image(mime_type: &str) -> bool {
+    ["image/png", "image/jpeg", "image/webp"].contains(&mime_type)
+}

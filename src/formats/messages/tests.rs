@@ -1,0 +1,128 @@
+//! What holds for all vendors; the golden cases are in `tests/fixtures/messages`.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::*;
+use crate::domain::{ContentBlock, Failure, Outcome, Time};
+
+const VENDORS: [Vendor; 4] = [Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini];
+
+fn call(outcome: Option<Outcome>) -> Call {
+    let mut call = Call::accepted(Uuid::nil(), "t".into(), None, Arc::new(json!({})), Time(0), "n".into());
+    call.start(Time(1)).unwrap();
+    if let Some(outcome) = outcome {
+        call.settle(outcome, Time(2)).unwrap();
+    }
+    call
+}
+
+fn told(vendor: Vendor, call: &Call) -> Value {
+    let mut continuation = Continuation::new(vendor);
+    continuation.push(Some("c"), "t", Kind::Function);
+    continuation.messages(&[call])
+}
+
+fn image(mime_type: &str) -> ContentBlock {
+    ContentBlock::Image { data: "AAAA".into(), mime_type: mime_type.into() }
+}
+
+#[test]
+fn no_calls_are_no_messages() {
+    for vendor in VENDORS {
+        assert_eq!(Continuation::new(vendor).messages(&[]), json!([]));
+    }
+}
+
+#[test]
+fn details_metadata_and_data_are_told_to_no_model() {
+    let planted = json!({"planted": "planted"}).as_object().unwrap().clone();
+    let outcome = Outcome {
+        details: planted.clone(),
+        metadata: planted.clone(),
+        structured: Some(Arc::new(planted.into())),
+        ..Outcome::text("fine")
+    };
+    let call = call(Some(outcome));
+    for vendor in VENDORS {
+        let text = told(vendor, &call).to_string();
+        assert!(text.contains("fine") && !text.contains("planted"), "{text}");
+    }
+}
+
+#[test]
+fn a_call_that_goes_on_has_its_message() {
+    let call = call(None);
+    for vendor in VENDORS {
+        let text = told(vendor, &call).to_string();
+        assert!(text.contains(&call.id.to_string()) && text.contains("background"), "{text}");
+    }
+}
+
+#[test]
+fn an_image_goes_where_it_is_taken_and_elsewhere_a_text_says_that_it_is_left_out() {
+    let blocks = || vec![ContentBlock::Text("look".into()), image("image/png"), ContentBlock::Text(String::new())];
+    let call_with = |blocks: Vec<ContentBlock>| call(Some(Outcome::blocks(blocks)));
+    let note = "look\n[an image (image/png) is left out: it cannot be shown here]";
+    let call = call_with(blocks());
+    assert_eq!(told(Vendor::OpenAi, &call)[0]["content"], note);
+    assert_eq!(
+        told(Vendor::OpenAiResponses, &call)[0]["output"],
+        json!([{"type": "input_text", "text": "look"}, {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}])
+    );
+    let source = json!({"type": "base64", "media_type": "image/png", "data": "AAAA"});
+    assert_eq!(
+        told(Vendor::Anthropic, &call)[0]["content"][0]["content"],
+        json!([{"type": "text", "text": "look"}, {"type": "image", "source": source}])
+    );
+    let response = &told(Vendor::Gemini, &call)[0]["parts"][0]["functionResponse"];
+    assert_eq!(response["response"], json!({"output": "look"}));
+    assert_eq!(response["parts"], json!([{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]));
+    let strange = call_with(vec![image("image/x-strange")]);
+    for vendor in VENDORS {
+        let text = told(vendor, &strange).to_string();
+        assert!(text.contains("is left out") && !text.contains("AAAA"), "{text}");
+    }
+}
+
+#[test]
+fn an_error_is_marked_in_each_vendors_way() {
+    let failed = call(Some(Outcome::failed(Failure::truncated("t"))));
+    let text = "Error: Tool call";
+    assert!(told(Vendor::OpenAi, &failed)[0]["content"].as_str().unwrap().starts_with(text));
+    assert!(told(Vendor::OpenAiResponses, &failed)[0]["output"].as_str().unwrap().starts_with(text));
+    let block = &told(Vendor::Anthropic, &failed)[0]["content"][0];
+    assert_eq!(block["is_error"], true);
+    assert!(block["content"].as_str().unwrap().starts_with(text));
+    let response = &told(Vendor::Gemini, &failed)[0]["parts"][0]["functionResponse"]["response"];
+    assert!(response["error"].as_str().unwrap().starts_with(text) && response.get("output").is_none());
+}
+
+#[test]
+fn anthropic_is_told_something_of_every_error_and_in_texts_only() {
+    let failure = Failure::truncated("t");
+    let silent = Outcome { error: Some(failure.clone()), ..Outcome::text("") };
+    let pictured = Outcome { error: Some(failure), ..Outcome::blocks(vec![image("image/png")]) };
+    for outcome in [silent, pictured] {
+        let block = told(Vendor::Anthropic, &call(Some(outcome)))[0]["content"][0].clone();
+        assert_eq!(block["is_error"], true);
+        assert!(!block["content"].as_str().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn ids_of_own_calls_are_mapped_where_the_vendor_limits_them_and_a_models_never() {
+    let call = call(Some(Outcome::text("x")));
+    let odd = format!("a.b/{}", "c".repeat(600));
+    let mut own = Continuation::new(Vendor::Anthropic);
+    own.push_own(Some(&odd), "t");
+    own.push_own(None, "t");
+    let results = own.messages(&[&call, &call]);
+    assert!(results[0]["content"][0]["tool_use_id"].as_str().unwrap().starts_with("call_"));
+    assert_eq!(results[0]["content"][1]["tool_use_id"], call.id.to_string());
+    let mut said = Continuation::new(Vendor::Anthropic);
+    said.push(Some(&odd), "t", Kind::Function);
+    assert_eq!(said.messages(&[&call])[0]["content"][0]["tool_use_id"], odd);
+}

@@ -1,0 +1,227 @@
+//! What stands beside the calls, in our own shape or in a model's message: read, checked, and put into a submission.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{FieldError, MessageFormat, Problem};
+use crate::callbacks;
+use crate::domain::limits::LimitsSpec;
+use crate::domain::shape;
+use crate::domain::tool::RetryOverride;
+use crate::engine::{Mode, Submission, Wait};
+use crate::formats::messages;
+use crate::registry::check;
+
+/// Longest session id, in characters.
+const LONGEST_SESSION: usize = 512;
+/// Longest wait that can be asked for: one hour.
+const LONGEST_WAIT_MS: u64 = 3_600_000;
+
+/// What stands beside one call of a batch.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CallOptions {
+    /// Bounds for this call.
+    pub limits: LimitsSpec,
+    /// Retries of this call; what is absent is the tool's.
+    pub retry: RetryOverride,
+    /// Higher ones leave the queue first.
+    pub priority: Option<i32>,
+}
+
+/// What stands beside the calls.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Options {
+    /// The conversation that the calls belong to.
+    session: Option<String>,
+    /// How a batch runs.
+    mode: Mode,
+    /// Bounds for all calls; a call's own come first.
+    limits: LimitsSpec,
+    /// Why the model stopped. If it says that the output was cut off at the token limit, nothing runs.
+    stop_reason: Option<String>,
+    /// Retries for all calls; a call's own come first, and what is absent is the tool's.
+    retry: RetryOverride,
+    /// Higher ones leave the queue first; a call's own comes first.
+    priority: i32,
+    /// Gets each call when it has ended, signed as Standard Webhooks.
+    #[schema(max_length = 2048)]
+    callback_url: Option<String>,
+    /// How long to wait: for the results, until the calls are accepted, or so many milliseconds. What has not ended by then
+    /// is a 202 and goes on. Absent: for the results, except of `async` tools.
+    wait: Option<WaitOption>,
+    /// `call_id`: a call with the same `session` and `id` as an earlier one is that call.
+    dedupe: Option<Dedupe>,
+    /// What the end of the connection does to the calls.
+    on_disconnect: OnDisconnect,
+    /// Whose shape the body has, or whose the answer's `messages` shall have. Absent: told by the shape.
+    format: Option<MessageFormat>,
+}
+
+/// The names of all options, as they are told from the other members of a model's message.
+const NAMES: [&str; 11] = [
+    "session",
+    "mode",
+    "limits",
+    "stop_reason",
+    "retry",
+    "priority",
+    "callback_url",
+    "wait",
+    "dedupe",
+    "on_disconnect",
+    "format",
+];
+
+/// How long the caller waits.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(untagged)]
+enum WaitOption {
+    Until(WaitUntil),
+    /// At most so many milliseconds.
+    Millis(u64),
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum WaitUntil {
+    /// Until every call has ended.
+    Result,
+    /// Until the calls are on disk.
+    Accepted,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Dedupe {
+    /// By `session` and `id`.
+    CallId,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum OnDisconnect {
+    /// Nothing.
+    #[default]
+    Continue,
+    /// They are cancelled.
+    Cancel,
+}
+
+impl Options {
+    /// From what is left of a body of our own shape.
+    pub fn read(rest: Map<String, Value>) -> Result<Self, Problem> {
+        // Most bodies have nothing beside the calls.
+        let options = if rest.is_empty() { Self::default() } else { read(Value::Object(rest))? };
+        options.check()?;
+        Ok(options)
+    }
+
+    /// From among the members of a model's message, whose others are its own business.
+    pub fn beside(message: &Value) -> Result<Self, Problem> {
+        let own = |name: &&str| {
+            let value = message.get(*name).filter(|value| !value.is_null())?;
+            Some(((*name).to_owned(), value.clone()))
+        };
+        Self::read(NAMES.iter().filter_map(own).collect())
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        no_faults(check::limits(&self.limits), "/limits")?;
+        no_faults(check::retry(&self.retry), "/retry")?;
+        if let Some(session) = &self.session {
+            check_length(session, LONGEST_SESSION, "/session")?;
+            if session.is_empty() || session.contains('\0') {
+                return Err(Problem::field("/session", "must have at least one character, and none that is U+0000"));
+            }
+        }
+        match &self.callback_url {
+            Some(url) => callbacks::check_url(url).map_err(|fault| Problem::field("/callback_url", fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// The session, where calls are known by their ids in it.
+    pub fn dedupes_in(&self) -> Option<Option<&str>> {
+        self.dedupe.map(|Dedupe::CallId| self.session.as_deref())
+    }
+
+    /// A submission without calls, and how long to wait if that is said.
+    pub fn into_submission(self) -> (Submission, Option<Wait>) {
+        let wait = self.wait.map(|wait| match wait {
+            WaitOption::Until(WaitUntil::Result) => Wait::Result,
+            WaitOption::Until(WaitUntil::Accepted) => Wait::Accepted,
+            WaitOption::Millis(millis) => Wait::For(Duration::from_millis(millis.min(LONGEST_WAIT_MS))),
+        });
+        let submission = Submission {
+            mode: self.mode,
+            session: self.session.map(Into::into),
+            limits: self.limits,
+            retry: self.retry,
+            priority: self.priority,
+            callback_url: self.callback_url.map(Into::into),
+            cancel_on_disconnect: self.on_disconnect == OnDisconnect::Cancel,
+            truncated: self.stop_reason.is_some_and(|reason| messages::is_cut_off(&reason)),
+            ..Submission::default()
+        };
+        (submission, wait)
+    }
+}
+
+impl CallOptions {
+    /// From what is left of a call of a batch, which stands at `place`.
+    pub fn read(rest: Map<String, Value>, place: &str) -> Result<Self, Problem> {
+        if rest.is_empty() {
+            return Ok(Self::default());
+        }
+        let options: Self = read(Value::Object(rest))
+            .map_err(|error| Problem::field(format!("{place}{}", error.pointer), error.message))?;
+        no_faults(check::limits(&options.limits), &format!("{place}/limits"))?;
+        no_faults(check::retry(&options.retry), &format!("{place}/retry"))?;
+        Ok(options)
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(rest: Value) -> Result<T, shape::ShapeError> {
+    shape::expect_objects(&rest, &["/limits", "/retry"])?;
+    shape::expect_strings(&rest, &["/mode", "/dedupe", "/on_disconnect", "/format", "/limits/truncate"])?;
+    if let Some(wait) = rest.get("wait")
+        && serde_json::from_value::<Option<WaitOption>>(wait.clone()).is_err()
+    {
+        let message = "must be \"result\", \"accepted\" or a number of milliseconds".to_owned();
+        return Err(shape::ShapeError { pointer: "/wait".to_owned(), message });
+    }
+    shape::read(rest)
+}
+
+pub(super) fn check_length(text: &str, longest: usize, pointer: &str) -> Result<(), Problem> {
+    match text.chars().count() > longest {
+        true => Err(Problem::field(pointer, format!("must have at most {longest} characters"))),
+        false => Ok(()),
+    }
+}
+
+fn no_faults(faults: Vec<check::Fault>, place: &str) -> Result<(), Problem> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let field =
+        |fault: check::Fault| FieldError { pointer: format!("{place}{}", fault.pointer), message: fault.message };
+    Err(Problem::invalid(faults.into_iter().map(field).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_found_beside_a_models_message() {
+        // The refusal of an unknown member names all that are known.
+        let refusal = serde_json::from_value::<Options>(serde_json::json!({"?": 1})).unwrap_err().to_string();
+        let known: Vec<&str> = refusal.split('`').skip(3).step_by(2).collect();
+        assert_eq!(known, NAMES);
+    }
+}

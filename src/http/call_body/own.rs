@@ -1,0 +1,64 @@
+//! Calls in our own shape: one, or a batch of them.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::options::{CallOptions, check_length};
+use super::{MOST_CALLS, Problem};
+use crate::domain::{CallRequest, json};
+
+/// Longest id of a caller, in characters (contract, section 1).
+const LONGEST_ID: usize = 512;
+
+/// The calls of a batch.
+pub(super) fn batch(calls: Value) -> Result<Vec<CallRequest>, Problem> {
+    let Value::Array(items) = calls else {
+        return Err(Problem::field("/calls", format!("must be an array, not {}", json::type_name(&calls))));
+    };
+    if items.is_empty() || items.len() > MOST_CALLS {
+        return Err(Problem::field("/calls", format!("must have 1 to {MOST_CALLS} calls, not {}", items.len())));
+    }
+    let mut seen = HashSet::new();
+    let mut requests = Vec::with_capacity(items.len());
+    for (index, item) in items.into_iter().enumerate() {
+        let place = format!("/calls/{index}");
+        let Value::Object(mut item) = item else {
+            return Err(Problem::field(place, format!("must be an object, not {}", json::type_name(&item))));
+        };
+        let mut request = call(&mut item, &place)?;
+        let options = CallOptions::read(item, &place)?;
+        (request.limits, request.retry, request.priority) = (options.limits, options.retry, options.priority);
+        if let Some(id) = &request.call_id
+            && !seen.insert(id.clone())
+        {
+            return Err(Problem::field(format!("{place}/id"), "is the id of another call of this batch"));
+        }
+        requests.push(request);
+    }
+    Ok(requests)
+}
+
+/// Takes what makes a call out of an object; the rest stays.
+pub(super) fn call(item: &mut Map<String, Value>, place: &str) -> Result<CallRequest, Problem> {
+    let text = |value: Option<Value>, member: &str| match value {
+        Some(Value::String(text)) => Ok(Some(text)),
+        None | Some(Value::Null) => Ok(None),
+        Some(other) => {
+            let message = format!("must be a string, not {}", json::type_name(&other));
+            Err(Problem::field(format!("{place}{member}"), message))
+        }
+    };
+    let Some(name) = text(item.shift_remove("name"), "/name")? else {
+        let hint =
+            if place.is_empty() { ": send one call with `name`, several in `calls`, or a model's message" } else { "" };
+        return Err(Problem::field(format!("{place}/name"), format!("is missing{hint}")));
+    };
+    check_length(&name, LONGEST_ID, &format!("{place}/name"))?;
+    let call_id = text(item.shift_remove("id"), "/id")?.filter(|id| !id.is_empty());
+    if let Some(id) = &call_id {
+        check_length(id, LONGEST_ID, &format!("{place}/id"))?;
+    }
+    let arguments = item.shift_remove("arguments");
+    Ok(CallRequest { name, call_id, arguments, ..CallRequest::default() })
+}

@@ -1,0 +1,62 @@
+//! Bodies that are nobody's message, or not the one that they are said to be.
+
+use serde_json::{Value, json};
+
+use super::message;
+use crate::support::App;
+use crate::support::shapes::points_at;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_fit_is_pointed_at_and_nothing_runs() {
+    let app = App::on_sqlite().await;
+    let good = json!({"type": "function", "id": "a", "function": {"name": "echo", "arguments": "{}"}});
+    for (body, pointer) in [
+        (json!({"choices": [{"message": {"tool_calls": 1}}]}), "/choices/0/message/tool_calls"),
+        (json!({"choices": [{"delta": {}}]}), "/choices/0/message"),
+        (json!({"tool_calls": [good, {"type": "function", "id": "b"}]}), "/tool_calls/1/function"),
+        (json!({"tool_calls": [good, {"function": {"arguments": "{}"}}]}), "/tool_calls/1/function/name"),
+        (json!({"tool_calls": [good, {"id": 7, "function": {"name": "echo"}}]}), "/tool_calls/1/id"),
+        (json!({"output": [{"type": "function_call", "call_id": "a"}]}), "/output/0/name"),
+        (json!([{"type": "function_call", "name": "echo"}, 1]), "/1"),
+        (json!({"role": "assistant", "content": [{"type": "tool_use", "id": "a"}]}), "/content/0/name"),
+        (json!({"candidates": [{"content": {"parts": {}}}]}), "/candidates/0/content/parts"),
+        (json!({"parts": [{"functionCall": {"name": 1}}]}), "/parts/0/functionCall/name"),
+    ] {
+        points_at(&app.post("/tool-calls", &body).await.problem(422), pointer);
+    }
+    assert_eq!(app.all_calls().await, Vec::<Value>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_another_vendor_than_is_said_is_refused() {
+    let app = App::on_sqlite().await;
+    for (format, vendor) in [
+        ("openai", "gemini"),
+        ("openai-responses", "openai"),
+        ("anthropic", "openai-responses"),
+        ("gemini", "openai-responses"),
+        ("native", "openai"),
+    ] {
+        let mut body = message(vendor, &["echo"]);
+        body["format"] = format.into();
+        app.post("/tool-calls", &body).await.problem(422);
+    }
+    assert_eq!(app.all_calls().await, Vec::<Value>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_nobodys_message_is_refused() {
+    let app = App::on_sqlite().await;
+    for body in
+        [json!([]), json!([1]), json!(["x"]), json!([{}]), json!({}), json!({"role": "user"}), json!("x"), json!(null)]
+    {
+        app.post("/tool-calls", &body).await.problem(422);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_has_as_many_calls_as_a_batch_may_have() {
+    let app = App::on_sqlite().await;
+    app.post("/tool-calls", &message("anthropic", &["echo"; 1025])).await.problem(422);
+    assert_eq!(app.batch(message("anthropic", &["nobody"; 30])).await.len(), 30);
+}
