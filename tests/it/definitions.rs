@@ -4,3 +4,4 @@ mod formats;
 mod golden;
 mod lists;
 mod prompt;
+mod round_trip;

@@ -1,0 +1,69 @@
+//! What a vendor's model was told of comes back in that vendor's own message, and the tool gets what is its own.
+
+use serde_json::{Value, json};
+
+use crate::support::App;
+
+/// A tool whose name no vendor takes and that mends nothing.
+async fn service() -> App {
+    let app = App::on_sqlite().await;
+    let properties = json!({"city": {"type": "string"}, "days": {"type": "integer"}});
+    let schema = json!({"type": "object", "properties": properties, "required": ["city"]});
+    let executor = json!({"type": "builtin", "name": "echo"});
+    app.register(json!({"name": "9.weather", "input_schema": schema, "coerce": false, "executor": executor})).await;
+    app
+}
+
+/// The name under which the tool stands in a list.
+async fn alias(app: &App, format: &str) -> String {
+    let list = app.get(&format!("/tools?format={format}")).await.ok()["tools"].to_string();
+    let begin = list.find("_9_weather_").unwrap_or_else(|| panic!("no alias in {list}"));
+    list[begin..].split('"').next().unwrap().to_owned()
+}
+
+/// A model's message with one call.
+fn message(format: &str, name: &str, arguments: &Value) -> Value {
+    let text = arguments.to_string();
+    match format {
+        "openai" | "openai-strict" => {
+            let call = json!({"id": "c", "type": "function", "function": {"name": name, "arguments": text}});
+            json!({"role": "assistant", "tool_calls": [call]})
+        }
+        "openai-responses" => {
+            json!({"output": [{"type": "function_call", "call_id": "c", "name": name, "arguments": text}]})
+        }
+        "anthropic" => {
+            json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": name, "input": arguments}]})
+        }
+        _ => json!({"candidates": [{"content": {"parts": [{"functionCall": {"name": name, "args": arguments}}]}}]}),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_under_an_alias_with_arguments_for_the_schema_that_was_shown_runs_the_tool() {
+    let app = service().await;
+    for (format, arguments) in [
+        ("openai", json!({"city": "Rome"})),
+        ("openai-strict", json!({"city": "Rome", "days": null})),
+        ("openai-responses", json!({"city": "Rome"})),
+        ("anthropic", json!({"city": "Rome"})),
+        ("gemini", json!({"city": "Rome"})),
+    ] {
+        let alias = alias(&app, format).await;
+        let answer = app.post("/tool-calls", &message(format, &alias, &arguments)).await.ok();
+        let call = &answer["results"][0];
+        assert_eq!((&call["name"], &call["output"]), (&json!("9.weather"), &json!(r#"{"city":"Rome"}"#)), "{answer:#}");
+        assert!(!answer["messages"].to_string().contains("9.weather"), "{format}: {}", answer["messages"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_asks_for_an_unknown_tool_is_told_the_aliases_that_it_knows() {
+    let app = service().await;
+    for format in ["openai", "openai-responses", "anthropic", "gemini"] {
+        let alias = alias(&app, format).await;
+        let answer = app.post("/tool-calls", &message(format, "nobody", &json!({}))).await.ok();
+        let output = answer["results"][0]["output"].as_str().unwrap();
+        assert!(output.contains(&alias) && !output.contains("9.weather"), "{format}: {output}");
+    }
+}
