@@ -7,6 +7,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Database, Postgres, Sqlite};
+use tokio::time::Instant;
 
 use super::bound::{ANSWER, Bounded};
 
@@ -20,6 +21,8 @@ const WRITE_ENDS_MS: &str = "60000";
 const READ_ENDS_MS: &str = "10000";
 /// How long SQLite waits for another process's write lock.
 const BUSY: Duration = Duration::from_secs(10);
+/// Between two tries where SQLite does not wait itself.
+const BUSY_AGAIN: Duration = Duration::from_millis(20);
 
 /// Why the store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -193,7 +196,14 @@ impl Db {
                 .map_err(|source| StoreError::Folder { folder: folder.to_owned(), source })?;
         }
         let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
-        let writer = pool(1).connect_with(options.clone()).await?;
+        let until = Instant::now() + BUSY;
+        let writer = loop {
+            match pool(1).connect_with(options.clone()).await {
+                // Whoever makes a fresh file one with WAL answers others at once that it is busy, whatever their timeout.
+                Err(error) if is_busy(&error) && Instant::now() < until => tokio::time::sleep(BUSY_AGAIN).await,
+                connected => break connected?,
+            }
+        };
         let reader = pool(READERS).connect_lazy_with(options);
         Ok(Self::Sqlite(Pools { writer: Bounded::in_process(writer), reader: Bounded::in_process(reader) }))
     }
@@ -210,6 +220,12 @@ impl Db {
             }
         }
     }
+}
+
+/// `SQLITE_BUSY` in any of its extended forms.
+fn is_busy(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+    code.is_some_and(|code| code & 0xff == 5)
 }
 
 /// The URL with `…` for its password, fit for a message.
