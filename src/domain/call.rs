@@ -318,6 +318,16 @@ impl Call {
         Ok(())
     }
 
+    /// The arguments will never be complete; this is what came of them, and what of it can be read.
+    ///
+    /// # Errors
+    /// If the call does not wait.
+    pub fn keep(&mut self, came: Value, readable: Map<String, Value>) -> Result<(), ForbiddenTransition> {
+        self.fill(readable)?;
+        self.replace_arguments(came);
+        Ok(())
+    }
+
     fn replace_arguments(&mut self, arguments: Value) {
         self.arguments = Arc::new(arguments);
         self.arguments_text = json::text_of(&self.arguments);

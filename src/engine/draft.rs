@@ -3,11 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::turns::Turn;
-use crate::formats::stream::partial::Partial;
+use crate::formats::stream::partial::{LIMIT, Partial};
+
+/// Bytes of text for which room is taken at once.
+const STEP: usize = 64 * 1024;
 
 /// The sender's end. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -17,6 +20,8 @@ pub struct Draft(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     changed: Notify,
+    /// Memory for requests in flight.
+    room: Arc<Semaphore>,
     is_concurrency_safe: bool,
     is_asynchronous: bool,
 }
@@ -32,6 +37,9 @@ struct State {
     is_new: bool,
     end: Option<End>,
     is_over: bool,
+    /// The room that it has taken, and for how many bytes of text.
+    held: Vec<OwnedSemaphorePermit>,
+    covered: usize,
 }
 
 /// How the pieces end.
@@ -69,11 +77,14 @@ pub enum DraftError {
     /// They are longer than arguments may be.
     #[error("the arguments are too long")]
     TooLong,
+    /// Too much is in flight.
+    #[error("too many calls are in flight")]
+    NoRoom,
 }
 
 impl Draft {
     /// A draft that begins with this text, which is no longer than a request's body.
-    pub(super) fn new(is_concurrency_safe: bool, is_asynchronous: bool, beginning: &str) -> Self {
+    pub(super) fn new(is_concurrency_safe: bool, is_asynchronous: bool, beginning: &str, room: Arc<Semaphore>) -> Self {
         let mut state = State {
             text: Partial::default(),
             value: None,
@@ -82,12 +93,15 @@ impl Draft {
             is_new: !beginning.is_empty(),
             end: None,
             is_over: false,
+            held: Vec::new(),
+            // The request that opened it has room for its own.
+            covered: beginning.len().max(STEP),
         };
         if state.text.push(beginning).is_err() {
             (state.end, state.is_over) = (Some(End::CutOff("they are too long".to_owned())), true);
         }
         let state = Mutex::new(state);
-        Self(Arc::new(Shared { state, changed: Notify::new(), is_concurrency_safe, is_asynchronous }))
+        Self(Arc::new(Shared { state, changed: Notify::new(), room, is_concurrency_safe, is_asynchronous }))
     }
 
     /// Whether the call may run beside its neighbours.
@@ -124,6 +138,15 @@ impl Draft {
             Some(seq) if seq < expected => return Ok(state.seq),
             Some(seq) if seq > expected => return Err(DraftError::Gap { expected }),
             _ => {}
+        }
+        let length = state.text.text().len() + piece.len();
+        if length > state.covered && length <= LIMIT {
+            // Text, its value, and what is shown of it.
+            let more = (length - state.covered).div_ceil(STEP);
+            let permits = u32::try_from(more * STEP * 4 / 1024).unwrap_or(u32::MAX);
+            let held = self.0.room.clone().try_acquire_many_owned(permits).map_err(|_| DraftError::NoRoom)?;
+            state.held.push(held);
+            state.covered += more * STEP;
         }
         state.text.push(piece).map_err(|_| DraftError::TooLong)?;
         (state.seq, state.is_new) = (expected, true);
@@ -214,7 +237,7 @@ mod tests {
     use super::*;
 
     fn draft() -> Draft {
-        Draft::new(true, false, "")
+        Draft::new(true, false, "", Arc::new(Semaphore::new(1024)))
     }
 
     #[tokio::test]
@@ -230,6 +253,19 @@ mod tests {
         assert_eq!(draft.complete(Complete::default()), Err(DraftError::Over));
         assert!(matches!(draft.take_end(), Some(End::Complete(_))));
         assert_eq!(draft.arguments(), Value::String("{\"a\":1} ".into()));
+    }
+
+    #[tokio::test]
+    async fn long_arguments_take_room_as_they_come_and_give_it_back() {
+        let room = Arc::new(Semaphore::new(256));
+        let draft = Draft::new(true, false, "", room.clone());
+        let piece = "x".repeat(STEP);
+        assert_eq!(draft.push(None, &piece), Ok(1), "the request that opened it has room for that");
+        assert_eq!(draft.push(None, &piece), Ok(2));
+        assert_eq!(room.available_permits(), 0);
+        assert_eq!(draft.push(None, "x"), Err(DraftError::NoRoom));
+        drop(draft);
+        assert_eq!(room.available_permits(), 256);
     }
 
     #[tokio::test]

@@ -30,7 +30,13 @@ impl Engine {
     pub(super) async fn gather(&self, job: &mut Job, draft: &Draft) -> Result<Option<Permit>, Stop> {
         let complete = self.listen(job, draft).await;
         draft.close();
-        let Complete { arguments, turn, recorded } = complete?;
+        let Complete { arguments, turn, recorded } = match complete {
+            Ok(complete) => complete,
+            Err(stop) => {
+                self.keep_what_came(job, draft).await;
+                return Err(stop);
+            }
+        };
         self.understand(job, arguments.unwrap_or_else(|| draft.arguments())).await?;
         let change = status_change(job);
         let Some(recorded) = recorded else {
@@ -46,6 +52,15 @@ impl Engine {
             }
             Err(JournalError::Fenced) => Err(Stop::Taken),
             Err(error) => Err(Failure::overloaded(&format!("The call was not run: {error}")).into()),
+        }
+    }
+
+    /// What came of arguments that never were complete is shown once more, and kept.
+    async fn keep_what_came(&self, job: &mut Job, draft: &Draft) {
+        let readable = draft.readable().unwrap_or_default();
+        let came = draft.arguments();
+        if came.as_str() != Some("") && job.call.keep(came, readable).is_ok() {
+            let _ = job.recorder.journal().enqueue(status_change(job)).await;
         }
     }
 
@@ -116,9 +131,10 @@ impl Engine {
                     next_look = began + BETWEEN_LOOKS.max(began.elapsed() * REST);
                 }
                 () = draft.changed() => {}
-                () = tokio::time::sleep_until(heard + silence) => {
+                // Something that says nothing new may have come meanwhile.
+                () = tokio::time::sleep_until(heard + silence) => if draft.news().1 == heard {
                     draft.cut_off(&format!("nothing came for {} s", silence.as_secs_f32()));
-                }
+                },
             }
         };
         if !writing.is_terminated() && writing.await == Err(JournalError::Fenced) {

@@ -199,7 +199,7 @@ impl Engine {
             let mut job = Job::new(call, next, recorder);
             job.traceparent.clone_from(&traceparent);
             if let Some(beginning) = beginning {
-                let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning);
+                let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning, self.room.clone());
                 job.handle.draft = Some(draft);
                 job.asked = Some(Box::new(Asked { vendor, limits: own_limits.or(&limits) }));
             }

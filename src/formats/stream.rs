@@ -160,7 +160,12 @@ impl Parser {
         if self.dialect.as_mut().is_some_and(|dialect| dialect.frequent(data, &mut self.calls)) {
             return Ok(());
         }
-        match json::parse(data).map_err(|error| Broken::NotJson(error.to_string()))? {
+        let parsed = match json::parse(data) {
+            Ok(parsed) => parsed,
+            Err(_) if self.dialect.as_ref().is_some_and(|dialect| dialect.is_foreign(data)) => return Ok(()),
+            Err(error) => return Err(Broken::NotJson(error.to_string())),
+        };
+        match parsed {
             Value::Array(items) => items.into_iter().try_for_each(|item| self.object(item)),
             value => self.object(value),
         }

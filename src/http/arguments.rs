@@ -46,6 +46,15 @@ struct Taken {
     seq: u64,
 }
 
+/// A piece that was taken; with `final` the call.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only the document reads it")]
+enum PatchAnswer<'a> {
+    Taken(Taken),
+    Call(Box<ToolCall<'a>>),
+}
+
 /// Sends more of the arguments of a call that was opened with `partial`.
 ///
 /// What is readable of them is in the call's `status` events, as `params`. With `final` the call starts, and the answer is
@@ -55,7 +64,7 @@ struct Taken {
         ("Prefer" = Option<String>, Header, example = "wait=10", description = "With `final`: how many seconds to wait for the end (RFC 7240), up to an hour")),
     request_body = Piece,
     responses((status = 200, description = "The call has ended", body = ToolCall),
-        (status = 202, description = "Taken. With `final`: the arguments are on disk, and the call goes on at `Location`", body = Taken,
+        (status = 202, description = "Taken. With `final`: the arguments are on disk, and the call goes on at `Location`", body = PatchAnswer,
             headers(("Location" = String, description = "With `final`: `/tool-calls/{id}`"))),
         BodyRefused,
         (status = 404, description = "There is no such call"),
@@ -113,6 +122,7 @@ fn refused(error: DraftError) -> Problem {
     match error {
         DraftError::Gap { .. } => Problem::conflict("SEQUENCE_GAP", error.to_string()),
         DraftError::Over => arguments_complete(),
+        DraftError::NoRoom => Problem::overloaded(),
         DraftError::TooLong => Problem::arguments_too_large(partial::LIMIT),
     }
 }

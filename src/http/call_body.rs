@@ -10,6 +10,7 @@ use super::problem::{FieldError, Problem};
 use crate::domain::{CallRequest, Once, Vendor, json};
 use crate::engine::{Submission, Wait};
 use crate::formats::messages::{self, Continuation};
+use crate::registry::Snapshot;
 use options::Options;
 
 mod documented;
@@ -78,19 +79,19 @@ impl MessageFormat {
     }
 }
 
-/// Reads a body.
-pub(super) fn read(body: Value) -> Result<Asked, Problem> {
+/// Reads a body. Tools are called by their names or aliases in this snapshot.
+pub(super) fn read(body: Value, tools: &Snapshot) -> Result<Asked, Problem> {
     let format = MessageFormat::of(&body)?;
     let vendor = format.and_then(MessageFormat::vendor);
     let is_own = body.as_object().is_some_and(messages::is_own) || format == Some(MessageFormat::Native);
     match vendor.filter(|_| !is_own).or_else(|| messages::recognise(&body).filter(|_| format.is_none())) {
         Some(vendor) => message(vendor, body),
-        None => own(body, vendor),
+        None => own(body, vendor, tools),
     }
 }
 
 /// One call or a batch of our own shape; with a vendor, the answer has its messages too.
-fn own(body: Value, vendor: Option<Vendor>) -> Result<Asked, Problem> {
+fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot) -> Result<Asked, Problem> {
     let Value::Object(mut body) = body else {
         let found = json::type_name(&body);
         return Err(Problem::field("", format!("the body must be an object or a model's message, not {found}")));
@@ -105,7 +106,8 @@ fn own(body: Value, vendor: Option<Vendor>) -> Result<Asked, Problem> {
         let mut said = Continuation::new(vendor);
         for request in &mut requests {
             request.vendor = Some(vendor);
-            said.push_own(request.call_id.as_deref(), &request.name);
+            let known = tools.find(&request.name).and_then(|entry| tools.name_for(entry, Some(vendor)));
+            said.push_own(request.call_id.as_deref(), known.unwrap_or(&request.name));
         }
         said
     });

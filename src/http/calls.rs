@@ -60,7 +60,7 @@ pub(super) async fn execute(
 ) -> Result<Response, Problem> {
     let JsonBody { value, bytes } = body;
     let once = once::of(&headers, &value)?;
-    let mut asked = call_body::read(value)?;
+    let mut asked = call_body::read(value, &state.engine.registry().snapshot())?;
     let wants_events = wants_events(&headers);
     let submission = &mut asked.submission;
     if submission.calls.is_empty() {

@@ -15,6 +15,7 @@ use super::{AppState, reply};
 use crate::domain::stats::ToolStats;
 use crate::formats::definitions::{Format, prompt};
 use crate::registry::definitions::{self, DefinitionList, Listed, NativeItem, NativeList, Rendered, Wanted};
+use crate::registry::entry::etag_of;
 use crate::registry::{Entry, Snapshot};
 
 const JSON: &str = "application/json";
@@ -100,10 +101,10 @@ pub(super) async fn list(
             let rendered = kept(snapshot, format, params.losses()).await?;
             return Ok(reply::bytes(&headers, media_type, &rendered.etag, rendered.body));
         }
-        // A tool that rests has the tag that it had before, but is not what the caller has.
+        // A tool that rests changes what is shown, and so the tag.
         let all: Vec<Listed> = snapshot.list().iter().map(|entry| (entry.clone(), None)).collect();
         let body = definitions::json(&native(&state, &all, usize::MAX));
-        return Ok(reply::bytes(&HeaderMap::new(), JSON, snapshot.etag(), body));
+        return Ok(reply::bytes(&headers, JSON, &etag_of(&body), body));
     }
     let stats = if params.stats() { stats(&state).await? } else { HashMap::new() };
     let made = tokio::task::spawn_blocking(move || made(&state, &snapshot, &params, &stats));

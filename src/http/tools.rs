@@ -19,11 +19,6 @@ use crate::registry::entry::ToolView;
 use crate::schema::Violation;
 use crate::store::tools::Expected;
 
-/// A tool that rests has the tag that it had before, but is not what the caller has.
-fn unless(is_paused: bool, headers: HeaderMap) -> HeaderMap {
-    if is_paused { HeaderMap::new() } else { headers }
-}
-
 /// Lets a paused tool run again. One that is not paused is left as it is.
 #[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
     responses((status = 200, description = "The tool, no longer paused", body = ToolView),
@@ -67,8 +62,7 @@ pub(super) async fn read(
 ) -> Result<Response, Problem> {
     let entry = find(&state, &name)?;
     let paused = state.engine.pauses().of(&entry.name);
-    let headers = unless(paused.is_some(), headers);
-    Ok(reply::tagged(&headers, StatusCode::OK, entry.etag(), &entry.view(paused)))
+    Ok(reply::tagged(&headers, StatusCode::OK, &entry.etag_now(paused), &entry.view(paused)))
 }
 
 /// Registers or replaces a tool. `If-Match` makes it compare-and-swap; `If-None-Match: *` makes it only register.
@@ -194,8 +188,14 @@ pub(super) fn find(state: &Shared, name: &str) -> Result<Arc<Entry>, Problem> {
 /// Whether the request has a condition; a condition that does not hold is 412.
 fn precondition(state: &Shared, headers: &HeaderMap, name: &str) -> Result<bool, Problem> {
     let shown = state.engine.registry().snapshot().get(name).cloned();
-    let etag = shown.as_ref().map(|entry| entry.etag());
-    let is = |header| reply::lists(headers, header, etag.unwrap_or("\"none\""));
+    let etag = shown.as_ref().map(|entry| entry.etag_now(state.engine.pauses().of(&entry.name)));
+    // A pause changes what is shown, not what is registered.
+    let same = shown.as_ref().map(|entry| entry.etag());
+    let one = |header, etag: Option<&str>| reply::lists(headers, header, etag.unwrap_or("\"none\""));
+    let is = |header: header::HeaderName| {
+        let now = one(header.clone(), etag.as_deref())?;
+        Some(now || one(header, same) == Some(true))
+    };
     let matches = is(header::IF_MATCH).map(|listed| listed && shown.is_some());
     let none_matches = is(header::IF_NONE_MATCH).map(|listed| !(listed && shown.is_some()));
     if matches == Some(false) || none_matches == Some(false) {
@@ -225,8 +225,8 @@ async fn put(state: &Shared, definition: &ToolDefinition, expected: Expected) ->
 
 fn shown(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
     let entry = find(state, name)?;
-    let mut response =
-        reply::tagged(&HeaderMap::new(), status, entry.etag(), &entry.view(state.engine.pauses().of(&entry.name)));
+    let paused = state.engine.pauses().of(&entry.name);
+    let mut response = reply::tagged(&HeaderMap::new(), status, &entry.etag_now(paused), &entry.view(paused));
     if status == StatusCode::CREATED
         && let Ok(location) = HeaderValue::from_str(&format!("/tools/{name}"))
     {

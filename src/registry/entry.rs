@@ -1,5 +1,6 @@
 //! One tool, ready: its definition, compiled validators and policy stack.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -115,7 +116,17 @@ impl Entry {
     /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.
     #[must_use]
     pub fn etag(&self) -> &str {
-        self.etag.get_or_init(|| etag_of(&serde_json::to_vec(&self.view(None)).unwrap_or_default()))
+        self.etag.get_or_init(|| self.tag(None))
+    }
+
+    /// The entity tag of the tool as it is shown now. One that rests looks otherwise.
+    #[must_use]
+    pub fn etag_now(&self, paused: Option<Paused>) -> Cow<'_, str> {
+        if paused.is_some() { self.tag(paused).into() } else { self.etag().into() }
+    }
+
+    fn tag(&self, paused: Option<Paused>) -> String {
+        etag_of(&serde_json::to_vec(&self.view(paused)).unwrap_or_default())
     }
 }
 

@@ -92,7 +92,7 @@ fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<Spoke
 
 /// The message of one result. These take texts only.
 pub(super) fn result(shown: &Shown, call: &Call) -> Value {
-    let content = ForModel::of(call, |_| false).text();
+    let content = ForModel::of(call, |_| false).marked().text();
     match shown.kind {
         Kind::Legacy => json!({ "role": "function", "name": shown.name, "content": content }),
         _ => json!({ "role": "tool", "tool_call_id": shown.id(call), "content": content }),

@@ -62,7 +62,7 @@ fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall
 
 /// The item of one result.
 pub(super) fn result(shown: &Shown, call: &Call) -> Value {
-    let result = ForModel::of(call, |mime_type| is_common_image(mime_type) || mime_type == "image/gif");
+    let result = ForModel::of(call, |mime_type| is_common_image(mime_type) || mime_type == "image/gif").marked();
     let output = match result.has_images() {
         true => result.pieces.iter().map(part).collect(),
         false => Value::String(result.text()),

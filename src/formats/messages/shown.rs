@@ -48,6 +48,18 @@ impl<'a> ForModel<'a> {
         Self { pieces, is_error }
     }
 
+    /// With errors marked in their text, for vendors who know no other mark.
+    pub fn marked(mut self) -> Self {
+        let is_marked = |piece: &Piece<'_>| matches!(piece, Piece::Text(text) if text.starts_with("Error"));
+        if self.is_error && !self.pieces.first().is_some_and(is_marked) {
+            match self.pieces.first_mut() {
+                Some(Piece::Text(text)) => *text = format!("Error: {text}").into(),
+                _ => self.pieces.insert(0, Piece::Text("Error:".into())),
+            }
+        }
+        self
+    }
+
     pub fn has_images(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Image { .. }))
     }

@@ -2,8 +2,8 @@
 
 use crate::domain::Vendor;
 
-/// Most bytes of one event.
-pub const MAX_EVENT: usize = 4 * 1024 * 1024;
+/// Most bytes of one event: images come whole in one.
+pub const MAX_EVENT: usize = 64 * 1024 * 1024;
 /// Most calls of one stream.
 pub const MAX_CALLS: usize = 1024;
 

@@ -2,6 +2,11 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::json;
+
+/// Characters of a provider's error that are passed on.
+const LONGEST_MESSAGE: usize = 500;
+
 /// An event's data, or an object within it.
 pub(super) type Object = Map<String, Value>;
 
@@ -41,5 +46,5 @@ pub(super) fn text<'a>(from: &'a Object, key: &str) -> Option<&'a str> {
 /// What an error says, in whatever shape it is given.
 pub(super) fn error_message(error: &Value) -> String {
     let message = error.get("message").and_then(Value::as_str).or_else(|| error.as_str());
-    message.map_or_else(|| error.to_string(), str::to_owned)
+    json::shorten(&message.map_or_else(|| error.to_string(), str::to_owned), LONGEST_MESSAGE)
 }

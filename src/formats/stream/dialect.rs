@@ -60,6 +60,12 @@ impl Dialect {
         }
     }
 
+    /// Whether an event that cannot be read as a whole is surely none about calls: models write broken characters into
+    /// texts.
+    pub(super) fn is_foreign(&self, data: &[u8]) -> bool {
+        matches!(self, Self::OpenAiResponses(_)) && super::responses::is_foreign(data)
+    }
+
     pub(super) fn event(&mut self, event: Object, calls: &mut Calls) -> Result<(), Broken> {
         match self {
             Self::OpenAi(parser) => parser.event(event, calls),

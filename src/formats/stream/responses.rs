@@ -39,6 +39,19 @@ struct Frequent<'e> {
     delta: Cow<'e, str>,
 }
 
+/// Whether an event gives more of something that is no call. Only its type is read.
+pub(super) fn is_foreign(data: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Typed<'e> {
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'e, str>,
+    }
+    let Ok(Typed { kind }) = serde_json::from_slice(data) else { return false };
+    kind.starts_with("response.")
+        && (kind.ends_with(".delta") || kind.ends_with("_text.done"))
+        && !kind.contains("call")
+}
+
 impl Responses {
     /// Takes an event without building a value of it, if it is the frequent one.
     pub(super) fn frequent(&mut self, data: &[u8], calls: &mut Calls) -> bool {

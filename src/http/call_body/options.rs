@@ -126,7 +126,9 @@ impl Options {
     /// From among the members of a model's message, whose others are its own business.
     pub fn beside(message: &Value) -> Result<Self, Problem> {
         let own = |name: &&str| {
-            let value = message.get(*name).filter(|value| !value.is_null())?;
+            // Some servers have a number for `stop_reason`, which says nothing to us.
+            let is_ours = |value: &&Value| !value.is_null() && (*name != "stop_reason" || value.is_string());
+            let value = message.get(*name).filter(is_ours)?;
             Some(((*name).to_owned(), value.clone()))
         };
         Self::read(NAMES.iter().filter_map(own).collect())

@@ -71,6 +71,8 @@ pub(super) struct Answer {
     /// When everything had ended but the last events.
     all_ended: Option<Instant>,
     is_done: bool,
+    /// It has read too slowly, and misses events.
+    is_behind: bool,
     last: i64,
 }
 
@@ -101,6 +103,7 @@ impl Answer {
             over: None,
             all_ended: None,
             is_done: false,
+            is_behind: false,
             last: 0,
         }
     }
@@ -129,7 +132,12 @@ impl Answer {
                     // The session is gone without a word: it has panicked.
                     None => self.over = Some((None, Some("the stream could not be read".to_owned()))),
                 },
-                Some(event) = self.reader.events.recv() => {
+                event = self.reader.events.recv(), if !self.is_behind => {
+                    let Some(event) = event else {
+                        // The batch comes all the same.
+                        self.is_behind = true;
+                        return Some(frame::CUT_OFF);
+                    };
                     self.last = self.last.max(event.event.pos);
                     if event.event.stage == Stage::Result {
                         let told = self.calls.iter_mut().find(|entry| entry.id == event.event.call.id);

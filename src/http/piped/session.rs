@@ -71,8 +71,9 @@ impl Session {
         if fault.is_none() && !self.parser.has_ended() {
             fault = Some("the model's stream ended early".to_owned());
         }
-        if let Some(fault) = &fault {
-            tracing::warn!(fault, "a model's stream broke off");
+        if fault.is_some() {
+            // What a provider says in its errors may be secret; its caller is told, the log is not.
+            tracing::warn!(calls = self.calls, "a model's stream broke off");
         }
         self.end_providers();
         self.tell(Note::Over { vendor: self.parser.vendor().or(self.vendor), fault });
@@ -216,15 +217,20 @@ impl Session {
     }
 
     fn more(&mut self, place: usize, piece: &str) {
-        let too_long = match self.places.get_mut(place) {
-            Some(Place::Open(draft)) => draft.push(None, piece) == Err(DraftError::TooLong),
+        let refused = match self.places.get_mut(place) {
+            Some(Place::Open(draft)) => {
+                let refused = draft.push(None, piece).err();
+                match refused {
+                    Some(DraftError::TooLong) => draft.cut_off("they are longer than 1 MiB"),
+                    Some(DraftError::NoRoom) => draft.cut_off("too many calls are in flight"),
+                    _ => {}
+                }
+                refused.is_some()
+            }
             Some(Place::Provider { text, .. }) => text.push(piece).is_err(),
             _ => false,
         };
-        if too_long {
-            if let Some(Place::Open(draft)) = self.places.get(place) {
-                draft.cut_off("they are longer than 1 MiB");
-            }
+        if refused {
             self.done(place);
         }
     }

@@ -7,7 +7,7 @@ use super::Back;
 use super::back::Member;
 use super::kinds::{Kinds, compare};
 use super::lowering::{Entered, Lowering, Step};
-use super::parts::{Conj, Part, Term};
+use super::parts::{Conj, Part, Term, first};
 use super::shape::{Bound, Group, Notes, Shape};
 use super::words;
 
@@ -170,8 +170,9 @@ impl<'a> Lowering<'a, '_> {
         let object = &shape.object;
         let (mut properties, mut members) = (Map::new(), Vec::new());
         for (name, conj) in &object.properties {
-            let (schema, back) = self.light(conj)?;
+            let (mut schema, back) = self.light(conj)?;
             let alias = self.aliases.name(name).to_owned();
+            self.rename(first(conj).map_or(shape.at, |part| part.at), name, &alias, &mut schema);
             let original = (alias != *name).then(|| (*name).to_owned());
             self.spend(alias.len())?;
             members.push(Member { name: alias.clone(), original, null_is_absent: false, back });

@@ -10,6 +10,7 @@ use super::names::Aliases;
 use super::parts::{Flat, Key, Part, Term, flatten};
 use super::shape::Shape;
 use super::{Back, Loss, Lowered, Target, Unlowerable, limits};
+use crate::domain::json;
 
 /// Subschemas written out.
 const MAX_NODES: usize = 10_000;
@@ -129,6 +130,27 @@ impl<'a, 'd> Lowering<'a, 'd> {
             limits::strict(&schema).map_err(Stop::Cannot)?;
         }
         Ok(Lowered { schema, losses: self.losses, way_back: WayBack::new(back, definitions) })
+    }
+
+    /// Tells the model, and whoever asks for losses, that a property has another name here.
+    pub(super) fn rename(&mut self, at: At, name: &str, alias: &str, schema: &mut Value) {
+        if alias == name {
+            return;
+        }
+        let told = format!("Its own name is `{}`.", json::shorten(name, 200));
+        self.lose(at, "properties", format!("`{}` is called `{alias}`", json::shorten(name, 200)), false);
+        // Alternatives stand alone: it is said in the first.
+        let told_in = match schema.get("anyOf").is_some() {
+            true => schema.pointer_mut("/anyOf/0"),
+            false => Some(schema),
+        };
+        if let Some(Value::Object(keywords)) = told_in {
+            let text = match keywords.get("description").and_then(Value::as_str) {
+                Some(text) if !text.is_empty() => format!("{text} {told}"),
+                _ => told,
+            };
+            keywords.insert("description".to_owned(), text.into());
+        }
     }
 
     /// Names a loss, once per place and keyword.

@@ -69,6 +69,14 @@ pub(super) enum Term<'a> {
 /// All of them apply to the same value; none: any value will do.
 pub(super) type Conj<'a> = Vec<Term<'a>>;
 
+/// The first of them that stands in the document.
+pub(super) fn first<'a>(conj: &[Term<'a>]) -> Option<Part<'a>> {
+    conj.iter().find_map(|term| match term {
+        Term::Part(part) => Some(*part),
+        Term::Any(_) => None,
+    })
+}
+
 /// A conjunction of keywords only.
 pub(super) struct Flat<'a> {
     pub(super) parts: Vec<Part<'a>>,

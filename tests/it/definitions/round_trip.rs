@@ -67,3 +67,42 @@ async fn a_model_that_asks_for_an_unknown_tool_is_told_the_aliases_that_it_knows
         assert!(output.contains(&alias) && !output.contains("9.weather"), "{format}: {output}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_way_back_is_taken_although_the_tool_would_take_anything() {
+    let app = App::on_sqlite().await;
+    let executor = json!({"type": "builtin", "name": "echo"});
+    let named = json!({"type": "object", "properties": {"城市": {"type": "string"}}});
+    app.register(json!({"name": "named", "input_schema": named, "executor": executor})).await;
+    let open = json!({"type": "object", "additionalProperties": {}});
+    app.register(json!({"name": "open", "input_schema": open, "executor": executor})).await;
+    let nested =
+        json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}, "required": ["a"]});
+    app.register(json!({"name": "nested", "input_schema": nested, "executor": executor})).await;
+    for (format, name, given, expected) in [
+        ("gemini", "named", json!({"__": "北京"}), json!({"城市": "北京"})),
+        ("anthropic", "named", json!({"__": "北京"}), json!({"城市": "北京"})),
+        ("anthropic", "named", json!({"城市": "北京"}), json!({"城市": "北京"})),
+        ("gemini", "open", json!({"entries": [{"key": "a", "value": 1}]}), json!({"a": 1})),
+        ("openai-strict", "open", json!({"entries": [{"key": "a", "value": 1}]}), json!({"a": 1})),
+        ("openai", "open", json!({"b": 2}), json!({"b": 2})),
+        ("openai-strict", "nested", json!({"a": "x", "b": null}), json!({"a": "x"})),
+    ] {
+        let answer = app.post("/tool-calls", &message(format, name, &given)).await.ok();
+        assert_eq!(answer["results"][0]["structured"], expected, "{format} {name} {given}: {answer:#}");
+    }
+    let losses = app.get("/tools?format=gemini&losses=true").await.ok();
+    let named = losses["losses"].as_array().unwrap().iter().find(|tool| tool["name"] == "named").expect("a loss");
+    assert!(named.to_string().contains("城市"), "{named}");
+    let told = losses["tools"].to_string();
+    assert!(told.contains("Its own name is `城市`."), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_own_shape_with_a_format_is_answered_under_the_vendors_names() {
+    let app = service().await;
+    let body = json!({"format": "gemini", "calls": [{"name": "9.weather", "arguments": {"city": "Rome"}}]});
+    let answer = app.post("/tool-calls", &body).await.ok();
+    let shown = alias(&app, "gemini").await;
+    assert_eq!(answer["messages"][0]["parts"][0]["functionResponse"]["name"], json!(shown));
+}

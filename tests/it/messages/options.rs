@@ -81,3 +81,12 @@ async fn a_key_that_came_with_another_message_is_refused() {
     let other = app.post_with("/tool-calls", &headers, &message("anthropic", &["echo", "echo"])).await.problem(422);
     assert_eq!(other["code"], "IDEMPOTENCY_KEY_REUSED");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_servers_own_number_for_why_it_stopped_is_not_ours() {
+    let app = App::on_sqlite().await;
+    let call = json!({"id": "c", "type": "function", "function": {"name": "echo", "arguments": "{}"}});
+    let choice = json!({"tool_calls": [call], "stop_reason": 128008});
+    let answer = app.post("/tool-calls", &choice).await.ok();
+    assert_eq!(answer["results"][0]["status"], "SUCCESS");
+}

@@ -61,7 +61,7 @@ on_both_databases!(
         let id = open(&app, "echo", "{\"a\":1}").await;
         let call = ended(&app, &id).await;
         assert_truncated(&call);
-        assert_eq!(call["arguments"], Value::Null);
+        assert_eq!((&call["arguments"], &call["effective_arguments"]), (&json!("{\"a\":1}"), &Value::Null));
         let stats = app.get("/tools/echo/stats").await.ok();
         assert_eq!(
             (&stats["execution_count"], &stats["rejected_by_code"]["ARGUMENTS_TRUNCATED"]),

@@ -12,7 +12,7 @@ on_both_databases!(
         piece(&app, &id, json!({"delta": "ty\":\"北", "seq": 1})).await;
         piece(&app, &id, json!({"delta": "京\",\"n\":1", "seq": 2})).await;
         let last = patch(&app, &id, &json!({"delta": "2}", "seq": 3, "final": true})).await;
-        assert_eq!(last.status, 202, "{}", last.json);
+        assert!([200, 202].contains(&last.status), "{}", last.json);
         assert_eq!(last.headers["location"], format!("/tool-calls/{id}"));
         let call = ended(&app, &id).await;
         assert_eq!(call["status"], "SUCCESS", "{call}");

@@ -100,3 +100,40 @@ async fn a_stream_that_falls_silent_ends_its_open_calls() {
     drop(pipe);
     assert_eq!(codes(batch(&events.rest().await)), ["ARGUMENTS_TRUNCATED"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_while_another_is_spoken_is_not_silent() {
+    let options = Options { configure: Some(|config| config.streams.silence_ms = 3000), ..Options::default() };
+    let app = App::start_with(crate::support::Backend::Sqlite, options).await;
+    let (pipe, mut events) = Pipe::open(&app, "format=openai").await;
+    let chunk =
+        |calls: Value| format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}));
+    let opened = |index: u32, text: &str| json!([{"index": index, "id": format!("call_{index}"), "type": "function", "function": {"name": "echo", "arguments": text}}]);
+    pipe.send(&chunk(opened(0, "{}")));
+    pipe.send(&chunk(opened(1, "{\"a\":\"")));
+    // Each piece is shown before the next one is sent, for longer than the first call may be silent.
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(4);
+    let mut text = String::new();
+    while tokio::time::Instant::now() < until {
+        text.push('x');
+        pipe.send(&chunk(json!([{"index": 1, "function": {"arguments": "x"}}])));
+        let shown = text.clone();
+        next(&mut events, |event| event.data["params"]["a"] == shown.as_str()).await;
+    }
+    pipe.send(&chunk(json!([{"index": 1, "function": {"arguments": "\"}"}}])));
+    pipe.send(&format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})));
+    drop(pipe);
+    assert_eq!(codes(batch(&events.rest().await)), ["SUCCESS", "SUCCESS"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_of_arguments_that_were_cut_off_is_kept() {
+    let app = App::on_sqlite().await;
+    let mut events = vec![message_start(), block(0, "toolu_1", "echo"), delta(0, "{\"a\":\"x")];
+    events.extend(end("max_tokens"));
+    let events = piped(&app, "format=anthropic", &anthropic(&events), 1000).await;
+    let result = &batch(&events)["results"][0];
+    assert_eq!((&result["arguments"], &result["status"]), (&json!("{\"a\":\"x"), &json!("ERROR")));
+    let last = events.iter().rfind(|event| event.event == "status").unwrap();
+    assert_eq!(last.data["params"], json!({"a": "x"}));
+}

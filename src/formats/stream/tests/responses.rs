@@ -237,3 +237,21 @@ fn a_response_that_is_not_streamed_is_read_too() {
     assert_eq!(story.short(), [("f", Some(&json!({"x": 1})))]);
     assert!(story.ended);
 }
+
+#[test]
+fn a_broken_character_in_a_text_breaks_nothing() {
+    let (mut parser, mut out) = (Parser::new(None), Vec::new());
+    let text = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"\\ud83d\"}\n\n";
+    let call =
+        sse(&[added(0, function("f", json!(""), "in_progress")), done(0, function("f", json!("{}"), "completed"))]);
+    parser
+        .push(
+            format!("{}{text}{call}", sse(&[json!({"type": "response.created", "response": {}})])).as_bytes(),
+            &mut out,
+        )
+        .unwrap();
+    assert!(out.iter().any(|said| matches!(said, Said::Closed { .. })), "{out:?}");
+    let delta =
+        "data: {\"type\":\"response.function_call_arguments.delta\",\"output_index\":1,\"delta\":\"\\ud83d\"}\n\n";
+    assert!(matches!(parser.push(delta.as_bytes(), &mut out), Err(Broken::NotJson(_))));
+}

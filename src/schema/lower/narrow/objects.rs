@@ -6,7 +6,7 @@ use super::{Alternative, Out, member, render};
 use crate::schema::lower::back::Member;
 use crate::schema::lower::kinds::Kinds;
 use crate::schema::lower::lowering::{Lowering, Step, object};
-use crate::schema::lower::parts::{Conj, NO_NOTES, Part, Term};
+use crate::schema::lower::parts::{Conj, NO_NOTES, Term, first};
 use crate::schema::lower::shape::Shape;
 use crate::schema::lower::{Back, Target, null, words};
 
@@ -85,7 +85,8 @@ impl<'a> Lowering<'a, '_> {
             }
             let alias = self.aliases.name(name).to_owned();
             self.spend(alias.len())?;
-            let (schema, back) = render(self.target, out);
+            let (mut schema, back) = render(self.target, out);
+            self.rename(first(&conj).map_or(shape.at, |part| part.at), name, &alias, &mut schema);
             let original = (alias != name).then(|| name.to_owned());
             members.push(Member { name: alias.clone(), original, null_is_absent, back });
             if strict || needed {
@@ -239,10 +240,6 @@ impl<'a> Lowering<'a, '_> {
         let default = flat.parts.iter().find_map(|part| part.schema.get("default").filter(|_| part.counts("default")));
         default == Some(&Value::Null)
     }
-}
-
-fn first<'a>(conj: &[Term<'a>]) -> Option<Part<'a>> {
-    conj.iter().find_map(|term| if let Term::Part(part) = term { Some(*part) } else { None })
 }
 
 /// What is rendered where nothing may be: an item of a list that stays empty.
