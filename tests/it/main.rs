@@ -16,6 +16,7 @@ mod conversion;
 mod drain;
 mod events;
 mod external;
+mod hooks;
 mod http_executor;
 mod idempotency;
 mod listing;
