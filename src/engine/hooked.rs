@@ -142,17 +142,23 @@ impl Engine {
         let mut image = Box::new(job.call.clone());
         image.settle(outcome.clone(), now).ok()?;
         let told_before = job.call.last_seq;
-        let mut differs = false;
+        let (mut differs, announce) = (false, Instant::now() + ANNOUNCE_AFTER);
         // A call that was cancelled ends at once; no tool's result is in it.
         let failure = outcome.error.as_ref().map(|failure| failure.code);
         let is_cut_short = matches!(failure, Some(Code::Cancelled | Code::ShuttingDown));
         for hook in asked.into_iter().filter(|hook| hook.is_builtin() || !is_cut_short) {
-            let said = tokio::select! {
-                biased;
-                said = self.settings.hooks.persist(&hook, &mut image) => said,
-                // Whoever cancels, or stops the service, does not wait for a hook. The result is there already.
-                () = job.handle.cancel.cancelled() => Err(HookFault::given_up(hook.id(), hook.event())),
-                () = self.stop.cancelled() => Err(HookFault::given_up(hook.id(), hook.event())),
+            let said = {
+                let mut asking = std::pin::pin!(self.settings.hooks.persist(&hook, &mut image));
+                loop {
+                    tokio::select! {
+                        biased;
+                        said = &mut asking => break said,
+                        // Whoever cancels, or stops the service, does not wait for a hook. The result is there already.
+                        () = job.handle.cancel.cancelled() => break Err(HookFault::given_up(hook.id(), hook.event())),
+                        () = self.stop.cancelled() => break Err(HookFault::given_up(hook.id(), hook.event())),
+                        () = tokio::time::sleep_until(announce), if !is_told(job) => self.announce(job).await,
+                    }
+                }
             };
             match said {
                 Ok(changed) => differs |= changed,
@@ -194,8 +200,7 @@ impl Engine {
     /// Tells watchers that a hook has failed.
     async fn note_hook_error(&self, job: &mut Job, fault: &HookFault) {
         self.register(job);
-        let is_behind = job.call.started_at.is_some() && !job.recorder.has_announced_start();
-        if !job.recorder.has_announced() || is_behind {
+        if !is_told(job) {
             let change = job.recorder.change(&job.call);
             // Its receipt does not matter: whatever the call does next follows in the same queue.
             let _ = job.recorder.journal().enqueue(change).await;
@@ -205,6 +210,12 @@ impl Engine {
         let change = job.recorder.reported(&job.call, Reported { seq, kind: EventKind::HookError, data });
         let _ = job.recorder.journal().enqueue(change).await;
     }
+}
+
+/// Whether watchers know how the call stands.
+fn is_told(job: &Job) -> bool {
+    let is_behind = job.call.started_at.is_some() && !job.recorder.has_announced_start();
+    job.recorder.has_announced() && !is_behind
 }
 
 /// The same failure, with the hook that is behind it.

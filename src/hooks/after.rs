@@ -81,3 +81,38 @@ fn size_of(call: &Call) -> usize {
     let of_outcome = |outcome: &Outcome| outcome.output.len() * 2 + json::size_of(&outcome.details);
     call.arguments_text.get().len() + call.outcome.as_deref().map_or(0, of_outcome)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AfterToolCall, HookError, RustHook};
+    use super::*;
+    use crate::domain::Time;
+
+    struct Hangs;
+
+    impl AfterToolCall for Hangs {
+        async fn after_tool_call(&self, _: HookCall) -> Result<(), HookError> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_is_dropped_and_counted_and_a_stop_ends_the_rest() {
+        let hooks = Arc::new(super::super::tests::hooks_of(vec![RustHook::after(Hangs)], &[]));
+        let call = Call::accepted(uuid::Uuid::nil(), "t".into(), None, Arc::default(), Time(0), "n".into());
+        let (call, tasks, stop) = (Arc::new(call), TaskTracker::new(), CancellationToken::new());
+        let most = ROOM_KIB / LEAST_KIB;
+        for _ in 0..most + 3 {
+            hooks.tell(hooks.matching(HookEvent::AfterToolCall, "t", &[]), &call, &tasks, &stop);
+        }
+        assert_eq!(hooks.counts().dropped(), 3);
+        while hooks.counts().asked() < AT_ONCE as u64 {
+            tokio::task::yield_now().await;
+        }
+        stop.cancel();
+        tasks.close();
+        tasks.wait().await;
+        assert_eq!(hooks.counts().asked(), AT_ONCE as u64, "no more were ever told at once");
+        assert_eq!(hooks.desk.room.available_permits(), ROOM_KIB as usize);
+    }
+}

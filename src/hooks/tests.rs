@@ -11,10 +11,14 @@ fn definition(value: serde_json::Value) -> HookDefinition {
 }
 
 fn hooks(declared: &[HookDefinition]) -> Hooks {
+    hooks_of(Vec::new(), declared)
+}
+
+pub(super) fn hooks_of(own: Vec<RustHook>, declared: &[HookDefinition]) -> Hooks {
     let (clock, key) = (Clock::manual(Time(0)), SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap());
     let client =
-        HttpClient::new(Egress::new(&[]).unwrap(), Secrets::from_env(), clock.clone(), Reporting::new(key.clone()));
-    Hooks::new(client.unwrap(), key, clock, Ids::counted(), Vec::new(), declared).unwrap()
+        HttpClient::new(Egress::new([""; 0]).unwrap(), Secrets::from_env(), clock.clone(), Reporting::new(key.clone()));
+    Hooks::new(client.unwrap(), key, clock, Ids::counted(), own, declared).unwrap()
 }
 
 fn refused(value: serde_json::Value) -> String {

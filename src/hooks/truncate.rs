@@ -54,7 +54,7 @@ impl Truncate {
 mod tests {
     use super::*;
 
-    fn kept<'a>(options: Value, text: &'a str) -> &'a str {
+    fn kept(options: Value, text: &str) -> &str {
         Truncate::read(&options).unwrap().kept(text)
     }
 

@@ -128,7 +128,7 @@ async fn of_streamed_arguments_only_the_final_ones_are_asked_about() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_call_of_a_models_message_is_asked_about_by_itself() {
+async fn each_call_of_a_batch_is_asked_about_by_itself() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = HttpTool::start("127.0.0.1", |request: &Received| {
         let is_bad = request.json()["call"]["arguments"]["n"] == 2;
@@ -136,15 +136,12 @@ async fn each_call_of_a_models_message_is_asked_about_by_itself() {
     })
     .await;
     app.hook(BEFORE, &receiver, "/", json!({})).await;
-    let calls: Vec<Value> = (1..=3)
-        .map(|n| {
-            json!({"id": format!("call_{n}"), "type": "function",
-                "function": {"name": "echo", "arguments": format!("{{\"n\":{n}}}")}})
-        })
-        .collect();
-    let answer = app.post("/tool-calls", &json!({"role": "assistant", "tool_calls": calls})).await.ok();
-    let told: Vec<&Value> = answer["messages"].as_array().unwrap().iter().map(|message| &message["content"]).collect();
-    assert_eq!(told, [&json!(r#"{"n":1}"#), &json!("Error: no twos"), &json!(r#"{"n":3}"#)]);
+    let calls: Vec<Value> = (1..=3).map(|n| json!({"name": "echo", "arguments": {"n": n}})).collect();
+    for mode in ["auto", "parallel", "serial"] {
+        let results = app.batch(json!({"mode": mode, "calls": calls})).await;
+        let told: Vec<&Value> = results.iter().map(|call| &call["output"]).collect();
+        assert_eq!(told, [&json!(r#"{"n":1}"#), &json!("Error: no twos"), &json!(r#"{"n":3}"#)], "{mode}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -147,12 +147,18 @@ async fn a_call_that_is_cancelled_while_a_hook_hangs_keeps_its_result() {
     let app = App::with_egress(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::Never).await;
     let tool = HttpTool::answering(Answer::text("ran")).await;
-    app.http_tool("slow", &tool).await;
+    app.http_tool("writes", &tool).await;
+    app.tool("reads", &tool, json!({"annotations": {"read_only": true}})).await;
     app.hook(PERSIST, &receiver, "/", json!({"timeout_ms": 60_000})).await;
-    let answer = app.posted(json!({"name": "slow"}));
-    receiver.received(1).await;
-    app.cancel(&app.only("slow").await).await;
-    let call = answer.await.unwrap().ok();
-    assert_eq!(succeeded(&call), "ran");
-    assert_eq!(succeeded(&app.stored(call["id"].as_str().unwrap()).await), "ran");
+    for (n, name) in ["writes", "reads"].into_iter().enumerate() {
+        let answer = app.posted(json!({"name": name}));
+        receiver.received(n + 1).await;
+        app.cancel(&app.only(name).await).await;
+        let call = answer.await.unwrap().ok();
+        assert_eq!(succeeded(&call), "ran");
+        assert_eq!(succeeded(&app.stored(call["id"].as_str().unwrap()).await), "ran");
+        let numbers: Vec<Value> =
+            history(&app, &call["id"]).await.iter().map(|event| event.data["seq"].clone()).collect();
+        assert_eq!(numbers, (1..=numbers.len()).map(Value::from).collect::<Vec<_>>());
+    }
 }
