@@ -17,6 +17,7 @@ use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Su
 use crate::events::Bus;
 use crate::executor::token::{NotASecret, SigningKey};
 use crate::executor::{Egress, HttpClient, Reporting, Secrets};
+use crate::hooks::{Hooks, RustHook};
 use crate::policy::Wrap;
 use crate::registry::discovery::{self, Shown};
 use crate::registry::entry::Workshop;
@@ -51,6 +52,14 @@ pub enum StartError {
     /// The machine gives no random bytes.
     #[error("the machine gives no random bytes: {0}")]
     Randomness(String),
+    /// A hook of the settings or of the program that is refused.
+    #[error("hook {number} is refused: {reason}")]
+    Hook {
+        /// Its place among its like, from 1.
+        number: usize,
+        /// Why.
+        reason: String,
+    },
     /// A built-in tool whose definition is refused.
     #[error("the built-in tool \"{name}\" is refused: {reason}")]
     Builtin {
@@ -88,6 +97,7 @@ pub struct Builder {
     config: Config,
     tools: Vec<BuiltinTool>,
     wraps: Vec<Wrap>,
+    hooks: Vec<RustHook>,
     clock: Clock,
     ids: Ids,
     secrets: Secrets,
@@ -138,6 +148,13 @@ impl Builder {
         self
     }
 
+    /// Adds a hook around calls.
+    #[must_use]
+    pub fn hook(mut self, hook: RustHook) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
     /// Where time and ids come from; the machine's unless given.
     #[must_use]
     pub fn clock(self, clock: Clock, ids: Ids) -> Self {
@@ -161,7 +178,7 @@ impl Builder {
     /// # Errors
     /// What cannot be opened, read or used.
     pub async fn start(self) -> Result<App, StartError> {
-        let Self { config, tools, wraps, clock, ids, secrets, is_command_line } = self;
+        let Self { config, tools, wraps, hooks, clock, ids, secrets, is_command_line } = self;
         let node: Arc<str> = node_name(&clock, is_command_line).into();
         let given_secret = given_signing_secret(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
@@ -176,6 +193,7 @@ impl Builder {
             reporting.set_base(&config.server.public_url);
         }
         let client = HttpClient::new(egress, secrets, clock.clone(), reporting.clone()).map_err(StartError::Client)?;
+        let hooks = hooks_of(&config, hooks, &client, &signing_key, &clock, &ids)?;
         let shown = Shown::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
         let builtins = builtin::standard(&clock).into_iter().chain(discovery).chain(tools).collect();
@@ -192,7 +210,8 @@ impl Builder {
             tokio::spawn(files::watch(tools, registry.clone(), background.clone()));
         }
         registry.reload(&store).await?;
-        tokio::spawn(follow_tools(store.clone(), registry.clone(), background.clone()));
+        hooks.reload(&store).await?;
+        tokio::spawn(follow_tools(store.clone(), registry.clone(), hooks.clone(), background.clone()));
         let bus = Bus::default();
         let publisher = bus.clone();
         let sink = Arc::new(move |committed: &_| publisher.publish(committed));
@@ -210,6 +229,7 @@ impl Builder {
             silence: Duration::from_millis(config.streams.silence_ms),
             pause: PauseRule { after_timeouts: config.pause.after_timeouts, cooldown_ms: config.pause.cooldown_ms },
             callbacks_kick: callbacks_kick.clone(),
+            hooks,
         };
         let engine = Engine::new(registry, journal.clone(), store.clone(), clock.clone(), ids, settings);
         let engine = Arc::new(engine);
@@ -249,6 +269,7 @@ impl App {
             config,
             tools: Vec::new(),
             wraps: Vec::new(),
+            hooks: Vec::new(),
             clock: Clock::system(),
             ids: Ids::random(),
             secrets: Secrets::from_env(),
@@ -301,8 +322,8 @@ impl App {
 /// How long the last changes may take to be written at the end.
 const LAST_WRITES: Duration = Duration::from_secs(5);
 
-/// Reads the registered tools again whenever another node, or the command line, has changed them.
-async fn follow_tools(store: Store, registry: Arc<Registry>, stop: CancellationToken) {
+/// Reads the registered tools and hooks again whenever another node, or the command line, has changed them.
+async fn follow_tools(store: Store, registry: Arc<Registry>, hooks: Arc<Hooks>, stop: CancellationToken) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -314,7 +335,27 @@ async fn follow_tools(store: Store, registry: Arc<Registry>, stop: CancellationT
             // Likewise: what could not be read now is read at the next look.
             let _ = registry.reload(&store).await;
         }
+        if version != hooks.version() {
+            let _ = hooks.reload(&store).await;
+        }
     }
+}
+
+/// The hooks of the program and of the settings.
+fn hooks_of(
+    config: &Config,
+    own: Vec<RustHook>,
+    client: &HttpClient,
+    key: &SigningKey,
+    clock: &Clock,
+    ids: &Ids,
+) -> Result<Arc<Hooks>, StartError> {
+    let hooks = Hooks::new(client.clone(), key.clone(), clock.clone(), ids.clone(), own, &config.hooks);
+    let hooks = hooks.map_err(|(place, faults)| {
+        let faults: Vec<String> = faults.iter().map(|(pointer, fault)| format!("{pointer}: {fault}")).collect();
+        StartError::Hook { number: place + 1, reason: faults.join("; ") }
+    });
+    hooks.map(Arc::new)
 }
 
 /// The host's name and the process, and what tells it from any process before it.

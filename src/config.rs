@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
 
 /// The defaults with what they mean: the reference of all settings.
@@ -31,6 +32,9 @@ pub struct Config {
     pub egress: EgressConfig,
     /// Bounds of calls.
     pub limits: ServerLimits,
+    /// Hooks around calls.
+    #[serde(default)]
+    pub hooks: Vec<HookDefinition>,
     /// The log.
     pub log: Log,
 }

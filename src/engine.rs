@@ -14,6 +14,7 @@ use crate::dispatch::Slots;
 use crate::domain::limits::{LimitsSpec, ServerLimits};
 use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, CallRequest, Clock, Ids, Once, Session};
+use crate::hooks::Hooks;
 use crate::registry::Registry;
 use crate::store::{Journal, Store};
 
@@ -82,6 +83,8 @@ pub struct Settings {
     pub pause: PauseRule,
     /// Wakes the sender of callbacks, once the end of a call that has one is on disk.
     pub callbacks_kick: Arc<Notify>,
+    /// Who is asked around calls.
+    pub hooks: Arc<Hooks>,
 }
 
 /// Runs calls. One per node.
@@ -223,6 +226,12 @@ impl Engine {
     #[must_use]
     pub fn node(&self) -> &Arc<str> {
         &self.settings.node
+    }
+
+    /// Who is asked around calls.
+    #[must_use]
+    pub fn hooks(&self) -> &Arc<Hooks> {
+        &self.settings.hooks
     }
 
     /// Which tools rest.

@@ -29,6 +29,7 @@ mod docs;
 mod end;
 mod events;
 mod extract;
+mod hooks;
 mod layers;
 mod listing;
 mod once;
@@ -72,6 +73,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(tool_list::list, tools::create))
         .routes(routes!(tools::read, tools::replace, tools::delete))
         .routes(routes!(tools::validate))
+        .routes(routes!(hooks::list, hooks::create))
+        .routes(routes!(hooks::read, hooks::delete))
         .routes(routes!(tools::resume))
         .routes(routes!(stats::of_tool, stats::reset_tool))
         .routes(routes!(stats::of_all, stats::reset_all))

@@ -84,6 +84,7 @@ pub mod events;
 pub mod executor;
 pub mod fault;
 pub mod formats;
+pub mod hooks;
 pub mod http;
 pub mod lifecycle;
 pub mod policy;

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use uuid::Uuid;
 
 use super::{Callbacks, schedule};
-use crate::executor::http::Delivered;
+use crate::executor::http::{Delivered, webhook_headers};
 use crate::formats::native::ToolCall;
 use crate::store::callbacks::DueCallback;
 
@@ -36,22 +34,7 @@ pub async fn attempt(callbacks: &Callbacks, due: &DueCallback) -> Ended {
     let Ok(body) = serde_json::to_vec(&ToolCall::from(&call)) else { return unsent("the call cannot be written") };
     drop(call);
     let body = Bytes::from(body);
-    let headers = headers(callbacks, due.event_id, &body);
+    let headers = webhook_headers(&callbacks.key, &due.event_id.to_string(), callbacks.clock.now(), &body);
     let timeout = schedule::nth(due.attempts).timeout;
     Ended::Tried(callbacks.client.deliver(&due.url, headers, body, timeout).await)
-}
-
-/// The headers of Standard Webhooks.
-fn headers(callbacks: &Callbacks, event: Uuid, body: &[u8]) -> HeaderMap {
-    let (id, at) = (event.to_string(), callbacks.clock.now().0.div_euclid(1_000_000));
-    let mut signature = HeaderValue::try_from(callbacks.key.signature(&id, at, body));
-    if let Ok(signature) = &mut signature {
-        signature.set_sensitive(true);
-    }
-    let named = [("webhook-id", HeaderValue::try_from(id)), ("webhook-signature", signature)];
-    let mut headers: HeaderMap =
-        named.into_iter().filter_map(|(name, value)| Some((HeaderName::from_static(name), value.ok()?))).collect();
-    headers.insert(HeaderName::from_static("webhook-timestamp"), HeaderValue::from(at));
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers
 }

@@ -43,6 +43,9 @@ impl CliError {
             }
             StartError::SigningSecret(_) => Self::usage(error.to_string())
                 .hint("Leave it out, and the service makes one; `toolpost keys signing-secret` then shows it."),
+            StartError::Hook { .. } => {
+                Self::usage(error.to_string()).hint("Mend it under [[hooks]] in the settings file.")
+            }
             StartError::Client(_) | StartError::Builtin { .. } | StartError::Randomness(_) => {
                 Self::unusable(error.to_string())
             }

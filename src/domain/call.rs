@@ -381,6 +381,18 @@ impl Call {
         Ok(())
     }
 
+    /// Something is told of it that is no change of its own; returns the event's number.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn note(&mut self) -> Result<u32, ForbiddenTransition> {
+        if self.status.is_terminal() {
+            return Err(ForbiddenTransition { from: self.status, to: self.status });
+        }
+        self.last_seq += 1;
+        Ok(self.last_seq)
+    }
+
     /// The call ends. The outcome's metadata is merged.
     ///
     /// # Errors

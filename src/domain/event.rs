@@ -19,6 +19,8 @@ pub enum EventKind {
     Progress,
     /// Once, at the end.
     ToolResult,
+    /// A hook failed.
+    HookError,
     /// All calls of one request have settled.
     Batch,
 }
@@ -32,6 +34,7 @@ impl EventKind {
             Self::Status => "status",
             Self::Progress => "progress",
             Self::ToolResult => "tool_result",
+            Self::HookError => "hook_error",
             Self::Batch => "batch",
         }
     }
@@ -54,12 +57,12 @@ pub enum Stage {
     Result,
 }
 
-/// An event that only the running tool could tell of.
+/// An event that does not follow from the call: what its running tool or a hook had to tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reported {
     /// Its number within the call.
     pub seq: u32,
-    /// `Status` or `Progress`.
+    /// `Status`, `Progress` or `HookError`.
     pub kind: EventKind,
     /// Its data as JSON.
     pub data: String,

@@ -17,6 +17,10 @@ pub enum Code {
     ArgumentsTruncated,
     /// The arguments do not match the tool's schema.
     ToolValidationError,
+    /// A hook blocked the call.
+    ToolBlocked,
+    /// A hook failed that had to be asked.
+    HookFailed,
     /// A clock fired before the tool was done.
     ToolTimeout,
     /// The tool ran and failed.
@@ -35,12 +39,14 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documentation and for reading stored rows.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::ToolNotFound,
         Self::ToolPaused,
         Self::ArgumentsMalformed,
         Self::ArgumentsTruncated,
         Self::ToolValidationError,
+        Self::ToolBlocked,
+        Self::HookFailed,
         Self::ToolTimeout,
         Self::ToolExecutionError,
         Self::ResultInvalid,
@@ -59,6 +65,8 @@ impl Code {
             Self::ArgumentsMalformed => "ARGUMENTS_MALFORMED",
             Self::ArgumentsTruncated => "ARGUMENTS_TRUNCATED",
             Self::ToolValidationError => "TOOL_VALIDATION_ERROR",
+            Self::ToolBlocked => "TOOL_BLOCKED",
+            Self::HookFailed => "HOOK_FAILED",
             Self::ToolTimeout => "TOOL_TIMEOUT",
             Self::ToolExecutionError => "TOOL_EXECUTION_ERROR",
             Self::ResultInvalid => "RESULT_INVALID",
@@ -152,6 +160,22 @@ impl Failure {
             text.push_str(&format!("\n- {pointer}: {line}"));
         }
         Self { details: Some(details), ..Self::new(Code::ToolValidationError, message, text) }
+    }
+
+    /// `TOOL_BLOCKED`: a hook said so, and maybe why.
+    #[must_use]
+    pub fn blocked(reason: Option<&str>, hook: &str) -> Self {
+        let message = reason.unwrap_or("Tool call blocked by hook").to_owned();
+        let text = format!("Error: {message}");
+        Self::new(Code::ToolBlocked, message, text).with_details(serde_json::json!({ "hook": hook }))
+    }
+
+    /// `HOOK_FAILED`: a hook whose failure closes the way.
+    #[must_use]
+    pub fn hook_failed(fault: &super::HookFault) -> Self {
+        let message = format!("Tool call blocked because {} hook failed", fault.event.as_str());
+        let text = format!("Error: {message}");
+        Self::new(Code::HookFailed, message, text).with_details(serde_json::json!({ "hook": fault.hook }))
     }
 
     /// `TOOL_TIMEOUT`: `clock` is the field that fired, as `timeout_ms`.

@@ -1,13 +1,229 @@
-//! Hooks around a call.
+//! Hooks around a call: before its run, and before and after its end is stored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::Engine;
-use super::prepare::Job;
-use super::run::Stop;
+use super::prepare::{self, Begin, Job, Next};
+use super::run::{ANNOUNCE_AFTER, Stop};
+use crate::domain::event::{EventKind, Reported};
+use crate::domain::{Call, Code, Failure, FailurePolicy, HookEvent, HookFault, Outcome, Time};
+use crate::events::render;
+use crate::hooks::{Before, Hook, HookCall, withhold};
 use crate::registry::Entry;
+
+/// Longest arguments, in bytes, that are checked on the spot.
+const QUICKLY_CHECKED: usize = 64 * 1024;
+
+/// When a call stops waiting for its hooks.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// Watchers are told of a call that waits longer.
+    announce: Instant,
+    /// Its `queue_timeout_ms` is over, and how long that is.
+    queue: Option<(Instant, u64)>,
+}
 
 impl Engine {
     /// Asks the hooks before a run: they may change the arguments, or block it.
-    pub(super) async fn ask_hooks(&self, _job: &mut Job, _entry: &Entry) -> Result<(), Stop> {
+    pub(super) async fn ask_hooks(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+        // One that has begun before was asked about then.
+        if !self.settings.hooks.has(HookEvent::BeforeToolCall) || job.begin != Begin::Start {
+            return Ok(());
+        }
+        // Boxed: few calls come this way.
+        Box::pin(self.ask_each(job, entry)).await
+    }
+
+    async fn ask_each(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+        let hooks = &self.settings.hooks;
+        let asked = hooks.matching(HookEvent::BeforeToolCall, &entry.name, &entry.definition.groups);
+        if asked.is_empty() {
+            return Ok(());
+        }
+        // A slot that came meanwhile would be held while a hook hangs; its place is found again by its id.
+        drop(job.place.take());
+        let patience = self.patience(job);
+        for hook in asked {
+            let call = HookCall::of(HookEvent::BeforeToolCall, &job.call);
+            let said = self.while_it_may(job, patience, hooks.before(&hook, call)).await?;
+            match said {
+                Ok(Before::Continue) => {}
+                Ok(Before::Arguments(arguments)) => self.rewrite(job, &hook, arguments).await?,
+                Ok(Before::Block(reason)) => return Err(Failure::blocked(reason.as_deref(), hook.id()).into()),
+                Err(fault) => {
+                    self.note_hook_error(job, &fault).await;
+                    if hook.definition().failure_policy == FailurePolicy::Closed {
+                        return Err(Failure::hook_failed(&fault).into());
+                    }
+                }
+            }
+        }
         Ok(())
     }
+
+    fn patience(&self, job: &Job) -> Patience {
+        let now = Instant::now();
+        let waited_ms = self.clock.now().millis_since(job.call.created_at);
+        let queue = job
+            .call
+            .limits
+            .and_then(|limits| limits.queue_timeout_ms)
+            .map(|longest_ms| (now + Duration::from_millis(longest_ms.saturating_sub(waited_ms)), longest_ms));
+        Patience { announce: now + ANNOUNCE_AFTER, queue }
+    }
+
+    /// What a hook says, unless the call ends before that.
+    async fn while_it_may<T>(
+        &self,
+        job: &mut Job,
+        patience: Patience,
+        asking: impl Future<Output = T>,
+    ) -> Result<T, Stop> {
+        let mut asking = std::pin::pin!(asking);
+        let mut announced = job.recorder.has_announced();
+        let (queue_end, queue_ms) = patience.queue.unwrap_or((patience.announce, 0));
+        loop {
+            tokio::select! {
+                biased;
+                () = job.handle.cancel.cancelled() => return Err(Failure::cancelled().into()),
+                () = self.closing.cancelled(), if job.is_queued => return Err(Stop::Left),
+                () = self.stop.cancelled() => return Err(Failure::shutting_down().into()),
+                said = &mut asking => return Ok(said),
+                () = tokio::time::sleep_until(queue_end), if patience.queue.is_some() => {
+                    return Err(Failure::timeout(queue_ms, "queue_timeout_ms").into());
+                }
+                () = tokio::time::sleep_until(patience.announce), if !announced => {
+                    announced = true;
+                    self.announce(job).await;
+                }
+            }
+        }
+    }
+
+    /// Puts a hook's arguments over those that there are; together they have to be valid.
+    async fn rewrite(&self, job: &mut Job, hook: &Hook, arguments: Map<String, Value>) -> Result<(), Stop> {
+        let Next::Run(entry) = &job.next else { return Ok(()) };
+        let mut members =
+            job.call.effective_arguments.as_deref().and_then(Value::as_object).cloned().unwrap_or_default();
+        members.extend(arguments);
+        let (merged, entry) = (Arc::new(Value::Object(members)), entry.clone());
+        let is_long = merged.as_object().is_some_and(|members| crate::domain::json::size_of(members) > QUICKLY_CHECKED);
+        let checked = if is_long {
+            // Not where others wait.
+            let checking = tokio::task::spawn_blocking(move || prepare::checked(&entry, &merged, None)).await;
+            checking
+                .unwrap_or_else(|_| Err(Failure::execution(&job.call.name, "its arguments cannot be checked").into()))
+        } else {
+            prepare::checked(&entry, &merged, None)
+        };
+        let checked = checked.map_err(|failure| Stop::from(made_by_hook(*failure, hook.id())))?;
+        job.call.effective_arguments = Some(checked.arguments);
+        job.call.coerced.extend(checked.coerced);
+        Ok(())
+    }
+
+    /// What is to be stored of a call that ends so, where hooks make another thing of it than its caller is told.
+    pub(super) async fn ask_persist_hooks(&self, job: &mut Job, outcome: &Outcome, now: Time) -> Option<Box<Call>> {
+        if !self.settings.hooks.has(HookEvent::ToolResultPersist) {
+            return None;
+        }
+        Box::pin(self.image(job, outcome, now)).await
+    }
+
+    async fn image(&self, job: &mut Job, outcome: &Outcome, now: Time) -> Option<Box<Call>> {
+        let asked = self.hooks_about(HookEvent::ToolResultPersist, &job.call);
+        if asked.is_empty() {
+            return None;
+        }
+        let mut image = Box::new(job.call.clone());
+        image.settle(outcome.clone(), now).ok()?;
+        let told_before = job.call.last_seq;
+        let (mut differs, announce) = (false, Instant::now() + ANNOUNCE_AFTER);
+        // A call that was cancelled ends at once; no tool's result is in it.
+        let failure = outcome.error.as_ref().map(|failure| failure.code);
+        let is_cut_short = matches!(failure, Some(Code::Cancelled | Code::ShuttingDown));
+        for hook in asked.into_iter().filter(|hook| hook.is_builtin() || !is_cut_short) {
+            let said = {
+                let mut asking = std::pin::pin!(self.settings.hooks.persist(&hook, &mut image));
+                loop {
+                    tokio::select! {
+                        biased;
+                        said = &mut asking => break said,
+                        // Whoever cancels, or stops the service, does not wait for a hook. The result is there already.
+                        () = job.handle.cancel.cancelled() => break Err(HookFault::given_up(hook.id(), hook.event())),
+                        () = self.stop.cancelled() => break Err(HookFault::given_up(hook.id(), hook.event())),
+                        () = tokio::time::sleep_until(announce), if !is_told(job) => self.announce(job).await,
+                    }
+                }
+            };
+            match said {
+                Ok(changed) => differs |= changed,
+                Err(fault) => {
+                    self.note_hook_error(job, &fault).await;
+                    if hook.definition().failure_policy == FailurePolicy::Closed {
+                        withhold(&mut image);
+                        differs = true;
+                    }
+                }
+            }
+        }
+        // What was told meanwhile took numbers of its own.
+        image.last_seq += job.call.last_seq - told_before;
+        differs.then_some(image)
+    }
+
+    /// Tells hooks of a call that has ended, and waits for none of them.
+    pub(super) fn tell_hooks(&self, call: &Arc<Call>) {
+        let hooks = &self.settings.hooks;
+        if hooks.has(HookEvent::AfterToolCall) {
+            let asked = self.hooks_about(HookEvent::AfterToolCall, call);
+            if !asked.is_empty() {
+                hooks.tell(asked, call, &self.tasks, &self.stop);
+            }
+        }
+    }
+
+    /// Nobody is asked about unknown tools and invalid arguments.
+    fn hooks_about(&self, event: HookEvent, call: &Call) -> Vec<Arc<Hook>> {
+        if call.effective_arguments.is_none() {
+            return Vec::new();
+        }
+        let snapshot = self.registry.snapshot();
+        let groups = snapshot.get(&call.name).map_or(&[][..], |entry| &entry.definition.groups);
+        self.settings.hooks.matching(event, &call.name, groups)
+    }
+
+    /// Tells watchers that a hook has failed.
+    async fn note_hook_error(&self, job: &mut Job, fault: &HookFault) {
+        self.register(job);
+        if !is_told(job) {
+            let change = job.recorder.change(&job.call);
+            // Its receipt does not matter: whatever the call does next follows in the same queue.
+            let _ = job.recorder.journal().enqueue(change).await;
+        }
+        let Ok(seq) = job.call.note() else { return };
+        let data = render::hook_error(&job.call, fault);
+        let change = job.recorder.reported(&job.call, Reported { seq, kind: EventKind::HookError, data });
+        let _ = job.recorder.journal().enqueue(change).await;
+    }
+}
+
+/// Whether watchers know how the call stands.
+fn is_told(job: &Job) -> bool {
+    let is_behind = job.call.started_at.is_some() && !job.recorder.has_announced_start();
+    job.recorder.has_announced() && !is_behind
+}
+
+/// The same failure, with the hook that is behind it.
+fn made_by_hook(mut failure: Failure, hook: &str) -> Failure {
+    failure.text.push_str(&format!("\nThe arguments were valid until the hook {hook} changed them."));
+    failure.message.push_str(&format!(": the hook {hook} made them so"));
+    if let Some(Value::Object(details)) = &mut failure.details {
+        details.insert("hook".to_owned(), hook.into());
+    }
+    failure
 }

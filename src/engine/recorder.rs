@@ -98,13 +98,18 @@ impl Recorder {
         }
     }
 
-    /// Writes the end of a call and tells whoever waits.
-    pub async fn settle(&mut self, call: Call) {
+    /// Writes the end of a call and tells whoever waits; `image` is what is stored, where that is not what is told. Returns
+    /// the call, if this is its end.
+    pub async fn settle(&mut self, call: Call, image: Option<Box<Call>>) -> Option<Arc<Call>> {
         let was_accepted = self.accepted;
         let news = self.news(&call);
         let mut call = Arc::new(call);
         fault::pass(Point::BeforeSettle);
-        let mut written = self.write(Change::new(call.clone(), news)).await;
+        let mut change = Change::new(call.clone(), news);
+        if let Some(image) = image {
+            change = change.stored_as(Arc::new(*image));
+        }
+        let mut written = self.write(change).await;
         if written == Err(JournalError::Refused) {
             // Whatever it is that the database does not take, the call ends.
             let mut other = Call::clone(&call);
@@ -115,7 +120,8 @@ impl Recorder {
         match written {
             Ok(_) => {
                 fault::pass(Point::AfterSettle);
-                self.tell(Ok(call));
+                self.tell(Ok(call.clone()));
+                return Some(call);
             }
             Err(JournalError::Fenced) => self.tell_stored(&call).await,
             Err(error) => {
@@ -123,6 +129,7 @@ impl Recorder {
                 self.tell(Err(NotRecorded { accepted: was_accepted }));
             }
         }
+        None
     }
 
     /// The end is on disk already.

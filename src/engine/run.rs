@@ -44,15 +44,23 @@ impl Engine {
         let end = self.run(&mut job).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()));
         // Whatever is posted from now on comes too late.
         drop(job.handle.outside.close());
+        let now = self.clock.now();
+        let stored = match &end {
+            Stop::With(outcome) => self.ask_persist_hooks(&mut job, outcome, now).await,
+            Stop::Left | Stop::Taken => None,
+        };
         // Its way ends here; what is kept for it is freed once it is on disk.
         let Job { mut call, mut recorder, registration, holds, turn, .. } = job;
         match end {
-            Stop::With(outcome) => match call.settle(*outcome, self.clock.now()) {
+            Stop::With(outcome) => match call.settle(*outcome, now) {
                 Ok(()) => {
                     let is_told = call.callback_url.is_some();
-                    recorder.settle(call).await;
+                    let told = recorder.settle(call, stored).await;
                     if is_told {
                         self.settings.callbacks_kick.notify_one();
+                    }
+                    if let Some(told) = told {
+                        self.tell_hooks(&told);
                     }
                 }
                 Err(error) => tracing::error!(id = %call.id, %error, "a call was settled twice"),

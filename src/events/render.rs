@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::domain::call::{Call, Phase, Progress, Status};
 use crate::domain::event::{Emission, Event, Stage};
-use crate::domain::{Failure, Outcome, Time};
+use crate::domain::{Failure, HookFault, Outcome, Time};
 use crate::formats::cut::{self, ShortContent, ShortFailure, ShortMap, ShortValue};
 use crate::formats::details::Details;
 
@@ -89,6 +89,16 @@ pub struct ToolResultEvent<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Failure>)]
     error: Option<ShortFailure<'a>>,
+}
+
+/// Data of `hook_error`: a hook failed, or did not answer in time.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = HookErrorEvent)]
+pub struct HookErrorEvent<'a> {
+    #[serde(flatten)]
+    subject: Subject<'a>,
+    #[serde(flatten)]
+    fault: &'a HookFault,
 }
 
 /// The outcome as an event shows it.
@@ -178,6 +188,12 @@ pub fn emission(call: &Call, emission: &Emission) -> String {
         content: ShortContent { call: None, blocks: &emission.content },
         details: ShortMap(&emission.details),
     })
+}
+
+/// Data of the `hook_error` that a hook's failure makes.
+#[must_use]
+pub fn hook_error(call: &Call, fault: &HookFault) -> String {
+    json(&HookErrorEvent { subject: subject(call, call.last_seq), fault })
 }
 
 /// The data of an event, as one line of JSON.

@@ -31,12 +31,14 @@ mod template;
 mod test_server;
 #[cfg(test)]
 mod tests;
+pub mod webhook;
 
 pub use client::{HttpClient, install_crypto_provider};
 pub use deliver::Delivered;
 pub use egress::Egress;
 pub use read::MAX_ANSWER_BYTES;
 pub use reporting::Reporting;
+pub use webhook::{MAX_WEBHOOK_ANSWER, WebhookAnswer, check_url, webhook_headers};
 
 use plan::Plan;
 

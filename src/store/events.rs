@@ -115,7 +115,8 @@ fn events(row: CallRow, reported: Vec<ReportedRow>) -> Result<Vec<Event>, StoreE
     stages.extend(started.map(|pos| (pos, Stage::Started)));
     stages.extend(settled.into_iter().flat_map(|pos| [(pos, Stage::Settled), (pos + 1, Stage::Result)]));
     for (_, seq, pos, kind, data) in reported {
-        let kind = if kind == EventKind::Progress.as_str() { EventKind::Progress } else { EventKind::Status };
+        let kinds = [EventKind::Progress, EventKind::HookError];
+        let kind = kinds.into_iter().find(|known| kind == known.as_str()).unwrap_or(EventKind::Status);
         let seq = u32::try_from(seq).unwrap_or(0);
         stages.push((pos, Stage::Reported(Arc::new(Reported { seq, kind, data }))));
     }

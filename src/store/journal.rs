@@ -32,7 +32,10 @@ const QUEUE: usize = 4096;
 /// One change of a call: the call as it now is, and what is new about it.
 #[derive(Debug)]
 pub struct Change {
+    /// As it is stored.
     call: Arc<Call>,
+    /// As it is told live, where that differs.
+    told: Option<Arc<Call>>,
     record: String,
     news: News,
     reported: Option<Arc<Reported>>,
@@ -74,7 +77,7 @@ impl Change {
     #[must_use]
     pub fn new(call: Arc<Call>, news: News) -> Self {
         let record = codec::encode(&call);
-        Self { call, record, news, reported: None, claims: Vec::new(), callback: None }
+        Self { call, told: None, record, news, reported: None, claims: Vec::new(), callback: None }
     }
 
     /// Takes idempotency keys with it; if one is taken already, nothing is written.
@@ -87,6 +90,23 @@ impl Change {
     #[must_use]
     pub fn with_callback(self, event: Uuid) -> Self {
         Self { callback: Some(event), ..self }
+    }
+
+    /// Keeps another image of the call than the one that is told live: the same call, with another result, other arguments
+    /// or other facts.
+    #[must_use]
+    pub fn stored_as(self, image: Arc<Call>) -> Self {
+        debug_assert_eq!(
+            (image.id, image.status, image.last_seq),
+            (self.call.id, self.call.status, self.call.last_seq)
+        );
+        Self { record: codec::encode(&image), told: Some(self.call), call: image, ..self }
+    }
+
+    /// The arguments that take the place of those that were stored before.
+    fn replaced_arguments(&self) -> Option<&str> {
+        let told = self.told.as_ref()?;
+        (!Arc::ptr_eq(&told.arguments, &self.call.arguments)).then(|| self.call.arguments_text.get())
     }
 
     /// Whether it is the call's first.

@@ -130,7 +130,7 @@ impl Store {
 }
 
 /// Runs a change of `tools` and moves their clock with it, in one transaction; returns whether anything changed.
-async fn change<'q, D, A>(pool: &Bounded<D>, query: sqlx::query::Query<'q, D, A>) -> Result<bool, StoreError>
+pub(super) async fn change<'q, D, A>(pool: &Bounded<D>, query: sqlx::query::Query<'q, D, A>) -> Result<bool, StoreError>
 where
     D: Database,
     A: 'q + Send + IntoArguments<D>,
@@ -155,7 +155,7 @@ where
 }
 
 /// How many rows a statement changed, on either database.
-trait Affected {
+pub(super) trait Affected {
     fn affected(&self) -> u64;
 }
 

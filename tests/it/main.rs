@@ -18,6 +18,7 @@ mod drain;
 mod events;
 mod examples;
 mod external;
+mod hooks;
 mod http_executor;
 mod idempotency;
 mod listing;

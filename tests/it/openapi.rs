@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::App;
 
 /// Every route of the service; the names of parameters are left out.
-const ROUTES: [(&str, &str); 22] = [
+const ROUTES: [(&str, &str); 26] = [
     ("get", "/tools"),
     ("post", "/tools"),
     ("get", "/tools/{}"),
@@ -19,6 +19,10 @@ const ROUTES: [(&str, &str); 22] = [
     ("delete", "/tools/{}/stats"),
     ("get", "/stats"),
     ("delete", "/stats"),
+    ("get", "/hooks"),
+    ("post", "/hooks"),
+    ("get", "/hooks/{}"),
+    ("delete", "/hooks/{}"),
     ("get", "/tool-calls"),
     ("post", "/tool-calls"),
     ("get", "/tool-calls/{}"),
@@ -102,6 +106,8 @@ async fn problems_are_described_where_they_occur() {
         ("delete", "/tools/{}", vec!["404"]),
         ("post", "/tools/{}/validate", vec!["404"]),
         ("get", "/tools/{}/stats", vec!["404"]),
+        ("post", "/hooks", vec!["400", "409", "413", "415", "422"]),
+        ("delete", "/hooks/{}", vec!["404", "409"]),
         ("post", "/tool-calls", vec!["400", "413", "415", "422", "503"]),
         ("get", "/tool-calls/{}", vec!["404"]),
         ("get", "/tool-calls/{}/events", vec!["404"]),
@@ -145,6 +151,7 @@ async fn what_answers_say_in_headers_is_described() {
         ("post", "/tool-calls", "202", vec!["Location", "Preference-Applied", "Idempotency-Replayed"]),
         ("post", "/tool-calls", "503", vec!["Location", "Retry-After"]),
         ("post", "/tools", "201", vec!["Location", "ETag"]),
+        ("post", "/hooks", "201", vec!["Location"]),
         ("get", "/tools/{}", "200", vec!["ETag"]),
         ("get", "/events", "503", vec!["Retry-After"]),
     ];

@@ -11,7 +11,8 @@ const UNDESCRIBED: [&str; 2] = ["/openapi.json", "/docs/"];
 const MEDIA_TYPES: [&str; 6] =
     ["application/json", "application/problem+json", "text/event-stream", "text/markdown", "text/plain", "*/*"];
 /// What every event is described by.
-const EVENTS: [&str; 5] = ["ToolCallEvent", "StatusEvent", "ProgressEvent", "ToolResultEvent", "BatchAnswer"];
+const EVENTS: [&str; 6] =
+    ["ToolCallEvent", "StatusEvent", "ProgressEvent", "HookErrorEvent", "ToolResultEvent", "BatchAnswer"];
 
 fn document() -> Value {
     serde_json::to_value(toolpost::http::openapi()).unwrap()

@@ -16,6 +16,8 @@ use crate::store::callbacks::CallbackRow;
 pub(super) struct RowImage<'a> {
     pub call: &'a Arc<Call>,
     pub record: &'a str,
+    /// Arguments that take the place of those that are stored already.
+    pub arguments: Option<&'a str>,
     pub accepted: Option<i32>,
     pub started: Option<i32>,
     pub settled: Option<i32>,
@@ -117,19 +119,24 @@ impl<'a> Batch<'a> {
         self.rows.iter().filter(|row| row.accepted.is_none())
     }
 
+    /// Whether arguments are replaced that are stored already.
+    pub fn replaces_arguments(&self) -> bool {
+        self.again().any(|row| row.arguments.is_some())
+    }
+
     /// The ids of the calls, 16 bytes each.
     pub fn call_ids(&self) -> Vec<u8> {
         self.rows.iter().flat_map(|row| *row.call.id.as_bytes()).collect()
     }
 
     fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
-        let Change { call, record, news, reported, claims, callback } = change;
+        let Change { call, told, record, news, reported, claims, callback } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
-            self.rows.push(RowImage { call, record, accepted: None, started: None, settled: None });
+            self.rows.push(RowImage { call, record, arguments: None, accepted: None, started: None, settled: None });
             self.rows.len() - 1
         });
         let row = &mut self.rows[place];
-        (row.call, row.record) = (call, record);
+        (row.call, row.record, row.arguments) = (call, record, change.replaced_arguments());
         let mut take = |positions: i32| {
             self.positions += positions;
             self.positions - positions
@@ -149,7 +156,8 @@ impl<'a> Batch<'a> {
         }
         self.claims.extend(claims);
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
-        self.told.push(Told { call: call.clone(), news: *news, reported: reported.clone() });
+        let told = told.as_ref().unwrap_or(call).clone();
+        self.told.push(Told { call: told, news: *news, reported: reported.clone() });
     }
 
     fn count(&mut self, call: &Arc<Call>) {

@@ -21,10 +21,11 @@ const NUMBERS: i64 = 7;
 /// The numbers of a row of stats, likewise.
 const STATS_NUMBERS: i64 = 9;
 
-/// The statement, with or without the parts for calls that are there already, for reported events, and for keys and
-/// callbacks.
-static COMMITS: LazyLock<[String; 8]> =
-    LazyLock::new(|| std::array::from_fn(|parts| statement(parts & 1 > 0, parts & 2 > 0, parts & 4 > 0)));
+/// The statement, with or without the parts for calls that are there already, for reported events, for keys and callbacks,
+/// and for replaced arguments of calls that are there already.
+static COMMITS: LazyLock<[String; 16]> = LazyLock::new(|| {
+    std::array::from_fn(|parts| statement(parts & 1 > 0, parts & 2 > 0, parts & 4 > 0, parts & 8 > 0))
+});
 
 /// Hands out the numbers of a statement's parameters.
 struct Marks(usize);
@@ -48,7 +49,7 @@ fn complete(again: Option<usize>, claims: Option<usize>) -> String {
     if parts.is_empty() { "TRUE".to_owned() } else { parts.join(" AND ") }
 }
 
-fn statement(again: bool, told: bool, extra: bool) -> String {
+fn statement(again: bool, told: bool, extra: bool, replaced: bool) -> String {
     let mut marks = Marks(17);
     let (mut changed, mut reported, mut extras) = (String::new(), String::new(), String::new());
     let (mut expected_again, mut expected_claims) = (None, None);
@@ -56,13 +57,19 @@ fn statement(again: bool, told: bool, extra: bool) -> String {
     if again {
         let [id, status, attempt, seq, started, settled, record, expected] = marks.take();
         expected_again = Some(expected);
+        let (mut array, mut column, mut update) = (String::new(), "", sql::ROW_AGAIN.to_owned());
+        if replaced {
+            let [arguments] = marks.take();
+            (array, column) = (format!(", ${arguments}::text[]"), ", arguments");
+            update = sql::row_again_with_arguments();
+        }
         changed = format!(
             "u AS (SELECT id, status, attempt, seq, $2 AS node, (SELECT first FROM clock) + started AS started,
-                (SELECT first FROM clock) + settled AS settled, record
+                (SELECT first FROM clock) + settled AS settled, record{column}
                 FROM UNNEST(${id}::uuid[], ${status}::int2[], ${attempt}::int4[], ${seq}::int4[], ${started}::int4[],
-                    ${settled}::int4[], ${record}::text[]) AS i (id, status, attempt, seq, started, settled, record)),
-             again AS ({} RETURNING 1),",
-            sql::ROW_AGAIN
+                    ${settled}::int4[], ${record}::text[]{array})
+                    AS i (id, status, attempt, seq, started, settled, record{column})),
+             again AS ({update} RETURNING 1),"
         );
     }
     if told {
@@ -147,7 +154,11 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
     let tenant = crate::domain::Tenant::default();
     let stats = || batch.stats.iter();
     let extra = !(batch.claims.is_empty() && batch.callbacks.is_empty());
-    let parts = usize::from(!again.is_empty()) | usize::from(!batch.reported.is_empty()) << 1 | usize::from(extra) << 2;
+    let replaced = batch.replaces_arguments();
+    let parts = usize::from(!again.is_empty())
+        | usize::from(!batch.reported.is_empty()) << 1
+        | usize::from(extra) << 2
+        | usize::from(replaced) << 3;
     let text = &COMMITS[parts];
     let mut query = sqlx::query_as::<_, (i64, bool)>(text.as_str())
         .bind(batch.positions())
@@ -176,6 +187,9 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
             .bind(again.iter().map(|row| row.settled).collect::<Vec<_>>())
             .bind(again.iter().map(|row| row.record).collect::<Vec<_>>())
             .bind(again.len() as i64);
+    }
+    if replaced {
+        query = query.bind(again.iter().map(|row| row.arguments).collect::<Vec<_>>());
     }
     if !batch.reported.is_empty() {
         let reported = || batch.reported.iter();

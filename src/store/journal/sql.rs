@@ -11,6 +11,11 @@ pub(super) const ROW_AGAIN: &str = "UPDATE tool_calls AS c SET status = u.status
      started_pos = COALESCE(c.started_pos, u.started), settled_pos = u.settled, record = u.record \
      FROM u WHERE c.id = u.id AND c.status + 0 < 2 AND c.attempt <= u.attempt AND c.seq < u.seq AND c.node = u.node";
 
+/// The same where arguments are replaced too, which few changes do: another column costs.
+pub(super) fn row_again_with_arguments() -> String {
+    ROW_AGAIN.replacen("SET ", "SET arguments = COALESCE(u.arguments, c.arguments), ", 1)
+}
+
 /// Columns of a row of stats, in the order in which they are bound.
 pub(super) const STATS: &str =
     "tenant, tool, minute, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at";

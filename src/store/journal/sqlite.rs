@@ -72,6 +72,10 @@ static AGAIN: LazyLock<Statements> = LazyLock::new(|| {
     let head = "WITH u (id, status, attempt, seq, node, started, settled, record) AS (";
     Statements::new(head, 8, &format!(") {}", sql::ROW_AGAIN))
 });
+static AGAIN_WITH_ARGUMENTS: LazyLock<Statements> = LazyLock::new(|| {
+    let head = "WITH u (id, status, attempt, seq, node, started, settled, record, arguments) AS (";
+    Statements::new(head, 9, &format!(") {}", sql::row_again_with_arguments()))
+});
 static STATS: LazyLock<Statements> = LazyLock::new(|| {
     let again = sql::STATS_AGAIN.replace("{MIN}", "MIN").replace("{MAX}", "MAX");
     Statements::new(&format!("INSERT INTO tool_stats AS s ({})", sql::STATS), 12, &again)
@@ -109,8 +113,14 @@ pub(super) async fn commit(connection: &mut PoolConnection<Sqlite>, batch: &Batc
 async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {
     let (base,): (i64,) = sqlx::query_as(TAKE_POSITIONS).bind(batch.positions()).fetch_one(&mut **connection).await?;
     let (fresh, again): (Vec<_>, Vec<_>) = (batch.fresh().collect(), batch.again().collect());
-    let written = FRESH.run(connection, &fresh, |query, row| bind_fresh(query, row, base + 1)).await?
-        + AGAIN.run(connection, &again, |query, row| bind_again(query, row, base + 1)).await?;
+    let mut written = FRESH.run(connection, &fresh, |query, row| bind_fresh(query, row, base + 1)).await?;
+    written += if batch.replaces_arguments() {
+        let bind =
+            |query: Query, row: &&RowImage<'_>| bind_again(query, row, base + 1).bind(row.arguments.map(str::to_owned));
+        AGAIN_WITH_ARGUMENTS.run(connection, &again, bind).await?
+    } else {
+        AGAIN.run(connection, &again, |query, row| bind_again(query, row, base + 1)).await?
+    };
     if written != batch.rows.len() as u64 {
         return Err(CommitError::NotAllWritten);
     }

@@ -1,0 +1,121 @@
+//! Asking one hook, within its time.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+
+use super::Hooks;
+use super::answer::{Before, Rewrite};
+use super::call::HookCall;
+use super::hook::{Hook, Target};
+use super::rust::Asked;
+use crate::domain::{Call, HookEvent, HookFault, HookFaultKind, json};
+use crate::executor::http::{WebhookAnswer, webhook_headers};
+use crate::executor::token::SigningKey;
+
+/// Longest reason of a failure that is told, in characters.
+const LONGEST_REASON: usize = 500;
+
+/// What a hook failed at.
+type Failed = (HookFaultKind, String);
+
+impl Hooks {
+    /// Asks a hook before a run.
+    ///
+    /// # Errors
+    /// If it fails or is too slow.
+    pub async fn before(&self, hook: &Hook, call: HookCall) -> Result<Before, HookFault> {
+        let said = self.within(hook, async {
+            match &hook.target {
+                Target::Webhook { url, key } => read(self.post(url, key.as_ref(), call.body()).await?, Before::read),
+                Target::Before(asked) => ask(asked, call).await.map(Before::bounded),
+                _ => Ok(Before::Continue),
+            }
+        });
+        let said = said.await?;
+        if matches!(said, Before::Block(_)) {
+            self.counts.note_blocked();
+        }
+        Ok(said)
+    }
+
+    /// Asks a hook what is to be stored of an ended call, and changes `image` so. Returns whether anything changed.
+    ///
+    /// # Errors
+    /// If it fails or is too slow; then nothing has changed.
+    pub async fn persist(&self, hook: &Hook, image: &mut Call) -> Result<bool, HookFault> {
+        match &hook.target {
+            Target::Redact(redact) => {
+                self.counts.note_asked();
+                return Ok(redact.apply(image));
+            }
+            Target::Truncate(truncate) => {
+                self.counts.note_asked();
+                return Ok(truncate.apply(image));
+            }
+            _ => {}
+        }
+        let call = HookCall::of(HookEvent::ToolResultPersist, image);
+        let rewrite = self.within(hook, async {
+            match &hook.target {
+                Target::Webhook { url, key } => read(self.post(url, key.as_ref(), call.body()).await?, Rewrite::read),
+                Target::Persist(asked) => ask(asked, call).await,
+                _ => Ok(Rewrite::default()),
+            }
+        });
+        let rewrite = rewrite.await?;
+        let changes = !rewrite.is_empty();
+        if changes {
+            rewrite.apply(image);
+        }
+        Ok(changes)
+    }
+
+    /// Tells a hook of an end. `body` is made once for all of them.
+    pub(super) async fn after(&self, hook: &Hook, call: HookCall, body: Bytes) -> Result<(), HookFault> {
+        self.within(hook, async {
+            match &hook.target {
+                Target::Webhook { url, key } => self.post(url, key.as_ref(), body).await.map(drop),
+                Target::After(asked) => ask(asked, call).await,
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+
+    async fn within<T>(&self, hook: &Hook, asking: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
+        self.counts.note_asked();
+        let longest = hook.definition().timeout_ms;
+        let answered = tokio::time::timeout(Duration::from_millis(longest), asking).await;
+        let late = |_| Err((HookFaultKind::Timeout, format!("no answer within {longest} ms")));
+        answered.unwrap_or_else(late).map_err(|(kind, reason)| {
+            self.counts.note_failed();
+            let reason = json::shorten(&reason, LONGEST_REASON);
+            tracing::warn!(hook = hook.id(), event = hook.event().as_str(), ?kind, reason, "a hook failed");
+            HookFault { hook: hook.id().to_owned(), event: hook.event(), kind, reason }
+        })
+    }
+
+    async fn post(&self, url: &str, key: Option<&SigningKey>, body: Bytes) -> Result<WebhookAnswer, Failed> {
+        let id = self.ids.next().to_string();
+        let headers = webhook_headers(key.unwrap_or(&self.key), &id, self.now(), &body);
+        self.client.ask(url, headers, body).await.map_err(|reason| (HookFaultKind::Failed, reason))
+    }
+}
+
+fn read<T>(answer: WebhookAnswer, read: fn(&[u8]) -> Result<T, String>) -> Result<T, Failed> {
+    let read = match answer {
+        WebhookAnswer::Body(body) => read(&body),
+        WebhookAnswer::Unreadable(reason) => Err(reason),
+    };
+    read.map_err(|reason| (HookFaultKind::Unreadable, reason))
+}
+
+/// A panic is the hook's failure, not the call's.
+async fn ask<T>(asked: &Asked<T>, call: HookCall) -> Result<T, Failed> {
+    let answered = AssertUnwindSafe(async { asked(call).await }).catch_unwind().await;
+    let panicked = |_| Err("it panicked".into());
+    answered.unwrap_or_else(panicked).map_err(|super::HookError(reason)| (HookFaultKind::Failed, reason))
+}

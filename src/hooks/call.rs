@@ -1,0 +1,143 @@
+//! What a hook is told of a call: never presets, never context.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::domain::{Agent, Call, ContentBlock, Failure, HookEvent, Outcome};
+
+/// A call as a hook sees it.
+#[derive(Debug, Clone)]
+pub struct HookCall {
+    /// What the hook is asked at.
+    pub event: HookEvent,
+    /// The service's id of the call.
+    pub id: Uuid,
+    /// The caller's id of the call.
+    pub call_id: Arc<str>,
+    /// The tool.
+    pub name: Arc<str>,
+    /// Valid arguments, as earlier hooks have left them.
+    pub arguments: Arc<Value>,
+    /// The conversation that it belongs to.
+    pub session: Option<Arc<str>>,
+    /// On whose behalf it is made.
+    pub agent: Option<Arc<Agent>>,
+    /// How it ended; `None` before its run.
+    pub result: Option<Arc<Outcome>>,
+    /// How long the tool ran.
+    pub duration_ms: Option<u64>,
+}
+
+impl HookCall {
+    /// What a hook is told of this call.
+    #[must_use]
+    pub fn of(event: HookEvent, call: &Call) -> Self {
+        Self {
+            event,
+            id: call.id,
+            call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            arguments: call.effective_arguments.clone().unwrap_or_else(|| call.arguments.clone()),
+            session: call.session.clone(),
+            agent: call.agent.clone(),
+            result: call.outcome.clone(),
+            duration_ms: call.duration_ms(),
+        }
+    }
+
+    /// The body of a webhook.
+    #[must_use]
+    pub fn body(&self) -> Bytes {
+        let body = Body {
+            event: self.event,
+            call: Subject { id: self.id, call_id: &self.call_id, name: &self.name, arguments: &self.arguments },
+            session: self.session.as_deref(),
+            agent: self.agent.as_deref(),
+            result: self.result.as_deref().map(Ended::of),
+            duration_ms: self.duration_ms,
+        };
+        // Maps with string keys and numbers that came from JSON cannot fail to serialise.
+        serde_json::to_vec(&body).unwrap_or_default().into()
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    event: HookEvent,
+    call: Subject<'a>,
+    session: Option<&'a str>,
+    agent: Option<&'a Agent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Ended<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Subject<'a> {
+    id: Uuid,
+    call_id: &'a str,
+    name: &'a str,
+    arguments: &'a Value,
+}
+
+#[derive(Serialize)]
+struct Ended<'a> {
+    output: &'a str,
+    content: WithoutImages<'a>,
+    structured: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    details: &'a Map<String, Value>,
+    is_error: bool,
+    error: Option<&'a Failure>,
+}
+
+impl<'a> Ended<'a> {
+    fn of(outcome: &'a Outcome) -> Self {
+        Self {
+            output: &outcome.output,
+            content: WithoutImages(&outcome.content),
+            structured: outcome.structured.as_deref(),
+            details: &outcome.details,
+            is_error: outcome.is_error(),
+            error: outcome.error.as_ref(),
+        }
+    }
+}
+
+/// Content blocks whose images are only mentioned.
+struct WithoutImages<'a>(&'a [ContentBlock]);
+
+impl Serialize for WithoutImages<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut blocks = serializer.serialize_seq(Some(self.0.len()))?;
+        for block in self.0 {
+            match block {
+                ContentBlock::Image { data, mime_type } => blocks.serialize_element(&Omitted { data, mime_type })?,
+                other => blocks.serialize_element(other)?,
+            }
+        }
+        blocks.end()
+    }
+}
+
+struct Omitted<'a> {
+    data: &'a str,
+    mime_type: &'a str,
+}
+
+impl Serialize for Omitted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("type", "image")?;
+        map.serialize_entry("mime_type", self.mime_type)?;
+        map.serialize_entry("omitted", &true)?;
+        map.serialize_entry("bytes", &(self.data.trim_end_matches('=').len() * 3 / 4))?;
+        map.end()
+    }
+}

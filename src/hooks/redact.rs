@@ -1,0 +1,339 @@
+//! The built-in hook `redact`: members by JSON pointer, and whatever fits a pattern, in all that is stored of a call. Regular
+//! expressions run in linear time.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use regex::{Regex, RegexBuilder};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::domain::{Call, ContentBlock, Outcome, json, outcome, shape};
+
+/// Most pointers, and most patterns, of one hook.
+const MOST: usize = 64;
+/// Largest compiled pattern, in bytes.
+const LARGEST_PATTERN: usize = 256 * 1024;
+/// What takes the place of what is taken out.
+const REPLACEMENT: &str = "[redacted]";
+/// Where pointers may begin.
+const PARTS: [&str; 3] = ["arguments", "structured", "details"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    #[serde(default)]
+    pointers: Vec<String>,
+    #[serde(default)]
+    patterns: Vec<String>,
+    replacement: Option<String>,
+}
+
+/// What is taken out.
+#[derive(Debug, Clone)]
+pub(super) struct Redact {
+    /// The part of the call, and the way within it.
+    pointers: Vec<(String, Vec<String>)>,
+    patterns: Vec<Regex>,
+    replacement: String,
+}
+
+impl Redact {
+    /// Reads `{pointers:[…], patterns:[…], replacement?}`.
+    pub fn read(options: &Value) -> Result<Self, Vec<(String, String)>> {
+        let options: Options = shape::read(options.clone()).map_err(|error| vec![(error.pointer, error.message)])?;
+        let (mut pointers, mut patterns, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, text) in options.pointers.iter().enumerate() {
+            match way(text) {
+                Some(way) => pointers.push(way),
+                None => faults.push((
+                    format!("/pointers/{place}"),
+                    "must be a JSON pointer that begins with /arguments/, /structured/ or /details/".to_owned(),
+                )),
+            }
+        }
+        for (place, text) in options.patterns.iter().enumerate() {
+            match RegexBuilder::new(text).size_limit(LARGEST_PATTERN).build() {
+                Ok(pattern) => patterns.push(pattern),
+                Err(error) => faults.push((format!("/patterns/{place}"), error.to_string())),
+            }
+        }
+        if pointers.len() > MOST || patterns.len() > MOST {
+            faults.push((String::new(), format!("has at most {MOST} pointers and {MOST} patterns")));
+        }
+        if options.pointers.is_empty() && options.patterns.is_empty() {
+            faults.push((String::new(), "needs pointers or patterns".to_owned()));
+        }
+        let replacement = options.replacement.unwrap_or_else(|| REPLACEMENT.to_owned());
+        if faults.is_empty() { Ok(Self { pointers, patterns, replacement }) } else { Err(faults) }
+    }
+
+    /// Takes it out of what is stored of an ended call. Returns whether there was anything.
+    pub fn apply(&self, call: &mut Call) -> bool {
+        let mut changed = self.arguments(call);
+        for members in [&mut call.params, &mut call.metadata] {
+            changed |= self.texts_of(members);
+        }
+        if call.streamed {
+            // They came piece by piece and were shown as they came.
+            changed |= self.members(&mut call.params, "arguments");
+        }
+        changed |= call.tip.as_mut().is_some_and(|tip| self.text(tip));
+        let message = call.progress.as_mut().and_then(|progress| progress.message.as_mut());
+        changed |= message.is_some_and(|message| self.text(message));
+        let Some(outcome) = &mut call.outcome else { return changed };
+        let mut other = Outcome::clone(outcome);
+        if self.outcome(&mut other) {
+            *outcome = Arc::new(other);
+            changed = true;
+        }
+        changed
+    }
+
+    fn arguments(&self, call: &mut Call) -> bool {
+        let effective = call.effective_arguments.clone();
+        let is_one = effective.as_ref().is_some_and(|effective| Arc::ptr_eq(effective, &call.arguments));
+        let given = self.value_of(&call.arguments, "arguments");
+        if let Some(given) = &given {
+            call.arguments = given.clone();
+            call.arguments_text = json::text_of(given);
+        }
+        let effective =
+            if is_one { given.clone() } else { effective.and_then(|effective| self.value_of(&effective, "arguments")) };
+        let changed = given.is_some() || effective.is_some();
+        call.effective_arguments = effective.or(call.effective_arguments.take());
+        changed
+    }
+
+    fn outcome(&self, outcome: &mut Outcome) -> bool {
+        let mut changed = self.members(&mut outcome.details, "details") | self.texts_of(&mut outcome.details);
+        if let Some(error) = &mut outcome.error {
+            changed |= self.text(&mut error.message) | self.text(&mut error.text);
+            changed |= error.details.as_mut().is_some_and(|details| self.texts(details));
+        }
+        let of_data = outcome.structured.as_deref().map(Value::to_string);
+        let is_data = of_data.as_deref() == Some(outcome.output.as_str());
+        if let Some(structured) = outcome.structured.as_ref().and_then(|value| self.value_of(value, "structured")) {
+            changed = true;
+            if is_data {
+                let text = json::text_of(&structured);
+                replace_text(outcome, text.get());
+                outcome.structured_text = Some(text);
+            }
+            outcome.structured = Some(structured);
+        }
+        let is_joined = outcome.output == outcome::joined_text(&outcome.content);
+        let mut text_changed = false;
+        for block in &mut outcome.content {
+            text_changed |= match block {
+                ContentBlock::Text(text) => self.text(text),
+                ContentBlock::Image { .. } => false,
+                ContentBlock::Other(members) => self.texts_of(members),
+            };
+        }
+        if is_joined {
+            outcome.output = outcome::joined_text(&outcome.content);
+        } else {
+            text_changed |= self.text(&mut outcome.output);
+        }
+        if text_changed && is_data {
+            // What fits only in the text stands in the data too, in some form.
+            (outcome.structured, outcome.structured_text) = (None, None);
+        }
+        changed | text_changed
+    }
+
+    /// The value without what is taken out; `None` if there is nothing of it. A text may be the JSON of the value.
+    fn value_of(&self, value: &Value, part: &str) -> Option<Arc<Value>> {
+        let mut other = match value {
+            Value::String(text) => json::parse(text.as_bytes()).unwrap_or_else(|_| value.clone()),
+            _ => value.clone(),
+        };
+        let by_pointer = self.at_pointers(&mut other, part);
+        if value.is_string() {
+            // A text stays one, and as it was written where no member of it went.
+            let text = if by_pointer { other.to_string() } else { value.as_str().unwrap_or_default().to_owned() };
+            other = Value::String(text);
+        }
+        (self.texts(&mut other) | by_pointer).then(|| Arc::new(other))
+    }
+
+    fn members(&self, members: &mut Map<String, Value>, part: &str) -> bool {
+        let mut value = Value::Object(std::mem::take(members));
+        let changed = self.at_pointers(&mut value, part);
+        if let Value::Object(rest) = value {
+            *members = rest;
+        }
+        changed
+    }
+
+    fn at_pointers(&self, value: &mut Value, part: &str) -> bool {
+        let mut changed = false;
+        for (_, way) in self.pointers.iter().filter(|(of, _)| of == part) {
+            let found = way.iter().try_fold(&mut *value, |value, token| match value {
+                Value::Object(members) => members.get_mut(token),
+                Value::Array(items) => token.parse::<usize>().ok().and_then(|place| items.get_mut(place)),
+                _ => None,
+            });
+            if let Some(found) = found {
+                *found = Value::String(self.replacement.clone());
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    fn texts_of(&self, members: &mut Map<String, Value>) -> bool {
+        members.values_mut().fold(false, |changed, value| changed | self.texts(value))
+    }
+
+    /// Every text in the value, and every number as the text that it is.
+    fn texts(&self, value: &mut Value) -> bool {
+        match value {
+            Value::String(text) => self.text(text),
+            Value::Number(number) => {
+                let mut text = number.to_string();
+                let changed = self.text(&mut text);
+                if changed {
+                    *value = Value::String(text);
+                }
+                changed
+            }
+            Value::Array(items) => items.iter_mut().fold(false, |changed, item| changed | self.texts(item)),
+            Value::Object(members) => self.texts_of(members),
+            Value::Null | Value::Bool(_) => false,
+        }
+    }
+
+    fn text(&self, text: &mut String) -> bool {
+        let mut changed = false;
+        for pattern in &self.patterns {
+            let replaced = pattern.replace_all(text, regex::NoExpand(&self.replacement));
+            if let Cow::Owned(replaced) = replaced {
+                changed |= replaced != *text;
+                *text = replaced;
+            }
+        }
+        changed
+    }
+}
+
+/// The part and the way within it.
+fn way(pointer: &str) -> Option<(String, Vec<String>)> {
+    let mut tokens = pointer.strip_prefix('/')?.split('/').map(|token| token.replace("~1", "/").replace("~0", "~"));
+    let part = tokens.next().filter(|part| PARTS.contains(&part.as_str()))?;
+    let way: Vec<String> = tokens.collect();
+    (!way.is_empty()).then_some((part, way))
+}
+
+/// Puts another text in the place of the whole output.
+fn replace_text(outcome: &mut Outcome, text: &str) {
+    let old = std::mem::replace(&mut outcome.output, text.to_owned());
+    for block in &mut outcome.content {
+        if matches!(block, ContentBlock::Text(block) if *block == old) {
+            *block = ContentBlock::Text(text.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::{Failure, Time};
+
+    fn redact(options: Value) -> Redact {
+        Redact::read(&options).unwrap()
+    }
+
+    fn ended(arguments: Value, outcome: Outcome) -> Call {
+        let arguments = Arc::new(arguments);
+        let mut call = Call::accepted(uuid::Uuid::nil(), "t".into(), None, arguments.clone(), Time(0), "n".into());
+        call.effective_arguments = Some(arguments);
+        call.start(Time(1)).unwrap();
+        call.settle(outcome, Time(2)).unwrap();
+        call
+    }
+
+    /// All that is stored of a call.
+    fn image(call: &Call) -> String {
+        let view = serde_json::to_string(&crate::formats::native::ToolCall::from(call)).unwrap();
+        format!("{view} {:?}", call)
+    }
+
+    #[test]
+    fn pointers_take_members_out_of_arguments_and_data_and_their_text() {
+        let hook =
+            redact(json!({"pointers": ["/arguments/pin", "/structured/a/0/b~1c", "/details/who", "/structured/x"]}));
+        let data = json!({"a": [{"b/c": "SECRET"}], "pin": 1});
+        let mut call = ended(json!({"pin": "SECRET", "to": "me"}), Outcome::data(Arc::new(data)));
+        Arc::make_mut(call.outcome.as_mut().unwrap()).details.insert("who".into(), "SECRET".into());
+        assert!(hook.apply(&mut call));
+        assert!(!image(&call).contains("SECRET"), "{}", image(&call));
+        let outcome = call.outcome.unwrap();
+        assert_eq!(outcome.output, r#"{"a":[{"b/c":"[redacted]"}],"pin":1}"#);
+        assert_eq!(*call.arguments, json!({"pin": "[redacted]", "to": "me"}));
+        assert!(Arc::ptr_eq(&call.arguments, call.effective_arguments.as_ref().unwrap()));
+    }
+
+    #[test]
+    fn arguments_that_came_as_a_text_stay_one() {
+        let hook = redact(json!({"pointers": ["/arguments/pin"], "replacement": "$0"}));
+        let mut call = ended(json!("{\"pin\": \"SECRET\"}"), Outcome::text("ok"));
+        assert!(hook.apply(&mut call));
+        assert_eq!(*call.arguments, json!("{\"pin\":\"$0\"}"));
+        let mut other = ended(json!("{ \"to\": 1 }"), Outcome::text("ok"));
+        assert!(!hook.apply(&mut other));
+        assert_eq!(*other.arguments, json!("{ \"to\": 1 }"));
+    }
+
+    #[test]
+    fn patterns_take_texts_and_numbers_out_of_everything() {
+        let hook = redact(json!({"patterns": ["4[0-9]{3}"]}));
+        let data = json!({"card": 4111, "text": "4222 and", "deep": [{"x": "a4333"}]});
+        let mut call = ended(json!({"card": "4444"}), Outcome::data(Arc::new(data)));
+        call.tip = Some("4555".into());
+        call.metadata.insert("m".into(), json!({"n": "4666"}));
+        assert!(hook.apply(&mut call));
+        let image = image(&call);
+        for number in ["4111", "4222", "4333", "4444", "4555", "4666"] {
+            assert!(!image.contains(number), "{number} in {image}");
+        }
+        let outcome = call.outcome.unwrap();
+        assert_eq!(*outcome.structured.clone().unwrap(), serde_json::from_str::<Value>(&outcome.output).unwrap());
+    }
+
+    #[test]
+    fn what_fits_only_in_the_text_takes_the_data_with_it() {
+        let hook = redact(json!({"patterns": ["\"pin\":\"[a-z]+\""]}));
+        let mut call = ended(json!({}), Outcome::data(Arc::new(json!({"pin": "secret"}))));
+        assert!(hook.apply(&mut call));
+        assert!(!image(&call).contains("secret"));
+    }
+
+    #[test]
+    fn a_failure_is_redacted_in_all_its_forms() {
+        let hook = redact(json!({"patterns": ["SECRET"]}));
+        let failure = Failure::execution("t", "SECRET is wrong").with_details(json!({"was": ["SECRET"]}));
+        let mut call = ended(json!({}), failure.into());
+        assert!(hook.apply(&mut call));
+        assert!(!image(&call).contains("SECRET"), "{}", image(&call));
+    }
+
+    #[test]
+    fn what_has_nothing_in_it_is_left_alone_and_bad_options_are_refused_by_their_place() {
+        let hook = redact(json!({"patterns": ["x"], "pointers": ["/arguments/y"]}));
+        assert!(!hook.apply(&mut ended(json!({"a": 1}), Outcome::text("b"))));
+        for (options, pointer) in [
+            (json!({}), ""),
+            (json!({"patterns": ["("]}), "/patterns/0"),
+            (json!({"patterns": ["a", "(a{1000}){1000}"]}), "/patterns/1"),
+            (json!({"pointers": ["/output"]}), "/pointers/0"),
+            (json!({"pointers": ["/arguments"]}), "/pointers/0"),
+            (json!({"pointer": []}), "/pointer"),
+        ] {
+            assert_eq!(Redact::read(&options).unwrap_err()[0].0, pointer, "{options}");
+        }
+    }
+}

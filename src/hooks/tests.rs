@@ -1,0 +1,88 @@
+//! Which hooks are asked, and in which order.
+
+use serde_json::json;
+
+use super::*;
+use crate::domain::shape;
+use crate::executor::{Egress, Reporting, Secrets};
+
+fn definition(value: serde_json::Value) -> HookDefinition {
+    shape::read(value).unwrap()
+}
+
+fn hooks(declared: &[HookDefinition]) -> Hooks {
+    hooks_of(Vec::new(), declared)
+}
+
+pub(super) fn hooks_of(own: Vec<RustHook>, declared: &[HookDefinition]) -> Hooks {
+    let (clock, key) = (Clock::manual(Time(0)), SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap());
+    let client =
+        HttpClient::new(Egress::new([""; 0]).unwrap(), Secrets::from_env(), clock.clone(), Reporting::new(key.clone()));
+    Hooks::new(client.unwrap(), key, clock, Ids::counted(), own, declared).unwrap()
+}
+
+fn refused(value: serde_json::Value) -> String {
+    let hook = Hook::declared("x".into(), definition(value), HookSource::Api, Time(0));
+    hook.unwrap_err()[0].0.clone()
+}
+
+#[tokio::test]
+async fn higher_priorities_come_first_and_equal_ones_in_the_order_of_their_registration() {
+    let of = |priority: i32| definition(json!({"event": "before_tool_call", "url": "http://h/", "priority": priority}));
+    let hooks = hooks(&[of(0), of(5), of(0), of(-1), of(5)]);
+    let asked = hooks.matching(HookEvent::BeforeToolCall, "t", &[]);
+    let ids: Vec<&str> = asked.iter().map(|hook| hook.id()).collect();
+    assert_eq!(ids, ["config-2", "config-5", "config-1", "config-3", "config-4"]);
+    assert!(hooks.has(HookEvent::BeforeToolCall) && !hooks.has(HookEvent::AfterToolCall));
+}
+
+#[tokio::test]
+async fn a_hook_is_asked_about_the_tools_and_groups_that_it_names() {
+    let of = |matches: serde_json::Value| {
+        let hook = definition(json!({"event": "after_tool_call", "url": "http://h/", "match": matches}));
+        move |tool: &str, groups: &[&str]| {
+            let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
+            !hooks(std::slice::from_ref(&hook)).matching(HookEvent::AfterToolCall, tool, &groups).is_empty()
+        }
+    };
+    assert!(of(json!({}))("anything", &[]));
+    let mail = of(json!({"tools": ["mail_*", "fs.{read,write}"]}));
+    assert!(mail("mail_send", &[]) && mail("fs.read", &[]) && !mail("fs.list", &[]) && !mail("a_mail_x", &[]));
+    let group = of(json!({"tools": ["*"], "groups": ["a", "b"]}));
+    assert!(group("t", &["c", "b"]) && !group("t", &["c"]) && !group("t", &[]));
+}
+
+#[test]
+fn what_cannot_be_a_hook_is_refused_by_its_place() {
+    let url = "http://h/";
+    for (value, pointer) in [
+        (json!({"event": "before_tool_call"}), "/url"),
+        (json!({"event": "before_tool_call", "url": "ftp://h/"}), "/url"),
+        (json!({"event": "before_tool_call", "url": url, "timeout_ms": 0}), "/timeout_ms"),
+        (json!({"event": "before_tool_call", "url": url, "timeout_ms": 60_001}), "/timeout_ms"),
+        (json!({"event": "before_tool_call", "url": url, "secret": "whsec_short"}), "/secret"),
+        (json!({"event": "before_tool_call", "url": url, "match": {"tools": ["a", "[b"]}}), "/match/tools/1"),
+        (json!({"event": "before_tool_call", "url": url, "options": {}}), "/options"),
+        (json!({"event": "before_tool_call", "builtin": "truncate", "options": {"max_bytes": 1}}), "/event"),
+        (json!({"event": "tool_result_persist", "url": url, "builtin": "truncate"}), "/builtin"),
+        (json!({"event": "tool_result_persist", "builtin": "truncate"}), "/options"),
+        (
+            json!({"event": "tool_result_persist", "builtin": "redact", "options": {"patterns": ["("]}}),
+            "/options/patterns/0",
+        ),
+    ] {
+        assert_eq!(refused(value.clone()), pointer, "{value}");
+    }
+}
+
+#[test]
+fn a_secret_is_neither_shown_nor_stored_with_its_definition() {
+    let secret = SigningKey::text_of(&[7; 32]);
+    let definition = definition(json!({"event": "after_tool_call", "url": "http://h/", "secret": secret}));
+    assert!(!format!("{definition:?}").contains(&secret));
+    assert!(!serde_json::to_string(&definition).unwrap().contains("secret"));
+    let hook = Hook::declared("x".into(), definition, HookSource::Api, Time(0)).unwrap();
+    let view = serde_json::to_value(hook.view()).unwrap();
+    assert_eq!(view["has_secret"], true);
+    assert!(!view.to_string().contains(&secret));
+}

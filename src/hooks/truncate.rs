@@ -1,0 +1,77 @@
+//! The built-in hook `truncate`: less of a long output is stored.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::rewrite::set_text;
+use crate::domain::{Call, shape};
+
+/// What is kept of an output.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Truncate {
+    max_bytes: Option<usize>,
+    max_lines: Option<usize>,
+}
+
+impl Truncate {
+    /// Reads `{max_bytes?, max_lines?}`.
+    pub fn read(options: &Value) -> Result<Self, Vec<(String, String)>> {
+        let truncate: Self = shape::read(options.clone()).map_err(|error| vec![(error.pointer, error.message)])?;
+        if truncate == Self::default() {
+            return Err(vec![(String::new(), "needs max_bytes or max_lines".to_owned())]);
+        }
+        Ok(truncate)
+    }
+
+    /// Cuts what is stored of an ended call; says so in its metadata. Returns whether it was too long.
+    pub fn apply(&self, call: &mut Call) -> bool {
+        let Some(outcome) = &mut call.outcome else { return false };
+        let kept = self.kept(&outcome.output);
+        if kept.len() == outcome.output.len() {
+            return false;
+        }
+        let note = serde_json::json!({"bytes": outcome.output.len(), "kept_bytes": kept.len()});
+        let kept = kept.to_owned();
+        set_text(Arc::make_mut(outcome), kept);
+        call.metadata.insert("stored_truncated".to_owned(), note);
+        true
+    }
+
+    fn kept<'a>(&self, text: &'a str) -> &'a str {
+        let lines = self.max_lines.and_then(|most| {
+            let mut ends = text.match_indices('\n').map(|(at, _)| at);
+            if most == 0 { Some(0) } else { ends.nth(most - 1) }
+        });
+        let text = &text[..lines.unwrap_or(text.len())];
+        &text[..text.floor_char_boundary(self.max_bytes.unwrap_or(text.len()))]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(options: Value, text: &str) -> &str {
+        Truncate::read(&options).unwrap().kept(text)
+    }
+
+    #[test]
+    fn texts_are_cut_at_characters_and_at_lines() {
+        assert_eq!(kept(serde_json::json!({"max_bytes": 3}), "aéé"), "aé");
+        assert_eq!(kept(serde_json::json!({"max_bytes": 3}), "ab"), "ab");
+        assert_eq!(kept(serde_json::json!({"max_lines": 2}), "a\nb\nc"), "a\nb");
+        assert_eq!(kept(serde_json::json!({"max_lines": 2}), "a\nb"), "a\nb");
+        assert_eq!(kept(serde_json::json!({"max_lines": 2, "max_bytes": 2}), "a\nb\nc"), "a\n");
+        assert_eq!(kept(serde_json::json!({"max_lines": 0}), "a"), "");
+    }
+
+    #[test]
+    fn options_that_cut_nothing_are_refused() {
+        for bad in [serde_json::json!({}), serde_json::json!({"max_bites": 1}), serde_json::json!({"max_bytes": -1})] {
+            Truncate::read(&bad).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The hooks registered over HTTP. They share the clock of the tools.
+
+use uuid::Uuid;
+
+use super::tools::change;
+use super::{Db, Store, StoreError, db};
+use crate::domain::Time;
+
+/// A registered hook as it is stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredHook {
+    /// Its id.
+    pub id: Uuid,
+    /// The definition as JSON, without the secret.
+    pub definition: String,
+    /// What its requests are signed with, if it has a secret of its own.
+    pub secret: Option<String>,
+    /// When it was registered.
+    pub created_at: Time,
+}
+
+impl std::fmt::Debug for StoredHook {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("StoredHook").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// All registered hooks in the order of their registration, and the version of the whole.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn hooks(&self) -> Result<(Vec<StoredHook>, i64), StoreError> {
+        const SQL: &str =
+            "SELECT id, definition, secret, created_at FROM hooks WHERE tenant = $1 ORDER BY created_at, id";
+        // The version first: if a hook changes in between, the next look reads again rather than never.
+        let version = self.tools_version().await?;
+        let rows: Vec<(Uuid, String, Option<String>, i64)> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
+        let hooks = rows.into_iter().map(|(id, definition, secret, created)| StoredHook {
+            id,
+            definition,
+            secret,
+            created_at: Time(created),
+        });
+        Ok((hooks.collect(), version))
+    }
+
+    /// Adds a hook.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn insert_hook(&self, hook: &StoredHook) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO hooks (tenant, id, definition, secret, created_at) VALUES ($1, $2, $3, $4, $5)";
+        macro_rules! write {
+            ($pool:expr) => {{
+                let query = sqlx::query(SQL)
+                    .bind(self.tenant.as_str().to_owned())
+                    .bind(hook.id)
+                    .bind(hook.definition.clone())
+                    .bind(hook.secret.clone())
+                    .bind(hook.created_at.0);
+                change($pool, query).await.map(drop)
+            }};
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+
+    /// Removes a hook; returns whether there was one.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete_hook(&self, id: Uuid) -> Result<bool, StoreError> {
+        const SQL: &str = "DELETE FROM hooks WHERE tenant = $1 AND id = $2";
+        macro_rules! write {
+            ($pool:expr) => {
+                change($pool, sqlx::query(SQL).bind(self.tenant.as_str().to_owned()).bind(id)).await
+            };
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+}
