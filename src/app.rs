@@ -209,6 +209,7 @@ impl Builder {
             max_running: config.queue.max_running,
             silence: Duration::from_millis(config.streams.silence_ms),
             pause: PauseRule { after_timeouts: config.pause.after_timeouts, cooldown_ms: config.pause.cooldown_ms },
+            results_bytes: config.cache.max_mib.saturating_mul(1024 * 1024),
             callbacks_kick: callbacks_kick.clone(),
         };
         let engine = Engine::new(registry, journal.clone(), store.clone(), clock.clone(), ids, settings);

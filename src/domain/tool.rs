@@ -122,6 +122,29 @@ impl RetryOverride {
     }
 }
 
+/// Which calls share a kept result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheScope {
+    /// Those of one session; a call without one has none.
+    #[default]
+    Session,
+    /// All of them.
+    Global,
+}
+
+/// How long a good result serves equal calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSpec {
+    /// How long, in milliseconds.
+    #[schema(minimum = 1)]
+    pub ttl_ms: u64,
+    /// Which calls share it.
+    #[serde(default)]
+    pub scope: CacheScope,
+}
+
 /// What runs a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
@@ -263,6 +286,9 @@ pub struct ToolDefinition {
     /// Its retries.
     #[serde(default)]
     pub retry: RetrySpec,
+    /// Whether good results are kept for equal calls; only for idempotent tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheSpec>,
     /// Whether types that the model got wrong are mended.
     #[serde(default = "yes")]
     pub coerce: bool,
@@ -324,7 +350,8 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
     let parts = ["", "/annotations", "/limits", "/retry", "/executor", "/executor/auth", "/executor/auth/token"];
     shape::expect_objects(&value, &parts)?;
     shape::expect_objects(&value, &["/executor/auth/password"])?;
-    shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type"])?;
+    shape::expect_objects(&value, &["/cache"])?;
+    shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
     if let Value::Object(members) = &mut value {
         for name in READ_ONLY {
             members.shift_remove(name);

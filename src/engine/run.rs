@@ -75,15 +75,16 @@ impl Engine {
                 let entry = entry.clone();
                 self.ask_hooks(job, &entry).await?;
                 self.equip(job, &entry).await?;
-                match self.cached(job, &entry).await? {
-                    Some(outcome) => Ok(outcome),
+                match entry.definition.cache {
+                    // Boxed: few calls come this way.
+                    Some(cache) => Box::pin(self.cached(job, &entry, cache)).await,
                     None => self.carry_out(job, &entry).await,
                 }
             }
         }
     }
 
-    async fn carry_out(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Outcome, Stop> {
+    pub(super) async fn carry_out(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Outcome, Stop> {
         if job.handle.cancel.is_cancelled() {
             return Err(Failure::cancelled().into());
         }

@@ -12,7 +12,7 @@ use super::described::BodyRefused;
 use super::extract::JsonBody;
 use super::preference::Preference;
 use super::problem::Problem;
-use super::{AppState, answer, once, watch};
+use super::{AppState, answer, cache_control, once, watch};
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
 
@@ -36,6 +36,7 @@ enum CallAnswer<'a> {
     params(
         ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 512, description = "The same key with the same body is the same request: it joins the first, or gets its outcome, and nothing runs twice. Kept 24 h."),
         ("Prefer" = Option<String>, Header, example = "respond-async, wait=10", description = "`respond-async` and `wait=SECONDS` (RFC 7240), up to an hour. `wait` in the body comes first."),
+        ("Cache-Control" = Option<String>, Header, example = "no-cache", description = "Of tools that keep results: `no-cache` runs the tool and keeps the new result, `no-store` runs it and keeps nothing."),
         ("traceparent" = Option<String>, Header, example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", description = "W3C Trace Context; `http` tools are sent it.")),
     responses((status = 200, description = "All calls have ended. One call: a ToolCall. A batch: its results in request order. Or the events.",
             content((CallAnswer = "application/json"), (String = "text/event-stream")),
@@ -60,6 +61,7 @@ pub(super) async fn execute(
     let preference = Preference::of(&headers).filter(|_| wait.is_none());
     submission.wait = wait.or(preference.map(Preference::wait)).unwrap_or_default();
     submission.traceparent = traceparent(&headers);
+    submission.cache_control = cache_control::of(&headers);
     let wants_events = wants_events(&headers);
     let mut response = if once.is_some() || submission.calls.iter().any(|call| call.once.is_some()) {
         submission.once = once;

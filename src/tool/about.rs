@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use crate::domain::tool::{Annotations, Example, OutputCheck, RetrySpec};
+use crate::domain::tool::{Annotations, CacheScope, CacheSpec, Example, OutputCheck, RetrySpec};
 use crate::domain::{ExecutorSpec, LimitsSpec, ToolDefinition};
 
 mod schema;
@@ -39,6 +39,7 @@ impl About {
             concurrency_safe: None,
             limits: LimitsSpec::default(),
             retry: RetrySpec::default(),
+            cache: None,
             coerce: true,
             executor: ExecutorSpec::Builtin { name: name.to_owned() },
         })
@@ -138,6 +139,12 @@ impl About {
     /// How retryable failures are tried again (see [`ToolError::retryable`](super::ToolError::retryable)).
     pub fn retry(mut self, retry: RetrySpec) -> Self {
         self.0.retry = retry;
+        self
+    }
+
+    /// Its good results serve equal calls for so long. Only for tools that are [`About::idempotent`].
+    pub fn cached(mut self, ttl_ms: u64, scope: CacheScope) -> Self {
+        self.0.cache = Some(CacheSpec { ttl_ms, scope });
         self
     }
 

@@ -7,6 +7,7 @@ mod architecture;
 mod arguments;
 mod async_calls;
 mod batches;
+mod cache;
 mod callbacks;
 mod cancel;
 mod chaos;
