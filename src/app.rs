@@ -21,7 +21,7 @@ use crate::policy::Wrap;
 use crate::registry::discovery::{self, Shown};
 use crate::registry::entry::Workshop;
 use crate::registry::files::{self, ToolsFolder};
-use crate::registry::{Registry, check};
+use crate::registry::{Registry, check, refresh};
 use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Store, StoreError};
 use crate::tool::{BuiltinTool, builtin};
@@ -192,6 +192,9 @@ impl Builder {
             tokio::spawn(files::watch(tools, registry.clone(), background.clone()));
         }
         registry.reload(&store).await?;
+        if !is_command_line {
+            tokio::spawn(refresh::run(registry.clone(), background.clone()));
+        }
         tokio::spawn(follow_tools(store.clone(), registry.clone(), background.clone()));
         let bus = Bus::default();
         let publisher = bus.clone();

@@ -11,9 +11,11 @@ use crate::tool::BuiltinTool;
 pub mod check;
 pub mod definitions;
 pub mod discovery;
+pub mod dynamic;
 pub mod entry;
 pub mod files;
 mod lowered;
+pub mod refresh;
 mod search;
 pub mod snapshot;
 mod words;
@@ -140,14 +142,14 @@ impl Registry {
     }
 
     fn make_stored(&self, stored: &StoredTool) -> Result<Entry, String> {
-        let definition = serde_json::from_str(&stored.definition).map_err(|error| error.to_string())?;
+        let (definition, fetched) = dynamic::read_stored(&stored.definition)?;
         let made = Made {
             source: Source::Api,
             revision: stored.revision,
             created_at: stored.created_at,
             updated_at: stored.updated_at,
         };
-        self.workshop.make(definition, made).map_err(|faults| check::summary(&faults))
+        self.make_best(definition, made, fetched, None).map_err(|faults| check::summary(&faults))
     }
 
     /// Shows the definitions of the tools folder, each with the time of its file; an unchanged one keeps its compiled form

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::LimitsSpec;
 use super::shape::{self, ShapeError};
+use super::{LimitsSpec, Time};
 
 /// Where a definition comes from; a later variant shadows an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -232,6 +232,15 @@ pub struct Example {
     pub output: Option<Value>,
 }
 
+/// Why the last answer of a `definition_url` is not in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DefinitionError {
+    /// What is wrong.
+    pub message: String,
+    /// Since when.
+    pub at: Time,
+}
+
 /// A tool's definition: what the model reads, what is checked, and what runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -261,6 +270,15 @@ pub struct ToolDefinition {
     #[serde(default)]
     #[schema(value_type = Object)]
     pub input_schema: Value,
+    /// Where `title`, `description`, `input_schema` and `output_schema` come from: a URL that answers a JSON object with
+    /// any of them. They come before the definition's own, which serve where there is no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 2048)]
+    pub definition_url: Option<String>,
+    /// How long such an answer is good, in milliseconds; one minute unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 100, maximum = 86400000)]
+    pub definition_ttl_ms: Option<u64>,
     /// JSON Schema of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -340,7 +358,7 @@ pub fn is_valid_name(name: &str) -> bool {
 }
 
 /// What an answer adds to a definition; taken back in silence, so that a tool can be read, changed and put.
-const READ_ONLY: [&str; 6] = ["source", "revision", "active", "paused", "created_at", "updated_at"];
+const READ_ONLY: [&str; 7] = ["source", "revision", "active", "paused", "definition_error", "created_at", "updated_at"];
 
 /// Reads a definition that someone wrote.
 ///

@@ -1,5 +1,6 @@
 //! What a definition must be beyond its shape, so that a bad one is refused where it is made.
 
+use super::dynamic;
 use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::{RetryOverride, RetrySpec};
 use crate::domain::{ToolDefinition, tool};
@@ -50,6 +51,7 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
     for (index, group) in definition.groups.iter().enumerate() {
         faults.push(Fault::at(format!("/groups/{index}"), format!("there is no group \"{group}\"")));
     }
+    faults.extend(dynamic::check(definition));
     if let Some(cache) = &definition.cache {
         if !definition.annotations.idempotent {
             let message = "is only for a tool with `annotations.idempotent`: others would not be run again";

@@ -8,7 +8,9 @@ use sha2::{Digest, Sha256};
 
 use super::Builtins;
 use super::check::{self, Fault};
+use super::dynamic::Fetched;
 use super::lowered::LoweredForms;
+use crate::domain::tool::DefinitionError;
 use crate::domain::{ExecutorSpec, Paused, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
 use crate::executor::{Executor, ExternalExecutor, Stands};
@@ -50,6 +52,8 @@ pub struct Entry {
     pub validate: Option<Validate>,
     /// Runs it.
     pub stack: Stack,
+    /// What came from its `definition_url`.
+    pub fetched: Fetched,
     /// What it stands for, if it is there for the sake of the others.
     pub stands: Option<Stands>,
     lowered: LoweredForms,
@@ -77,6 +81,9 @@ pub struct ToolView<'a> {
     /// Why it is paused; `null` while it is not.
     #[schema(value_type = Option<Object>)]
     paused: Option<Paused>,
+    /// Why the last answer of its `definition_url` is not in use; absent where there is nothing to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    definition_error: Option<&'a DefinitionError>,
     /// When it was first declared.
     created_at: Time,
     /// When it was last changed.
@@ -93,6 +100,7 @@ impl Entry {
             revision: self.made.revision,
             active: true,
             paused,
+            definition_error: self.fetched.error.as_ref(),
             created_at: self.made.created_at,
             updated_at: self.made.updated_at,
         }
@@ -145,13 +153,29 @@ impl Workshop {
         self.builtins.values()
     }
 
+    /// What tools ask other servers with.
+    pub(super) fn client(&self) -> &HttpClient {
+        &self.client
+    }
+
     /// Compiles a definition.
     ///
     /// # Errors
     /// Everything that is wrong with it.
     pub fn make(&self, declared: ToolDefinition, made: Made) -> Result<Entry, Vec<Fault>> {
-        let mut faults = check::definition(&declared);
+        self.make_with(declared, made, Fetched::default())
+    }
+
+    /// Compiles a definition with what came from its `definition_url`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with both together.
+    pub fn make_with(&self, declared: ToolDefinition, made: Made, fetched: Fetched) -> Result<Entry, Vec<Fault>> {
         let mut definition = declared.clone();
+        if let Some(overlay) = &fetched.overlay {
+            overlay.apply(&mut definition);
+        }
+        let mut faults = check::definition(&definition);
         definition.title.get_or_insert_with(|| declared.name.clone());
         let builtin = match &declared.executor {
             ExecutorSpec::Builtin { name } => self.builtins.get(name),
@@ -161,7 +185,12 @@ impl Workshop {
             match builtin {
                 Some(builtin) => definition.input_schema = builtin.definition.input_schema.clone(),
                 None => {
-                    faults.push(Fault::at("/input_schema", "is required: a JSON Schema with `\"type\":\"object\"`"))
+                    let until = match declared.definition_url {
+                        Some(_) => " until its `definition_url` has answered one",
+                        None => "",
+                    };
+                    let message = format!("is required{until}: a JSON Schema with `\"type\":\"object\"`");
+                    faults.push(Fault::at("/input_schema", message));
                 }
             }
         }
@@ -181,6 +210,7 @@ impl Workshop {
                 validate: builtin.and_then(|builtin| builtin.validate.clone()),
                 declared,
                 definition,
+                fetched,
                 made,
                 input,
                 output,

@@ -31,6 +31,8 @@ impl About {
             version: None,
             examples: Vec::new(),
             input_schema,
+            definition_url: None,
+            definition_ttl_ms: None,
             output_schema: None,
             output_check: OutputCheck::default(),
             annotations: Annotations::default(),
@@ -152,6 +154,13 @@ impl About {
     pub fn returns<T: JsonSchema>(mut self, check: OutputCheck) -> Self {
         self.0.output_schema = Some(schema::of_result::<T>());
         self.0.output_check = check;
+        self
+    }
+
+    /// Title, description and schemas come from this URL, and are asked for again after `ttl_ms`; until there is an answer,
+    /// its own serve.
+    pub fn definition_url(mut self, url: impl Into<String>, ttl_ms: u64) -> Self {
+        (self.0.definition_url, self.0.definition_ttl_ms) = (Some(url.into()), Some(ttl_ms));
         self
     }
 

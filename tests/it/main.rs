@@ -15,6 +15,7 @@ mod cli;
 mod clocks;
 mod conversion;
 mod drain;
+mod dynamic;
 mod events;
 mod external;
 mod http_executor;
