@@ -16,7 +16,7 @@ use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
 use crate::executor::token::{NotASecret, SigningKey};
-use crate::executor::{Egress, HttpClient, Reporting, Secrets};
+use crate::executor::{Egress, HttpClient, Instances, Reporting, Secrets};
 use crate::policy::Wrap;
 use crate::registry::discovery::{self, Shown};
 use crate::registry::entry::Workshop;
@@ -196,6 +196,8 @@ impl Builder {
             tokio::spawn(refresh::run(registry.clone(), background.clone()));
         }
         tokio::spawn(follow_tools(store.clone(), registry.clone(), background.clone()));
+        let idle = Duration::from_millis(config.instances.idle_ms);
+        tokio::spawn(end_idle_instances(registry.instances().clone(), idle, background.clone()));
         let bus = Bus::default();
         let publisher = bus.clone();
         let sink = Arc::new(move |committed: &_| publisher.publish(committed));
@@ -279,6 +281,7 @@ impl App {
     pub async fn stop(self) {
         self.engine.drain(Duration::from_millis(self.config.server.drain_ms)).await;
         self.background.cancel();
+        self.engine.registry().instances().close().await;
         self.journal.close();
         // A database that is away is not waited for beyond this: what it should have got was never acknowledged.
         let callbacks = self.callbacks.abort_handle();
@@ -317,6 +320,17 @@ async fn follow_tools(store: Store, registry: Arc<Registry>, stop: CancellationT
         if version != registry.api_version() {
             // Likewise: what could not be read now is read at the next look.
             let _ = registry.reload(&store).await;
+        }
+    }
+}
+
+/// Lets go of what tools keep for sessions that do nothing any more.
+async fn end_idle_instances(instances: Instances, idle: Duration, stop: CancellationToken) {
+    let look = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(60));
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(look) => instances.end_idle(idle),
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Config {
     pub streams: StreamsConfig,
     /// Results that are kept.
     pub cache: CacheConfig,
+    /// What tools made by factories keep.
+    pub instances: InstancesConfig,
     /// What tools there are.
     pub tools: Tools,
     /// What `http` tools may reach.
@@ -122,6 +124,14 @@ pub struct StreamsConfig {
 pub struct CacheConfig {
     /// Memory that they may take.
     pub max_mib: u64,
+}
+
+/// Settings of what tools made by factories keep.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstancesConfig {
+    /// How long a session may do nothing with its own.
+    pub idle_ms: u64,
 }
 
 /// Settings of what tools there are.

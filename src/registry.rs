@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::domain::{Clock, Source, Time, ToolDefinition};
+use crate::executor::Instances;
 use crate::store::tools::StoredTool;
 use crate::store::{Store, StoreError};
 use crate::tool::BuiltinTool;
@@ -73,6 +74,12 @@ impl Registry {
         let registry = Self { workshop, clock, layers: Mutex::new(layers), shown };
         registry.change(|_| ());
         Ok(registry)
+    }
+
+    /// The instances of tools that are made by factories.
+    #[must_use]
+    pub fn instances(&self) -> &Instances {
+        self.workshop.instances()
     }
 
     /// What there is now.

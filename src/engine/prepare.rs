@@ -17,6 +17,7 @@ use crate::dispatch::Place;
 use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Time, Vendor, json};
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
+use crate::executor::instances::CallEnd;
 use crate::registry::Entry;
 use crate::schema::{Checked, Violation};
 
@@ -45,6 +46,8 @@ pub(super) struct Job {
     pub equipment: Equipment,
     /// What was asked for beside arguments that are still to come.
     pub asked: Option<Box<Asked>>,
+    /// At its end the instance goes that its tool has made for it alone.
+    pub call_end: Option<CallEnd>,
     /// Its turn among the calls of one stream, once it has come.
     pub turn: Option<Permit>,
     /// What it holds while it is on its way: memory, and its place among those that nobody waits for.
@@ -106,6 +109,7 @@ impl Job {
             session_since: None,
             equipment: Equipment::default(),
             asked: None,
+            call_end: None,
             turn: None,
             holds: Vec::new(),
         }

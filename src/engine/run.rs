@@ -14,6 +14,7 @@ use crate::domain::event::{EventKind, Reported};
 use crate::domain::tool::OutputCheck;
 use crate::domain::{Call, Code, Failure, Outcome, convert};
 use crate::events::render;
+use crate::executor::instances::CallEnd;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
 use crate::store::journal::{Change, JournalError};
@@ -89,6 +90,7 @@ impl Engine {
             return Err(Failure::cancelled().into());
         }
         let _slot = self.slot(job, entry).await?;
+        job.call_end = entry.instances.as_ref().map(|pool| CallEnd::of(pool.clone(), job.call.id));
         if job.begin == Begin::Start
             && let Some(paused) = self.pauses.of(&entry.name)
         {

@@ -1,5 +1,6 @@
 //! One tool, ready: its definition, compiled validators and policy stack.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -11,9 +12,9 @@ use super::check::{self, Fault};
 use super::dynamic::Fetched;
 use super::lowered::LoweredForms;
 use crate::domain::tool::DefinitionError;
-use crate::domain::{ExecutorSpec, Paused, Source, Time, ToolDefinition};
+use crate::domain::{ExecutorSpec, Paused, Session, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
-use crate::executor::{Executor, ExternalExecutor, Stands};
+use crate::executor::{Available, Executor, ExternalExecutor, Instances, Pool, Stands};
 use crate::policy::{self, Stack, Wrap};
 use crate::schema::lower::{Lowered, Target, Unlowerable};
 use crate::schema::{self, Compiled, Role};
@@ -52,6 +53,10 @@ pub struct Entry {
     pub validate: Option<Validate>,
     /// Runs it.
     pub stack: Stack,
+    /// The instances that it keeps, if it is made by a factory.
+    pub instances: Option<Arc<dyn Pool>>,
+    /// Which sessions have it; `None`: all.
+    pub is_available: Option<Available>,
     /// What came from its `definition_url`.
     pub fetched: Fetched,
     /// What it stands for, if it is there for the sake of the others.
@@ -106,6 +111,16 @@ impl Entry {
         }
     }
 
+    /// Whether a session has it, as far as the tool itself has a say. A tool that cannot tell is not there.
+    #[must_use]
+    pub fn is_available_to(&self, session: &Session) -> bool {
+        let Some(is_available) = &self.is_available else { return true };
+        catch_unwind(AssertUnwindSafe(|| is_available(session))).unwrap_or_else(|_| {
+            tracing::error!(tool = %self.name, "whether a tool is available could not be found out: it panicked");
+            false
+        })
+    }
+
     /// Its arguments as this target can say them; found out once.
     ///
     /// # Errors
@@ -139,6 +154,7 @@ pub struct Workshop {
     builtins: Builtins,
     client: HttpClient,
     wraps: Vec<Wrap>,
+    instances: Instances,
 }
 
 impl Workshop {
@@ -146,11 +162,17 @@ impl Workshop {
     #[must_use]
     pub fn new(builtins: Vec<BuiltinTool>, client: HttpClient, wraps: Vec<Wrap>) -> Self {
         let builtins = builtins.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect();
-        Self { builtins, client, wraps }
+        Self { builtins, client, wraps, instances: Instances::default() }
     }
 
     pub(super) fn builtins(&self) -> impl Iterator<Item = &BuiltinTool> {
         self.builtins.values()
+    }
+
+    /// The instances of all tools that are made by factories.
+    #[must_use]
+    pub fn instances(&self) -> &Instances {
+        &self.instances
     }
 
     /// What tools ask other servers with.
@@ -205,6 +227,8 @@ impl Workshop {
                 name: definition.name.as_str().into(),
                 title: definition.display_name().into(),
                 stands: executor.stands(),
+                instances: executor.pool(),
+                is_available: executor.is_available(),
                 lowered: LoweredForms::default(),
                 stack: policy::stack(&definition, executor, &self.wraps),
                 validate: builtin.and_then(|builtin| builtin.validate.clone()),
@@ -234,7 +258,8 @@ impl Workshop {
                     let message = format!("there is no built-in tool \"{name}\"{hint}");
                     faults.push(Fault::at("/executor/name", message));
                 }
-                builtin.map(|builtin| builtin.executor.clone())
+                let own = |executor: &Arc<dyn Executor>| executor.for_entry(&self.instances);
+                builtin.map(|builtin| own(&builtin.executor).unwrap_or_else(|| builtin.executor.clone()))
             }
             ExecutorSpec::External {} => Some(Arc::new(ExternalExecutor)),
             ExecutorSpec::Http(spec) => match HttpExecutor::new(spec, &definition.input_schema, self.client.clone()) {

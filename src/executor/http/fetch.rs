@@ -57,7 +57,7 @@ mod tests {
     use super::super::tests::client;
     use super::*;
 
-    async fn fetched(answer: String) -> Result<Value, String> {
+    async fn fetched(answer: impl Into<Vec<u8>>) -> Result<Value, String> {
         let server = TestServer::answering(answer).await;
         let fetched = client(&["127.0.0.1"]).fetch_json(&server.url("/d"), 100, Duration::from_secs(15)).await;
         fetched.map_err(|message| message.replace(&format!("127.0.0.1:{}", server.port), "HOST"))
@@ -72,7 +72,7 @@ mod tests {
             (response("302 Found\r\nlocation: /x", ""), "HOST answered HTTP 302 Found; redirects are not followed"),
             (response(head, "{\"a\":"), "HOST answered with something that is no JSON"),
             (response(head, "x".repeat(101)), "HOST answered with more than 100 bytes"),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{".into(), "HOST broke off its answer"),
+            (b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{".to_vec(), "HOST broke off its answer"),
         ] {
             assert_eq!(fetched(answer).await, Err(message.to_owned()));
         }
