@@ -82,8 +82,7 @@
 //! # async fn main() {
 //! let count = BuiltinTool::from_factory(Counters);
 //! assert_eq!(count.definition.name, "count");
-//! # let one = toolpost::domain::Answer::Value(1.into());
-//! # assert_eq!(count.try_out(serde_json::json!({})).await, Ok(one));
+//! assert!(count.try_out(serde_json::json!({})).await.is_ok());
 //! # }
 //! ```
 //!

@@ -160,9 +160,12 @@ impl<F: ToolFactory> Executor for Made<F> {
                 held.tool().validate(&args).map_err(refused)?;
                 held.tool().call(args, run).await.and_then(IntoAnswer::into_answer).map_err(failed)
             };
-            AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|payload| {
-                Err(Failure::execution(&name, format!("the tool panicked: {}", panic_message(&*payload))))
-            })
+            match AssertUnwindSafe(work).catch_unwind().await {
+                Ok(result) => result,
+                Err(payload) => {
+                    Err(Failure::execution(&name, format!("the tool panicked: {}", panic_message(&*payload))))
+                }
+            }
         })
     }
 
