@@ -16,13 +16,13 @@ use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
 use crate::executor::token::{NotASecret, SigningKey};
-use crate::executor::{Egress, HttpClient, Reporting, Secrets};
+use crate::executor::{Egress, HttpClient, Instances, Reporting, Secrets};
 use crate::hooks::{Hooks, RustHook};
 use crate::policy::Wrap;
 use crate::registry::discovery::{self, Shown};
 use crate::registry::entry::Workshop;
 use crate::registry::files::{self, ToolsFolder};
-use crate::registry::{Registry, check};
+use crate::registry::{Registry, check, refresh};
 use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Store, StoreError};
 use crate::tool::{BuiltinTool, builtin};
@@ -211,7 +211,12 @@ impl Builder {
         }
         registry.reload(&store).await?;
         hooks.reload(&store).await?;
+        if !is_command_line {
+            tokio::spawn(refresh::run(registry.clone(), background.clone()));
+        }
         tokio::spawn(follow_tools(store.clone(), registry.clone(), hooks.clone(), background.clone()));
+        let idle = Duration::from_millis(config.instances.idle_ms);
+        tokio::spawn(end_idle_instances(registry.instances().clone(), idle, background.clone()));
         let bus = Bus::default();
         let publisher = bus.clone();
         let sink = Arc::new(move |committed: &_| publisher.publish(committed));
@@ -228,6 +233,7 @@ impl Builder {
             max_running: config.queue.max_running,
             silence: Duration::from_millis(config.streams.silence_ms),
             pause: PauseRule { after_timeouts: config.pause.after_timeouts, cooldown_ms: config.pause.cooldown_ms },
+            results_bytes: config.cache.max_mib.saturating_mul(1024 * 1024),
             callbacks_kick: callbacks_kick.clone(),
             hooks,
         };
@@ -296,6 +302,7 @@ impl App {
     pub async fn stop(self) {
         self.engine.drain(Duration::from_millis(self.config.server.drain_ms)).await;
         self.background.cancel();
+        self.engine.registry().instances().close().await;
         self.journal.close();
         // A database that is away is not waited for beyond this: what it should have got was never acknowledged.
         let callbacks = self.callbacks.abort_handle();
@@ -356,6 +363,17 @@ fn hooks_of(
         StartError::Hook { number: place + 1, reason: faults.join("; ") }
     });
     hooks.map(Arc::new)
+}
+
+/// Lets go of what tools keep for sessions that do nothing any more.
+async fn end_idle_instances(instances: Instances, idle: Duration, stop: CancellationToken) {
+    let look = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(60));
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(look) => instances.end_idle(idle),
+        }
+    }
 }
 
 /// The host's name and the process, and what tells it from any process before it.

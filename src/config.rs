@@ -26,6 +26,10 @@ pub struct Config {
     pub pause: PauseConfig,
     /// Arguments that come piece by piece.
     pub streams: StreamsConfig,
+    /// Results that are kept.
+    pub cache: CacheConfig,
+    /// What tools made by factories keep.
+    pub instances: InstancesConfig,
     /// What tools there are.
     pub tools: Tools,
     /// What `http` tools may reach.
@@ -116,6 +120,22 @@ pub struct PauseConfig {
 pub struct StreamsConfig {
     /// How long they may be silent.
     pub silence_ms: u64,
+}
+
+/// Settings of results that are kept.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheConfig {
+    /// Memory that they may take.
+    pub max_mib: u64,
+}
+
+/// Settings of what tools made by factories keep.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstancesConfig {
+    /// How long a session may do nothing with its own.
+    pub idle_ms: u64,
 }
 
 /// Settings of what tools there are.

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::dispatch::Slots;
+use crate::domain::call::CacheControl;
 use crate::domain::limits::{LimitsSpec, ServerLimits};
 use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, CallRequest, Clock, Ids, Once, Session};
@@ -55,6 +56,7 @@ pub use submitted::{Pending, Seen, Submitted};
 pub use turns::Turns;
 pub use work::Work;
 
+use cached::Results;
 use live::Live;
 use pauses::Pauses;
 use prepare::Job;
@@ -81,6 +83,8 @@ pub struct Settings {
     pub silence: Duration,
     /// When a tool that times out again and again rests.
     pub pause: PauseRule,
+    /// Memory that kept results may take, in bytes.
+    pub results_bytes: u64,
     /// Wakes the sender of callbacks, once the end of a call that has one is on disk.
     pub callbacks_kick: Arc<Notify>,
     /// Who is asked around calls.
@@ -102,6 +106,7 @@ pub struct Engine {
     slots: Slots,
     pauses: Pauses,
     live: Live,
+    results: Results,
     tasks: TaskTracker,
     /// Fires at the beginning of a drain: what waits and nobody waits for is left to the next start.
     closing: CancellationToken,
@@ -161,6 +166,8 @@ pub struct Submission {
     pub cancel_on_disconnect: bool,
     /// The model's output was cut off: none of them runs.
     pub truncated: bool,
+    /// What the caller says of kept results.
+    pub cache_control: CacheControl,
     /// W3C Trace Context of the request.
     pub traceparent: Option<Arc<str>>,
 }
@@ -213,6 +220,7 @@ impl Engine {
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
             live: Live::default(),
+            results: Results::new(settings.results_bytes, clock.clone()),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),

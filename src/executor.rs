@@ -8,11 +8,12 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::domain::{Agent, Answer, Failure};
+use crate::domain::{Agent, Answer, Failure, Session};
 
 pub mod emitter;
 pub mod external;
 pub mod http;
+pub mod instances;
 pub mod outside;
 pub mod report;
 pub mod secrets;
@@ -21,6 +22,7 @@ pub mod token;
 pub use emitter::Emitter;
 pub use external::ExternalExecutor;
 pub use http::{Egress, HttpClient, HttpExecutor, Reporting};
+pub use instances::{Instances, Pool, Scope};
 pub use outside::Outside;
 pub use secrets::Secrets;
 
@@ -74,6 +76,9 @@ pub enum Stands {
     ForAnother,
 }
 
+/// Whether a session has a tool.
+pub type Available = Arc<dyn Fn(&Session) -> bool + Send + Sync>;
+
 /// Runs calls of one tool.
 pub trait Executor: Send + Sync + 'static {
     /// Runs one call. Dropping the future stops the work.
@@ -81,6 +86,22 @@ pub trait Executor: Send + Sync + 'static {
 
     /// What it stands for, if it is there for the sake of other tools.
     fn stands(&self) -> Option<Stands> {
+        None
+    }
+
+    /// One like it for each tool that uses it, where it keeps something for that tool; `None` if one will do for all.
+    fn for_entry(&self, instances: &Instances) -> Option<Arc<dyn Executor>> {
+        let _ = instances;
+        None
+    }
+
+    /// The instances that it keeps, if it does.
+    fn pool(&self) -> Option<Arc<dyn Pool>> {
+        None
+    }
+
+    /// Which sessions have the tool; `None`: all.
+    fn is_available(&self) -> Option<Available> {
         None
     }
 }

@@ -22,6 +22,7 @@ use crate::store::{Journal, Store};
 
 mod answer;
 mod arguments;
+mod cache_control;
 mod call_body;
 mod calls;
 mod described;

@@ -45,6 +45,47 @@
 //! Where one function says it all, it is enough: see [`tool::tool_fn`], [`tool::async_tool_fn`] and
 //! [`tool::blocking_tool_fn`].
 //!
+//! # A tool with a state
+//!
+//! One that works for somebody, as with a connection of that user's own, is made by a factory: for each call, for a session,
+//! or for all. What it keeps is disposed of when that has ended.
+//!
+//! ```
+//! use toolpost::tool::{BuiltinTool, NoArgs, Run, Scope, Tool, ToolError, ToolFactory};
+//!
+//! /// Counts the calls of its session.
+//! #[derive(Default)]
+//! struct Counter(std::sync::atomic::AtomicU32);
+//!
+//! impl Tool for Counter {
+//!     const NAME: &'static str = "count";
+//!     type Args = NoArgs;
+//!     type Output = u32;
+//!
+//!     async fn call(&self, _: NoArgs, _: Run) -> Result<u32, ToolError> {
+//!         Ok(self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1)
+//!     }
+//! }
+//!
+//! struct Counters;
+//!
+//! impl ToolFactory for Counters {
+//!     type Tool = Counter;
+//!     const SCOPE: Scope = Scope::Session;
+//!
+//!     async fn make(&self, _: Run) -> Result<Counter, ToolError> {
+//!         Ok(Counter::default())
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let count = BuiltinTool::from_factory(Counters);
+//! assert_eq!(count.definition.name, "count");
+//! assert!(count.try_out(serde_json::json!({})).await.is_ok());
+//! # }
+//! ```
+//!
 //! # The whole service
 //!
 //! ```

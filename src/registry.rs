@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::domain::{Clock, Source, Time, ToolDefinition};
+use crate::executor::Instances;
 use crate::store::tools::StoredTool;
 use crate::store::{Store, StoreError};
 use crate::tool::BuiltinTool;
@@ -11,9 +12,11 @@ use crate::tool::BuiltinTool;
 pub mod check;
 pub mod definitions;
 pub mod discovery;
+pub mod dynamic;
 pub mod entry;
 pub mod files;
 mod lowered;
+pub mod refresh;
 mod search;
 pub mod snapshot;
 #[cfg(test)]
@@ -73,6 +76,12 @@ impl Registry {
         let registry = Self { workshop, clock, layers: Mutex::new(layers), shown };
         registry.change(|_| ());
         Ok(registry)
+    }
+
+    /// The instances of tools that are made by factories.
+    #[must_use]
+    pub fn instances(&self) -> &Instances {
+        self.workshop.instances()
     }
 
     /// What there is now.
@@ -142,14 +151,14 @@ impl Registry {
     }
 
     fn make_stored(&self, stored: &StoredTool) -> Result<Entry, String> {
-        let definition = serde_json::from_str(&stored.definition).map_err(|error| error.to_string())?;
+        let (definition, fetched) = dynamic::read_stored(&stored.definition)?;
         let made = Made {
             source: Source::Api,
             revision: stored.revision,
             created_at: stored.created_at,
             updated_at: stored.updated_at,
         };
-        self.workshop.make(definition, made).map_err(|faults| check::summary(&faults))
+        self.make_best(definition, made, fetched, None).map_err(|faults| check::summary(&faults))
     }
 
     /// Shows the definitions of the tools folder, each with the time of its file; an unchanged one keeps its compiled form

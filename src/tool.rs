@@ -10,12 +10,15 @@ pub mod about;
 pub mod answer;
 pub mod builtin;
 pub mod error;
+pub mod factory;
 pub mod run;
 pub mod typed;
 
+pub use crate::executor::Scope;
 pub use about::About;
 pub use answer::{IntoAnswer, Json};
 pub use error::{Invalid, ToolError};
+pub use factory::ToolFactory;
 pub use run::{Run, object};
 pub use typed::{BuiltinTool, Validate, async_tool_fn, blocking_tool_fn, tool_fn};
 

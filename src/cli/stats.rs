@@ -91,6 +91,7 @@ fn one(stats: &ToolStats) -> String {
         ("runs", stats.execution_count.to_string()),
         ("good", stats.success_count.to_string()),
         ("bad", format!("{}{}", stats.failure_count, by_code(&stats.failures_by_code))),
+        ("from cache", stats.cache_hit_count.to_string()),
         ("rejected", format!("{}{}", stats.rejected_count, by_code(&stats.rejected_by_code))),
         (
             "duration",

@@ -81,6 +81,19 @@ pub struct Progress {
     pub message: Option<String>,
 }
 
+/// What a caller says of kept results (RFC 9111, `Cache-Control` of a request).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheControl {
+    /// A kept one will do.
+    #[default]
+    Any,
+    /// It must be a new one, which is kept.
+    NoCache,
+    /// It must be a new one, which is not kept.
+    NoStore,
+}
+
 /// What a caller asks for: one call, before anything is known about its tool.
 #[derive(Debug, Clone, Default)]
 pub struct CallRequest {
@@ -164,6 +177,10 @@ pub struct Call {
     pub outcome: Option<Arc<Outcome>>,
     /// Runs begun.
     pub attempts: u32,
+    /// Whether the result is that of an earlier call.
+    pub cached: bool,
+    /// What its caller said of kept results.
+    pub cache_control: CacheControl,
     /// Bounds in force; `None` where no tool was found.
     pub limits: Option<Limits>,
     /// What the caller said of retries; the rest is the tool's.
@@ -265,6 +282,8 @@ impl Call {
             progress: None,
             outcome: None,
             attempts: 0,
+            cached: false,
+            cache_control: CacheControl::default(),
             limits: None,
             retry: RetryOverride::default(),
             priority: 0,
@@ -343,6 +362,16 @@ impl Call {
         self.started_at = Some(now);
         self.attempts += 1;
         self.last_seq += 1;
+        Ok(())
+    }
+
+    /// The result of an earlier call is its own: nothing runs, but it passes through the same statuses.
+    ///
+    /// # Errors
+    /// If the call is not waiting.
+    pub fn take_over(&mut self, now: Time) -> Result<(), ForbiddenTransition> {
+        self.start(now)?;
+        (self.attempts, self.cached) = (0, true);
         Ok(())
     }
 

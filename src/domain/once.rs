@@ -41,8 +41,9 @@ impl Once {
     }
 }
 
-/// The parts with their lengths, so that no two lists of parts are the same text.
-fn hash(parts: &[&[u8]]) -> [u8; 32] {
+/// SHA-256 of the parts with their lengths, so that no two lists of parts are the same text.
+#[must_use]
+pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for part in parts {
         hasher.update((part.len() as u64).to_be_bytes());
@@ -51,7 +52,9 @@ fn hash(parts: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-fn fingerprint(value: &Value) -> [u8; 32] {
+/// SHA-256 of a value, whatever its blanks and the order of its members.
+#[must_use]
+pub fn fingerprint(value: &Value) -> [u8; 32] {
     let mut text = String::new();
     canonical(value, &mut text);
     hash(&[text.as_bytes()])

@@ -56,6 +56,8 @@ pub struct MinuteStats {
     pub success_count: u64,
     /// Of these, the bad ones.
     pub failure_count: u64,
+    /// Answers from the cache.
+    pub cache_hit_count: u64,
     /// Calls that never ran.
     pub rejected_count: u64,
     /// Sum of durations.
@@ -65,12 +67,15 @@ pub struct MinuteStats {
 /// The name under which calls of unknown tools are counted; no tool can have it.
 pub const UNKNOWN_TOOL: &str = "";
 
+/// The code under which calls are counted that got a kept result: they neither ran nor were rejected.
+pub const CACHED: &str = "CACHED";
+
 /// What one settled call adds to the stats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample<'a> {
     /// The tool, or [`UNKNOWN_TOOL`].
     pub tool: &'a str,
-    /// The failure's code; empty for a success.
+    /// The failure's code, or [`CACHED`]; empty for a success.
     pub code: &'static str,
     /// Whether it ran.
     pub executed: bool,
@@ -90,8 +95,8 @@ impl<'a> Sample<'a> {
         let code = outcome.error.as_ref().map(|failure| failure.code);
         Some(Self {
             tool: if code == Some(Code::ToolNotFound) { UNKNOWN_TOOL } else { &call.name },
-            code: code.map_or("", Code::as_str),
-            executed: call.started_at.is_some(),
+            code: if call.cached { CACHED } else { code.map_or("", Code::as_str) },
+            executed: call.started_at.is_some() && !call.cached,
             duration_ms: call.duration_ms()?,
             retries: call.attempts.saturating_sub(1),
             at,
@@ -103,7 +108,15 @@ impl MinuteStats {
     /// A minute in which nothing ended yet.
     #[must_use]
     pub fn empty(minute: Time) -> Self {
-        Self { minute, execution_count: 0, success_count: 0, failure_count: 0, rejected_count: 0, total_duration_ms: 0 }
+        Self {
+            minute,
+            execution_count: 0,
+            success_count: 0,
+            failure_count: 0,
+            cache_hit_count: 0,
+            rejected_count: 0,
+            total_duration_ms: 0,
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::LimitsSpec;
 use super::shape::{self, ShapeError};
+use super::{LimitsSpec, Time};
 
 /// Where a definition comes from; a later variant shadows an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -122,6 +122,29 @@ impl RetryOverride {
     }
 }
 
+/// Which calls share a kept result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheScope {
+    /// Those of one session; a call without one has none.
+    #[default]
+    Session,
+    /// All of them.
+    Global,
+}
+
+/// How long a good result serves equal calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSpec {
+    /// How long, in milliseconds.
+    #[schema(minimum = 1)]
+    pub ttl_ms: u64,
+    /// Which calls share it.
+    #[serde(default)]
+    pub scope: CacheScope,
+}
+
 /// What runs a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
@@ -209,6 +232,15 @@ pub struct Example {
     pub output: Option<Value>,
 }
 
+/// Why the last answer of a `definition_url` is not in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DefinitionError {
+    /// What is wrong.
+    pub message: String,
+    /// Since when.
+    pub at: Time,
+}
+
 /// A tool's definition: what the model reads, what is checked, and what runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -238,6 +270,15 @@ pub struct ToolDefinition {
     #[serde(default)]
     #[schema(value_type = Object)]
     pub input_schema: Value,
+    /// Where `title`, `description`, `input_schema` and `output_schema` come from: a URL that answers a JSON object with
+    /// any of them. They come before the definition's own, which serve where there is no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 2048)]
+    pub definition_url: Option<String>,
+    /// How long such an answer is good, in milliseconds; one minute unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 100, maximum = 86400000)]
+    pub definition_ttl_ms: Option<u64>,
     /// JSON Schema of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -263,6 +304,9 @@ pub struct ToolDefinition {
     /// Its retries.
     #[serde(default)]
     pub retry: RetrySpec,
+    /// Whether good results are kept for equal calls; only for idempotent tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheSpec>,
     /// Whether types that the model got wrong are mended.
     #[serde(default = "yes")]
     pub coerce: bool,
@@ -314,7 +358,7 @@ pub fn is_valid_name(name: &str) -> bool {
 }
 
 /// What an answer adds to a definition; taken back in silence, so that a tool can be read, changed and put.
-const READ_ONLY: [&str; 6] = ["source", "revision", "active", "paused", "created_at", "updated_at"];
+const READ_ONLY: [&str; 7] = ["source", "revision", "active", "paused", "definition_error", "created_at", "updated_at"];
 
 /// Reads a definition that someone wrote.
 ///
@@ -324,7 +368,8 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
     let parts = ["", "/annotations", "/limits", "/retry", "/executor", "/executor/auth", "/executor/auth/token"];
     shape::expect_objects(&value, &parts)?;
     shape::expect_objects(&value, &["/executor/auth/password"])?;
-    shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type"])?;
+    shape::expect_objects(&value, &["/cache"])?;
+    shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
     if let Value::Object(members) = &mut value {
         for name in READ_ONLY {
             members.shift_remove(name);

@@ -1,14 +1,113 @@
-//! Results that are known already.
+//! Results that are known already: an equal call of before, or one that runs right now, spares a run.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
 
 use super::Engine;
-use super::prepare::Job;
-use super::run::Stop;
-use crate::domain::Outcome;
+use super::prepare::{Begin, Job};
+use super::run::{ANNOUNCE_AFTER, Stop};
+use crate::domain::call::CacheControl;
+use crate::domain::tool::CacheSpec;
+use crate::domain::{Failure, Outcome};
 use crate::registry::Entry;
 
+mod key;
+mod results;
+mod weight;
+
+pub(super) use results::Results;
+use results::{Flight, Seat};
+
 impl Engine {
-    /// The result of an equal call, if the tool has a cache and there is one.
-    pub(super) async fn cached(&self, _job: &mut Job, _entry: &Entry) -> Result<Option<Outcome>, Stop> {
-        Ok(None)
+    /// A call of a tool whose good results serve equal calls: it gets one that is there, or runs.
+    pub(super) async fn cached(&self, job: &mut Job, entry: &Arc<Entry>, cache: CacheSpec) -> Result<Outcome, Stop> {
+        // What has begun already goes on; its result may have changed the world in between.
+        let is_bypassed = job.begin != Begin::Start || job.call.cache_control == CacheControl::NoStore;
+        let key = key::of(job, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
+        let Some(key) = key else { return self.carry_out(job, entry).await };
+        let flight = match job.call.cache_control {
+            CacheControl::Any => match self.results.board(key).await {
+                Seat::Kept(outcome) => return self.take_over(job, &outcome),
+                Seat::First(flight) => flight,
+                Seat::Beside(leader) => match self.follow(job, leader).await? {
+                    Some(outcome) => return self.take_over(job, &outcome),
+                    None => self.results.alone(key),
+                },
+            },
+            _ => self.results.alone(key),
+        };
+        self.lead(job, entry, cache, flight).await
     }
+
+    async fn lead(
+        &self,
+        job: &mut Job,
+        entry: &Arc<Entry>,
+        cache: CacheSpec,
+        flight: Flight<'_>,
+    ) -> Result<Outcome, Stop> {
+        let outcome = self.carry_out(job, entry).await?;
+        if !outcome.is_error() {
+            flight.land(Arc::new(outcome.clone()), Duration::from_millis(cache.ttl_ms)).await;
+        }
+        Ok(outcome)
+    }
+
+    /// The result of an earlier call becomes this call's own.
+    fn take_over(&self, job: &mut Job, outcome: &Outcome) -> Result<Outcome, Stop> {
+        let name = job.call.name.clone();
+        job.call.take_over(self.clock.now()).map_err(|error| Failure::execution(&name, error.to_string()))?;
+        Ok(outcome.clone())
+    }
+
+    /// Waits, within the call's own clocks, for an equal call that runs. `None` if that has no good result.
+    async fn follow(
+        &self,
+        job: &mut Job,
+        leader: watch::Receiver<Option<Arc<Outcome>>>,
+    ) -> Result<Option<Arc<Outcome>>, Stop> {
+        // A place in the queue would hold up the very call that it waits for.
+        job.place = None;
+        let limits = job.call.limits;
+        let waited_ms = self.clock.now().millis_since(job.call.created_at);
+        let timeout_ms = limits.map_or(0, |limits| limits.timeout_ms);
+        let queue_timeout_ms = limits.and_then(|limits| limits.queue_timeout_ms);
+        let clocks = [
+            (Some(timeout_ms), Duration::from_millis(timeout_ms), "timeout_ms"),
+            (
+                queue_timeout_ms,
+                Duration::from_millis(queue_timeout_ms.unwrap_or_default().saturating_sub(waited_ms)),
+                "queue_timeout_ms",
+            ),
+        ];
+        let first = clocks.into_iter().filter_map(|(asked, left, name)| Some((asked?, left, name)));
+        let (asked_ms, left, name) = first.min_by_key(|(_, left, _)| *left).unwrap_or_default();
+        let mut announced = job.recorder.has_announced();
+        let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
+        let mut clock = pin!(async { tokio::time::sleep(left).await });
+        let mut landed = pin!(landed(leader));
+        let is_queued = job.is_queued;
+        loop {
+            tokio::select! {
+                biased;
+                () = job.handle.cancel.cancelled() => return Err(Failure::cancelled().into()),
+                () = self.closing.cancelled(), if is_queued => return Err(Stop::Left),
+                () = self.stop.cancelled() => return Err(Failure::shutting_down().into()),
+                outcome = &mut landed => return Ok(outcome),
+                () = &mut clock => return Err(Failure::timeout(asked_ms, name).into()),
+                () = &mut announce, if !announced => {
+                    announced = true;
+                    self.announce(job).await;
+                }
+            }
+        }
+    }
+}
+
+/// The good result of a run, once it is there; `None` if there is none.
+async fn landed(mut leader: watch::Receiver<Option<Arc<Outcome>>>) -> Option<Arc<Outcome>> {
+    leader.wait_for(Option::is_some).await.ok()?.clone()
 }

@@ -14,9 +14,10 @@ use super::recorder::{self, Recorder};
 use super::turns::Permit;
 use super::{Engine, Pending, Submission, forward, way_back};
 use crate::dispatch::Place;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Vendor, json};
+use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Time, Vendor, json};
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
+use crate::executor::instances::CallEnd;
 use crate::registry::Entry;
 use crate::schema::{Checked, Violation};
 
@@ -39,10 +40,14 @@ pub(super) struct Job {
     /// Its keys are taken on disk before it runs.
     pub claims: Vec<Claim>,
     pub traceparent: Option<Arc<str>>,
+    /// When its session was made, where that is known: one of the same id may have been there before.
+    pub session_since: Option<Time>,
     /// What only its executor sees.
     pub equipment: Equipment,
     /// What was asked for beside arguments that are still to come.
     pub asked: Option<Box<Asked>>,
+    /// At its end the instance goes that its tool has made for it alone.
+    pub call_end: Option<CallEnd>,
     /// Its turn among the calls of one stream, once it has come.
     pub turn: Option<Permit>,
     /// What it holds while it is on its way: memory, and its place among those that nobody waits for.
@@ -101,8 +106,10 @@ impl Job {
             is_queued: false,
             claims: Vec::new(),
             traceparent: None,
+            session_since: None,
             equipment: Equipment::default(),
             asked: None,
+            call_end: None,
             turn: None,
             holds: Vec::new(),
         }
@@ -154,7 +161,8 @@ impl Engine {
         batch_id: Option<Uuid>,
     ) -> (Vec<Job>, Vec<Pending>) {
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
-        let Submission { truncated, traceparent, once, .. } = submission;
+        let Submission { truncated, traceparent, once, cache_control, conversation, .. } = submission;
+        let session_since = conversation.map(|session| session.created_at);
         let snapshot = self.registry.snapshot();
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (mut request, id))| {
             let truncated = truncated || request.truncated;
@@ -174,6 +182,7 @@ impl Engine {
             call.retry = own_retry.or(&retry);
             call.priority = request.priority.unwrap_or(priority);
             call.callback_url.clone_from(&callback_url);
+            call.cache_control = cache_control;
             let next = match entry {
                 Some(entry) => {
                     call.title = entry.title.clone();
@@ -198,6 +207,7 @@ impl Engine {
                 recorder::pair(self.journal.clone(), self.store.clone(), self.settings.store_patience);
             let mut job = Job::new(call, next, recorder);
             job.traceparent.clone_from(&traceparent);
+            job.session_since = session_since;
             if let Some(beginning) = beginning {
                 let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning, self.room.clone());
                 job.handle.draft = Some(draft);

@@ -14,6 +14,7 @@ use crate::domain::event::{EventKind, Reported};
 use crate::domain::tool::OutputCheck;
 use crate::domain::{Call, Code, Failure, Outcome, convert};
 use crate::events::render;
+use crate::executor::instances::CallEnd;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
 use crate::store::journal::{Change, JournalError};
@@ -83,19 +84,21 @@ impl Engine {
                 let entry = entry.clone();
                 self.ask_hooks(job, &entry).await?;
                 self.equip(job, &entry).await?;
-                match self.cached(job, &entry).await? {
-                    Some(outcome) => Ok(outcome),
+                match entry.definition.cache {
+                    // Boxed: few calls come this way.
+                    Some(cache) => Box::pin(self.cached(job, &entry, cache)).await,
                     None => self.carry_out(job, &entry).await,
                 }
             }
         }
     }
 
-    async fn carry_out(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Outcome, Stop> {
+    pub(super) async fn carry_out(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Outcome, Stop> {
         if job.handle.cancel.is_cancelled() {
             return Err(Failure::cancelled().into());
         }
         let _slot = self.slot(job, entry).await?;
+        job.call_end = entry.instances.as_ref().map(|pool| CallEnd::of(pool.clone(), job.call.id));
         if job.begin == Begin::Start
             && let Some(paused) = self.pauses.of(&entry.name)
         {

@@ -18,6 +18,7 @@ mod deliver;
 pub mod egress;
 mod exchange;
 mod fault;
+mod fetch;
 mod headers;
 mod known;
 mod plan;

@@ -138,7 +138,7 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
             is_error: outcome.is_some_and(crate::domain::Outcome::is_error),
             error: outcome.and_then(|outcome| outcome.error.as_ref()).map(Fault::Whole),
             attempts: call.attempts,
-            cached: false,
+            cached: call.cached,
             coerced: &call.coerced,
             metadata: &call.metadata,
             limits: call.limits,

@@ -12,7 +12,7 @@ use super::described::BodyRefused;
 use super::extract::JsonBody;
 use super::preference::Preference;
 use super::problem::Problem;
-use super::{AppState, answer, once, watch};
+use super::{AppState, answer, cache_control, once, watch};
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
 
@@ -40,6 +40,7 @@ enum CallAnswer<'a> {
     params(
         ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 512, description = "The same key with the same body is the same request: it joins the first, or gets its outcome, and nothing runs twice. Kept 24 h."),
         ("Prefer" = Option<String>, Header, example = "respond-async, wait=10", description = "`respond-async` and `wait=SECONDS` (RFC 7240), up to an hour. `wait` in the body comes first."),
+        ("Cache-Control" = Option<String>, Header, example = "no-cache", description = "Of tools that keep results: `no-cache` runs the tool and keeps the new result, `no-store` runs it and keeps nothing."),
         ("traceparent" = Option<String>, Header, example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", description = "W3C Trace Context; `http` tools are sent it.")),
     responses((status = 200, description = "All calls have ended. One call: a ToolCall. A batch: its results in request order. A model's message: those of a batch, with `messages`. Or the events.",
             content((CallAnswer = "application/json"), (String = "text/event-stream")),
@@ -70,6 +71,7 @@ pub(super) async fn execute(
     let preference = Preference::of(&headers).filter(|_| asked.wait.is_none());
     submission.wait = asked.wait.or(preference.map(Preference::wait)).unwrap_or_default();
     submission.traceparent = traceparent(&headers);
+    submission.cache_control = cache_control::of(&headers);
     submission.once = once;
     let mut response = if once.is_some() || submission.calls.iter().any(|call| call.once.is_some()) {
         once::execute(&state, asked, bytes, wants_events).await?

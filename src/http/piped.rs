@@ -11,7 +11,7 @@ use super::call_body::{self, OnDisconnect};
 use super::calls;
 use super::extract::Params;
 use super::problem::Problem;
-use super::{AppState, watch};
+use super::{AppState, cache_control, watch};
 use crate::callbacks;
 use crate::domain::{LimitsSpec, Vendor};
 use crate::engine::{Mode, Submission};
@@ -101,6 +101,7 @@ pub(super) async fn pipe(
         callback_url: callback_url.map(Into::into),
         cancel_on_disconnect: on_disconnect == OnDisconnect::Cancel,
         traceparent: calls::traceparent(&headers),
+        cache_control: cache_control::of(&headers),
         ..Submission::default()
     };
     let (reader, growing) = state.bus.subscribe_growing(EVENTS_BEHIND);

@@ -14,8 +14,9 @@ use super::{AppState, Shared, reply};
 use crate::domain::call::Coercion;
 use crate::domain::{ToolDefinition, json, shape, tool};
 use crate::engine;
-use crate::registry::Entry;
+use crate::registry::dynamic::Fetched;
 use crate::registry::entry::ToolView;
+use crate::registry::{Entry, dynamic};
 use crate::schema::Violation;
 use crate::store::tools::Expected;
 
@@ -39,8 +40,8 @@ pub(super) async fn resume(State(state): State<AppState>, Path(name): Path<Strin
 pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Result<Response, Problem> {
     let definition = tool::read_definition(body.value)?;
     let name = definition.name.clone();
-    let definition = compile(&state, definition).await?;
-    if !put(&state, &definition, Expected::Absent).await? {
+    let (definition, fetched) = compile(&state, definition).await?;
+    if !put(&state, &definition, &fetched, Expected::Absent).await? {
         return Err(Problem::conflict(
             "TOOL_EXISTS",
             format!("there is a registered tool \"{name}\" already; PUT replaces it"),
@@ -91,13 +92,13 @@ pub(super) async fn replace(
             format!("must be \"{}\" as in the path, or left out", json::shorten(&name, 128)),
         ));
     }
-    let definition = compile(&state, definition).await?;
+    let (definition, fetched) = compile(&state, definition).await?;
     let registered = state.engine.registry().api_entry(&name);
     let expected = match precondition(&state, &headers, &name)? {
         false => Expected::Anything,
         true => registered.as_ref().map_or(Expected::Absent, |entry| Expected::Revision(entry.made.revision)),
     };
-    if !put(&state, &definition, expected).await? {
+    if !put(&state, &definition, &fetched, expected).await? {
         return Err(changed(&name));
     }
     shown(&state, &name, if registered.is_some() { StatusCode::OK } else { StatusCode::CREATED })
@@ -210,14 +211,22 @@ fn changed(name: &str) -> Problem {
 }
 
 /// Whether the definition can be registered. A schema can be made to take long, so it is not tried where others wait.
-async fn compile(state: &AppState, definition: ToolDefinition) -> Result<ToolDefinition, Problem> {
+async fn compile(state: &AppState, definition: ToolDefinition) -> Result<(ToolDefinition, Fetched), Problem> {
     let registry = state.engine.registry().clone();
-    let tried = tokio::task::spawn_blocking(move || registry.try_definition(definition.clone()).map(|_| definition));
+    let fetched = registry.fetch_for(&definition).await;
+    let tried = tokio::task::spawn_blocking(move || {
+        registry.try_fetched(definition.clone(), fetched).map(|fetched| (definition, fetched))
+    });
     Ok(tried.await.map_err(|_| Problem::internal())??)
 }
 
-async fn put(state: &Shared, definition: &ToolDefinition, expected: Expected) -> Result<bool, Problem> {
-    let text = serde_json::to_string(definition).map_err(|_| Problem::internal())?;
+async fn put(
+    state: &Shared,
+    definition: &ToolDefinition,
+    fetched: &Fetched,
+    expected: Expected,
+) -> Result<bool, Problem> {
+    let text = dynamic::to_store(definition, fetched).map_err(|_| Problem::internal())?;
     let put = state.store.put_tool(&definition.name, &text, expected, state.clock.now()).await?;
     state.engine.registry().reload(&state.store).await?;
     Ok(put)

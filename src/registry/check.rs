@@ -1,5 +1,6 @@
 //! What a definition must be beyond its shape, so that a bad one is refused where it is made.
 
+use super::dynamic;
 use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::{RetryOverride, RetrySpec};
 use crate::domain::{ToolDefinition, tool};
@@ -8,6 +9,8 @@ use crate::domain::{ToolDefinition, tool};
 const LONGEST_TITLE: usize = 200;
 /// Most attempts of one call.
 const MOST_ATTEMPTS: u32 = 100;
+/// Longest time that a result can be kept: 30 days.
+const LONGEST_TTL_MS: u64 = 30 * 24 * 3_600_000;
 /// Longest wait between attempts that can be declared: one hour.
 const LONGEST_BACKOFF_MS: u64 = 3_600_000;
 
@@ -47,6 +50,16 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
     }
     for (index, group) in definition.groups.iter().enumerate() {
         faults.push(Fault::at(format!("/groups/{index}"), format!("there is no group \"{group}\"")));
+    }
+    faults.extend(dynamic::check(definition));
+    if let Some(cache) = &definition.cache {
+        if !definition.annotations.idempotent {
+            let message = "is only for a tool with `annotations.idempotent`: others would not be run again";
+            faults.push(Fault::at("/cache", message));
+        }
+        if !(1..=LONGEST_TTL_MS).contains(&cache.ttl_ms) {
+            faults.push(Fault::at("/cache/ttl_ms", format!("must be 1 to {LONGEST_TTL_MS}")));
+        }
     }
     let RetrySpec { max_attempts, initial_backoff_ms, max_backoff_ms, backoff_multiplier, jitter } = definition.retry;
     let retries = RetryOverride {

@@ -1,6 +1,7 @@
 //! One tool, ready: its definition, compiled validators and policy stack.
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -9,10 +10,12 @@ use sha2::{Digest, Sha256};
 
 use super::Builtins;
 use super::check::{self, Fault};
+use super::dynamic::Fetched;
 use super::lowered::LoweredForms;
-use crate::domain::{ExecutorSpec, Paused, Source, Time, ToolDefinition};
+use crate::domain::tool::DefinitionError;
+use crate::domain::{ExecutorSpec, Paused, Session, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
-use crate::executor::{Executor, ExternalExecutor, Stands};
+use crate::executor::{Available, Executor, ExternalExecutor, Instances, Pool, Stands};
 use crate::policy::{self, Stack, Wrap};
 use crate::schema::lower::{Lowered, Target, Unlowerable};
 use crate::schema::{self, Compiled, Role};
@@ -51,6 +54,12 @@ pub struct Entry {
     pub validate: Option<Validate>,
     /// Runs it.
     pub stack: Stack,
+    /// The instances that it keeps, if it is made by a factory.
+    pub instances: Option<Arc<dyn Pool>>,
+    /// Which sessions have it; `None`: all.
+    pub is_available: Option<Available>,
+    /// What came from its `definition_url`.
+    pub fetched: Fetched,
     /// What it stands for, if it is there for the sake of the others.
     pub stands: Option<Stands>,
     lowered: LoweredForms,
@@ -78,6 +87,9 @@ pub struct ToolView<'a> {
     /// Why it is paused; `null` while it is not.
     #[schema(value_type = Option<Object>)]
     paused: Option<Paused>,
+    /// Why the last answer of its `definition_url` is not in use; absent where there is nothing to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    definition_error: Option<&'a DefinitionError>,
     /// When it was first declared.
     created_at: Time,
     /// When it was last changed.
@@ -94,9 +106,20 @@ impl Entry {
             revision: self.made.revision,
             active: true,
             paused,
+            definition_error: self.fetched.error.as_ref(),
             created_at: self.made.created_at,
             updated_at: self.made.updated_at,
         }
+    }
+
+    /// Whether a session has it, as far as the tool itself has a say. A tool that cannot tell is not there.
+    #[must_use]
+    pub fn is_available_to(&self, session: &Session) -> bool {
+        let Some(is_available) = &self.is_available else { return true };
+        catch_unwind(AssertUnwindSafe(|| is_available(session))).unwrap_or_else(|_| {
+            tracing::error!(tool = %self.name, "whether a tool is available could not be found out: it panicked");
+            false
+        })
     }
 
     /// Its arguments as this target can say them; found out once.
@@ -148,6 +171,7 @@ pub struct Workshop {
     builtins: Builtins,
     client: HttpClient,
     wraps: Vec<Wrap>,
+    instances: Instances,
 }
 
 impl Workshop {
@@ -155,11 +179,22 @@ impl Workshop {
     #[must_use]
     pub fn new(builtins: Vec<BuiltinTool>, client: HttpClient, wraps: Vec<Wrap>) -> Self {
         let builtins = builtins.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect();
-        Self { builtins, client, wraps }
+        Self { builtins, client, wraps, instances: Instances::default() }
     }
 
     pub(super) fn builtins(&self) -> impl Iterator<Item = &BuiltinTool> {
         self.builtins.values()
+    }
+
+    /// The instances of all tools that are made by factories.
+    #[must_use]
+    pub fn instances(&self) -> &Instances {
+        &self.instances
+    }
+
+    /// What tools ask other servers with.
+    pub(super) fn client(&self) -> &HttpClient {
+        &self.client
     }
 
     /// Compiles a definition.
@@ -167,8 +202,19 @@ impl Workshop {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn make(&self, declared: ToolDefinition, made: Made) -> Result<Entry, Vec<Fault>> {
-        let mut faults = check::definition(&declared);
+        self.make_with(declared, made, Fetched::default())
+    }
+
+    /// Compiles a definition with what came from its `definition_url`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with both together.
+    pub fn make_with(&self, declared: ToolDefinition, made: Made, fetched: Fetched) -> Result<Entry, Vec<Fault>> {
         let mut definition = declared.clone();
+        if let Some(overlay) = &fetched.overlay {
+            overlay.apply(&mut definition);
+        }
+        let mut faults = check::definition(&definition);
         definition.title.get_or_insert_with(|| declared.name.clone());
         let builtin = match &declared.executor {
             ExecutorSpec::Builtin { name } => self.builtins.get(name),
@@ -178,7 +224,12 @@ impl Workshop {
             match builtin {
                 Some(builtin) => definition.input_schema = builtin.definition.input_schema.clone(),
                 None => {
-                    faults.push(Fault::at("/input_schema", "is required: a JSON Schema with `\"type\":\"object\"`"))
+                    let until = match declared.definition_url {
+                        Some(_) => " until its `definition_url` has answered one",
+                        None => "",
+                    };
+                    let message = format!("is required{until}: a JSON Schema with `\"type\":\"object\"`");
+                    faults.push(Fault::at("/input_schema", message));
                 }
             }
         }
@@ -193,11 +244,14 @@ impl Workshop {
                 name: definition.name.as_str().into(),
                 title: definition.display_name().into(),
                 stands: executor.stands(),
+                instances: executor.pool(),
+                is_available: executor.is_available(),
                 lowered: LoweredForms::default(),
                 stack: policy::stack(&definition, executor, &self.wraps),
                 validate: builtin.and_then(|builtin| builtin.validate.clone()),
                 declared,
                 definition,
+                fetched,
                 made,
                 input,
                 output,
@@ -221,7 +275,8 @@ impl Workshop {
                     let message = format!("there is no built-in tool \"{name}\"{hint}");
                     faults.push(Fault::at("/executor/name", message));
                 }
-                builtin.map(|builtin| builtin.executor.clone())
+                let own = |executor: &Arc<dyn Executor>| executor.for_entry(&self.instances);
+                builtin.map(|builtin| own(&builtin.executor).unwrap_or_else(|| builtin.executor.clone()))
             }
             ExecutorSpec::External {} => Some(Arc::new(ExternalExecutor)),
             ExecutorSpec::Http(spec) => match HttpExecutor::new(spec, &definition.input_schema, self.client.clone()) {

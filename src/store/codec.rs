@@ -9,7 +9,7 @@ use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 use uuid::Uuid;
 
 use super::StoreError;
-use crate::domain::call::Coercion;
+use crate::domain::call::{CacheControl, Coercion};
 use crate::domain::tool::RetryOverride;
 use crate::domain::{
     Agent, Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json, outcome,
@@ -137,6 +137,10 @@ struct RecordOut<'a> {
     retry: RetryOverride,
     #[serde(skip_serializing_if = "is_default")]
     priority: i32,
+    #[serde(skip_serializing_if = "is_default")]
+    cached: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    cache_control: CacheControl,
     #[serde(skip_serializing_if = "Map::is_empty")]
     context: &'a Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,6 +200,10 @@ struct RecordIn {
     #[serde(default)]
     priority: i32,
     #[serde(default)]
+    cached: bool,
+    #[serde(default)]
+    cache_control: CacheControl,
+    #[serde(default)]
     context: Map<String, Value>,
     agent: Option<Agent>,
     callback_url: Option<String>,
@@ -244,6 +252,8 @@ pub(super) fn encode(call: &Call) -> String {
         limits: call.limits.as_ref(),
         retry: call.retry,
         priority: call.priority,
+        cached: call.cached,
+        cache_control: call.cache_control,
         // Nobody needs it any more once the call has ended.
         context: if call.status.is_terminal() { nothing() } else { &call.context },
         agent: call.agent.as_deref(),
@@ -331,6 +341,8 @@ impl CallRow {
             limits: record.limits,
             retry: record.retry,
             priority: record.priority,
+            cached: record.cached,
+            cache_control: record.cache_control,
             context: Arc::new(record.context),
             agent: record.agent.map(Arc::new),
             callback_url: record.callback_url.map(Arc::from),

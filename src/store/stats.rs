@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::journal::upper_end_ms;
 use super::{Store, StoreError, db};
 use crate::domain::Time;
-use crate::domain::stats::{MinuteStats, ToolStats};
+use crate::domain::stats::{CACHED, MinuteStats, ToolStats};
 
 /// tool, executed, code, bucket, calls, total, min, max, retries, last
 type TotalRow = (String, i16, String, i32, i64, i64, i64, i64, i64, i64);
@@ -34,15 +34,15 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn stats_by_minute(&self, tool: &str, since: Time) -> Result<Vec<MinuteStats>, StoreError> {
-        const SQL: &str = "SELECT minute, executed, CASE WHEN code = '' THEN 1 ELSE 0 END AS good, \
+        const SQL: &str = "SELECT minute, executed, CASE WHEN code = '' THEN 1 WHEN code = 'CACHED' THEN 2 ELSE 0 END AS kind, \
             CAST(SUM(calls) AS BIGINT), CAST(SUM(total_ms) AS BIGINT) FROM tool_stats \
             WHERE tenant = $1 AND tool = $2 AND minute >= $3 AND minute > 0 \
-            GROUP BY minute, executed, CASE WHEN code = '' THEN 1 ELSE 0 END ORDER BY minute";
+            GROUP BY minute, executed, CASE WHEN code = '' THEN 1 WHEN code = 'CACHED' THEN 2 ELSE 0 END ORDER BY minute";
         let (tenant, tool) = (self.tenant.as_str().to_owned(), sought(tool));
         let rows: Vec<(i64, i16, i32, i64, i64)> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(tenant).bind(tool).bind(since.minute()).fetch_all(pool).await)?;
         let mut series: Vec<MinuteStats> = Vec::new();
-        for (minute, executed, good, calls, total) in rows {
+        for (minute, executed, kind, calls, total) in rows {
             let at = Time(minute * 60_000_000);
             if series.last().is_none_or(|last| last.minute != at) {
                 series.push(MinuteStats::empty(at));
@@ -50,9 +50,10 @@ impl Store {
             // There is one: it was just made if it was not there.
             let Some(sum) = series.last_mut() else { continue };
             let (calls, total) = (unsigned(calls), unsigned(total));
-            match (executed != 0, good != 0) {
-                (true, true) => sum.success_count += calls,
-                (true, false) => sum.failure_count += calls,
+            match (executed != 0, kind) {
+                (true, 1) => sum.success_count += calls,
+                (true, _) => sum.failure_count += calls,
+                (false, 2) => sum.cache_hit_count += calls,
                 (false, _) => sum.rejected_count += calls,
             }
             sum.execution_count = sum.success_count + sum.failure_count;
@@ -98,6 +99,10 @@ impl Sum {
         let (stats, calls) = (&mut self.stats, unsigned(calls));
         stats.retry_count += unsigned(retries);
         stats.last_called_at = stats.last_called_at.max(Some(Time(last)));
+        if executed == 0 && code == CACHED {
+            stats.cache_hit_count += calls;
+            return;
+        }
         if executed == 0 {
             stats.rejected_count += calls;
             *stats.rejected_by_code.entry(code).or_default() += calls;
@@ -160,10 +165,12 @@ mod tests {
             sum.add(("t".into(), 1, String::new(), bucket_of(duration), 1, ms, ms, ms, 0, ms));
         }
         sum.add(("t".into(), 0, "TOOL_VALIDATION_ERROR".into(), 0, 2, 0, 0, 0, 0, 7));
+        sum.add(("t".into(), 0, CACHED.into(), 0, 3, 0, 0, 0, 0, 9));
         let stats = sum.finish("t".into());
         assert_eq!((stats.p50_duration_ms, stats.p95_duration_ms, stats.p99_duration_ms), (50, 95, 99));
         assert_eq!((stats.min_duration_ms, stats.max_duration_ms, stats.average_duration_ms), (1, 100, 51));
-        assert_eq!((stats.execution_count, stats.rejected_count), (100, 2));
+        assert_eq!((stats.execution_count, stats.rejected_count, stats.cache_hit_count), (100, 2, 3));
+        assert!(!stats.rejected_by_code.contains_key(CACHED));
         assert_eq!(stats.last_called_at, Some(Time(100)));
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use crate::domain::tool::{Annotations, Example, OutputCheck, RetrySpec};
+use crate::domain::tool::{Annotations, CacheScope, CacheSpec, Example, OutputCheck, RetrySpec};
 use crate::domain::{ExecutorSpec, LimitsSpec, ToolDefinition};
 
 mod schema;
@@ -31,6 +31,8 @@ impl About {
             version: None,
             examples: Vec::new(),
             input_schema,
+            definition_url: None,
+            definition_ttl_ms: None,
             output_schema: None,
             output_check: OutputCheck::default(),
             annotations: Annotations::default(),
@@ -39,6 +41,7 @@ impl About {
             concurrency_safe: None,
             limits: LimitsSpec::default(),
             retry: RetrySpec::default(),
+            cache: None,
             coerce: true,
             executor: ExecutorSpec::Builtin { name: name.to_owned() },
         })
@@ -141,10 +144,23 @@ impl About {
         self
     }
 
+    /// Its good results serve equal calls for so long. Only for tools that are [`About::idempotent`].
+    pub fn cached(mut self, ttl_ms: u64, scope: CacheScope) -> Self {
+        self.0.cache = Some(CacheSpec { ttl_ms, scope });
+        self
+    }
+
     /// The schema of its result, from a type; a mismatch is noted or, with [`OutputCheck::Strict`], is an error.
     pub fn returns<T: JsonSchema>(mut self, check: OutputCheck) -> Self {
         self.0.output_schema = Some(schema::of_result::<T>());
         self.0.output_check = check;
+        self
+    }
+
+    /// Title, description and schemas come from this URL, and are asked for again after `ttl_ms`; until there is an answer,
+    /// its own serve.
+    pub fn definition_url(mut self, url: impl Into<String>, ttl_ms: u64) -> Self {
+        (self.0.definition_url, self.0.definition_ttl_ms) = (Some(url.into()), Some(ttl_ms));
         self
     }
 

@@ -127,6 +127,17 @@ impl Run {
         &self.0.name
     }
 
+    /// The session that the call belongs to.
+    #[must_use]
+    pub fn session(&self) -> Option<&str> {
+        self.0.session.as_deref()
+    }
+
+    /// The same, to be kept.
+    pub(super) fn shared_session(&self) -> Option<&std::sync::Arc<str>> {
+        self.0.session.as_ref()
+    }
+
     /// The arguments as JSON.
     #[must_use]
     pub fn arguments(&self) -> &Value {

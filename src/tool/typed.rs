@@ -85,7 +85,11 @@ impl BuiltinTool {
             emitter,
             cancel: CancellationToken::new(),
         };
-        self.executor.execute(invocation).await
+        let answer = self.executor.execute(invocation).await;
+        if let Some(pool) = self.executor.pool() {
+            pool.end_call(Uuid::nil());
+        }
+        answer
     }
 
     fn typed<A, V, F, R, O>(about: About, validate: V, call: F) -> Self

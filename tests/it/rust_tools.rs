@@ -1,5 +1,7 @@
 //! Tools written in Rust: the ones that `support::service::rust_tools` describes.
 
+mod instances;
+
 use serde_json::{Value, json};
 
 use crate::support::service::rust_tools;

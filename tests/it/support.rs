@@ -9,6 +9,7 @@ pub mod client;
 pub mod counter;
 pub mod fixture;
 pub mod http_tool;
+pub mod instances;
 pub mod killable;
 pub mod node;
 pub mod pg_proxy;

@@ -1,0 +1,108 @@
+//! What makes two calls equal.
+
+use serde_json::{Map, Value, json};
+
+use crate::domain::once::{fingerprint, hash};
+use crate::domain::tool::CacheScope;
+use crate::domain::{Agent, Time};
+use crate::engine::prepare::Job;
+use crate::registry::Entry;
+
+/// SHA-256 of everything that a result can depend on: secrets among it cannot be read back.
+pub type Key = [u8; 32];
+
+/// Everything that a result can depend on.
+#[derive(Debug, Clone, Copy)]
+struct Parts<'a> {
+    tenant: &'a str,
+    tool: &'a str,
+    /// Changes with the definition, its revision and its source.
+    etag: &'a str,
+    /// A session that was deleted and made anew is another one.
+    session: Option<(&'a str, Option<Time>)>,
+    /// With the presets in them.
+    arguments: &'a Value,
+    context: &'a Map<String, Value>,
+    agent: Option<&'a Agent>,
+}
+
+/// The call's key; `None` if its results are nobody else's.
+pub fn of(job: &Job, entry: &Entry, scope: CacheScope) -> Option<Key> {
+    let call = &job.call;
+    let session = match (scope, &call.session) {
+        (CacheScope::Global, _) => None,
+        (CacheScope::Session, Some(session)) => Some((&**session, job.session_since)),
+        (CacheScope::Session, None) => return None,
+    };
+    let arguments = job.equipment.arguments.as_ref().or(call.effective_arguments.as_ref())?;
+    Some(
+        Parts {
+            tenant: call.tenant.as_str(),
+            tool: &call.name,
+            etag: entry.etag(),
+            session,
+            arguments,
+            context: &job.equipment.context,
+            agent: call.agent.as_deref(),
+        }
+        .key(),
+    )
+}
+
+impl Parts<'_> {
+    fn key(&self) -> Key {
+        let context: Vec<(&str, [u8; 32])> = {
+            let mut objects: Vec<_> =
+                self.context.iter().map(|(name, object)| (name.as_str(), fingerprint(object))).collect();
+            objects.sort_unstable();
+            objects
+        };
+        hash(&[
+            self.tenant.as_bytes(),
+            self.tool.as_bytes(),
+            self.etag.as_bytes(),
+            &fingerprint(&json!(self.session.map(|(id, since)| (id, since.map(|since| since.0))))),
+            &fingerprint(self.arguments),
+            &fingerprint(&json!(context)),
+            &fingerprint(&json!(self.agent)),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_equal_if_all_that_their_result_depends_on_is() {
+        let (arguments, same, others) = (json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}), json!({"a": 1, "b": "2"}));
+        let user = |name: &str| Map::from_iter([("user".to_owned(), json!({"name": name}))]);
+        let (nobody, ada, bob) = (Map::new(), user("ada"), user("bob"));
+        let agent = Agent { name: Some("planner".into()), ..Agent::default() };
+        let plain = Parts {
+            tenant: "t",
+            tool: "weather",
+            etag: "1",
+            session: None,
+            arguments: &arguments,
+            context: &nobody,
+            agent: None,
+        };
+        assert_eq!(plain.key(), Parts { arguments: &same, ..plain }.key());
+        let all = [
+            plain,
+            Parts { tenant: "u", ..plain },
+            Parts { tool: "time", ..plain },
+            Parts { etag: "2", ..plain },
+            Parts { session: Some(("s", None)), ..plain },
+            Parts { session: Some(("s", Some(Time(1)))), ..plain },
+            Parts { session: Some(("s", Some(Time(2)))), ..plain },
+            Parts { arguments: &others, ..plain },
+            Parts { context: &ada, ..plain },
+            Parts { context: &bob, ..plain },
+            Parts { agent: Some(&agent), ..plain },
+        ];
+        let distinct: std::collections::HashSet<Key> = all.iter().map(Parts::key).collect();
+        assert_eq!(distinct.len(), all.len());
+    }
+}

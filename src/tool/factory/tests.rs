@@ -1,0 +1,157 @@
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+use crate::domain::Time;
+use crate::tool::NoArgs;
+use crate::tool::typed::tests::invocation;
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// Knows its number.
+struct Numbered(usize);
+
+impl Tool for Numbered {
+    const NAME: &'static str = "numbered";
+    type Args = NoArgs;
+    type Output = String;
+
+    async fn call(&self, _: NoArgs, _: Run) -> Result<String, ToolError> {
+        Ok(self.0.to_string())
+    }
+}
+
+/// Makes one a session, and writes down what it does.
+struct Numbers {
+    log: Log,
+    fault: &'static str,
+}
+
+impl ToolFactory for Numbers {
+    type Tool = Numbered;
+    const SCOPE: Scope = Scope::Session;
+
+    fn is_available(&self, session: &Session) -> bool {
+        &*session.id != "stranger"
+    }
+
+    async fn make(&self, run: Run) -> Result<Numbered, ToolError> {
+        tokio::task::yield_now().await;
+        let mut log = self.log.lock().unwrap();
+        log.push(format!("made for {}", run.session().unwrap_or("nobody")));
+        Ok(Numbered(log.iter().filter(|entry| entry.starts_with("made")).count()))
+    }
+
+    async fn dispose(&self, tool: Numbered) -> Result<(), ToolError> {
+        self.log.lock().unwrap().push(format!("disposed of {}", tool.0));
+        match self.fault {
+            "panic" => panic!("cannot be closed"),
+            "hang" => std::future::pending().await,
+            "error" => Err("it is stuck".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn numbers(fault: &'static str) -> (Arc<dyn Executor>, Instances, Log) {
+    let (log, instances) = (Log::default(), Instances::default());
+    let tool = BuiltinTool::from_factory(Numbers { log: log.clone(), fault });
+    let executor = tool.executor.for_entry(&instances).unwrap();
+    (executor, instances, log)
+}
+
+async fn called(executor: &Arc<dyn Executor>, call: u128, session: Option<&str>) -> Value {
+    let (mut invocation, _reports) = invocation(json!({}));
+    (invocation.id, invocation.session) = (Uuid::from_u128(call), session.map(Arc::from));
+    match executor.execute(invocation).await {
+        Ok(Answer::Text(text)) => text.into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn told(log: &Log) -> Vec<String> {
+    log.lock().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_session_has_one_however_many_of_its_calls_come_at_once() {
+    let (executor, instances, log) = numbers("");
+    let calls = (0..10).map(|call| called(&executor, call, Some("a")));
+    assert_eq!(futures_util::future::join_all(calls).await, vec![Value::from("1"); 10]);
+    assert_eq!(called(&executor, 10, Some("b")).await, "2");
+    instances.end_session("a");
+    instances.disposed().await;
+    assert_eq!(told(&log), ["made for a", "made for b", "disposed of 1"]);
+    assert_eq!(called(&executor, 11, Some("a")).await, "3");
+    assert_eq!(called(&executor, 12, Some("b")).await, "2");
+}
+
+#[tokio::test]
+async fn a_call_without_a_session_has_its_own_which_goes_with_it() {
+    let (executor, instances, log) = numbers("");
+    assert_eq!((called(&executor, 1, None).await, called(&executor, 1, None).await), ("1".into(), "1".into()));
+    assert_eq!(called(&executor, 2, None).await, "2");
+    executor.pool().unwrap().end_call(Uuid::from_u128(1));
+    instances.disposed().await;
+    assert_eq!(told(&log), ["made for nobody", "made for nobody", "disposed of 1"]);
+}
+
+#[tokio::test]
+async fn whatever_a_disposal_does_the_others_are_disposed_of() {
+    for fault in ["panic", "error"] {
+        let (executor, instances, log) = numbers(fault);
+        for session in ["a", "b"] {
+            called(&executor, 1, Some(session)).await;
+        }
+        instances.close().await;
+        assert_eq!(told(&log).iter().filter(|entry| entry.starts_with("disposed")).count(), 2, "{fault}");
+        assert_eq!(called(&executor, 2, Some("a")).await, "3", "{fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disposal_that_hangs_is_given_up() {
+    let (executor, instances, log) = numbers("hang");
+    called(&executor, 1, Some("a")).await;
+    instances.end_session("a");
+    instances.disposed().await;
+    assert_eq!(told(&log), ["made for a", "disposed of 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_sessions_do_not_use_goes_in_idle_times() {
+    let (executor, instances, log) = numbers("");
+    let minute = Duration::from_secs(60);
+    called(&executor, 1, Some("a")).await;
+    tokio::time::advance(minute).await;
+    called(&executor, 2, Some("b")).await;
+    instances.end_idle(minute);
+    instances.disposed().await;
+    assert_eq!(told(&log), ["made for a", "made for b", "disposed of 1"]);
+}
+
+#[tokio::test]
+async fn a_tool_that_is_replaced_lets_go_of_what_it_keeps() {
+    let (executor, instances, log) = numbers("");
+    called(&executor, 1, Some("a")).await;
+    drop(executor);
+    instances.disposed().await;
+    assert_eq!(told(&log), ["made for a", "disposed of 1"]);
+    assert!(instances.live().is_empty());
+}
+
+#[test]
+fn both_the_factory_and_the_tool_have_a_say_in_who_has_it() {
+    let factory = Numbers { log: Log::default(), fault: "" };
+    let tool = BuiltinTool::from_factory(factory).available_if(|session| session.parent.is_none());
+    let is_available = tool.executor.is_available().unwrap();
+    let session = |id: &str| Session::new(id.into(), Time(0));
+    assert!(is_available(&session("a")));
+    assert!(!is_available(&session("stranger")));
+    assert!(!is_available(&Session { parent: Some("a".into()), ..session("b") }));
+    let plain = crate::tool::tool_fn("t", "d", |_: NoArgs| Ok(()));
+    assert!(plain.executor.is_available().is_none());
+    assert!(plain.available_if(|_| true).executor.for_entry(&Instances::default()).is_none());
+}

@@ -1,0 +1,41 @@
+//! Who shares a result.
+
+use serde_json::json;
+
+use super::{app_with, call, numbered};
+use crate::support::calls::idempotent;
+use crate::support::shapes::succeeded;
+use crate::support::{App, Backend};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_never_see_each_others_results() {
+    let server = numbered().await;
+    let app = App::with_egress(Backend::Sqlite).await;
+    // `session` is the default.
+    app.tool("t", &server, json!({"annotations": idempotent(), "cache": {"ttl_ms": 3_600_000}})).await;
+    let mut outputs = Vec::new();
+    for session in ["a", "b", "a", "b"] {
+        outputs.push(succeeded(&call(&app, json!({"session": session})).await).to_owned());
+    }
+    assert_eq!(outputs, ["run 1", "run 2", "run 1", "run 2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_session_there_is_nobody_to_share_with() {
+    let server = numbered().await;
+    let app = App::with_egress(Backend::Sqlite).await;
+    let cache = json!({"ttl_ms": 3_600_000, "scope": "session"});
+    app.tool("t", &server, json!({"annotations": idempotent(), "cache": cache})).await;
+    assert_eq!(succeeded(&call(&app, json!({})).await), "run 1");
+    let second = call(&app, json!({})).await;
+    assert_eq!((succeeded(&second), &second["cached"]), ("run 2", &json!(false)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_global_result_is_everybodys() {
+    let server = numbered().await;
+    let app = app_with(Backend::Sqlite, &server).await;
+    for more in [json!({"session": "a"}), json!({"session": "b"}), json!({})] {
+        assert_eq!(succeeded(&call(&app, more).await), "run 1");
+    }
+}

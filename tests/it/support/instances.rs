@@ -1,0 +1,141 @@
+//! Tools whose factories write down what they make and what they dispose of.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::watch;
+use toolpost::tool::{About, BuiltinTool, Run, Scope, Tool, ToolError, ToolFactory};
+
+use super::bounded;
+
+/// What happened, in order, and a gate. Cheap to clone.
+#[derive(Clone)]
+pub struct Diary {
+    entries: Arc<watch::Sender<Vec<String>>>,
+    gate: Arc<watch::Sender<bool>>,
+}
+
+impl Diary {
+    pub fn new() -> Self {
+        Self { entries: Arc::new(watch::channel(Vec::new()).0), gate: Arc::new(watch::channel(false).0) }
+    }
+
+    fn note(&self, entry: String) {
+        self.entries.send_modify(|entries| entries.push(entry));
+    }
+
+    /// What happened so far.
+    pub fn entries(&self) -> Vec<String> {
+        self.entries.borrow().clone()
+    }
+
+    /// Waits until this has happened.
+    pub async fn has(&self, entry: &str) {
+        let mut entries = self.entries.subscribe();
+        bounded(entry, entries.wait_for(|entries| entries.iter().any(|noted| noted == entry))).await.unwrap();
+    }
+
+    /// Lets go whatever waits at the gate, now and later.
+    pub fn open(&self) {
+        self.gate.send_replace(true);
+    }
+
+    async fn opened(&self) {
+        let _ = self.gate.subscribe().wait_for(|open| *open).await;
+    }
+
+    /// The tools `per_call`, `per_session` and `shared`.
+    pub fn tools(&self) -> Vec<BuiltinTool> {
+        vec![
+            BuiltinTool::from_factory(Maker::<0>(self.clone())),
+            BuiltinTool::from_factory(Maker::<1>(self.clone())),
+            BuiltinTool::from_factory(Maker::<2>(self.clone())),
+        ]
+    }
+}
+
+/// What a call asks for: `fails`, `panics` or `waits` at the gate.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wishes {
+    /// While the instance is made.
+    #[allow(dead_code)]
+    make: Option<String>,
+    /// When it is disposed of.
+    #[allow(dead_code)]
+    dispose: Option<String>,
+    /// In the call; `flaky` fails in its first attempt.
+    call: Option<String>,
+}
+
+struct Made<const SCOPE: u8> {
+    number: usize,
+    dispose: String,
+    diary: Diary,
+}
+
+struct Maker<const SCOPE: u8>(Diary);
+
+impl Diary {
+    async fn granted(&self, wish: &str, run: Option<&Run>) -> Result<(), ToolError> {
+        match wish {
+            "fails" => Err("as you wish".into()),
+            "panics" => panic!("as you wish"),
+            "flaky" if run.is_some_and(|run| run.attempt() == 1) => Err(ToolError::new("not yet").retryable()),
+            "waits" => {
+                self.opened().await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<const SCOPE: u8> Tool for Made<SCOPE> {
+    const NAME: &'static str = ["per_call", "per_session", "shared"][SCOPE as usize];
+    type Args = Wishes;
+    type Output = String;
+
+    async fn call(&self, args: Wishes, run: Run) -> Result<String, ToolError> {
+        self.diary.note(format!("{} {} called", Self::NAME, self.number));
+        self.diary.granted(&args.call.unwrap_or_default(), Some(&run)).await?;
+        Ok(self.number.to_string())
+    }
+}
+
+impl<const SCOPE: u8> ToolFactory for Maker<SCOPE> {
+    type Tool = Made<SCOPE>;
+    const SCOPE: Scope = [Scope::Call, Scope::Session, Scope::Shared][SCOPE as usize];
+
+    fn about(&self, about: About) -> About {
+        about.description("Says which instance it is.").idempotent().concurrency_safe(true)
+    }
+
+    async fn make(&self, run: Run) -> Result<Made<SCOPE>, ToolError> {
+        let wish = |name: &str| run.arguments()[name].as_str().unwrap_or_default().to_owned();
+        let (name, begun) = (Made::<SCOPE>::NAME, self.0.entries());
+        self.0.note(format!("{name} begun"));
+        self.0.granted(&wish("make"), None).await?;
+        let number = begun.iter().filter(|entry| entry.starts_with(name) && entry.contains("made")).count() + 1;
+        self.0.note(format!("{name} {number} made for {}", run.session().unwrap_or("nobody")));
+        Ok(Made { number, dispose: wish("dispose"), diary: self.0.clone() })
+    }
+
+    async fn dispose(&self, tool: Made<SCOPE>) -> Result<(), ToolError> {
+        self.0.note(format!("{} {} disposed", Made::<SCOPE>::NAME, tool.number));
+        self.0.granted(&tool.dispose, None).await
+    }
+}
+
+/// The entries that contain this.
+pub fn of(entries: &[String], what: &str) -> Vec<String> {
+    entries.iter().filter(|entry| entry.contains(what)).cloned().collect()
+}
+
+/// A definition that uses the code of one of them under a name of its own.
+pub fn alias(name: &str, builtin: &str, description: &str) -> Value {
+    serde_json::json!({
+        "name": name, "description": description, "concurrency_safe": true,
+        "executor": {"type": "builtin", "name": builtin},
+    })
+}
