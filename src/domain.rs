@@ -28,7 +28,7 @@ pub use limits::{Limits, LimitsSpec};
 pub use once::{Claim, Once};
 pub use outcome::{ContentBlock, Outcome};
 pub use pause::Paused;
-pub use session::{Agent, Session, SessionState};
+pub use session::{Agent, Completion, Session, SessionState, Task};
 pub use tenant::Tenant;
 pub use time::Time;
 pub use tool::{ExecutorSpec, Source, ToolDefinition};

@@ -1,4 +1,4 @@
-//! The only floor with SQL: calls, callbacks, events, stats, tools and settings in SQLite or Postgres.
+//! The only floor with SQL: calls, callbacks, events, sessions, stats, tools and settings in SQLite or Postgres.
 
 use crate::domain::Tenant;
 
@@ -14,6 +14,7 @@ pub mod lock;
 mod migrate;
 pub mod nodes;
 pub mod once;
+pub mod sessions;
 pub mod settings;
 pub mod stats;
 pub mod tools;

@@ -20,6 +20,7 @@ mod pages;
 mod refusals;
 mod round_trip;
 mod sequences;
+mod sessions;
 mod settings;
 mod stopped;
 mod tools;
