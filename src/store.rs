@@ -8,6 +8,7 @@ pub mod calls;
 mod codec;
 pub mod db;
 pub mod events;
+pub mod groups;
 pub mod inbox;
 pub mod journal;
 pub mod lock;

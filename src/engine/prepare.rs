@@ -14,10 +14,10 @@ use super::recorder::{self, Recorder};
 use super::turns::Permit;
 use super::{Engine, Pending, Submission, forward, way_back};
 use crate::dispatch::Place;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Vendor, json};
+use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Session, Vendor, json};
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
-use crate::registry::Entry;
+use crate::registry::{Entry, View};
 use crate::schema::{Checked, Violation};
 
 /// One call, ready to be run or refused.
@@ -39,6 +39,8 @@ pub(super) struct Job {
     /// Its keys are taken on disk before it runs.
     pub claims: Vec<Claim>,
     pub traceparent: Option<Arc<str>>,
+    /// The session that it belongs to, as it was when the call was asked for.
+    pub conversation: Option<Arc<Session>>,
     /// What only its executor sees.
     pub equipment: Equipment,
     /// What was asked for beside arguments that are still to come.
@@ -101,6 +103,7 @@ impl Job {
             is_queued: false,
             claims: Vec::new(),
             traceparent: None,
+            conversation: None,
             equipment: Equipment::default(),
             asked: None,
             turn: None,
@@ -154,13 +157,14 @@ impl Engine {
         batch_id: Option<Uuid>,
     ) -> (Vec<Job>, Vec<Pending>) {
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
-        let Submission { truncated, traceparent, once, .. } = submission;
+        let Submission { truncated, traceparent, once, conversation, .. } = submission;
         let snapshot = self.registry.snapshot();
+        let view = View::new(&snapshot, conversation.as_deref());
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (mut request, id))| {
             let truncated = truncated || request.truncated;
             // Whom a call is for whose arguments are still to come may stand in those.
             let is_unknown = truncated || request.streamed;
-            let sought = forward::seek(&snapshot, &mut request, is_unknown);
+            let sought = forward::seek(view, &mut request, is_unknown);
             let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
             let vendor = request.vendor;
             let entry = sought.entry.as_ref();
@@ -186,7 +190,7 @@ impl Engine {
                 }
                 None => {
                     let vendor = vendor.filter(|_| sought.through.is_none());
-                    Next::Refuse(snapshot.not_found(&call.name, vendor).into())
+                    Next::Refuse(view.not_found(&call.name, vendor).into())
                 }
             };
             let beginning = request.streamed.then(|| call.arguments.as_str().unwrap_or_default().to_owned());
@@ -198,6 +202,7 @@ impl Engine {
                 recorder::pair(self.journal.clone(), self.store.clone(), self.settings.store_patience);
             let mut job = Job::new(call, next, recorder);
             job.traceparent.clone_from(&traceparent);
+            job.conversation.clone_from(&conversation);
             if let Some(beginning) = beginning {
                 let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning);
                 job.handle.draft = Some(draft);

@@ -15,7 +15,7 @@ use super::{AppState, reply};
 use crate::domain::stats::ToolStats;
 use crate::formats::definitions::{Format, prompt};
 use crate::registry::definitions::{self, DefinitionList, Listed, NativeItem, NativeList, Rendered, Wanted};
-use crate::registry::{Entry, Snapshot};
+use crate::registry::{Entry, Snapshot, View};
 
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown; charset=utf-8";
@@ -123,7 +123,9 @@ async fn kept(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> Result<R
 /// A list that nobody else asks for.
 fn made(state: &AppState, snapshot: &Snapshot, params: &ListParams, stats: &HashMap<String, ToolStats>) -> Rendered {
     let listed: Vec<Listed> = match params.query() {
-        Some(query) => snapshot.search(query).into_iter().map(|(entry, score)| (entry, Some(score))).collect(),
+        Some(query) => {
+            View::from(snapshot).search(query).into_iter().map(|(entry, score)| (entry, Some(score))).collect()
+        }
         None => snapshot.list().iter().map(|entry| (entry.clone(), None)).collect(),
     };
     let limit = params.limit.unwrap_or(usize::MAX);

@@ -2,7 +2,8 @@
 
 use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::{RetryOverride, RetrySpec};
-use crate::domain::{ToolDefinition, tool};
+use crate::domain::{Groups, ToolDefinition, json, tool};
+use crate::schema;
 
 /// Longest title, in characters.
 const LONGEST_TITLE: usize = 200;
@@ -46,7 +47,10 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
         faults.push(Fault::at("/title", format!("must have at most {LONGEST_TITLE} characters")));
     }
     for (index, group) in definition.groups.iter().enumerate() {
-        faults.push(Fault::at(format!("/groups/{index}"), format!("there is no group \"{group}\"")));
+        if !tool::is_valid_name(group) {
+            let message = "a group's name must be 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`";
+            faults.push(Fault::at(format!("/groups/{index}"), message));
+        }
     }
     let RetrySpec { max_attempts, initial_backoff_ms, max_backoff_ms, backoff_multiplier, jitter } = definition.retry;
     let retries = RetryOverride {
@@ -65,6 +69,18 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
             .map(|fault| Fault { pointer: format!("/limits{}", fault.pointer), ..fault }),
     );
     faults
+}
+
+/// The groups of a definition that there are not.
+#[must_use]
+pub fn unknown_groups(definition: &ToolDefinition, groups: &Groups) -> Vec<Fault> {
+    let unknown = definition.groups.iter().enumerate().filter(|(_, group)| !groups.contains_key(*group));
+    let fault = |(index, group): (usize, &String)| {
+        let nearest = schema::nearest(group, groups.keys().map(String::as_str));
+        let hint = nearest.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
+        Fault::at(format!("/groups/{index}"), format!("there is no group \"{}\"{hint}", json::shorten(group, 128)))
+    };
+    unknown.map(fault).collect()
 }
 
 /// What is wrong with declared retries; pointers are within them.
