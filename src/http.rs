@@ -29,6 +29,7 @@ mod docs;
 mod end;
 mod events;
 mod extract;
+mod groups;
 mod layers;
 mod listing;
 mod once;
@@ -73,6 +74,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(tools::read, tools::replace, tools::delete))
         .routes(routes!(tools::validate))
         .routes(routes!(tools::resume))
+        .routes(routes!(groups::list, groups::create, groups::switch))
+        .routes(routes!(groups::read, groups::change, groups::delete))
         .routes(routes!(stats::of_tool, stats::reset_tool))
         .routes(routes!(stats::of_all, stats::reset_all))
         .routes(routes!(calls::execute, listing::page))

@@ -14,8 +14,8 @@ use super::{AppState, Shared, reply};
 use crate::domain::call::Coercion;
 use crate::domain::{ToolDefinition, json, shape, tool};
 use crate::engine;
-use crate::registry::Entry;
 use crate::registry::entry::ToolView;
+use crate::registry::{Entry, Fault, View, check};
 use crate::schema::Violation;
 use crate::store::tools::Expected;
 
@@ -65,10 +65,10 @@ pub(super) async fn read(
     headers: HeaderMap,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let entry = find(&state, &name)?;
+    let (entry, active) = find_shown(&state, &name)?;
     let paused = state.engine.pauses().of(&entry.name);
     let headers = unless(paused.is_some(), headers);
-    Ok(reply::tagged(&headers, StatusCode::OK, entry.etag(), &entry.view(paused)))
+    Ok(reply::tagged(&headers, StatusCode::OK, &entry.etag_as(active), &entry.view(paused).with_active(active)))
 }
 
 /// Registers or replaces a tool. `If-Match` makes it compare-and-swap; `If-None-Match: *` makes it only register.
@@ -187,15 +187,21 @@ pub(super) async fn validate(
 
 /// The tool that is shown under this name.
 pub(super) fn find(state: &Shared, name: &str) -> Result<Arc<Entry>, Problem> {
-    let found = state.engine.registry().snapshot().get(name).cloned();
+    find_shown(state, name).map(|(entry, _)| entry)
+}
+
+/// The same, and whether it can be called.
+fn find_shown(state: &Shared, name: &str) -> Result<(Arc<Entry>, bool), Problem> {
+    let snapshot = state.engine.registry().snapshot();
+    let found = snapshot.get(name).map(|entry| (entry.clone(), View::from(&**snapshot).is_available(entry)));
     found.ok_or_else(|| Problem::not_found(format!("there is no tool \"{}\"", json::shorten(name, 128))))
 }
 
 /// Whether the request has a condition; a condition that does not hold is 412.
 fn precondition(state: &Shared, headers: &HeaderMap, name: &str) -> Result<bool, Problem> {
-    let shown = state.engine.registry().snapshot().get(name).cloned();
-    let etag = shown.as_ref().map(|entry| entry.etag());
-    let is = |header| reply::lists(headers, header, etag.unwrap_or("\"none\""));
+    let shown = find_shown(state, name).ok();
+    let etag = shown.as_ref().map(|(entry, active)| entry.etag_as(*active));
+    let is = |header| reply::lists(headers, header, etag.as_deref().unwrap_or("\"none\""));
     let matches = is(header::IF_MATCH).map(|listed| listed && shown.is_some());
     let none_matches = is(header::IF_NONE_MATCH).map(|listed| !(listed && shown.is_some()));
     if matches == Some(false) || none_matches == Some(false) {
@@ -212,8 +218,23 @@ fn changed(name: &str) -> Problem {
 /// Whether the definition can be registered. A schema can be made to take long, so it is not tried where others wait.
 async fn compile(state: &AppState, definition: ToolDefinition) -> Result<ToolDefinition, Problem> {
     let registry = state.engine.registry().clone();
+    let unknown = unknown_groups(state, &definition.groups).await?;
     let tried = tokio::task::spawn_blocking(move || registry.try_definition(definition.clone()).map(|_| definition));
-    Ok(tried.await.map_err(|_| Problem::internal())??)
+    match tried.await.map_err(|_| Problem::internal())? {
+        Ok(definition) if unknown.is_empty() => Ok(definition),
+        Ok(_) => Err(unknown.into()),
+        Err(faults) => Err(faults.into_iter().chain(unknown).collect::<Vec<Fault>>().into()),
+    }
+}
+
+async fn unknown_groups(state: &Shared, named: &[String]) -> Result<Vec<Fault>, Problem> {
+    let registry = state.engine.registry();
+    let unknown = || check::unknown_groups(named, registry.snapshot().groups());
+    if !unknown().is_empty() {
+        // Another node may have made it just now.
+        registry.reload(&state.store).await?;
+    }
+    Ok(unknown())
 }
 
 async fn put(state: &Shared, definition: &ToolDefinition, expected: Expected) -> Result<bool, Problem> {
@@ -224,9 +245,9 @@ async fn put(state: &Shared, definition: &ToolDefinition, expected: Expected) ->
 }
 
 fn shown(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
-    let entry = find(state, name)?;
-    let mut response =
-        reply::tagged(&HeaderMap::new(), status, entry.etag(), &entry.view(state.engine.pauses().of(&entry.name)));
+    let (entry, active) = find_shown(state, name)?;
+    let view = entry.view(state.engine.pauses().of(&entry.name)).with_active(active);
+    let mut response = reply::tagged(&HeaderMap::new(), status, &entry.etag_as(active), &view);
     if status == StatusCode::CREATED
         && let Ok(location) = HeaderValue::from_str(&format!("/tools/{name}"))
     {

@@ -2,7 +2,7 @@
 
 use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::{RetryOverride, RetrySpec};
-use crate::domain::{Groups, ToolDefinition, json, tool};
+use crate::domain::{Groups, ToolDefinition, tool};
 use crate::schema;
 
 /// Longest title, in characters.
@@ -71,16 +71,16 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
     faults
 }
 
-/// The groups of a definition that there are not.
+/// The groups of a definition that there are not; what is no name is told of elsewhere.
 #[must_use]
-pub fn unknown_groups(definition: &ToolDefinition, groups: &Groups) -> Vec<Fault> {
-    let unknown = definition.groups.iter().enumerate().filter(|(_, group)| !groups.contains_key(*group));
-    let fault = |(index, group): (usize, &String)| {
-        let nearest = schema::nearest(group, groups.keys().map(String::as_str));
+pub fn unknown_groups(named: &[String], groups: &Groups) -> Vec<Fault> {
+    let is_unknown = |(_, name): &(usize, &String)| tool::is_valid_name(name) && !groups.contains_key(*name);
+    let fault = |(place, name): (usize, &String)| {
+        let nearest = schema::nearest(name, groups.keys().map(String::as_str));
         let hint = nearest.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
-        Fault::at(format!("/groups/{index}"), format!("there is no group \"{}\"{hint}", json::shorten(group, 128)))
+        Fault::at(format!("/groups/{place}"), format!("there is no group \"{name}\"{hint}"))
     };
-    unknown.map(fault).collect()
+    named.iter().enumerate().filter(is_unknown).map(fault).collect()
 }
 
 /// What is wrong with declared retries; pointers are within them.

@@ -1,5 +1,6 @@
 //! One tool, ready: its definition, compiled validators and policy stack.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -83,8 +84,16 @@ pub struct ToolView<'a> {
     updated_at: Time,
 }
 
+impl ToolView<'_> {
+    /// Whether it can be called by whoever is shown it.
+    #[must_use]
+    pub fn with_active(self, active: bool) -> Self {
+        Self { active, ..self }
+    }
+}
+
 impl Entry {
-    /// As it is shown.
+    /// As it is shown to those who can call it.
     #[must_use]
     pub fn view(&self, paused: Option<Paused>) -> ToolView<'_> {
         ToolView {
@@ -116,6 +125,15 @@ impl Entry {
     #[must_use]
     pub fn etag(&self) -> &str {
         self.etag.get_or_init(|| etag_of(&serde_json::to_vec(&self.view(None)).unwrap_or_default()))
+    }
+
+    /// The same, or that of the tool as one that cannot be called.
+    #[must_use]
+    pub fn etag_as(&self, active: bool) -> Cow<'_, str> {
+        match active {
+            true => self.etag().into(),
+            false => etag_of(format!("inactive {}", self.etag()).as_bytes()).into(),
+        }
     }
 }
 

@@ -93,9 +93,17 @@ impl Snapshot {
         })
     }
 
-    /// Their words, of all of them: who cannot see a tool leaves it out of what was found.
-    pub(super) fn index(&self) -> &Index {
-        self.index.get_or_init(|| Index::new(self.all.iter().map(|entry| &entry.definition)))
+    /// The tools that everybody can call and that fit a query, best first, each with its score.
+    #[must_use]
+    pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
+        View::from(self).search(query)
+    }
+
+    /// The same of all tools.
+    #[must_use]
+    pub fn search_all(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
+        let index = self.index.get_or_init(|| Index::new(self.all.iter().map(|entry| &entry.definition)));
+        index.search(query).into_iter().map(|(place, score)| (self.all[place].clone(), score)).collect()
     }
 
     /// What a model of this vendor is told that asked for a tool that there is not, outside of any session.

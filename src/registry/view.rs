@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::search::Index;
 use super::{Entry, Snapshot};
 use crate::domain::{Failure, Group, Session, Vendor, json};
 use crate::schema;
@@ -86,6 +85,12 @@ impl<'a> View<'a> {
         self.snapshot.groups().values().map(move |group| (&**group, view.is_active(&group.name)))
     }
 
+    /// The names of the tools in a group, whether or not they can be called.
+    pub fn members(&self, group: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let within = move |entry: &&Arc<Entry>| entry.definition.groups.iter().any(|name| name == group);
+        self.snapshot.all().iter().filter(within).map(|entry| &*entry.name)
+    }
+
     /// The tools that can be called, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Entry>> {
@@ -100,9 +105,9 @@ impl<'a> View<'a> {
     /// Those of them that fit a query, best first, each with its score.
     #[must_use]
     pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
-        let index: &Index = self.snapshot.index();
-        let found = index.search(query).into_iter().map(|(place, score)| (&self.snapshot.all()[place], score));
-        found.filter(|(entry, _)| self.is_available(entry)).map(|(entry, score)| (entry.clone(), score)).collect()
+        let mut found = self.snapshot.search_all(query);
+        found.retain(|(entry, _)| self.is_available(entry));
+        found
     }
 
     /// What a model of this vendor is told that asked for a tool that there is not.
