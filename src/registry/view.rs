@@ -7,6 +7,9 @@ use super::{Entry, Snapshot};
 use crate::domain::{Failure, Group, Session, Vendor, json};
 use crate::schema;
 
+#[cfg(test)]
+mod tests;
+
 /// Names told to a model that asked for an unknown tool.
 const NAMES_TOLD: usize = 500;
 /// Longest unknown name repeated to a model, in characters.
