@@ -17,6 +17,7 @@ mod definitions;
 mod drain;
 mod events;
 mod external;
+mod groups;
 mod http_executor;
 mod idempotency;
 mod listing;
