@@ -15,6 +15,7 @@ use crate::support::{Backend, Database, bounded};
 
 mod callbacks;
 mod commits;
+mod groups;
 mod mixed;
 mod pages;
 mod refusals;
