@@ -1,4 +1,4 @@
-//! The only floor with SQL: calls, callbacks, events, sessions, stats, tools and settings in SQLite or Postgres.
+//! The only floor with SQL: calls, callbacks, events, groups, sessions, stats, tools and settings in SQLite or Postgres.
 
 use crate::domain::Tenant;
 
