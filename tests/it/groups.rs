@@ -9,6 +9,7 @@ use crate::support::shapes::names;
 use crate::support::{App, Client, Response};
 
 mod calls;
+mod cli;
 mod crud;
 mod delete;
 mod lists;
