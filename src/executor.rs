@@ -46,6 +46,8 @@ pub struct Invocation {
     pub agent: Option<Arc<Agent>>,
     /// The conversation that it belongs to.
     pub session: Option<Arc<str>>,
+    /// The same as it was stored when the call was asked for; `None` after a restart.
+    pub conversation: Option<Arc<Session>>,
     /// Counted from 1.
     pub attempt: u32,
     /// How long the run may take, in milliseconds.

@@ -30,6 +30,7 @@ mod docs;
 mod end;
 mod events;
 mod extract;
+mod groups;
 mod hooks;
 mod layers;
 mod listing;
@@ -77,6 +78,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(hooks::list, hooks::create))
         .routes(routes!(hooks::read, hooks::delete))
         .routes(routes!(tools::resume))
+        .routes(routes!(groups::list, groups::create, groups::switch))
+        .routes(routes!(groups::read, groups::change, groups::delete))
         .routes(routes!(stats::of_tool, stats::reset_tool))
         .routes(routes!(stats::of_all, stats::reset_all))
         .routes(routes!(calls::execute, listing::page))

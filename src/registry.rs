@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::domain::{Clock, Source, Time, ToolDefinition};
+use crate::domain::{Clock, Group, Groups, Source, Time, ToolDefinition};
 use crate::executor::Instances;
 use crate::store::tools::StoredTool;
 use crate::store::{Store, StoreError};
@@ -21,17 +21,22 @@ mod search;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod view;
 mod words;
 
 pub use check::Fault;
 pub use entry::Entry;
 pub use snapshot::Snapshot;
+pub use view::{Found, View};
 
 use discovery::Shown;
 use entry::{Made, Workshop};
 
 /// When built-in tools were declared: they come with the program, so that every node and every start shows the same.
 const BUILT_IN_SINCE: Time = Time(0);
+
+/// How often what is stored is read anew at most, if it changes meanwhile.
+const MOST_READS: u32 = 8;
 
 /// One layer: its tools by name.
 type Layer = BTreeMap<String, Arc<Entry>>;
@@ -49,8 +54,28 @@ struct Layers {
     builtin: Layer,
     file: Layer,
     api: Layer,
-    /// The stored tools' version that `api` shows.
+    /// The stored groups; others are there because a definition names them.
+    groups: Groups,
+    /// The version of the stored tools and groups that is shown.
     api_version: i64,
+}
+
+impl Layers {
+    /// Every definition, hidden ones included.
+    fn all(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.builtin.values().chain(self.file.values()).chain(self.api.values())
+    }
+
+    /// The stored groups, and those that a definition names.
+    fn all_groups(&self) -> Groups {
+        let mut groups = self.groups.clone();
+        for name in self.all().flat_map(|entry| &entry.definition.groups) {
+            if !groups.contains_key(name) {
+                groups.insert(name.clone(), Arc::new(Group::named(name)));
+            }
+        }
+        groups
+    }
 }
 
 impl std::fmt::Debug for Registry {
@@ -106,25 +131,41 @@ impl Registry {
         self.layers().api_version
     }
 
+    /// The tools of this group that come with the program or stand in files, hidden ones included.
+    #[must_use]
+    pub fn declared_in_group(&self, group: &str) -> Vec<Arc<str>> {
+        let layers = self.layers();
+        let declared = layers.builtin.values().chain(layers.file.values());
+        let within = declared.filter(|entry| entry.definition.groups.iter().any(|name| name == group));
+        within.map(|entry| entry.name.clone()).collect()
+    }
+
     /// The registered tool of this name, even where another hides it; nothing hides one from the API.
     #[must_use]
     pub fn api_entry(&self, name: &str) -> Option<Arc<Entry>> {
         self.layers().api.get(name).cloned()
     }
 
-    /// Reads the stored tools and shows them.
+    /// Reads the stored tools and groups and shows them.
     ///
     /// # Errors
     /// If the database fails; then nothing changes.
     pub async fn reload(&self, store: &Store) -> Result<(), StoreError> {
-        let (stored, version) = store.tools().await?;
-        self.show_stored(stored, version);
+        for read in 1..=MOST_READS {
+            let (stored, version) = store.tools().await?;
+            let groups = store.groups().await?;
+            // Tools of one moment with the groups of another could show a tool that was never to be called.
+            if read == MOST_READS || store.tools_version().await? == version {
+                self.show_stored(stored, groups, version);
+                break;
+            }
+        }
         Ok(())
     }
 
-    /// Shows the stored tools. One that cannot be compiled any more is left out and told in the log. An older version
+    /// Shows the stored tools and groups. A tool that cannot be compiled any more is left out and told in the log. An older version
     /// than the one shown changes nothing.
-    fn show_stored(&self, tools: Vec<StoredTool>, version: i64) {
+    fn show_stored(&self, tools: Vec<StoredTool>, groups: Vec<Group>, version: i64) {
         let mut fresh = Layer::new();
         for stored in tools {
             let known = self
@@ -145,6 +186,7 @@ impl Registry {
         self.change(|layers| {
             if version >= layers.api_version {
                 layers.api = fresh;
+                layers.groups = groups.into_iter().map(|group| (group.name.clone(), Arc::new(group))).collect();
                 layers.api_version = version;
             }
         });
@@ -201,7 +243,7 @@ impl Registry {
         shown.extend(layers.file.clone());
         shown.extend(layers.api.clone());
         // Stored while the layers are locked, so that snapshots follow each other as the changes do.
-        self.shown.store(Arc::new(Snapshot::new(shown)));
+        self.shown.store(Arc::new(Snapshot::new(shown, layers.all_groups())));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The only floor with SQL: calls, callbacks, events, stats, tools and settings in SQLite or Postgres.
+//! The only floor with SQL: calls, callbacks, events, groups, sessions, stats, tools and settings in SQLite or Postgres.
 
 use crate::domain::Tenant;
 
@@ -8,6 +8,7 @@ pub mod calls;
 mod codec;
 pub mod db;
 pub mod events;
+pub mod groups;
 pub mod hooks;
 pub mod inbox;
 pub mod journal;
@@ -15,6 +16,7 @@ pub mod lock;
 mod migrate;
 pub mod nodes;
 pub mod once;
+pub mod sessions;
 pub mod settings;
 pub mod stats;
 pub mod tools;

@@ -7,8 +7,8 @@ use serde::Serialize;
 use toolpost::app::App;
 use toolpost::domain::{ExecutorSpec, Source, ToolDefinition};
 use toolpost::formats::definitions::Format;
-use toolpost::registry::Entry;
 use toolpost::registry::entry::ToolView;
+use toolpost::registry::{Entry, Snapshot, View};
 use toolpost::schema;
 
 use super::error::CliError;
@@ -30,7 +30,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// List the tools that can be called
+    /// List the tools; those that cannot be called are marked, and left out of --json and --format
     List {
         /// Print JSON, as `GET /tools` answers it
         #[arg(long)]
@@ -71,7 +71,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
             let snapshot = app.engine.registry().snapshot().clone();
             let shown = match format {
                 Some(format) => print::result(&String::from_utf8_lossy(&snapshot.rendered(format, false).body)),
-                None => list(snapshot.list(), json),
+                None => list(&snapshot, json),
             };
             app.stop().await;
             shown.map(|()| Exit::Good)
@@ -79,7 +79,12 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
         Command::Show { name, json } => {
             let app = super::start_beside(options.quiet_settings()?).await?;
             let shown = find(&app, &name).and_then(|entry| {
-                if json { print::json(&entry.view(None)) } else { print::result(&show::text(&entry)) }
+                let active = View::from(&**app.engine.registry().snapshot()).is_available(&entry);
+                if json {
+                    print::json(&entry.view(None).with_active(active))
+                } else {
+                    print::result(&show::text(&entry))
+                }
             });
             app.stop().await;
             shown.map(|()| Exit::Good)
@@ -92,21 +97,22 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
 pub fn find(app: &App, name: &str) -> Result<Arc<Entry>, CliError> {
     let snapshot = app.engine.registry().snapshot();
     snapshot.get(name).cloned().ok_or_else(|| {
-        let nearest = schema::nearest(name, snapshot.list().iter().map(|entry| &*entry.name));
+        let nearest = schema::nearest(name, snapshot.all().iter().map(|entry| &*entry.name));
         let meant = nearest.map_or_else(String::new, |near| format!("Did you mean \"{near}\"? "));
         CliError::usage(format!("there is no tool \"{name}\""))
             .hint(format!("{meant}`toolpost tools list` shows the tools of this database and --tools folder."))
     })
 }
 
-fn list(entries: &[Arc<Entry>], json: bool) -> Result<(), CliError> {
+fn list(snapshot: &Snapshot, json: bool) -> Result<(), CliError> {
     if json {
-        let tools: Vec<ToolView<'_>> = entries.iter().map(|entry| entry.view(None)).collect();
+        let tools: Vec<ToolView<'_>> = snapshot.list().iter().map(|entry| entry.view(None)).collect();
         return print::json(&List { total: tools.len(), tools });
     }
-    let rows = entries.iter().map(|entry| {
+    let rows = snapshot.all().iter().map(|entry| {
+        let mark = if View::from(snapshot).is_available(entry) { "" } else { " (inactive)" };
         vec![
-            entry.name.to_string(),
+            format!("{}{mark}", entry.name),
             source(entry.made.source).to_owned(),
             print::one_line(&executor(&entry.definition), SHORT),
             print::one_line(&entry.definition.description, SHORT),

@@ -9,6 +9,8 @@ use serde_json::Value;
 pub enum Code {
     /// No tool of that name.
     ToolNotFound,
+    /// The tool is switched off, with all its groups, or its session does not have it.
+    ToolUnavailable,
     /// The tool timed out too often in a row and rests.
     ToolPaused,
     /// The arguments are a string that is not JSON.
@@ -39,8 +41,9 @@ pub enum Code {
 
 impl Code {
     /// Every code, for documentation and for reading stored rows.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::ToolNotFound,
+        Self::ToolUnavailable,
         Self::ToolPaused,
         Self::ArgumentsMalformed,
         Self::ArgumentsTruncated,
@@ -61,6 +64,7 @@ impl Code {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ToolNotFound => "TOOL_NOT_FOUND",
+            Self::ToolUnavailable => "TOOL_UNAVAILABLE",
             Self::ToolPaused => "TOOL_PAUSED",
             Self::ArgumentsMalformed => "ARGUMENTS_MALFORMED",
             Self::ArgumentsTruncated => "ARGUMENTS_TRUNCATED",
@@ -115,6 +119,14 @@ impl Failure {
         }
         let details = serde_json::json!({ "available_tools": available, "did_you_mean": nearest });
         Self { details: Some(details), ..Self::new(Code::ToolNotFound, message, text) }
+    }
+
+    /// `TOOL_UNAVAILABLE`: there is such a tool, but it cannot be called now.
+    #[must_use]
+    pub fn unavailable(name: &str) -> Self {
+        let message = format!("Tool \"{name}\" is not available");
+        let text = format!("Error: {message}");
+        Self::new(Code::ToolUnavailable, message, text)
     }
 
     /// `ARGUMENTS_MALFORMED`: `reason` names the line and the column.

@@ -43,13 +43,35 @@ pub struct Session {
     pub tools: Option<Vec<String>>,
     /// Is told of every result.
     pub callback_url: Option<Arc<str>>,
+    /// What it was made for, if a call of its parent made it.
+    pub task: Option<Task>,
+    /// How its task has ended.
+    pub completion: Option<Completion>,
     /// When it was made.
     pub created_at: Time,
     /// When it was last changed.
     pub updated_at: Time,
 }
 
+impl SessionState {
+    /// As callers see it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "ACTIVE",
+            Self::Completed => "COMPLETED",
+            Self::Aborted => "ABORTED",
+        }
+    }
+}
+
 impl Session {
+    /// Whether a system tool of this name is on in it.
+    #[must_use]
+    pub fn names(&self, tool: &str) -> bool {
+        self.tools.as_ref().is_some_and(|tools| tools.iter().any(|name| name == tool))
+    }
+
     /// A session as it is made on first use.
     #[must_use]
     pub fn new(id: Arc<str>, now: Time) -> Self {
@@ -63,10 +85,36 @@ impl Session {
             limits: LimitsSpec::default(),
             tools: None,
             callback_url: None,
+            task: None,
+            completion: None,
             created_at: now,
             updated_at: now,
         }
     }
+}
+
+/// The task of a session that was made by a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Task {
+    /// The agent that is to do it.
+    pub agent_name: String,
+    /// What it is called.
+    pub task_name: String,
+    /// What is to be done.
+    pub input: String,
+}
+
+/// How the task of a session has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Completion {
+    /// Whether it was done.
+    pub success: bool,
+    /// What came of it.
+    pub summary: String,
+    /// Why it was not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// On whose behalf a call is made, as the caller says.

@@ -110,6 +110,7 @@ impl Engine {
             context: job.equipment.context.clone(),
             agent: call.agent.clone(),
             session: call.session.clone(),
+            conversation: job.conversation.clone(),
             attempt: call.attempts,
             timeout_ms: limits.map_or(0, |limits| limits.timeout_ms),
             elapsed_ms,

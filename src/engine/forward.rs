@@ -8,7 +8,7 @@ use super::Engine;
 use super::prepare::{self, Asked, Job, Next};
 use crate::domain::{CallRequest, Failure};
 use crate::executor::Stands;
-use crate::registry::{Entry, Snapshot};
+use crate::registry::{Entry, Found, View};
 
 /// Whom a request is for.
 #[derive(Debug)]
@@ -22,9 +22,10 @@ pub(super) struct Sought {
 }
 
 /// Looks a request's tool up. Where it is called through another, the request becomes that of the tool itself.
-pub(super) fn seek(snapshot: &Snapshot, request: &mut CallRequest, is_unknown: bool) -> Sought {
-    let Some(entry) = snapshot.find(&request.name).cloned() else {
-        return Sought { entry: None, through: None, refused: None };
+pub(super) fn seek(view: View<'_>, request: &mut CallRequest, is_unknown: bool) -> Sought {
+    let entry = match view.find(&request.name) {
+        Found::Available(entry) => entry.clone(),
+        found => return Sought::not_to_be_had(found),
     };
     // What was cut off may name a wrong tool, and what is still to come names none.
     if is_unknown || entry.stands != Some(Stands::ForAnother) {
@@ -33,11 +34,30 @@ pub(super) fn seek(snapshot: &Snapshot, request: &mut CallRequest, is_unknown: b
     match inner(&entry, request) {
         Ok((name, arguments)) => {
             // It saw the tool by its own name, whatever its vendor.
-            let found = snapshot.find(&name).filter(|found| found.stands.is_none()).cloned();
+            let found = view.find(&name);
             (request.name, request.arguments) = (name, arguments);
-            Sought { entry: found, through: Some(entry.name.clone()), refused: None }
+            let sought = match found {
+                Found::Available(inner) if inner.stands.is_none() => {
+                    Sought { entry: Some(inner.clone()), through: None, refused: None }
+                }
+                Found::Unavailable(inner) if inner.stands.is_none() => Sought::not_to_be_had(found),
+                _ => Sought::not_to_be_had(Found::Missing),
+            };
+            Sought { through: Some(entry.name.clone()), ..sought }
         }
         Err(failure) => Sought { entry: Some(entry), through: None, refused: Some(failure) },
+    }
+}
+
+impl Sought {
+    /// A tool that cannot be called, or none.
+    fn not_to_be_had(found: Found<'_>) -> Self {
+        let entry = match found {
+            Found::Available(entry) | Found::Unavailable(entry) => Some(entry.clone()),
+            Found::Missing => None,
+        };
+        let refused = entry.as_ref().map(|entry| Failure::unavailable(&entry.name).into());
+        Self { entry, through: None, refused }
     }
 }
 
@@ -48,19 +68,20 @@ impl Engine {
         let (name, vendor) = (call.name.to_string(), asked.vendor);
         let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
         let snapshot = self.registry.snapshot();
-        let Sought { entry, through, refused } = seek(&snapshot, &mut request, false);
+        let conversation = job.conversation.clone();
+        let view = View::new(&snapshot, conversation.as_deref());
+        let Sought { entry, through, refused } = seek(view, &mut request, false);
         call.metadata.extend(through.map(|name| ("called_through".to_owned(), (*name).into())));
         job.next = match (entry, refused) {
-            (_, Some(failure)) => Next::Refuse(failure),
-            (Some(entry), None) => {
+            (Some(entry), refused) => {
                 (call.name, call.title) = (entry.name.clone(), entry.title.clone());
                 call.limits = Some(self.limits(&entry, &asked.limits));
-                Next::Run(entry)
+                refused.map_or(Next::Run(entry), Next::Refuse)
             }
-            (None, None) => {
+            (None, _) => {
                 call.name = request.name.into();
                 call.title = call.name.clone();
-                Next::Refuse(snapshot.not_found(&call.name, None).into())
+                Next::Refuse(view.not_found(&call.name, None).into())
             }
         };
         request.arguments.unwrap_or_default()

@@ -14,11 +14,11 @@ use super::recorder::{self, Recorder};
 use super::turns::Permit;
 use super::{Engine, Pending, Submission, forward, way_back};
 use crate::dispatch::Place;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Time, Vendor, json};
+use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Session, Time, Vendor, json};
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
 use crate::executor::instances::CallEnd;
-use crate::registry::Entry;
+use crate::registry::{Entry, View};
 use crate::schema::{Checked, Violation};
 
 /// One call, ready to be run or refused.
@@ -40,8 +40,8 @@ pub(super) struct Job {
     /// Its keys are taken on disk before it runs.
     pub claims: Vec<Claim>,
     pub traceparent: Option<Arc<str>>,
-    /// When its session was made, where that is known: one of the same id may have been there before.
-    pub session_since: Option<Time>,
+    /// The session that it belongs to, as it was when the call was asked for.
+    pub conversation: Option<Arc<Session>>,
     /// What only its executor sees.
     pub equipment: Equipment,
     /// What was asked for beside arguments that are still to come.
@@ -106,7 +106,7 @@ impl Job {
             is_queued: false,
             claims: Vec::new(),
             traceparent: None,
-            session_since: None,
+            conversation: None,
             equipment: Equipment::default(),
             asked: None,
             call_end: None,
@@ -121,6 +121,11 @@ impl Job {
             Next::Run(entry) => entry.definition.is_concurrency_safe(),
             Next::Refuse(_) => true,
         }
+    }
+
+    /// When its session was made, where that is known: one of the same id may have been there before.
+    pub fn session_since(&self) -> Option<Time> {
+        self.conversation.as_ref().map(|session| session.created_at)
     }
 
     /// Whether its arguments come piece by piece.
@@ -162,13 +167,13 @@ impl Engine {
     ) -> (Vec<Job>, Vec<Pending>) {
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
         let Submission { truncated, traceparent, once, cache_control, conversation, .. } = submission;
-        let session_since = conversation.map(|session| session.created_at);
         let snapshot = self.registry.snapshot();
+        let view = View::new(&snapshot, conversation.as_deref());
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (mut request, id))| {
             let truncated = truncated || request.truncated;
             // Whom a call is for whose arguments are still to come may stand in those.
             let is_unknown = truncated || request.streamed;
-            let sought = forward::seek(&snapshot, &mut request, is_unknown);
+            let sought = forward::seek(view, &mut request, is_unknown);
             let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
             let vendor = request.vendor;
             let entry = sought.entry.as_ref();
@@ -195,7 +200,7 @@ impl Engine {
                 }
                 None => {
                     let vendor = vendor.filter(|_| sought.through.is_none());
-                    Next::Refuse(snapshot.not_found(&call.name, vendor).into())
+                    Next::Refuse(view.not_found(&call.name, vendor).into())
                 }
             };
             let beginning = request.streamed.then(|| call.arguments.as_str().unwrap_or_default().to_owned());
@@ -207,7 +212,7 @@ impl Engine {
                 recorder::pair(self.journal.clone(), self.store.clone(), self.settings.store_patience);
             let mut job = Job::new(call, next, recorder);
             job.traceparent.clone_from(&traceparent);
-            job.session_since = session_since;
+            job.conversation.clone_from(&conversation);
             if let Some(beginning) = beginning {
                 let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning, self.room.clone());
                 job.handle.draft = Some(draft);

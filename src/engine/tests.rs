@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Call, CallRequest, Time, ToolDefinition, Vendor};
 
+mod conversation;
 mod way_back;
 
 const VENDORS: [Vendor; 4] = [Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini];

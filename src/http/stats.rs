@@ -77,7 +77,7 @@ pub(super) async fn of_all(
     let mut stored = state.store.stats(None).await?;
     let unknown = stored.iter().position(|stats| stats.tool_name == UNKNOWN_TOOL).map(|place| stored.remove(place));
     let snapshot = state.engine.registry().snapshot().clone();
-    for entry in snapshot.list() {
+    for entry in snapshot.all() {
         if stored.iter().all(|stats| stats.tool_name != *entry.name) {
             stored.push(ToolStats::never_called(&entry.name));
         }

@@ -1,6 +1,6 @@
 //! `GET /tools`: what there is, in the shape that the caller's model wants, all of it or what fits a search.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -11,12 +11,12 @@ use utoipa::ToSchema;
 
 use super::extract::Params;
 use super::problem::Problem;
-use super::{AppState, reply};
+use super::{AppState, groups, reply};
 use crate::domain::stats::ToolStats;
 use crate::formats::definitions::{Format, prompt};
 use crate::registry::definitions::{self, DefinitionList, Listed, NativeItem, NativeList, Rendered, Wanted};
 use crate::registry::entry::etag_of;
-use crate::registry::{Entry, Snapshot};
+use crate::registry::{Entry, Snapshot, View};
 
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown; charset=utf-8";
@@ -38,10 +38,13 @@ pub(super) struct ListParams {
     /// With `prompt`: adds a note to tools that often fail or are slow.
     #[serde(default)]
     stats: bool,
-    /// Also tools that cannot be called now.
+    /// With `native`: also tools that cannot be called now. Models are never told of them.
     #[serde(default)]
-    #[expect(dead_code, reason = "there are no inactive tools without groups")]
     include_inactive: bool,
+    /// The session whose tools are listed; everybody's unless given.
+    session: Option<String>,
+    /// Only tools of these groups, separated by commas.
+    groups: Option<String>,
 }
 
 impl ListParams {
@@ -57,6 +60,21 @@ impl ListParams {
     fn losses(&self) -> bool {
         // Here nothing is ever lost.
         self.losses && !matches!(self.format(), Format::Native | Format::Prompt)
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &str> {
+        let names = self.groups.as_deref().unwrap_or_default().split(',');
+        names.map(str::trim).filter(|name| !name.is_empty())
+    }
+
+    fn include_inactive(&self) -> bool {
+        self.include_inactive && self.format() == Format::Native
+    }
+
+    /// Whether it is what everybody asks for.
+    fn is_usual(&self) -> bool {
+        let is_partial = self.query().is_some() || self.session.is_some() || self.groups().next().is_some();
+        !is_partial && !self.stats() && !self.include_inactive()
     }
 
     fn stats(&self) -> bool {
@@ -82,8 +100,9 @@ enum ToolListAnswer<'a> {
     responses((status = 200, description = "The tools; `ETag` changes with any of them. For `prompt` a Markdown text, empty if there is no tool",
             content((ToolListAnswer = "application/json"), (String = "text/markdown")), headers(("ETag" = String))),
         (status = 304, description = "`If-None-Match` names the list as it is"),
+        (status = 404, description = "There is no such session, or no such group"),
         (status = 422, description = "A query parameter is wrong"),
-        (status = 503, description = "The database is away (with `stats`)")))]
+        (status = 503, description = "The database is away (with `stats` or `session`)")))]
 pub(super) async fn list(
     State(state): State<AppState>,
     headers: HeaderMap,
@@ -95,7 +114,7 @@ pub(super) async fn list(
     let snapshot = state.engine.registry().snapshot().clone();
     let format = params.format();
     let media_type = if format == Format::Prompt { MARKDOWN } else { JSON };
-    if params.query().is_none() && !params.stats() {
+    if params.is_usual() {
         let is_paused = format == Format::Native && state.engine.pauses().any();
         if !is_paused {
             let rendered = kept(snapshot, format, params.losses()).await?;
@@ -103,11 +122,16 @@ pub(super) async fn list(
         }
         // A tool that rests changes what is shown, and so the tag.
         let all: Vec<Listed> = snapshot.list().iter().map(|entry| (entry.clone(), None)).collect();
-        let body = definitions::json(&native(&state, &all, usize::MAX));
+        let body = definitions::json(&native(&state, View::from(&*snapshot), &all, usize::MAX));
         return Ok(reply::bytes(&headers, JSON, &etag_of(&body), body));
     }
+    let session = groups::find_session(&state, params.session.as_deref()).await?;
+    for name in params.groups() {
+        groups::known_group(snapshot.groups(), name)?;
+    }
     let stats = if params.stats() { stats(&state).await? } else { HashMap::new() };
-    let made = tokio::task::spawn_blocking(move || made(&state, &snapshot, &params, &stats));
+    let made =
+        tokio::task::spawn_blocking(move || made(&state, View::new(&snapshot, session.as_ref()), &params, &stats));
     let Rendered { body, etag } = made.await.map_err(|_| Problem::internal())?;
     Ok(reply::bytes(&headers, media_type, &etag, body))
 }
@@ -122,29 +146,45 @@ async fn kept(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> Result<R
 }
 
 /// A list that nobody else asks for.
-fn made(state: &AppState, snapshot: &Snapshot, params: &ListParams, stats: &HashMap<String, ToolStats>) -> Rendered {
-    let listed: Vec<Listed> = match params.query() {
-        Some(query) => snapshot.search(query).into_iter().map(|(entry, score)| (entry, Some(score))).collect(),
-        None => snapshot.list().iter().map(|entry| (entry.clone(), None)).collect(),
-    };
+fn made(state: &AppState, view: View<'_>, params: &ListParams, stats: &HashMap<String, ToolStats>) -> Rendered {
+    let listed = chosen(view, params);
     let limit = params.limit.unwrap_or(usize::MAX);
     match params.format() {
-        Format::Native => definitions::json(&native(state, &listed, limit)).into(),
+        Format::Native => definitions::json(&native(state, view, &listed, limit)).into(),
         Format::Prompt => {
             let shown: Vec<&Arc<Entry>> = listed.iter().take(limit).map(|(entry, _)| entry).collect();
             prompt::render(shown.iter().map(|entry| &entry.definition), stats).into_bytes().into()
         }
         format => {
             let wanted = Wanted { limit, losses: params.losses(), scores: params.query().is_some() };
-            definitions::json(&snapshot.definitions(format, &listed, wanted)).into()
+            definitions::json(&view.snapshot().definitions(format, &listed, wanted)).into()
         }
     }
 }
 
-fn native<'a>(state: &AppState, listed: &'a [Listed], limit: usize) -> NativeList<'a> {
+/// The tools that the request asks for, whatever its format.
+fn chosen(view: View<'_>, params: &ListParams) -> Vec<Listed> {
+    let scored = |(entry, score)| (entry, Some(score));
+    let mut listed: Vec<Listed> = match (params.query(), params.include_inactive()) {
+        (Some(query), true) => view.snapshot().search_all(query).into_iter().map(scored).collect(),
+        (Some(query), false) => view.search(query).into_iter().map(scored).collect(),
+        (None, true) => view.snapshot().all().iter().map(|entry| (entry.clone(), None)).collect(),
+        (None, false) => view.list().into_iter().map(|entry| (entry, None)).collect(),
+    };
+    let groups: HashSet<&str> = params.groups().collect();
+    if !groups.is_empty() {
+        listed.retain(|(entry, _)| entry.definition.groups.iter().any(|group| groups.contains(group.as_str())));
+    }
+    listed
+}
+
+fn native<'a>(state: &AppState, view: View<'_>, listed: &'a [Listed], limit: usize) -> NativeList<'a> {
     let pauses = state.engine.pauses();
     let shown = listed.iter().take(limit);
-    let items = shown.map(|(entry, score)| NativeItem { tool: entry.view(pauses.of(&entry.name)), score: *score });
+    let items = shown.map(|(entry, score)| NativeItem {
+        tool: entry.view(pauses.of(&entry.name)).with_active(view.is_available(entry)),
+        score: *score,
+    });
     NativeList { tools: items.collect(), total: listed.len() }
 }
 

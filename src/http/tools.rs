@@ -16,7 +16,7 @@ use crate::domain::{ToolDefinition, json, shape, tool};
 use crate::engine;
 use crate::registry::dynamic::Fetched;
 use crate::registry::entry::ToolView;
-use crate::registry::{Entry, dynamic};
+use crate::registry::{Entry, Fault, View, check, dynamic};
 use crate::schema::Violation;
 use crate::store::tools::Expected;
 
@@ -61,9 +61,10 @@ pub(super) async fn read(
     headers: HeaderMap,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let entry = find(&state, &name)?;
+    let (entry, active) = find_shown(&state, &name)?;
     let paused = state.engine.pauses().of(&entry.name);
-    Ok(reply::tagged(&headers, StatusCode::OK, &entry.etag_now(paused), &entry.view(paused)))
+    let view = entry.view(paused).with_active(active);
+    Ok(reply::tagged(&headers, StatusCode::OK, &entry.etag_now(paused, active), &view))
 }
 
 /// Registers or replaces a tool. `If-Match` makes it compare-and-swap; `If-None-Match: *` makes it only register.
@@ -182,20 +183,27 @@ pub(super) async fn validate(
 
 /// The tool that is shown under this name.
 pub(super) fn find(state: &Shared, name: &str) -> Result<Arc<Entry>, Problem> {
-    let found = state.engine.registry().snapshot().get(name).cloned();
+    find_shown(state, name).map(|(entry, _)| entry)
+}
+
+/// The same, and whether it can be called.
+fn find_shown(state: &Shared, name: &str) -> Result<(Arc<Entry>, bool), Problem> {
+    let snapshot = state.engine.registry().snapshot();
+    let found = snapshot.get(name).map(|entry| (entry.clone(), View::from(&**snapshot).is_available(entry)));
     found.ok_or_else(|| Problem::not_found(format!("there is no tool \"{}\"", json::shorten(name, 128))))
 }
 
 /// Whether the request has a condition; a condition that does not hold is 412.
 fn precondition(state: &Shared, headers: &HeaderMap, name: &str) -> Result<bool, Problem> {
-    let shown = state.engine.registry().snapshot().get(name).cloned();
-    let etag = shown.as_ref().map(|entry| entry.etag_now(state.engine.pauses().of(&entry.name)));
+    let shown = find_shown(state, name).ok();
+    let pauses = state.engine.pauses();
+    let etag = shown.as_ref().map(|(entry, active)| entry.etag_now(pauses.of(&entry.name), *active));
     // A pause changes what is shown, not what is registered.
-    let same = shown.as_ref().map(|entry| entry.etag());
+    let same = shown.as_ref().map(|(entry, active)| entry.etag_now(None, *active));
     let one = |header, etag: Option<&str>| reply::lists(headers, header, etag.unwrap_or("\"none\""));
     let is = |header: header::HeaderName| {
         let now = one(header.clone(), etag.as_deref())?;
-        Some(now || one(header, same) == Some(true))
+        Some(now || one(header, same.as_deref()) == Some(true))
     };
     let matches = is(header::IF_MATCH).map(|listed| listed && shown.is_some());
     let none_matches = is(header::IF_NONE_MATCH).map(|listed| !(listed && shown.is_some()));
@@ -214,10 +222,25 @@ fn changed(name: &str) -> Problem {
 async fn compile(state: &AppState, definition: ToolDefinition) -> Result<(ToolDefinition, Fetched), Problem> {
     let registry = state.engine.registry().clone();
     let fetched = registry.fetch_for(&definition).await;
+    let unknown = unknown_groups(state, &definition.groups).await?;
     let tried = tokio::task::spawn_blocking(move || {
         registry.try_fetched(definition.clone(), fetched).map(|fetched| (definition, fetched))
     });
-    Ok(tried.await.map_err(|_| Problem::internal())??)
+    match tried.await.map_err(|_| Problem::internal())? {
+        Ok(compiled) if unknown.is_empty() => Ok(compiled),
+        Ok(_) => Err(unknown.into()),
+        Err(faults) => Err(faults.into_iter().chain(unknown).collect::<Vec<Fault>>().into()),
+    }
+}
+
+async fn unknown_groups(state: &Shared, named: &[String]) -> Result<Vec<Fault>, Problem> {
+    let registry = state.engine.registry();
+    let unknown = || check::unknown_groups(named, registry.snapshot().groups());
+    if !unknown().is_empty() {
+        // Another node may have made it just now.
+        registry.reload(&state.store).await?;
+    }
+    Ok(unknown())
 }
 
 async fn put(
@@ -233,9 +256,10 @@ async fn put(
 }
 
 fn shown(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
-    let entry = find(state, name)?;
+    let (entry, active) = find_shown(state, name)?;
     let paused = state.engine.pauses().of(&entry.name);
-    let mut response = reply::tagged(&HeaderMap::new(), status, &entry.etag_now(paused), &entry.view(paused));
+    let view = entry.view(paused).with_active(active);
+    let mut response = reply::tagged(&HeaderMap::new(), status, &entry.etag_now(paused, active), &view);
     if status == StatusCode::CREATED
         && let Ok(location) = HeaderValue::from_str(&format!("/tools/{name}"))
     {

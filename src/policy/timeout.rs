@@ -102,6 +102,7 @@ mod tests {
             context: Arc::default(),
             agent: None,
             session: None,
+            conversation: None,
             attempt: 1,
             timeout_ms,
             elapsed_ms,

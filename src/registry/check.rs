@@ -3,7 +3,8 @@
 use super::dynamic;
 use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::{RetryOverride, RetrySpec};
-use crate::domain::{ToolDefinition, tool};
+use crate::domain::{Groups, ToolDefinition, tool};
+use crate::schema;
 
 /// Longest title, in characters.
 const LONGEST_TITLE: usize = 200;
@@ -49,7 +50,10 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
         faults.push(Fault::at("/title", format!("must have at most {LONGEST_TITLE} characters")));
     }
     for (index, group) in definition.groups.iter().enumerate() {
-        faults.push(Fault::at(format!("/groups/{index}"), format!("there is no group \"{group}\"")));
+        if !tool::is_valid_name(group) {
+            let message = "a group's name must be 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`";
+            faults.push(Fault::at(format!("/groups/{index}"), message));
+        }
     }
     faults.extend(dynamic::check(definition));
     if let Some(cache) = &definition.cache {
@@ -78,6 +82,18 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
             .map(|fault| Fault { pointer: format!("/limits{}", fault.pointer), ..fault }),
     );
     faults
+}
+
+/// The groups of a definition that there are not; what is no name is told of elsewhere.
+#[must_use]
+pub fn unknown_groups(named: &[String], groups: &Groups) -> Vec<Fault> {
+    let is_unknown = |(_, name): &(usize, &String)| tool::is_valid_name(name) && !groups.contains_key(*name);
+    let fault = |(place, name): (usize, &String)| {
+        let nearest = schema::nearest(name, groups.keys().map(String::as_str));
+        let hint = nearest.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
+        Fault::at(format!("/groups/{place}"), format!("there is no group \"{name}\"{hint}"))
+    };
+    named.iter().enumerate().filter(is_unknown).map(fault).collect()
 }
 
 /// What is wrong with declared retries; pointers are within them.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 
-use super::Snapshot;
-use crate::domain::{Answer, Failure};
+use super::{Snapshot, View};
+use crate::domain::{Answer, Failure, Session};
 use crate::executor::{BoxFuture, Executor, Invocation, Stands};
 use crate::tool::{About, BuiltinTool};
 
@@ -64,11 +64,11 @@ impl FindTools {
 }
 
 /// The tools that fit, best first.
-fn found(shown: &Weak<ArcSwap<Snapshot>>, arguments: &Value) -> Value {
+fn found(shown: &Weak<ArcSwap<Snapshot>>, session: Option<&Session>, arguments: &Value) -> Value {
     let query = arguments["query"].as_str().unwrap_or_default();
     let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
     let snapshot = shown.upgrade().map(|shown| shown.load_full()).unwrap_or_default();
-    let found = snapshot.search(query).into_iter().filter(|(entry, _)| entry.stands.is_none());
+    let found = View::new(&snapshot, session).search(query).into_iter().filter(|(entry, _)| entry.stands.is_none());
     let tools = found.take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(entry, score)| {
         let definition = &entry.definition;
         json!({
@@ -85,7 +85,10 @@ impl Executor for FindTools {
         Box::pin(async move {
             let name = invocation.name;
             // The first search of a snapshot reads all of it.
-            let found = tokio::task::spawn_blocking(move || found(&shown, &invocation.arguments)).await;
+            let found = tokio::task::spawn_blocking(move || {
+                found(&shown, invocation.conversation.as_deref(), &invocation.arguments)
+            })
+            .await;
             let found = found.map_err(|_| Failure::execution(&name, "the search broke off"))?;
             Ok(Answer::Data(Arc::new(found)))
         })

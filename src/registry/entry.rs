@@ -96,8 +96,16 @@ pub struct ToolView<'a> {
     updated_at: Time,
 }
 
+impl ToolView<'_> {
+    /// Whether it can be called by whoever is shown it.
+    #[must_use]
+    pub fn with_active(self, active: bool) -> Self {
+        Self { active, ..self }
+    }
+}
+
 impl Entry {
-    /// As it is shown.
+    /// As it is shown to those who can call it.
     #[must_use]
     pub fn view(&self, paused: Option<Paused>) -> ToolView<'_> {
         ToolView {
@@ -142,10 +150,11 @@ impl Entry {
         self.etag.get_or_init(|| self.tag(None))
     }
 
-    /// The entity tag of the tool as it is shown now. One that rests looks otherwise.
+    /// The entity tag of the tool as it is shown now: one that rests, or that cannot be called, looks otherwise.
     #[must_use]
-    pub fn etag_now(&self, paused: Option<Paused>) -> Cow<'_, str> {
-        if paused.is_some() { self.tag(paused).into() } else { self.etag().into() }
+    pub fn etag_now(&self, paused: Option<Paused>, active: bool) -> Cow<'_, str> {
+        let tag: Cow<'_, str> = if paused.is_some() { self.tag(paused).into() } else { self.etag().into() };
+        if active { tag } else { etag_of(format!("inactive {tag}").as_bytes()).into() }
     }
 
     fn tag(&self, paused: Option<Paused>) -> String {

@@ -1,4 +1,4 @@
-//! What a caller sees at one moment.
+//! What there is at one moment.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -7,14 +7,9 @@ use super::Entry;
 use super::definitions::Kept;
 use super::entry::etag_of;
 use super::search::Index;
-use crate::domain::{Failure, Vendor, json};
+use super::view::View;
+use crate::domain::{Failure, Groups, Vendor};
 use crate::formats::alias;
-use crate::schema;
-
-/// Names told to a model that asked for an unknown tool.
-const NAMES_TOLD: usize = 500;
-/// Longest unknown name repeated to a model, in characters.
-const LONGEST_NAME_TOLD: usize = 200;
 
 /// All tools by name, and in the stable order of lists.
 #[derive(Debug, Default)]
@@ -23,30 +18,38 @@ pub struct Snapshot {
     by_alias: HashMap<String, Arc<Entry>>,
     /// The aliases of tools whose names some vendor refuses.
     aliases: HashMap<Arc<str>, String>,
+    /// All of them, active or not.
+    all: Vec<Arc<Entry>>,
+    /// Those that everybody can call.
     list: Vec<Arc<Entry>>,
+    groups: Groups,
     etag: OnceLock<String>,
     index: OnceLock<Index>,
     pub(super) kept: Kept,
 }
 
 impl Snapshot {
-    pub(super) fn new(shown: BTreeMap<String, Arc<Entry>>) -> Self {
-        let list: Vec<Arc<Entry>> = shown.values().cloned().collect();
+    pub(super) fn new(shown: BTreeMap<String, Arc<Entry>>, groups: Groups) -> Self {
+        let all: Vec<Arc<Entry>> = shown.values().cloned().collect();
         let (mut by_alias, mut aliases) = (HashMap::new(), HashMap::new());
         for (name, alias) in alias::aliases(shown.keys().map(String::as_str)) {
             by_alias.insert(alias.clone(), shown[name].clone());
             aliases.insert(shown[name].name.clone(), alias);
         }
-        Self { by_name: shown.into_iter().collect(), by_alias, aliases, list, ..Self::default() }
+        let by_name = shown.into_iter().collect();
+        let mut snapshot = Self { by_name, by_alias, aliases, all, groups, ..Self::default() };
+        snapshot.list = View::from(&snapshot).list();
+        snapshot
     }
 
-    /// The tool of this name.
+    /// The tool of this name, whether or not it can be called.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name)
     }
 
-    /// The tool that is called by this name: its own, or the alias under which some vendor knows it.
+    /// The tool that is called by this name: its own, or the alias under which some vendor knows it;
+    /// whether or not it can be called.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name).or_else(|| self.by_alias.get(name))
@@ -63,7 +66,19 @@ impl Snapshot {
         }
     }
 
-    /// All tools by name.
+    /// All tools by name, those included that cannot be called now.
+    #[must_use]
+    pub fn all(&self) -> &[Arc<Entry>] {
+        &self.all
+    }
+
+    /// All groups by name.
+    #[must_use]
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// The tools that everybody can call, by name.
     #[must_use]
     pub fn list(&self) -> &[Arc<Entry>] {
         &self.list
@@ -78,19 +93,22 @@ impl Snapshot {
         })
     }
 
-    /// The tools that fit a query, best first, each with its score.
+    /// The tools that everybody can call and that fit a query, best first, each with its score.
     #[must_use]
     pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
-        let index = self.index.get_or_init(|| Index::new(self.list.iter().map(|entry| &entry.definition)));
-        index.search(query).into_iter().map(|(place, score)| (self.list[place].clone(), score)).collect()
+        View::from(self).search(query)
     }
 
-    /// What a model of this vendor is told that asked for a tool that there is not.
+    /// The same of all tools.
+    #[must_use]
+    pub fn search_all(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
+        let index = self.index.get_or_init(|| Index::new(self.all.iter().map(|entry| &entry.definition)));
+        index.search(query).into_iter().map(|(place, score)| (self.all[place].clone(), score)).collect()
+    }
+
+    /// What a model of this vendor is told that asked for a tool that there is not, outside of any session.
     #[must_use]
     pub fn not_found(&self, name: &str, vendor: Option<Vendor>) -> Failure {
-        let names: Vec<&str> = self.list.iter().filter_map(|entry| self.name_for(entry, vendor)).collect();
-        let nearest = schema::nearest(name, names.iter().copied());
-        let told = &names[..names.len().min(NAMES_TOLD)];
-        Failure::not_found(&json::shorten(name, LONGEST_NAME_TOLD), told, nearest)
+        View::from(self).not_found(name, vendor)
     }
 }

@@ -32,7 +32,8 @@ pub enum Expected {
     Revision(i64),
 }
 
-const BUMP: &str = "UPDATE tools_clock SET version = version + 1";
+/// Whoever changes tools or groups does this first, and so waits for whoever else does.
+pub(super) const BUMP: &str = "UPDATE tools_clock SET version = version + 1";
 const INSERT: &str = "INSERT INTO tools AS t (tenant, name, definition, revision, created_at, updated_at) \
     VALUES ($1, $2, $3, 1, $4, $4) ON CONFLICT (tenant, name) DO ";
 const REPLACE: &str = "UPDATE SET definition = excluded.definition, revision = t.revision + 1, \
@@ -141,9 +142,9 @@ where
     within(async {
         let mut lease = pool.lease().await?;
         let mut transaction = lease.begin().await?;
+        sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
         let changed = query.execute(&mut *transaction).await?.affected() > 0;
         if changed {
-            sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
             transaction.commit().await?;
         } else {
             transaction.rollback().await?;

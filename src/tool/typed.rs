@@ -75,6 +75,7 @@ impl BuiltinTool {
             context: Arc::default(),
             agent: None,
             session: None,
+            conversation: None,
             attempt: 1,
             idle_timeout_ms: None,
             elapsed_ms: 0,

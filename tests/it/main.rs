@@ -20,6 +20,7 @@ mod dynamic;
 mod events;
 mod examples;
 mod external;
+mod groups;
 mod hooks;
 mod http_executor;
 mod idempotency;

@@ -15,11 +15,13 @@ use crate::support::{Backend, Database, bounded};
 
 mod callbacks;
 mod commits;
+mod groups;
 mod mixed;
 mod pages;
 mod refusals;
 mod round_trip;
 mod sequences;
+mod sessions;
 mod settings;
 mod stopped;
 mod tools;

@@ -51,6 +51,9 @@ fn facts(entry: &Entry) -> Vec<(&'static str, String)> {
     facts.push(("timeout", timeout.map_or_else(|| "the server's".to_owned(), |ms| format!("{ms} ms"))));
     facts.extend(definition.category.clone().map(|category| ("category", category)));
     facts.extend(definition.version.clone().map(|version| ("version", version)));
+    if !definition.groups.is_empty() {
+        facts.push(("groups", definition.groups.join(", ")));
+    }
     if !definition.tags.is_empty() {
         facts.push(("tags", definition.tags.join(", ")));
     }

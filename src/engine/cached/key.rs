@@ -31,7 +31,7 @@ pub fn of(job: &Job, entry: &Entry, scope: CacheScope) -> Option<Key> {
     let call = &job.call;
     let session = match (scope, &call.session) {
         (CacheScope::Global, _) => None,
-        (CacheScope::Session, Some(session)) => Some((&**session, job.session_since)),
+        (CacheScope::Session, Some(session)) => Some((&**session, job.session_since())),
         (CacheScope::Session, None) => return None,
     };
     let arguments = job.equipment.arguments.as_ref().or(call.effective_arguments.as_ref())?;

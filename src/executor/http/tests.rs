@@ -47,6 +47,7 @@ pub(super) fn invocation(arguments: Value) -> Invocation {
         context: Arc::default(),
         agent: None,
         session: None,
+        conversation: None,
         attempt: 1,
         idle_timeout_ms: None,
         elapsed_ms: 0,

@@ -20,6 +20,7 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
         context: Arc::default(),
         agent: None,
         session: None,
+        conversation: None,
         call_id: "call_1".into(),
         name: "t".into(),
         arguments: Arc::new(arguments),

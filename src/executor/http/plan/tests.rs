@@ -17,6 +17,7 @@ fn run(arguments: Value) -> Invocation {
         context: Arc::default(),
         agent: None,
         session: None,
+        conversation: None,
         call_id: "call_1".into(),
         name: "t".into(),
         arguments: Arc::new(arguments),

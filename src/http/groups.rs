@@ -1,0 +1,204 @@
+//! `/tool-groups`: tools that are switched together, for everybody or in one session.
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+
+use super::described::BodyRefused;
+use super::extract::{JsonBody, Params};
+use super::problem::Problem;
+use super::{AppState, Shared, reply};
+use crate::domain::{Group, Session, Time, json, shape, tool};
+use crate::registry::View;
+
+mod session;
+mod switch;
+
+pub(super) use session::{find_session, known_group};
+pub(super) use switch::{__path_change, __path_switch, change, switch};
+
+/// Longest description, in characters.
+const LONGEST_DESCRIPTION: usize = 10_000;
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ViewParams {
+    /// The session whose view is meant; everybody's unless given.
+    session: Option<String>,
+}
+
+/// A group.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ToolGroup)]
+pub(super) struct GroupView<'a> {
+    name: &'a str,
+    /// What its tools are for.
+    description: &'a str,
+    /// Whether its tools can be called. A tool in several groups can be if one of them is active.
+    active: bool,
+    /// Whether a model may switch it in its own session.
+    manageable: bool,
+    /// The tools in it, by name.
+    tools: Vec<&'a str>,
+    /// When it was made; `null` if it is there only because a definition names it.
+    created_at: Option<Time>,
+    /// When it was last changed.
+    updated_at: Option<Time>,
+}
+
+/// What `GET /tool-groups` answers.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ToolGroupList)]
+pub(super) struct GroupList<'a> {
+    /// The groups, by name.
+    groups: Vec<GroupView<'a>>,
+    /// How many there are.
+    total: usize,
+}
+
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewToolGroup)]
+pub(super) struct GroupBody {
+    /// 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`.
+    name: String,
+    /// What its tools are for.
+    #[serde(default)]
+    description: String,
+    /// Whether its tools can be called.
+    #[serde(default = "yes")]
+    #[schema(default = true)]
+    active: bool,
+    /// Whether a model may switch it in its own session.
+    #[serde(default)]
+    manageable: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Lists the groups of tools, by name.
+#[utoipa::path(get, path = "/tool-groups", operation_id = "list_tool_groups", tag = "tools", params(ViewParams),
+    responses((status = 200, description = "The groups", body = GroupList,
+            example = json!({"groups": [{"name": "mail", "description": "Reads and sends mail.", "active": false, "manageable": true,
+                "tools": ["mail.read", "mail.send"], "created_at": "2026-01-31T12:00:00.000Z", "updated_at": "2026-01-31T12:00:00.000Z"}], "total": 1})),
+        (status = 404, description = "There is no such session"),
+        (status = 422, description = "A query parameter is wrong"),
+        (status = 503, description = "The database is away (with `session`)")))]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    Params(params): Params<ViewParams>,
+) -> Result<Response, Problem> {
+    let session = find_session(&state, params.session.as_deref()).await?;
+    Ok(listed(&state, session.as_ref()))
+}
+
+/// Makes a group. It is empty until definitions name it.
+#[utoipa::path(post, path = "/tool-groups", operation_id = "create_tool_group", tag = "tools", request_body = GroupBody,
+    responses((status = 201, description = "Made; `Location` is its own", body = GroupView, headers(("Location" = String))),
+        BodyRefused,
+        (status = 409, description = "There is a group of this name already"),
+        (status = 422, description = "The body does not have its shape, or the name is none that a group can have"),
+        (status = 503, description = "The database is away")))]
+pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Result<Response, Problem> {
+    shape::expect_objects(&body.value, &[""])?;
+    let GroupBody { name, description, active, manageable } = body.read()?;
+    if !tool::is_valid_name(&name) {
+        return Err(Problem::field("/name", "must be 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`"));
+    }
+    check_description(&description)?;
+    let registry = state.engine.registry();
+    registry.reload(&state.store).await?;
+    let now = state.clock.now();
+    let group = Group { name, description, active, manageable, is_stored: true, created_at: now, updated_at: now };
+    let is_named = registry.snapshot().groups().contains_key(&group.name);
+    if is_named || !state.store.make_group(&group).await? {
+        let detail = format!("there is a group \"{}\" already; PATCH changes it", group.name);
+        return Err(Problem::conflict("GROUP_EXISTS", detail));
+    }
+    registry.reload(&state.store).await?;
+    let mut response = shown(&state, &group.name, None, StatusCode::CREATED)?;
+    if let Ok(location) = HeaderValue::from_str(&format!("/tool-groups/{}", group.name)) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Reads a group.
+#[utoipa::path(get, path = "/tool-groups/{name}", operation_id = "read_tool_group", tag = "tools",
+    params(("name" = String, Path, description = "The group's name"), ViewParams),
+    responses((status = 200, description = "The group", body = GroupView),
+        (status = 404, description = "There is no such group, or no such session"),
+        (status = 422, description = "A query parameter is wrong"),
+        (status = 503, description = "The database is away (with `session`)")))]
+pub(super) async fn read(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    Params(params): Params<ViewParams>,
+) -> Result<Response, Problem> {
+    let session = find_session(&state, params.session.as_deref()).await?;
+    shown(&state, &name, session.as_ref(), StatusCode::OK)
+}
+
+/// Deletes a group, and with it the registered tools that were in no other. Those that are in others too stay, and are in
+/// this one no more. A group of tools that are built in or stand in files cannot be deleted: it can be deactivated.
+#[utoipa::path(delete, path = "/tool-groups/{name}", operation_id = "delete_tool_group", tag = "tools",
+    params(("name" = String, Path, description = "The group's name")),
+    responses((status = 204, description = "Deleted"),
+        (status = 404, description = "There is no such group"),
+        (status = 409, description = "Tools name it that are built in or stand in files"),
+        (status = 503, description = "The database is away")))]
+pub(super) async fn delete(State(state): State<AppState>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
+    let registry = state.engine.registry();
+    registry.reload(&state.store).await?;
+    known_group(registry.snapshot().groups(), &name)?;
+    let declared = registry.declared_in_group(&name);
+    if !declared.is_empty() {
+        let tools = json::shorten(&declared.join(", "), 500);
+        let detail =
+            format!("tools that are built in or stand in files name \"{name}\": {tools}; deactivate it instead");
+        return Err(Problem::conflict("GROUP_DECLARED", detail));
+    }
+    state.store.delete_group(&name, state.clock.now()).await?;
+    registry.reload(&state.store).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn check_description(description: &str) -> Result<(), Problem> {
+    match description.chars().nth(LONGEST_DESCRIPTION) {
+        Some(_) => Err(Problem::field("/description", format!("must have at most {LONGEST_DESCRIPTION} characters"))),
+        None => Ok(()),
+    }
+}
+
+/// All groups as this session sees them.
+fn listed(state: &Shared, session: Option<&Session>) -> Response {
+    let snapshot = state.engine.registry().snapshot().clone();
+    let view = View::new(&snapshot, session);
+    let groups: Vec<GroupView<'_>> = view.groups().map(|(group, active)| group_view(view, group, active)).collect();
+    reply::json(StatusCode::OK, &GroupList { total: groups.len(), groups })
+}
+
+/// One group as this session sees it.
+fn shown(state: &Shared, name: &str, session: Option<&Session>, status: StatusCode) -> Result<Response, Problem> {
+    let snapshot = state.engine.registry().snapshot().clone();
+    let view = View::new(&snapshot, session);
+    let group = known_group(snapshot.groups(), name)?;
+    Ok(reply::json(status, &group_view(view, group, view.is_active(name))))
+}
+
+fn group_view<'a>(view: View<'a>, group: &'a Group, active: bool) -> GroupView<'a> {
+    let Group { name, description, manageable, is_stored, created_at, updated_at, .. } = group;
+    GroupView {
+        name,
+        description,
+        active,
+        manageable: *manageable,
+        tools: view.members(name).collect(),
+        created_at: is_stored.then_some(*created_at),
+        updated_at: is_stored.then_some(*updated_at),
+    }
+}

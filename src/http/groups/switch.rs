@@ -1,0 +1,141 @@
+//! Switching groups: one of them, or several at once.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::session::no_such_session;
+use super::{GroupList, GroupView, ViewParams, check_description, find_session, known_group, listed, shown};
+use crate::domain::{Session, json, shape};
+use crate::http::described::BodyRefused;
+use crate::http::extract::{JsonBody, Params};
+use crate::http::problem::Problem;
+use crate::http::{AppState, Shared};
+use crate::store::groups::GroupChange;
+
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ToolGroupSwitches)]
+pub(in crate::http) struct Switches {
+    /// Groups that are to be active.
+    #[serde(default)]
+    activate: Vec<String>,
+    /// Groups that are to be inactive.
+    #[serde(default)]
+    deactivate: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ToolGroupChange)]
+pub(in crate::http) struct ChangeBody {
+    /// What its tools are for.
+    description: Option<String>,
+    /// Whether its tools can be called.
+    active: Option<bool>,
+    /// Whether a model may switch it in its own session.
+    manageable: Option<bool>,
+}
+
+/// Activates and deactivates groups, all of them or, if one is unknown, none. With `session` for that session only, where it
+/// counts instead of what everybody has. Calls that were accepted before are not touched.
+#[utoipa::path(patch, path = "/tool-groups", operation_id = "switch_tool_groups", tag = "tools", params(ViewParams), request_body = Switches,
+    responses((status = 200, description = "All groups as they are now", body = GroupList),
+        BodyRefused,
+        (status = 404, description = "There is no such group, or no such session; nothing is changed"),
+        (status = 422, description = "The body does not have its shape, or a group stands on both sides"),
+        (status = 503, description = "The database is away")))]
+pub(in crate::http) async fn switch(
+    State(state): State<AppState>,
+    Params(params): Params<ViewParams>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    shape::expect_objects(&body.value, &[""])?;
+    let Switches { activate, deactivate } = body.read()?;
+    let mut switches: BTreeMap<String, bool> = activate.into_iter().map(|name| (name, true)).collect();
+    for (place, name) in deactivate.into_iter().enumerate() {
+        if switches.get(&name) == Some(&true) {
+            let message = format!("\"{}\" is to be activated, too", json::shorten(&name, 128));
+            return Err(Problem::field(format!("/deactivate/{place}"), message));
+        }
+        switches.insert(name, false);
+    }
+    let session = match params.session {
+        Some(id) => Some(switched_in(&state, &id, &switches).await?),
+        None => {
+            let change = |(name, active)| GroupChange { name, active: Some(active), ..GroupChange::default() };
+            apply(&state, switches.into_iter().map(change).collect()).await?;
+            None
+        }
+    };
+    Ok(listed(&state, session.as_ref()))
+}
+
+/// Changes a group; what is left out stays. With `session` only `active` can be changed, and only for that session.
+#[utoipa::path(patch, path = "/tool-groups/{name}", operation_id = "change_tool_group", tag = "tools", request_body = ChangeBody,
+    params(("name" = String, Path, description = "The group's name"), ViewParams),
+    responses((status = 200, description = "The group as it is now", body = GroupView),
+        BodyRefused,
+        (status = 404, description = "There is no such group, or no such session"),
+        (status = 422, description = "The body does not have its shape"),
+        (status = 503, description = "The database is away")))]
+pub(in crate::http) async fn change(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    Params(params): Params<ViewParams>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    shape::expect_objects(&body.value, &[""])?;
+    let ChangeBody { description, active, manageable } = body.read()?;
+    description.as_deref().map_or(Ok(()), check_description)?;
+    let Some(id) = params.session else {
+        let change = GroupChange { name: name.clone(), description, active, manageable, is_named: false };
+        apply(&state, vec![change]).await?;
+        return shown(&state, &name, None, StatusCode::OK);
+    };
+    for (pointer, is_given) in [("/description", description.is_some()), ("/manageable", manageable.is_some())] {
+        if is_given {
+            return Err(Problem::field(pointer, "is the same in all sessions; leave it out, or leave out `session`"));
+        }
+    }
+    known_group(state.engine.registry().snapshot().groups(), &name)?;
+    let switches = active.map(|active| (name.clone(), active)).into_iter().collect();
+    let session = switched_in(&state, &id, &switches).await?;
+    shown(&state, &name, Some(&session), StatusCode::OK)
+}
+
+/// Changes groups for everybody. Returns once this node shows it.
+async fn apply(state: &Shared, mut changes: Vec<GroupChange>) -> Result<(), Problem> {
+    let registry = state.engine.registry();
+    // Another node may have made the group just now.
+    registry.reload(&state.store).await?;
+    for change in &mut changes {
+        change.is_named = !known_group(registry.snapshot().groups(), &change.name)?.is_stored;
+    }
+    let changed = changes.is_empty() || state.store.change_groups(&changes, state.clock.now()).await?;
+    registry.reload(&state.store).await?;
+    if !changed {
+        return Err(Problem::not_found("one of the groups was deleted meanwhile; nothing is changed"));
+    }
+    Ok(())
+}
+
+/// Switches groups in one session; returns the session as it is then.
+async fn switched_in(state: &Shared, id: &str, switches: &BTreeMap<String, bool>) -> Result<Session, Problem> {
+    let registry = state.engine.registry();
+    let session = find_session(state, Some(id)).await?;
+    registry.reload(&state.store).await?;
+    for name in switches.keys() {
+        known_group(registry.snapshot().groups(), name)?;
+    }
+    if switches.is_empty() {
+        return session.ok_or_else(|| no_such_session(id));
+    }
+    if !state.store.switch_session_groups(id, switches).await? {
+        return Err(no_such_session(id));
+    }
+    find_session(state, Some(id)).await?.ok_or_else(|| no_such_session(id))
+}

@@ -1,0 +1,131 @@
+//! Which tools can be called, by everybody or in one session: the one place with the rule.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{Entry, Snapshot};
+use crate::domain::{Failure, Group, Session, Vendor, json};
+use crate::schema;
+
+#[cfg(test)]
+mod tests;
+
+/// Names told to a model that asked for an unknown tool.
+const NAMES_TOLD: usize = 500;
+/// Longest unknown name repeated to a model, in characters.
+const LONGEST_NAME_TOLD: usize = 200;
+
+/// The tools as one session sees them; without a session as everybody does. Costs nothing to make.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    snapshot: &'a Snapshot,
+    session: Option<&'a Session>,
+}
+
+/// What there is under a name.
+#[derive(Debug, Clone, Copy)]
+pub enum Found<'a> {
+    /// A tool that can be called.
+    Available(&'a Arc<Entry>),
+    /// A tool that cannot be called now: all its groups are inactive, or the session does not have it.
+    Unavailable(&'a Arc<Entry>),
+    /// No tool.
+    Missing,
+}
+
+impl<'a> View<'a> {
+    /// What this session sees.
+    #[must_use]
+    pub fn new(snapshot: &'a Snapshot, session: Option<&'a Session>) -> Self {
+        Self { snapshot, session }
+    }
+
+    /// All tools beneath, whoever sees them.
+    #[must_use]
+    pub fn snapshot(&self) -> &'a Snapshot {
+        self.snapshot
+    }
+
+    /// The session whose view it is.
+    #[must_use]
+    pub fn session(&self) -> Option<&'a Session> {
+        self.session
+    }
+
+    /// The tool that is called by this name: its own, or the alias under which some vendor knows it.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Found<'a> {
+        match self.snapshot.find(name) {
+            Some(entry) if self.is_available(entry) => Found::Available(entry),
+            Some(entry) => Found::Unavailable(entry),
+            None => Found::Missing,
+        }
+    }
+
+    /// Whether a tool can be called: one of its groups is active, or it is in none; and the session has it, if that has
+    /// tools of its own.
+    #[must_use]
+    pub fn is_available(&self, entry: &Entry) -> bool {
+        let tools = self.session.and_then(|session| session.tools.as_ref());
+        self.is_switched_on(entry) && tools.is_none_or(|tools| tools.iter().any(|name| **name == *entry.name))
+    }
+
+    fn is_switched_on(&self, entry: &Entry) -> bool {
+        let groups = &entry.definition.groups;
+        groups.is_empty() || groups.iter().any(|group| self.is_active(group))
+    }
+
+    /// Whether a group is active: as the session has it, else as everybody.
+    #[must_use]
+    pub fn is_active(&self, group: &str) -> bool {
+        let switched = self.session.and_then(|session| session.groups.get(group));
+        switched.copied().unwrap_or_else(|| self.snapshot.groups().get(group).is_some_and(|group| group.active))
+    }
+
+    /// All groups by name, each with whether it is active.
+    pub fn groups(&self) -> impl Iterator<Item = (&'a Group, bool)> + use<'a> {
+        let view = *self;
+        self.snapshot.groups().values().map(move |group| (&**group, view.is_active(&group.name)))
+    }
+
+    /// The names of the tools in a group, whether or not they can be called.
+    pub fn members(&self, group: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let within = move |entry: &&Arc<Entry>| entry.definition.groups.iter().any(|name| name == group);
+        self.snapshot.all().iter().filter(within).map(|entry| &*entry.name)
+    }
+
+    /// The tools that can be called, by name.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<Entry>> {
+        let tools = self.session.and_then(|session| session.tools.as_ref());
+        // There may be many on both sides.
+        let had: Option<HashSet<&str>> = tools.map(|tools| tools.iter().map(String::as_str).collect());
+        let is_had = |entry: &&Arc<Entry>| had.as_ref().is_none_or(|had| had.contains(&*entry.name));
+        let all = self.snapshot.all().iter();
+        all.filter(is_had).filter(|entry| self.is_switched_on(entry)).cloned().collect()
+    }
+
+    /// Those of them that fit a query, best first, each with its score.
+    #[must_use]
+    pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
+        let mut found = self.snapshot.search_all(query);
+        found.retain(|(entry, _)| self.is_available(entry));
+        found
+    }
+
+    /// What a model of this vendor is told that asked for a tool that there is not.
+    #[must_use]
+    pub fn not_found(&self, name: &str, vendor: Option<Vendor>) -> Failure {
+        let list = self.list();
+        let names: Vec<&str> = list.iter().filter_map(|entry| self.snapshot.name_for(entry, vendor)).collect();
+        let nearest = schema::nearest(name, names.iter().copied());
+        let told = &names[..names.len().min(NAMES_TOLD)];
+        Failure::not_found(&json::shorten(name, LONGEST_NAME_TOLD), told, nearest)
+    }
+}
+
+impl<'a> From<&'a Snapshot> for View<'a> {
+    fn from(snapshot: &'a Snapshot) -> Self {
+        Self::new(snapshot, None)
+    }
+}

@@ -1,0 +1,144 @@
+//! The rule against its words: any active group, no group, the session's own switches and tools.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{Found, View};
+use crate::app::App;
+use crate::config::Config;
+use crate::domain::{Code, Group, Groups, Session, Time, ToolDefinition};
+use crate::registry::{Entry, Snapshot};
+
+const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
+
+/// The groups of the tool of this number: one for each bit.
+fn groups_of(number: usize) -> Vec<&'static str> {
+    GROUPS.iter().enumerate().filter(|(bit, _)| number >> bit & 1 == 1).map(|(_, group)| *group).collect()
+}
+
+/// A tool for every set of groups.
+static TOOLS: LazyLock<BTreeMap<String, Arc<Entry>>> = LazyLock::new(|| {
+    let tools = (0..16).map(|number| {
+        let definition = json!({
+            "name": format!("tool.{number:02}"), "description": "Does it.", "groups": groups_of(number),
+            "input_schema": {"type": "object"}, "executor": {"type": "builtin", "name": "echo"},
+        });
+        (serde_json::from_value::<ToolDefinition>(definition).unwrap(), Time(0))
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let app = runtime.block_on(async {
+        let mut config = Config::default();
+        config.store.database_url = "sqlite::memory:".into();
+        App::builder(config).start().await.unwrap()
+    });
+    let registry = app.engine.registry();
+    registry.show_files(tools.collect()).unwrap();
+    let all = registry.snapshot().all().to_vec();
+    all.into_iter().filter(|entry| entry.name.starts_with("tool.")).map(|e| (e.name.to_string(), e)).collect()
+});
+
+fn snapshot(active: [bool; 4]) -> Snapshot {
+    let group = |(name, active): (&str, bool)| (name.to_owned(), Arc::new(Group { active, ..Group::named(name) }));
+    let groups: Groups = GROUPS.into_iter().zip(active).map(group).collect();
+    Snapshot::new(TOOLS.clone(), groups)
+}
+
+fn session(switches: &[(&str, bool)], tools: Option<&[&str]>) -> Session {
+    let groups = switches.iter().map(|(name, active)| ((*name).to_owned(), *active)).collect();
+    let tools = tools.map(|tools| tools.iter().map(|name| (*name).to_owned()).collect());
+    Session { groups, tools, ..Session::new("s".into(), Time(0)) }
+}
+
+fn names(list: &[Arc<Entry>]) -> Vec<String> {
+    list.iter().map(|entry| entry.name.to_string()).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_tool_is_there_if_any_of_its_groups_is_active_for_the_session_or_else_for_all(
+        active in any::<[bool; 4]>(),
+        switches in any::<[Option<bool>; 4]>(),
+        own in proptest::option::of(any::<[bool; 16]>()),
+        has_session in any::<bool>(),
+    ) {
+        let own: Option<Vec<String>> = own.map(|own| {
+            (0..16).filter(|number| own[*number]).map(|number| format!("tool.{number:02}")).collect()
+        });
+        let switched = GROUPS.into_iter().zip(switches).filter_map(|(name, switch)| Some((name.to_owned(), switch?)));
+        let session = Session { groups: switched.collect(), tools: own.clone(), ..Session::new("s".into(), Time(0)) };
+        let session = Some(&session).filter(|_| has_session);
+        let snapshot = snapshot(active);
+        let view = View::new(&snapshot, session);
+        let is_on = |bit: usize| if has_session { switches[bit].unwrap_or(active[bit]) } else { active[bit] };
+        let mut expected = Vec::new();
+        for number in 0..16 {
+            let name = format!("tool.{number:02}");
+            let in_group = number == 0 || (0..4).any(|bit| number >> bit & 1 == 1 && is_on(bit));
+            let is_had = !has_session || own.as_ref().is_none_or(|own| own.contains(&name));
+            match view.find(&name) {
+                Found::Available(entry) => prop_assert!(in_group && is_had && *entry.name == *name),
+                Found::Unavailable(entry) => prop_assert!(!(in_group && is_had) && *entry.name == *name),
+                Found::Missing => prop_assert!(false, "{} is missing", name),
+            }
+            if in_group && is_had {
+                expected.push(name);
+            }
+        }
+        prop_assert_eq!(names(&view.list()), expected.clone());
+        let mut found: Vec<String> = view.search("does").iter().map(|(entry, _)| entry.name.to_string()).collect();
+        found.sort();
+        prop_assert_eq!(found, expected.clone());
+        let told = view.not_found("nothing", None);
+        prop_assert_eq!(&told.details.unwrap()["available_tools"], &json!(expected));
+        if !has_session {
+            prop_assert_eq!(names(snapshot.list()), expected);
+        }
+        prop_assert_eq!(snapshot.all().len(), 16);
+    }
+}
+
+#[test]
+fn a_name_that_is_no_tool_is_missing_and_an_alias_is_found_whatever_is_switched() {
+    let snapshot = snapshot([false; 4]);
+    let view = View::from(&snapshot);
+    assert!(matches!(view.find("tool.99"), Found::Missing));
+    let entry = snapshot.get("tool.03").unwrap();
+    let alias = snapshot.name_for(entry, Some(crate::domain::Vendor::OpenAi)).unwrap();
+    assert_ne!(alias, "tool.03");
+    assert!(matches!(view.find(alias), Found::Unavailable(entry) if &*entry.name == "tool.03"));
+    let session = session(&[("b", true)], None);
+    let view = View::new(&snapshot, Some(&session));
+    assert!(matches!(view.find(alias), Found::Available(entry) if &*entry.name == "tool.03"));
+}
+
+#[test]
+fn a_session_without_tools_has_none_and_names_of_tools_that_there_are_not_are_nothing() {
+    let snapshot = snapshot([true; 4]);
+    let none = session(&[], Some(&[]));
+    assert_eq!(View::new(&snapshot, Some(&none)).list().len(), 0);
+    let other = session(&[("x", false)], Some(&["tool.01", "no.such"]));
+    assert_eq!(names(&View::new(&snapshot, Some(&other)).list()), ["tool.01"]);
+}
+
+#[test]
+fn a_group_is_told_as_the_session_has_it() {
+    let snapshot = snapshot([true, false, true, false]);
+    let session = session(&[("a", false), ("d", true)], None);
+    let told = |view: View<'_>| view.groups().map(|(group, active)| (group.name.clone(), active)).collect::<Vec<_>>();
+    let expected = |active: [bool; 4]| GROUPS.map(str::to_owned).into_iter().zip(active).collect::<Vec<_>>();
+    assert_eq!(told(View::from(&snapshot)), expected([true, false, true, false]));
+    assert_eq!(told(View::new(&snapshot, Some(&session))), expected([false, false, true, true]));
+    let members: Vec<&str> = View::from(&snapshot).members("d").collect();
+    assert_eq!(members.len(), 8);
+    assert!(members.contains(&"tool.08") && !members.contains(&"tool.07"));
+}
+
+#[test]
+fn an_unavailable_tool_is_refused_in_these_words() {
+    let failure = crate::domain::Failure::unavailable("x");
+    assert_eq!((failure.code, &*failure.text), (Code::ToolUnavailable, "Error: Tool \"x\" is not available"));
+    assert!(!failure.retryable);
+}

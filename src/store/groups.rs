@@ -1,0 +1,170 @@
+//! Groups of tools, and which of them a session sees otherwise than everybody.
+
+use std::collections::BTreeMap;
+
+use sqlx::Connection;
+
+use super::bound::within;
+use super::tools::BUMP;
+use super::{Db, Store, StoreError, db};
+use crate::domain::{Group, Time};
+
+mod delete;
+
+/// A stored group: name, description, active, manageable, created and changed.
+type Row = (String, String, bool, bool, i64, i64);
+
+/// What is to become of one group; what is absent stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupChange {
+    /// Its name.
+    pub name: String,
+    /// What its tools are for.
+    pub description: Option<String>,
+    /// Whether its tools can be called.
+    pub active: Option<bool>,
+    /// Whether a model may switch it.
+    pub manageable: Option<bool>,
+    /// It is stored from now on if it is not yet: a definition names it.
+    pub is_named: bool,
+}
+
+/// Does `$body` in one transaction of the writer: `Some` is committed, `None` taken back. What moves the tools' clock does
+/// so first, so that all who do wait for one another there and nowhere else.
+macro_rules! in_transaction {
+    (@on $pool:expr, $transaction:ident => $body:expr) => {
+        within(async {
+            let mut lease = $pool.lease().await?;
+            let mut $transaction = lease.begin().await?;
+            let done = $body;
+            match &done {
+                Some(_) => $transaction.commit().await?,
+                None => $transaction.rollback().await?,
+            }
+            lease.answered(&Ok(()));
+            Ok::<_, StoreError>(done)
+        })
+        .await
+    };
+    ($db:expr, $transaction:ident => $body:expr) => {
+        match $db {
+            Db::Sqlite(pools) => in_transaction!(@on pools.writer, $transaction => $body),
+            Db::Postgres(pools) => in_transaction!(@on pools.writer, $transaction => $body),
+        }
+    };
+}
+use in_transaction;
+
+impl Store {
+    /// All stored groups, by name.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn groups(&self) -> Result<Vec<Group>, StoreError> {
+        const SQL: &str = "SELECT name, description, active, manageable, created_at, updated_at FROM tool_groups \
+            WHERE tenant = $1 ORDER BY name";
+        let rows: Vec<Row> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
+        let group = |(name, description, active, manageable, created, updated)| Group {
+            name,
+            description,
+            active,
+            manageable,
+            is_stored: true,
+            created_at: Time(created),
+            updated_at: Time(updated),
+        };
+        Ok(rows.into_iter().map(group).collect())
+    }
+
+    /// Makes a group. Returns whether it was; if not, there is one of this name.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn make_group(&self, group: &Group) -> Result<bool, StoreError> {
+        const SQL: &str = "INSERT INTO tool_groups (tenant, name, description, active, manageable, created_at, updated_at) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, name) DO NOTHING";
+        let made = in_transaction!(&self.db, transaction => {
+            sqlx::query(BUMP).execute(&mut *transaction).await?;
+            let rows = sqlx::query(SQL)
+                .bind(self.tenant.as_str().to_owned())
+                .bind(group.name.clone())
+                .bind(group.description.clone())
+                .bind(group.active)
+                .bind(group.manageable)
+                .bind(group.created_at.0)
+                .bind(group.updated_at.0)
+                .execute(&mut *transaction)
+                .await?
+                .rows_affected();
+            (rows > 0).then_some(())
+        })?;
+        Ok(made.is_some())
+    }
+
+    /// Changes all these groups or, if one of them is not there, none. Returns whether it did.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn change_groups(&self, changes: &[GroupChange], now: Time) -> Result<bool, StoreError> {
+        const CHANGE: &str = "UPDATE tool_groups SET description = COALESCE($3, description), \
+            active = COALESCE($4, active), manageable = COALESCE($5, manageable), updated_at = $6 \
+            WHERE tenant = $1 AND name = $2";
+        const KEEP: &str = "INSERT INTO tool_groups (tenant, name, description, active, manageable, created_at, updated_at) \
+            VALUES ($1, $2, COALESCE($3, ''), COALESCE($4, TRUE), COALESCE($5, FALSE), $6, $6)";
+        let changed = in_transaction!(&self.db, transaction => 'all: {
+            sqlx::query(BUMP).execute(&mut *transaction).await?;
+            for change in changes {
+                let mut rows = 0;
+                // A group that a definition names is stored with its first change.
+                for text in [Some(CHANGE), change.is_named.then_some(KEEP)].into_iter().flatten() {
+                    if rows == 0 {
+                        rows = sqlx::query(text)
+                            .bind(self.tenant.as_str().to_owned())
+                            .bind(change.name.clone())
+                            .bind(change.description.clone())
+                            .bind(change.active)
+                            .bind(change.manageable)
+                            .bind(now.0)
+                            .execute(&mut *transaction)
+                            .await?
+                            .rows_affected();
+                    }
+                }
+                if rows == 0 {
+                    break 'all None;
+                }
+            }
+            Some(())
+        })?;
+        Ok(changed.is_some())
+    }
+
+    /// Switches groups as one session sees them; others stay as it has them. Returns whether there is such a session.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn switch_session_groups(&self, id: &str, switches: &BTreeMap<String, bool>) -> Result<bool, StoreError> {
+        // Locks the row first, so that two changes at once do not undo each other.
+        const LOCK: &str = "UPDATE sessions SET switched = switched WHERE tenant = $1 AND id = $2";
+        const READ: &str = "SELECT switched FROM sessions WHERE tenant = $1 AND id = $2";
+        const WRITE: &str = "UPDATE sessions SET switched = $3 WHERE tenant = $1 AND id = $2";
+        let (tenant, id) = (self.tenant.as_str().to_owned(), id.to_owned());
+        let switched = in_transaction!(&self.db, transaction => {
+            let locked = sqlx::query(LOCK).bind(tenant.clone()).bind(id.clone()).execute(&mut *transaction).await?;
+            if locked.rows_affected() == 0 {
+                None
+            } else {
+                let (text,): (String,) =
+                    sqlx::query_as(READ).bind(tenant.clone()).bind(id.clone()).fetch_one(&mut *transaction).await?;
+                let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
+                let mut all: BTreeMap<String, bool> = serde_json::from_str(&text).map_err(corrupt)?;
+                all.extend(switches.clone());
+                let text = serde_json::to_string(&all).map_err(corrupt)?;
+                sqlx::query(WRITE).bind(tenant).bind(id).bind(text).execute(&mut *transaction).await?;
+                Some(())
+            }
+        })?;
+        Ok(switched.is_some())
+    }
+}

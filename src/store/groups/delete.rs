@@ -1,0 +1,86 @@
+//! The end of a group: registered tools that are left in no group go with it, others forget it.
+
+use serde_json::Value;
+use sqlx::Connection;
+
+use super::in_transaction;
+use crate::domain::Time;
+use crate::store::bound::within;
+use crate::store::tools::BUMP;
+use crate::store::{Db, Store, StoreError};
+
+/// What a group's end means for one registered tool.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is in other groups, or was never in this one.
+    Same,
+    /// It is left in others; its definition without the group.
+    Changed(String),
+    /// It was in no other.
+    Removed,
+}
+
+impl Store {
+    /// Deletes a group, the registered tools that were in no other, and its name in the definitions of the rest.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete_group(&self, name: &str, now: Time) -> Result<(), StoreError> {
+        const READ: &str = "SELECT name, definition FROM tools WHERE tenant = $1";
+        const FORGET: &str = "DELETE FROM tool_groups WHERE tenant = $1 AND name = $2";
+        const REMOVE: &str = "DELETE FROM tools WHERE tenant = $1 AND name = $2";
+        const CHANGE: &str = "UPDATE tools SET definition = $3, revision = revision + 1, updated_at = $4 \
+            WHERE tenant = $1 AND name = $2";
+        let tenant = self.tenant.as_str().to_owned();
+        in_transaction!(&self.db, transaction => {
+            sqlx::query(BUMP).execute(&mut *transaction).await?;
+            sqlx::query(FORGET).bind(tenant.clone()).bind(name.to_owned()).execute(&mut *transaction).await?;
+            // Whoever else changes tools waits at the clock: these stay as they are read here.
+            let tools: Vec<(String, String)> =
+                sqlx::query_as(READ).bind(tenant.clone()).fetch_all(&mut *transaction).await?;
+            for (tool, definition) in tools {
+                match fate(&definition, name)? {
+                    Fate::Same => {}
+                    Fate::Changed(definition) => {
+                        let query = sqlx::query(CHANGE).bind(tenant.clone()).bind(tool).bind(definition).bind(now.0);
+                        query.execute(&mut *transaction).await?;
+                    }
+                    Fate::Removed => {
+                        sqlx::query(REMOVE).bind(tenant.clone()).bind(tool).execute(&mut *transaction).await?;
+                    }
+                }
+            }
+            Some(())
+        })?;
+        Ok(())
+    }
+}
+
+fn fate(definition: &str, group: &str) -> Result<Fate, StoreError> {
+    let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
+    let mut definition: Value = serde_json::from_str(definition).map_err(corrupt)?;
+    let Some(groups) = definition.get_mut("groups").and_then(Value::as_array_mut) else { return Ok(Fate::Same) };
+    let before = groups.len();
+    groups.retain(|name| name != group);
+    Ok(match groups.len() {
+        after if after == before => Fate::Same,
+        0 => Fate::Removed,
+        _ => Fate::Changed(serde_json::to_string(&definition).map_err(corrupt)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_goes_with_its_last_group_and_forgets_any_other() {
+        let of = |definition| fate(definition, "a").unwrap();
+        assert_eq!(of(r#"{"groups":["a"]}"#), Fate::Removed);
+        assert_eq!(of(r#"{"groups":["a","a"]}"#), Fate::Removed);
+        assert_eq!(of(r#"{"groups":["b","a"],"n":1.50}"#), Fate::Changed(r#"{"groups":["b"],"n":1.5}"#.into()));
+        for same in [r#"{"groups":["b","A"]}"#, r#"{"groups":[]}"#, r#"{"name":"a"}"#] {
+            assert_eq!(of(same), Fate::Same);
+        }
+    }
+}

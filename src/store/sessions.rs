@@ -1,0 +1,129 @@
+//! Sessions: made once, read by every call of theirs, changed seldom. What changes has a column of its own, so that two
+//! changes at once do not undo each other.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::{Store, StoreError, db};
+use crate::domain::{Completion, Session, SessionState, Time};
+
+mod row;
+mod seldom;
+
+pub use seldom::{SessionCursor, SessionFilter};
+
+use row::{Doc, SessionRow, state_number};
+
+impl Store {
+    /// One session.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn session(&self, id: &str) -> Result<Option<Session>, StoreError> {
+        const SQL: &str = "SELECT id, state, parent, parent_call, switched, completion, doc, created_at, updated_at \
+            FROM sessions WHERE tenant = $1 AND id = $2";
+        let row = db::on_reader!(&self.db, pool => sqlx::query_as::<_, SessionRow>(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned())
+            .fetch_optional(pool).await)?;
+        row.map(SessionRow::decode).transpose()
+    }
+
+    /// Makes a session. Returns whether it was; if not, there is one of this id.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn make_session(&self, session: &Session) -> Result<bool, StoreError> {
+        const SQL: &str = "INSERT INTO sessions \
+            (tenant, id, state, parent, parent_call, switched, completion, doc, created_at, updated_at) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant, id) DO NOTHING";
+        let doc = row::json(&Doc::of(session))?;
+        let switched = row::json(&session.groups)?;
+        let completion = session.completion.as_ref().map(row::json).transpose()?;
+        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
+            .bind(self.tenant.as_str().to_owned())
+            .bind(session.id.to_string())
+            .bind(state_number(session.state))
+            .bind(session.parent.clone())
+            .bind(session.parent_call)
+            .bind(switched)
+            .bind(completion)
+            .bind(doc)
+            .bind(session.created_at.0)
+            .bind(session.updated_at.0)
+            .execute(pool).await?.rows_affected());
+        Ok(rows > 0)
+    }
+
+    /// Replaces the groups that a session sees otherwise than everybody. Returns whether there is such a session.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn set_session_groups(&self, id: &str, groups: &BTreeMap<String, bool>) -> Result<bool, StoreError> {
+        const SQL: &str = "UPDATE sessions SET switched = $3 WHERE tenant = $1 AND id = $2";
+        let switched = row::json(groups)?;
+        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(switched)
+            .execute(pool).await?.rows_affected());
+        Ok(rows > 0)
+    }
+
+    /// Moves a session that is still active to its end. Returns whether it was.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn end_session(
+        &self,
+        id: &str,
+        state: SessionState,
+        completion: Option<&Completion>,
+        now: Time,
+    ) -> Result<bool, StoreError> {
+        const SQL: &str = "UPDATE sessions SET state = $3, completion = $4, updated_at = $5 \
+            WHERE tenant = $1 AND id = $2 AND state = 0";
+        let completion = completion.map(row::json).transpose()?;
+        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned())
+            .bind(state_number(state)).bind(completion).bind(now.0)
+            .execute(pool).await?.rows_affected());
+        Ok(rows > 0)
+    }
+
+    /// Makes an ended session active again: its conversation goes on. Returns whether it had ended.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn resume_session(&self, id: &str, now: Time) -> Result<bool, StoreError> {
+        const SQL: &str = "UPDATE sessions SET state = 0, completion = NULL, updated_at = $3 \
+            WHERE tenant = $1 AND id = $2 AND state <> 0";
+        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(now.0)
+            .execute(pool).await?.rows_affected());
+        Ok(rows > 0)
+    }
+
+    /// Notes that a session is in use. Returns whether there is such a session.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn touch_session(&self, id: &str, now: Time) -> Result<bool, StoreError> {
+        const SQL: &str = "UPDATE sessions SET updated_at = $3 WHERE tenant = $1 AND id = $2";
+        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(now.0)
+            .execute(pool).await?.rows_affected());
+        Ok(rows > 0)
+    }
+
+    /// The calls of a session that have not ended, oldest first, so many at most.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn session_pending(&self, id: &str, limit: u32) -> Result<Vec<Uuid>, StoreError> {
+        const SQL: &str = "SELECT id FROM tool_calls WHERE tenant = $1 AND session = $2 AND status < 2 \
+            ORDER BY id LIMIT $3";
+        let rows: Vec<(Uuid,)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(i64::from(limit))
+            .fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|(id,)| id).collect())
+    }
+}

@@ -1,0 +1,107 @@
+//! What is asked of sessions seldom: pages of them, those that nobody uses any more, their end.
+
+use sqlx::{Postgres, QueryBuilder, Sqlite};
+use uuid::Uuid;
+
+use super::row::{COLUMNS, SessionRow, state_number};
+use crate::domain::{Session, SessionState, Time};
+use crate::store::{Db, Store, StoreError, db};
+
+/// Where a page of sessions ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionCursor {
+    /// When its last session was made.
+    pub created_at: Time,
+    /// That session's id.
+    pub id: String,
+}
+
+/// Which sessions are wanted; absent fields ask nothing.
+#[derive(Debug, Clone, Default)]
+pub struct SessionFilter {
+    /// In this state.
+    pub state: Option<SessionState>,
+    /// Made for a task of this one.
+    pub parent: Option<String>,
+    /// Older than this one.
+    pub before: Option<SessionCursor>,
+    /// Most sessions of a page.
+    pub limit: u32,
+}
+
+impl Store {
+    /// A page of sessions, newest first.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<Session>, StoreError> {
+        let rows: Vec<SessionRow> = match &self.db {
+            Db::Sqlite(pools) => page::<Sqlite>(self, filter).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Postgres(pools) => page::<Postgres>(self, filter).build_query_as().fetch_all(&pools.reader).await?,
+        };
+        rows.into_iter().map(SessionRow::decode).collect()
+    }
+
+    /// Sessions that nobody has changed or touched since `cutoff`, so many at most, in the order of their last use.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn idle_sessions(&self, cutoff: Time, limit: u32) -> Result<Vec<(String, Time)>, StoreError> {
+        const SQL: &str = "SELECT id, updated_at FROM sessions WHERE tenant = $1 AND updated_at <= $2 \
+            ORDER BY updated_at LIMIT $3";
+        let rows: Vec<(String, i64)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(cutoff.0).bind(i64::from(limit))
+            .fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|(id, used)| (id, Time(used))).collect())
+    }
+
+    /// When the newest call of a session was accepted, and whether any has not ended.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn session_use(&self, id: &str) -> Result<(Option<Time>, bool), StoreError> {
+        const SQL: &str = "SELECT created_at FROM tool_calls WHERE tenant = $1 AND session = $2 \
+            ORDER BY id DESC LIMIT 1";
+        let newest: Option<(i64,)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned())
+            .fetch_optional(pool).await)?;
+        let pending: Vec<Uuid> = self.session_pending(id, 1).await?;
+        Ok((newest.map(|(at,)| Time(at)), !pending.is_empty()))
+    }
+
+    /// Forgets a session; with `unused_since` only if nobody has changed or touched it since. Returns whether it did. Its
+    /// calls stay.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete_session(&self, id: &str, unused_since: Option<Time>) -> Result<bool, StoreError> {
+        const SQL: &str = "DELETE FROM sessions WHERE tenant = $1 AND id = $2 AND updated_at <= $3";
+        let unused_since = unused_since.map_or(i64::MAX, |time| time.0);
+        let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(unused_since)
+            .execute(pool).await?.rows_affected());
+        Ok(rows > 0)
+    }
+}
+
+fn page<D: sqlx::Database>(store: &Store, filter: &SessionFilter) -> QueryBuilder<D>
+where
+    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    i16: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new("SELECT ");
+    query.push(COLUMNS).push(" FROM sessions WHERE tenant = ").push_bind(store.tenant.as_str().to_owned());
+    if let Some(state) = filter.state {
+        query.push(" AND state = ").push_bind(state_number(state));
+    }
+    if let Some(parent) = &filter.parent {
+        query.push(" AND parent = ").push_bind(parent.clone());
+    }
+    if let Some(SessionCursor { created_at, id }) = &filter.before {
+        query.push(" AND (created_at, id) < (").push_bind(created_at.0);
+        query.push(", ").push_bind(id.clone()).push(")");
+    }
+    query.push(" ORDER BY created_at DESC, id DESC LIMIT ").push_bind(i64::from(filter.limit));
+    query
+}
