@@ -25,6 +25,8 @@ pub struct Config {
     pub pause: PauseConfig,
     /// Arguments that come piece by piece.
     pub streams: StreamsConfig,
+    /// Sessions.
+    pub sessions: SessionsConfig,
     /// What tools there are.
     pub tools: Tools,
     /// What `http` tools may reach.
@@ -112,6 +114,14 @@ pub struct PauseConfig {
 pub struct StreamsConfig {
     /// How long they may be silent.
     pub silence_ms: u64,
+}
+
+/// Settings of sessions.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionsConfig {
+    /// How long one may be idle before it is forgotten; 0 is for ever.
+    pub idle_ms: u64,
 }
 
 /// Settings of what tools there are.

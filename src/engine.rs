@@ -35,6 +35,7 @@ mod recovery;
 mod rest;
 mod retry;
 mod run;
+mod sessions;
 mod submitted;
 mod turns;
 mod way_back;
@@ -55,6 +56,7 @@ pub use work::Work;
 use live::Live;
 use pauses::Pauses;
 use prepare::Job;
+use sessions::InSession;
 
 /// Memory that a call is counted with beside its request, in KiB.
 const KIB_PER_CALL: usize = 16;
@@ -97,6 +99,8 @@ pub struct Engine {
     slots: Slots,
     pauses: Pauses,
     live: Live,
+    /// The calls of sessions.
+    sessions: InSession,
     tasks: TaskTracker,
     /// Fires at the beginning of a drain: what waits and nobody waits for is left to the next start.
     closing: CancellationToken,
@@ -208,6 +212,7 @@ impl Engine {
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
             live: Live::default(),
+            sessions: InSession::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),

@@ -14,6 +14,7 @@ pub mod discovery;
 pub mod entry;
 pub mod files;
 mod lowered;
+pub mod of_session;
 mod search;
 pub mod snapshot;
 mod words;

@@ -11,6 +11,7 @@ pub mod answer;
 pub mod builtin;
 pub mod error;
 pub mod run;
+pub mod system;
 pub mod typed;
 
 pub use about::About;

@@ -21,6 +21,8 @@ pub enum EventKind {
     ToolResult,
     /// All calls of one request have settled.
     Batch,
+    /// How a session stands.
+    Session,
 }
 
 impl EventKind {
@@ -33,6 +35,7 @@ impl EventKind {
             Self::Progress => "progress",
             Self::ToolResult => "tool_result",
             Self::Batch => "batch",
+            Self::Session => "session",
         }
     }
 }

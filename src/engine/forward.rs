@@ -54,7 +54,7 @@ impl Engine {
             (_, Some(failure)) => Next::Refuse(failure),
             (Some(entry), None) => {
                 (call.name, call.title) = (entry.name.clone(), entry.title.clone());
-                call.limits = Some(self.limits(&entry, &asked.limits));
+                call.limits = Some(self.limits(&entry, &asked.limits, asked.conversation.as_deref()));
                 Next::Run(entry)
             }
             (None, None) => {

@@ -310,15 +310,21 @@ pub(super) fn check_limits(limits: &LimitsSpec) -> Result<(), Problem> {
 
 /// Checks the id of a session.
 pub(super) fn check_session(session: &str) -> Result<(), Problem> {
-    check_text(session, LONGEST_SESSION, "/session")
+    check_session_at(session, "/session")
+}
+
+/// The same where it stands elsewhere.
+pub(super) fn check_session_at(session: &str, pointer: &str) -> Result<(), Problem> {
+    check_text(session, LONGEST_SESSION, pointer)?;
+    if session.is_empty() || session.contains('\0') {
+        return Err(Problem::field(pointer, "must have at least one character, and none that is U+0000"));
+    }
+    Ok(())
 }
 
 fn check_text(text: &str, longest: usize, pointer: &str) -> Result<(), Problem> {
     if text.chars().count() > longest {
         return Err(Problem::field(pointer, format!("must have at most {longest} characters")));
-    }
-    if pointer == "/session" && (text.is_empty() || text.contains('\0')) {
-        return Err(Problem::field(pointer, "must have at least one character, and none that is U+0000"));
     }
     Ok(())
 }

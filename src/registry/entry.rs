@@ -11,7 +11,7 @@ use super::check::{self, Fault};
 use super::lowered::LoweredForms;
 use crate::domain::{ExecutorSpec, Paused, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
-use crate::executor::{Executor, ExternalExecutor, Stands};
+use crate::executor::{Executor, ExternalExecutor, Stands, System};
 use crate::policy::{self, Stack, Wrap};
 use crate::schema::lower::{Lowered, Target, Unlowerable};
 use crate::schema::{self, Compiled, Role};
@@ -104,6 +104,19 @@ impl Entry {
     /// If it cannot.
     pub fn lowered(&self, target: Target) -> Result<&Lowered, &Unlowerable> {
         self.lowered.of(&self.definition.input_schema, target)
+    }
+
+    /// Whether its work is done outside of this process: it takes no place here, and goes on after a restart.
+    #[must_use]
+    pub fn works_outside(&self) -> bool {
+        self.definition.is_external() || self.stands == Some(Stands::ForSession(System::NewTask))
+    }
+
+    /// Whether a call that may have run can be run again.
+    #[must_use]
+    pub fn may_repeat(&self) -> bool {
+        // The session of a task has the id of its call: made twice, it is one.
+        self.definition.may_repeat() || self.stands == Some(Stands::ForSession(System::NewTask))
     }
 
     /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::Entry;
 use super::definitions::Kept;
 use super::entry::etag_of;
+use super::of_session;
 use super::search::Index;
 use crate::domain::{Failure, Vendor, json};
 use crate::formats::alias;
@@ -24,20 +25,23 @@ pub struct Snapshot {
     /// The aliases of tools whose names some vendor refuses.
     aliases: HashMap<Arc<str>, String>,
     list: Vec<Arc<Entry>>,
+    /// Tools that are there only in sessions that name them. A registered tool of the same name is in their place.
+    systems: Vec<Arc<Entry>>,
     etag: OnceLock<String>,
     index: OnceLock<Index>,
     pub(super) kept: Kept,
 }
 
 impl Snapshot {
-    pub(super) fn new(shown: BTreeMap<String, Arc<Entry>>) -> Self {
+    pub(super) fn new(mut shown: BTreeMap<String, Arc<Entry>>) -> Self {
+        let systems = shown.extract_if(.., |_, entry| of_session::is_system(entry)).map(|(_, entry)| entry).collect();
         let list: Vec<Arc<Entry>> = shown.values().cloned().collect();
         let (mut by_alias, mut aliases) = (HashMap::new(), HashMap::new());
         for (name, alias) in alias::aliases(shown.keys().map(String::as_str)) {
             by_alias.insert(alias.clone(), shown[name].clone());
             aliases.insert(shown[name].name.clone(), alias);
         }
-        Self { by_name: shown.into_iter().collect(), by_alias, aliases, list, ..Self::default() }
+        Self { by_name: shown.into_iter().collect(), by_alias, aliases, list, systems, ..Self::default() }
     }
 
     /// The tool of this name.
@@ -67,6 +71,12 @@ impl Snapshot {
     #[must_use]
     pub fn list(&self) -> &[Arc<Entry>] {
         &self.list
+    }
+
+    /// The tools that are there only in sessions that name them.
+    #[must_use]
+    pub fn systems(&self) -> &[Arc<Entry>] {
+        &self.systems
     }
 
     /// Changes with anything that a list shows.

@@ -121,6 +121,12 @@ impl Run {
         &self.0.call_id
     }
 
+    /// The conversation that the call belongs to.
+    #[must_use]
+    pub fn session(&self) -> Option<&str> {
+        self.0.session.as_deref()
+    }
+
     /// The name that the tool was called by.
     #[must_use]
     pub fn name(&self) -> &str {
