@@ -212,7 +212,7 @@ impl Engine {
             job.traceparent.clone_from(&traceparent);
             if let Some(beginning) = beginning {
                 let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning);
-                job.handle.draft = Some(draft);
+                job.handle.draft = Some(draft.last(entry.is_some_and(|entry| entry.stands == Some(COMPLETION))));
                 job.asked = Some(Box::new(Asked {
                     vendor,
                     limits: own_limits.or(&limits),

@@ -32,6 +32,7 @@ mod queue;
 mod readers;
 mod retries;
 mod rust_tools;
+mod sessions;
 mod stats;
 mod store;
 mod tool_calls;
