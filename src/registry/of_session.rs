@@ -45,3 +45,24 @@ impl Snapshot {
         tools
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Time;
+
+    fn restriction<'a>(session: &'a mut Session, tools: Option<&[&str]>) -> Option<&'a [String]> {
+        session.tools = tools.map(|tools| tools.iter().map(|&name| name.to_owned()).collect());
+        Snapshot::default().restriction(session)
+    }
+
+    #[test]
+    fn only_a_list_that_names_other_tools_restricts_a_session_or_an_empty_one() {
+        let mut session = Session::new("s".into(), Time(0));
+        assert_eq!(restriction(&mut session, None), None);
+        assert_eq!(restriction(&mut session, Some(&["new_task", "attempt_completion"])), None);
+        assert_eq!(restriction(&mut session, Some(&[])), Some(&[][..]));
+        let both = ["new_task".to_owned(), "echo".to_owned()];
+        assert_eq!(restriction(&mut session, Some(&["new_task", "echo"])), Some(&both[..]));
+    }
+}

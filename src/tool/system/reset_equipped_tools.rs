@@ -80,3 +80,41 @@ impl Tool for ResetEquippedTools {
         Ok(Json(json!({"active": names(&wanted), "inactive": names(&inactive)})))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::{Answer, Failure, Session, Time};
+    use crate::executor::Invocation;
+    use crate::tool::BuiltinTool;
+    use crate::tool::typed::tests::invocation;
+
+    async fn equipped(store: &Store, to_activate: &[&str]) -> Result<Answer, Failure> {
+        let manageable = Arc::new(|| vec!["files".to_owned(), "mail".to_owned(), "web".to_owned()]);
+        let tool = BuiltinTool::new(ResetEquippedTools::new(store.clone(), manageable));
+        let (invocation, _reports) = invocation(json!({"to_activate": to_activate}));
+        tool.executor.execute(Invocation { session: Some("s".into()), ..invocation }).await
+    }
+
+    async fn groups(store: &Store) -> Vec<(String, bool)> {
+        store.session("s").await.unwrap().unwrap().groups.into_iter().collect()
+    }
+
+    #[tokio::test]
+    async fn it_sets_all_groups_that_can_be_switched_and_no_other() {
+        let store = Store::open("sqlite::memory:").await.unwrap();
+        let mut session = Session::new("s".into(), Time(1));
+        session.groups = [("own", false), ("mail", true)].map(|(name, on)| (name.to_owned(), on)).into();
+        store.make_session(&session).await.unwrap();
+        let answer = equipped(&store, &["web", "files", "web"]).await;
+        let expected = json!({"active": ["files", "web"], "inactive": ["mail"]});
+        assert_eq!(answer, Ok(Answer::Data(Arc::new(expected))));
+        let now = [("files", true), ("mail", false), ("own", false), ("web", true)];
+        assert_eq!(groups(&store).await, now.map(|(name, on)| (name.to_owned(), on)));
+        let failure = equipped(&store, &["mail", "own", "none"]).await.unwrap_err();
+        assert!(failure.message.contains("none, own") && failure.message.contains("files, mail, web"), "{failure:?}");
+        assert_eq!(groups(&store).await, now.map(|(name, on)| (name.to_owned(), on)), "nothing was changed");
+    }
+}

@@ -1,11 +1,12 @@
 //! Aborting a session ends whatever its calls are doing, and nothing else.
 
 use serde_json::{Value, json};
+use toolpost::tool::{NoArgs, async_tool_fn};
 
 use super::{abort, external, listed, made, read};
 use crate::support::calls::gated;
 use crate::support::shapes::failed;
-use crate::support::{Answer, App, Backend, HttpTool};
+use crate::support::{Answer, App, Backend, HttpTool, Options, bounded};
 
 fn aborted(call: &Value) {
     assert_eq!(failed(call, "CANCELLED"), "Error: Operation aborted");
@@ -50,18 +51,23 @@ on_both_databases!(
 
 on_both_databases!(
     async fn a_call_that_nobody_can_see_yet_ends_as_well(backend: Backend) {
-        // Short read-only calls are written at their end only: whatever is under way must hear of the abort all the same.
-        let app = App::start(backend).await;
+        // A read-only call is not written before it has run for a while: it must hear of the abort all the same.
+        let (started, mut begun) = tokio::sync::mpsc::unbounded_channel();
+        let hold = async_tool_fn("hold", "Never ends.", move |_: NoArgs, _| {
+            let started = started.clone();
+            async move {
+                started.send(()).unwrap();
+                std::future::pending::<()>().await;
+                Ok(())
+            }
+        });
+        let extra = vec![hold.about(|about| about.read_only())];
+        let app = App::start_with(backend, Options { extra, ..Options::default() }).await;
         made(&app, json!({"id": "s"})).await;
-        let calls = (0..40).map(|n| json!({"name": "wait", "arguments": {"ms": 200_000 + n}})).collect::<Vec<_>>();
-        let batch = app.posted(json!({"session": "s", "calls": calls}));
-        crate::support::eventually("the end", || async {
-            abort(&app, "s").await;
-            batch.is_finished().then_some(())
-        })
-        .await;
-        let results = batch.await.unwrap().ok()["results"].clone();
-        results.as_array().unwrap().iter().for_each(aborted);
+        let waiting = app.posted(json!({"session": "s", "name": "hold"}));
+        bounded("the start", begun.recv()).await.unwrap();
+        abort(&app, "s").await;
+        aborted(&bounded("the end", waiting).await.unwrap().ok());
     }
 );
 

@@ -9,7 +9,7 @@ use super::{external, made};
 use crate::support::{App, Backend, Database, bounded, eventually};
 
 fn soon(config: &mut Config) {
-    config.sessions.idle_ms = 400;
+    config.sessions.idle_ms = 2000;
 }
 
 on_both_databases!(
