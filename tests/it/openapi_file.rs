@@ -8,8 +8,8 @@ const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 /// What is served beside the described routes: the description itself.
 const UNDESCRIBED: [&str; 2] = ["/openapi.json", "/docs/"];
 /// What the service sends; `*/*` is a content block's own type.
-const MEDIA_TYPES: [&str; 5] =
-    ["application/json", "application/problem+json", "text/event-stream", "text/plain", "*/*"];
+const MEDIA_TYPES: [&str; 6] =
+    ["application/json", "application/problem+json", "text/event-stream", "text/plain", "text/markdown", "*/*"];
 /// What every event is described by.
 const EVENTS: [&str; 5] = ["ToolCallEvent", "StatusEvent", "ProgressEvent", "ToolResultEvent", "BatchAnswer"];
 
