@@ -25,7 +25,7 @@ use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check, refresh};
 use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Store, StoreError};
-use crate::tool::{BuiltinTool, builtin};
+use crate::tool::{BuiltinTool, builtin, system};
 
 mod signing;
 
@@ -196,7 +196,8 @@ impl Builder {
         let hooks = hooks_of(&config, hooks, &client, &signing_key, &clock, &ids)?;
         let shown = Shown::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
-        let builtins = builtin::standard(&clock).into_iter().chain(discovery).chain(tools).collect();
+        let system = system::tools(&store, &clock, Arc::new(Vec::new));
+        let builtins = builtin::standard(&clock).into_iter().chain(discovery).chain(system).chain(tools).collect();
         let registry = Registry::new(Workshop::new(builtins, client.clone(), wraps), clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);
@@ -247,6 +248,10 @@ impl Builder {
         };
         engine.sign_on(&lease).await?;
         let heart = tokio::spawn(engine.clone().live_on(lease, background.clone()));
+        if !is_command_line {
+            let idle = Duration::from_millis(config.sessions.idle_ms);
+            tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
+        }
         Ok(App {
             config,
             engine,

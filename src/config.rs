@@ -30,6 +30,8 @@ pub struct Config {
     pub cache: CacheConfig,
     /// What tools made by factories keep.
     pub instances: InstancesConfig,
+    /// Sessions.
+    pub sessions: SessionsConfig,
     /// What tools there are.
     pub tools: Tools,
     /// What `http` tools may reach.
@@ -135,6 +137,14 @@ pub struct CacheConfig {
 #[serde(deny_unknown_fields)]
 pub struct InstancesConfig {
     /// How long a session may do nothing with its own.
+    pub idle_ms: u64,
+}
+
+/// Settings of sessions.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionsConfig {
+    /// How long one may be idle before it is forgotten; 0 is for ever.
     pub idle_ms: u64,
 }
 

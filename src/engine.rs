@@ -37,6 +37,7 @@ mod recovery;
 mod rest;
 mod retry;
 mod run;
+mod sessions;
 mod submitted;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,7 @@ use cached::Results;
 use live::Live;
 use pauses::Pauses;
 use prepare::Job;
+use sessions::InSession;
 
 /// Memory that a call is counted with beside its request, in KiB.
 const KIB_PER_CALL: usize = 16;
@@ -107,6 +109,8 @@ pub struct Engine {
     pauses: Pauses,
     live: Live,
     results: Results,
+    /// The calls of sessions.
+    sessions: InSession,
     tasks: TaskTracker,
     /// Fires at the beginning of a drain: what waits and nobody waits for is left to the next start.
     closing: CancellationToken,
@@ -221,6 +225,7 @@ impl Engine {
             pauses: Pauses::new(settings.pause, clock.clone()),
             live: Live::default(),
             results: Results::new(settings.results_bytes, clock.clone()),
+            sessions: InSession::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),

@@ -4,6 +4,7 @@ pub mod bus;
 pub mod frame;
 pub mod pace;
 pub mod render;
+pub mod session;
 pub mod stream;
 
 pub use bus::Bus;

@@ -76,6 +76,19 @@ pub enum Stands {
     ForSearch,
     /// A call of it is one of the tool that its arguments name; it is never run itself.
     ForAnother,
+    /// It acts on the session of its call, and is there only in sessions that name it.
+    ForSession(System),
+}
+
+/// The tools that act on the session of their call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum System {
+    /// Ends the session's task.
+    AttemptCompletion,
+    /// Makes a session for a task, and waits for its end.
+    NewTask,
+    /// Switches the session's groups.
+    ResetEquippedTools,
 }
 
 /// Whether a session has a tool.

@@ -7,5 +7,6 @@ pub mod definitions;
 pub mod details;
 pub mod messages;
 pub mod native;
+pub mod session_prompt;
 pub mod sse;
 pub mod stream;

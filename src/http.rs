@@ -25,6 +25,7 @@ mod arguments;
 mod cache_control;
 mod call_body;
 mod calls;
+mod conversation;
 mod described;
 mod docs;
 mod end;
@@ -41,6 +42,7 @@ mod preference;
 mod problem;
 mod reach;
 mod reply;
+mod sessions;
 mod stats;
 mod tool_list;
 mod tools;
@@ -93,6 +95,13 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(reach::progress))
         .routes(routes!(reach::result))
         .routes(routes!(events::of_all))
+        .routes(routes!(sessions::create, sessions::page))
+        .routes(routes!(sessions::one::read, sessions::one::delete))
+        .routes(routes!(sessions::ending::abort))
+        .routes(routes!(sessions::ending::complete))
+        .routes(routes!(sessions::events::stream))
+        .routes(routes!(sessions::told::messages))
+        .routes(routes!(sessions::told::prompt))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
 }

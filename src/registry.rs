@@ -16,6 +16,7 @@ pub mod dynamic;
 pub mod entry;
 pub mod files;
 mod lowered;
+pub mod of_session;
 pub mod refresh;
 mod search;
 pub mod snapshot;

@@ -1,5 +1,9 @@
 //! The only floor with SQL: calls, callbacks, events, groups, sessions, stats, tools and settings in SQLite or Postgres.
 
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+
 use crate::domain::Tenant;
 
 pub mod bound;
@@ -24,11 +28,16 @@ pub mod tools;
 pub use db::{Db, StoreError};
 pub use journal::Journal;
 
+/// Changes of sessions that a watcher may be behind.
+const SESSIONS_BEHIND: usize = 256;
+
 /// Reads, and the rare writes that are not the journal's. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
     db: Db,
     tenant: Tenant,
+    /// Sessions whose state has changed here.
+    sessions: broadcast::Sender<Arc<str>>,
 }
 
 impl Store {
@@ -39,7 +48,7 @@ impl Store {
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let db = Db::open(url).await?;
         migrate::run(&db).await?;
-        Ok(Self { db, tenant: Tenant::default() })
+        Ok(Self { db, tenant: Tenant::default(), sessions: broadcast::Sender::new(SESSIONS_BEHIND) })
     }
 
     /// The database beneath, for the journal.

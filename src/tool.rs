@@ -12,6 +12,7 @@ pub mod builtin;
 pub mod error;
 pub mod factory;
 pub mod run;
+pub mod system;
 pub mod typed;
 
 pub use crate::executor::Scope;

@@ -9,6 +9,7 @@ CREATE TABLE sessions (
     switched    TEXT     NOT NULL,  -- JSON: groups that are on or off otherwise than for everybody
     completion  TEXT,               -- JSON: how its task has ended
     doc         TEXT     NOT NULL,  -- JSON: everything else
+    since_pos   BIGINT   NOT NULL,  -- its calls come behind this position: not those of a forgotten one of this id
     created_at  BIGINT   NOT NULL,
     updated_at  BIGINT   NOT NULL,
     PRIMARY KEY (tenant, id)

@@ -23,6 +23,8 @@ pub enum EventKind {
     HookError,
     /// All calls of one request have settled.
     Batch,
+    /// How a session stands.
+    Session,
 }
 
 impl EventKind {
@@ -36,6 +38,7 @@ impl EventKind {
             Self::ToolResult => "tool_result",
             Self::HookError => "hook_error",
             Self::Batch => "batch",
+            Self::Session => "session",
         }
     }
 }

@@ -47,6 +47,9 @@ pub struct Session {
     pub task: Option<Task>,
     /// How its task has ended.
     pub completion: Option<Completion>,
+    /// The position of the newest event when it was made: its calls come behind it, and those of a forgotten session of
+    /// the same id before.
+    pub since_pos: i64,
     /// When it was made.
     pub created_at: Time,
     /// When it was last changed.
@@ -72,7 +75,7 @@ impl Session {
         self.tools.as_ref().is_some_and(|tools| tools.iter().any(|name| name == tool))
     }
 
-    /// A session as it is made on first use.
+    /// A session as it is made on first use. The store knows its position.
     #[must_use]
     pub fn new(id: Arc<str>, now: Time) -> Self {
         Self {
@@ -87,6 +90,7 @@ impl Session {
             callback_url: None,
             task: None,
             completion: None,
+            since_pos: 0,
             created_at: now,
             updated_at: now,
         }

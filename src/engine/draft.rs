@@ -24,6 +24,7 @@ struct Shared {
     room: Arc<Semaphore>,
     is_concurrency_safe: bool,
     is_asynchronous: bool,
+    is_last: bool,
 }
 
 #[derive(Debug)]
@@ -101,7 +102,25 @@ impl Draft {
             (state.end, state.is_over) = (Some(End::CutOff("they are too long".to_owned())), true);
         }
         let state = Mutex::new(state);
-        Self(Arc::new(Shared { state, changed: Notify::new(), room, is_concurrency_safe, is_asynchronous }))
+        Self(Arc::new(Shared {
+            state,
+            changed: Notify::new(),
+            room,
+            is_concurrency_safe,
+            is_asynchronous,
+            is_last: false,
+        }))
+    }
+
+    /// The same of a call that comes after all others of its stream.
+    pub(super) fn last(self, is_last: bool) -> Self {
+        Self(Arc::try_unwrap(self.0).map_or_else(|shared| shared, |shared| Arc::new(Shared { is_last, ..shared })))
+    }
+
+    /// Whether the call is to run only once it is known whether there are others beside it.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        self.0.is_last
     }
 
     /// Whether the call may run beside its neighbours.

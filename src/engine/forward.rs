@@ -75,7 +75,7 @@ impl Engine {
         job.next = match (entry, refused) {
             (Some(entry), refused) => {
                 (call.name, call.title) = (entry.name.clone(), entry.title.clone());
-                call.limits = Some(self.limits(&entry, &asked.limits));
+                call.limits = Some(self.limits(&entry, &asked.limits, conversation.as_deref()));
                 refused.map_or(Next::Run(entry), Next::Refuse)
             }
             (None, _) => {

@@ -16,6 +16,8 @@ use super::run::{Stop, status_change};
 use super::turns::Permit;
 use crate::domain::Failure;
 use crate::executor::Stands;
+use crate::registry::Entry;
+use crate::store::calls::CallFilter;
 use crate::store::journal::JournalError;
 
 /// Shortest time between two looks at what is readable: 20 events a second.
@@ -85,8 +87,21 @@ impl Engine {
             let checked = tokio::task::spawn_blocking(move || prepare::valid(&checking, &arguments, vendor)).await;
             checked.unwrap_or_else(|_| Err(Failure::execution(&name, "its arguments cannot be checked").into()))
         };
-        job.next = prepare::next(&mut job.call, &entry, checked);
+        job.next = match self.is_alone(job, &entry).await {
+            true => prepare::next(&mut job.call, &entry, checked),
+            false => Next::Refuse(prepare::not_alone(&entry.name).into()),
+        };
         Ok(())
+    }
+
+    /// Whether it is the only call of its stream so far, if it has to be.
+    async fn is_alone(&self, job: &Job, entry: &Entry) -> bool {
+        let Some(batch_id) = job.call.batch_id.filter(|_| entry.stands == Some(prepare::COMPLETION)) else {
+            return true;
+        };
+        let filter = CallFilter { batch_id: Some(batch_id), limit: 2, ..CallFilter::default() };
+        // Each call of a stream is on disk before its arguments come.
+        self.store.calls(&filter).await.is_ok_and(|calls| calls.len() <= 1)
     }
 
     async fn turn(&self, job: &Job, turn: Option<super::turns::Turn>) -> Result<Option<Permit>, Stop> {

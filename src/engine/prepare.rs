@@ -11,13 +11,14 @@ use super::draft::Draft;
 use super::equip::Equipment;
 use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
+use super::sessions::Presence;
 use super::turns::Permit;
 use super::{Engine, Pending, Submission, forward, way_back};
 use crate::dispatch::Place;
 use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Session, Time, Vendor, json};
-use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
 use crate::executor::instances::CallEnd;
+use crate::executor::{Outside, Stands, System};
 use crate::registry::{Entry, View};
 use crate::schema::{Checked, Violation};
 
@@ -50,6 +51,8 @@ pub(super) struct Job {
     pub call_end: Option<CallEnd>,
     /// Its turn among the calls of one stream, once it has come.
     pub turn: Option<Permit>,
+    /// Its place among the calls of its session.
+    pub presence: Option<Presence>,
     /// What it holds while it is on its way: memory, and its place among those that nobody waits for.
     pub holds: Vec<Arc<OwnedSemaphorePermit>>,
 }
@@ -84,7 +87,7 @@ impl Job {
     pub fn new(call: Call, next: Next, recorder: Recorder) -> Self {
         let (emitter, reports) = emitter::channel();
         let has_token = matches!(&next, Next::Run(entry) if entry.definition.has_token());
-        let is_external = matches!(&next, Next::Run(entry) if entry.definition.is_external());
+        let is_external = matches!(&next, Next::Run(entry) if entry.works_outside());
         let handle = Handle {
             cancel: CancellationToken::new(),
             emitter,
@@ -111,6 +114,7 @@ impl Job {
             asked: None,
             call_end: None,
             turn: None,
+            presence: None,
             holds: Vec::new(),
         }
     }
@@ -169,6 +173,7 @@ impl Engine {
         let Submission { truncated, traceparent, once, cache_control, conversation, .. } = submission;
         let snapshot = self.registry.snapshot();
         let view = View::new(&snapshot, conversation.as_deref());
+        let is_alone = calls.len() + known.len() == 1;
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (mut request, id))| {
             let truncated = truncated || request.truncated;
             // Whom a call is for whose arguments are still to come may stand in those.
@@ -191,9 +196,12 @@ impl Engine {
             let next = match entry {
                 Some(entry) => {
                     call.title = entry.title.clone();
-                    call.limits = Some(self.limits(entry, &own_limits.clone().or(&limits)));
+                    call.limits = Some(self.limits(entry, &own_limits.clone().or(&limits), conversation.as_deref()));
                     match sought.refused {
                         Some(failure) => Next::Refuse(failure),
+                        None if !is_alone && entry.stands == Some(COMPLETION) => {
+                            Next::Refuse(not_alone(&entry.name).into())
+                        }
                         None if request.streamed => Next::Run(entry.clone()),
                         None => resolve(&mut call, entry, truncated, vendor),
                     }
@@ -215,9 +223,13 @@ impl Engine {
             job.conversation.clone_from(&conversation);
             if let Some(beginning) = beginning {
                 let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning, self.room.clone());
-                job.handle.draft = Some(draft);
+                job.handle.draft = Some(draft.last(entry.is_some_and(|entry| entry.stands == Some(COMPLETION))));
                 job.asked = Some(Box::new(Asked { vendor, limits: own_limits.or(&limits) }));
             }
+            job.presence = session.clone().filter(|_| job.is_to_run()).map(|session| {
+                let cancel = job.handle.cancel.clone();
+                self.sessions.enter(session, *id, cancel)
+            });
             job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
             let is_awaited = !job.is_asynchronous();
             (job, Pending { id: *id, is_awaited, end })
@@ -232,10 +244,24 @@ impl Engine {
     }
 
     /// The bounds of a call of this tool.
-    pub(super) fn limits(&self, entry: &Entry, asked: &LimitsSpec) -> Limits {
-        let tool = &entry.definition;
-        Limits::effective(asked, &tool.limits, &self.settings.limits, tool.asynchronous)
+    pub(super) fn limits(&self, entry: &Entry, asked: &LimitsSpec, session: Option<&Session>) -> Limits {
+        let (tool, server) = (&entry.definition, &self.settings.limits);
+        match session {
+            None => Limits::effective(asked, &tool.limits, server, tool.asynchronous),
+            Some(session) => {
+                let declared = tool.limits.clone().or(&session.limits);
+                Limits::effective(asked, &declared, server, tool.asynchronous)
+            }
+        }
     }
+}
+
+/// What must be the only call of its batch.
+pub(super) const COMPLETION: Stands = Stands::ForSession(System::AttemptCompletion);
+
+/// It completes nothing beside other calls, whose results the model has not seen.
+pub(super) fn not_alone(name: &str) -> Failure {
+    Failure::execution(name, "it must be the only call of its message; nothing was completed. Call it again, alone")
 }
 
 fn resolve(call: &mut Call, entry: &Arc<Entry>, truncated: bool, vendor: Option<Vendor>) -> Next {

@@ -196,7 +196,7 @@ impl Engine {
 
     fn resumed(&self, call: Call) -> Job {
         let snapshot = self.registry.snapshot();
-        let entry = snapshot.get(&call.name);
+        let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
         let (next, begin) = match (call.status, entry) {
             (Status::Wait, _) if call.phase == Phase::Arguments => {
                 (Next::Refuse(Failure::broken_off(&call.name, "the service stopped").into()), Begin::Start)
@@ -208,7 +208,7 @@ impl Engine {
             }
             (Status::Wait, Some(entry)) => (Next::Run(entry.clone()), Begin::Start),
             (_, Some(entry)) if call.phase == Phase::External => (Next::Run(entry.clone()), Begin::Outside),
-            (_, Some(entry)) if call.phase == Phase::Retrying || entry.definition.may_repeat() => {
+            (_, Some(entry)) if call.phase == Phase::Retrying || entry.may_repeat() => {
                 (Next::Run(entry.clone()), Begin::Again)
             }
             _ => (Next::Refuse(Failure::outcome_unknown(&call.name).into()), Begin::Start),

@@ -146,7 +146,7 @@ impl Engine {
     pub(super) fn queue(&self, job: &Job, entry: &Entry) -> Option<Place> {
         let max_concurrency = job.call.limits.and_then(|limits| limits.max_concurrency);
         // Work that is done outside takes nothing of this node.
-        let counts = job.is_queued && !entry.definition.is_external();
+        let counts = job.is_queued && !entry.works_outside();
         if max_concurrency.is_none() && !counts {
             return None;
         }

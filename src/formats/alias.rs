@@ -49,6 +49,12 @@ pub fn aliases<'a>(names: impl Iterator<Item = &'a str> + Clone) -> HashMap<&'a 
     found
 }
 
+/// A name as this vendor takes it, whether or not there is such a tool.
+#[must_use]
+pub fn shown(vendor: Vendor, name: &str) -> String {
+    if is_taken_by(vendor, name) { name.to_owned() } else { alias(name, DIGITS[0]) }
+}
+
 /// The name, cleaned and shortened, and so many digits of its hash.
 fn alias(name: &str, digits: usize) -> String {
     use std::fmt::Write;

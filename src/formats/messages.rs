@@ -6,6 +6,7 @@ use crate::domain::shape::ShapeError;
 use crate::domain::{Call, Vendor};
 
 mod anthropic;
+mod conversation;
 mod gemini;
 mod ids;
 mod members;
@@ -14,6 +15,7 @@ mod recognise;
 mod responses;
 mod shown;
 
+pub use conversation::conversation;
 pub use recognise::{is_own, recognise};
 
 /// What a model said, as far as it is for us.

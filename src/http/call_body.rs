@@ -18,7 +18,7 @@ mod options;
 mod own;
 
 pub(super) use documented::CallBody;
-pub(super) use options::{OnDisconnect, check_limits, check_session};
+pub(super) use options::{OnDisconnect, check_limits, check_session, check_session_at};
 
 /// Most calls of a request.
 const MOST_CALLS: usize = 1024;

@@ -12,7 +12,7 @@ use super::described::BodyRefused;
 use super::extract::JsonBody;
 use super::preference::Preference;
 use super::problem::Problem;
-use super::{AppState, answer, cache_control, once, watch};
+use super::{AppState, answer, cache_control, conversation, once, watch};
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
 
@@ -120,10 +120,13 @@ async fn accepted(submitted: &mut Submitted) -> Result<(), Problem> {
 /// Arguments that take long to check are not checked where others wait.
 pub(super) async fn submit(
     state: &AppState,
-    submission: Submission,
+    mut submission: Submission,
     ids: Vec<Uuid>,
     bytes: usize,
 ) -> Result<Submitted, Problem> {
+    if submission.session.is_some() {
+        conversation::join(state, &mut submission).await?;
+    }
     if bytes <= QUICKLY_CHECKED {
         return Ok(state.engine.submit(submission, ids, bytes)?);
     }

@@ -12,18 +12,19 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use super::{AppState, described, problem};
 use crate::domain::Status;
 use crate::domain::failure::Code;
-use crate::events::render;
+use crate::events::{render, session};
 use crate::formats::definitions::Format;
 use crate::formats::native;
 
 /// What of the document belongs to no single route.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Toolpost", description = "Executes the tool calls of LLM agents.\n\nTwo kinds of failure never mix: a request that is not one is a 4xx or 5xx with `application/problem+json`; a tool call that fails is a 200 whose ToolCall has the status `ERROR`, because a model must read it.\n\nEvents are Server-Sent Events. `event:` is `tool_call`, `status`, `progress`, `hook_error`, `tool_result` or `batch`; `data:` is one JSON object, described by ToolCallEvent, StatusEvent, ProgressEvent, HookErrorEvent, ToolResultEvent and BatchAnswer; `id:` resumes any stream."),
+    info(title = "Toolpost", description = "Executes the tool calls of LLM agents.\n\nTwo kinds of failure never mix: a request that is not one is a 4xx or 5xx with `application/problem+json`; a tool call that fails is a 200 whose ToolCall has the status `ERROR`, because a model must read it.\n\nEvents are Server-Sent Events. `event:` is `tool_call`, `status`, `progress`, `hook_error`, `tool_result`, `batch` or `session`; `data:` is one JSON object, described by ToolCallEvent, StatusEvent, ProgressEvent, HookErrorEvent, ToolResultEvent, BatchAnswer and SessionEvent; `id:` resumes any stream."),
     tags((name = "tools", description = "What can be called"), (name = "hooks", description = "Who is asked around calls"), (name = "tool calls", description = "Calling, and what happened"),
+        (name = "sessions", description = "What the calls of a conversation have in common"),
         (name = "events", description = "What happens, as it does"), (name = "stats", description = "How often, how well, how fast"),
         (name = "operations", description = "For whoever keeps it running")),
-    components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::HookErrorEvent, render::ToolResultEvent, problem::ProblemBody, Code, Status, Format))
+    components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::HookErrorEvent, render::ToolResultEvent, session::SessionEvent, problem::ProblemBody, Code, Status, Format))
 )]
 struct Frame;
 

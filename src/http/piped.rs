@@ -11,7 +11,7 @@ use super::call_body::{self, OnDisconnect};
 use super::calls;
 use super::extract::Params;
 use super::problem::Problem;
-use super::{AppState, cache_control, watch};
+use super::{AppState, cache_control, conversation, watch};
 use crate::callbacks;
 use crate::domain::{LimitsSpec, Vendor};
 use crate::engine::{Mode, Submission};
@@ -91,7 +91,7 @@ pub(super) async fn pipe(
     if let Some(url) = &callback_url {
         callbacks::check_url(url).map_err(|fault| Problem::field("", format!("query: callback_url {fault}")))?;
     }
-    let template = Submission {
+    let mut template = Submission {
         is_batch: true,
         batch_id: Some(state.engine.new_id()),
         mode,
@@ -104,6 +104,9 @@ pub(super) async fn pipe(
         cache_control: cache_control::of(&headers),
         ..Submission::default()
     };
+    if template.session.is_some() {
+        conversation::join(&state, &mut template).await?;
+    }
     let (reader, growing) = state.bus.subscribe_growing(EVENTS_BEHIND);
     let (notes, told) = mpsc::channel(NOTES);
     let answer = Answer::new(state.clone(), template.batch_id, reader, told);

@@ -15,7 +15,7 @@ use super::lowered::LoweredForms;
 use crate::domain::tool::DefinitionError;
 use crate::domain::{ExecutorSpec, Paused, Session, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
-use crate::executor::{Available, Executor, ExternalExecutor, Instances, Pool, Stands};
+use crate::executor::{Available, Executor, ExternalExecutor, Instances, Pool, Stands, System};
 use crate::policy::{self, Stack, Wrap};
 use crate::schema::lower::{Lowered, Target, Unlowerable};
 use crate::schema::{self, Compiled, Role};
@@ -142,6 +142,19 @@ impl Entry {
     #[cfg(test)]
     pub(super) fn refuse_to_lower(&self, target: Target, error: Unlowerable) {
         self.lowered.refuse(target, error);
+    }
+
+    /// Whether its work is done outside of this process: it takes no place here, and goes on after a restart.
+    #[must_use]
+    pub fn works_outside(&self) -> bool {
+        self.definition.is_external() || self.stands == Some(Stands::ForSession(System::NewTask))
+    }
+
+    /// Whether a call that may have run can be run again.
+    #[must_use]
+    pub fn may_repeat(&self) -> bool {
+        // The session of a task has the id of its call: made twice, it is one.
+        self.definition.may_repeat() || self.stands == Some(Stands::ForSession(System::NewTask))
     }
 
     /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use super::Entry;
 use super::definitions::Kept;
 use super::entry::etag_of;
+use super::of_session;
 use super::search::Index;
 use super::view::View;
 use crate::domain::{Failure, Groups, Vendor};
@@ -23,13 +24,16 @@ pub struct Snapshot {
     /// Those that everybody can call.
     list: Vec<Arc<Entry>>,
     groups: Groups,
+    /// Tools that are there only in sessions that name them. A registered tool of the same name is in their place.
+    systems: Vec<Arc<Entry>>,
     etag: OnceLock<String>,
     index: OnceLock<Index>,
     pub(super) kept: Kept,
 }
 
 impl Snapshot {
-    pub(super) fn new(shown: BTreeMap<String, Arc<Entry>>, groups: Groups) -> Self {
+    pub(super) fn new(mut shown: BTreeMap<String, Arc<Entry>>, groups: Groups) -> Self {
+        let systems = shown.extract_if(.., |_, entry| of_session::is_system(entry)).map(|(_, entry)| entry).collect();
         let all: Vec<Arc<Entry>> = shown.values().cloned().collect();
         let (mut by_alias, mut aliases) = (HashMap::new(), HashMap::new());
         for (name, alias) in alias::aliases(shown.keys().map(String::as_str)) {
@@ -37,7 +41,7 @@ impl Snapshot {
             aliases.insert(shown[name].name.clone(), alias);
         }
         let by_name = shown.into_iter().collect();
-        let mut snapshot = Self { by_name, by_alias, aliases, all, groups, ..Self::default() };
+        let mut snapshot = Self { by_name, by_alias, aliases, all, groups, systems, ..Self::default() };
         snapshot.list = View::from(&snapshot).list();
         snapshot
     }
@@ -82,6 +86,12 @@ impl Snapshot {
     #[must_use]
     pub fn list(&self) -> &[Arc<Entry>] {
         &self.list
+    }
+
+    /// The tools that are there only in sessions that name them.
+    #[must_use]
+    pub fn systems(&self) -> &[Arc<Entry>] {
+        &self.systems
     }
 
     /// Changes with anything that a list shows.

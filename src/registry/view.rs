@@ -58,16 +58,29 @@ impl<'a> View<'a> {
         match self.snapshot.find(name) {
             Some(entry) if self.is_available(entry) => Found::Available(entry),
             Some(entry) => Found::Unavailable(entry),
-            None => Found::Missing,
+            None => self.system(name).map_or(Found::Missing, Found::Available),
         }
+    }
+
+    /// The system tool of this name, if it is on in the session.
+    fn system(&self, name: &str) -> Option<&'a Arc<Entry>> {
+        self.session.and_then(|session| self.snapshot.system_of(session, name))
+    }
+
+    /// The names that the session is restricted to, if it is.
+    fn restriction(&self) -> Option<&'a [String]> {
+        self.session.and_then(|session| self.snapshot.restriction(session))
     }
 
     /// Whether a tool can be called: one of its groups is active, or it is in none; and the session has it, if that has
     /// tools of its own.
     #[must_use]
     pub fn is_available(&self, entry: &Entry) -> bool {
-        let tools = self.session.and_then(|session| session.tools.as_ref());
-        self.is_switched_on(entry) && tools.is_none_or(|tools| tools.iter().any(|name| **name == *entry.name))
+        let tools = self.restriction();
+        let is_there = self.session.is_none_or(|session| entry.is_available_to(session));
+        is_there
+            && self.is_switched_on(entry)
+            && tools.is_none_or(|tools| tools.iter().any(|name| **name == *entry.name))
     }
 
     fn is_switched_on(&self, entry: &Entry) -> bool {
@@ -97,12 +110,19 @@ impl<'a> View<'a> {
     /// The tools that can be called, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Entry>> {
-        let tools = self.session.and_then(|session| session.tools.as_ref());
+        let tools = self.restriction();
         // There may be many on both sides.
         let had: Option<HashSet<&str>> = tools.map(|tools| tools.iter().map(String::as_str).collect());
         let is_had = |entry: &&Arc<Entry>| had.as_ref().is_none_or(|had| had.contains(&*entry.name));
-        let all = self.snapshot.all().iter();
-        all.filter(is_had).filter(|entry| self.is_switched_on(entry)).cloned().collect()
+        let is_there = |entry: &&Arc<Entry>| self.session.is_none_or(|session| entry.is_available_to(session));
+        let all = self.snapshot.all().iter().filter(is_had).filter(is_there);
+        let mut list: Vec<Arc<Entry>> = all.filter(|entry| self.is_switched_on(entry)).cloned().collect();
+        if let Some(session) = self.session {
+            let systems = self.snapshot.systems().iter();
+            list.extend(systems.filter(|entry| session.names(&entry.name)).cloned());
+            list.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        list
     }
 
     /// Those of them that fit a query, best first, each with its score.

@@ -52,21 +52,34 @@ impl Store {
             .collect();
         ids.sort_unstable();
         ids.dedup();
+        let mut found = self.events_of_calls(&ids).await?;
+        found.retain(|event| event.pos > after && event.pos <= until);
+        Ok((found, until))
+    }
+
+    /// All events of these calls so far, in order.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn events_of_calls(&self, ids: &[Uuid]) -> Result<Vec<Event>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
         let rows: Vec<CallRow> = match &self.db {
-            Db::Sqlite(pools) => by_ids::<Sqlite>(&ids).build_query_as().fetch_all(&pools.reader).await?,
-            Db::Postgres(pools) => by_ids::<Postgres>(&ids).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Sqlite(pools) => by_ids::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Postgres(pools) => by_ids::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
         };
         let mut reported: HashMap<Uuid, Vec<ReportedRow>> = HashMap::new();
-        for event in self.reported(&ids).await? {
+        for event in self.reported(ids).await? {
             reported.entry(event.0).or_default().push(event);
         }
         let mut found = Vec::with_capacity(rows.len() * 5);
         for row in rows {
             let own = reported.remove(&row.id).unwrap_or_default();
-            found.extend(events(row, own)?.into_iter().filter(|event| event.pos > after && event.pos <= until));
+            found.extend(events(row, own)?);
         }
         found.sort_unstable_by_key(|event| event.pos);
-        Ok((found, until))
+        Ok(found)
     }
 
     async fn reported(&self, ids: &[Uuid]) -> Result<Vec<ReportedRow>, StoreError> {

@@ -2,12 +2,14 @@
 //! changes at once do not undo each other.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use uuid::Uuid;
+use tokio::sync::broadcast;
 
 use super::{Store, StoreError, db};
 use crate::domain::{Completion, Session, SessionState, Time};
 
+mod calls;
 mod row;
 mod seldom;
 
@@ -21,8 +23,8 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn session(&self, id: &str) -> Result<Option<Session>, StoreError> {
-        const SQL: &str = "SELECT id, state, parent, parent_call, switched, completion, doc, created_at, updated_at \
-            FROM sessions WHERE tenant = $1 AND id = $2";
+        const SQL: &str = "SELECT id, state, parent, parent_call, switched, completion, doc, since_pos, \
+            created_at, updated_at FROM sessions WHERE tenant = $1 AND id = $2";
         let row = db::on_reader!(&self.db, pool => sqlx::query_as::<_, SessionRow>(SQL)
             .bind(self.tenant.as_str().to_owned()).bind(id.to_owned())
             .fetch_optional(pool).await)?;
@@ -35,8 +37,8 @@ impl Store {
     /// If the database fails.
     pub async fn make_session(&self, session: &Session) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO sessions \
-            (tenant, id, state, parent, parent_call, switched, completion, doc, created_at, updated_at) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (tenant, id) DO NOTHING";
+            (tenant, id, state, parent, parent_call, switched, completion, doc, created_at, updated_at, since_pos) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, (SELECT pos FROM event_clock)) ON CONFLICT (tenant, id) DO NOTHING";
         let doc = row::json(&Doc::of(session))?;
         let switched = row::json(&session.groups)?;
         let completion = session.completion.as_ref().map(row::json).transpose()?;
@@ -86,7 +88,7 @@ impl Store {
             .bind(self.tenant.as_str().to_owned()).bind(id.to_owned())
             .bind(state_number(state)).bind(completion).bind(now.0)
             .execute(pool).await?.rows_affected());
-        Ok(rows > 0)
+        self.tell_of_session(id, rows)
     }
 
     /// Makes an ended session active again: its conversation goes on. Returns whether it had ended.
@@ -99,7 +101,7 @@ impl Store {
         let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
             .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(now.0)
             .execute(pool).await?.rows_affected());
-        Ok(rows > 0)
+        self.tell_of_session(id, rows)
     }
 
     /// Notes that a session is in use. Returns whether there is such a session.
@@ -114,16 +116,17 @@ impl Store {
         Ok(rows > 0)
     }
 
-    /// The calls of a session that have not ended, oldest first, so many at most.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn session_pending(&self, id: &str, limit: u32) -> Result<Vec<Uuid>, StoreError> {
-        const SQL: &str = "SELECT id FROM tool_calls WHERE tenant = $1 AND session = $2 AND status < 2 \
-            ORDER BY id LIMIT $3";
-        let rows: Vec<(Uuid,)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
-            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(i64::from(limit))
-            .fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(|(id,)| id).collect())
+    /// Ids of sessions whose state this process has changed, as they change.
+    #[must_use]
+    pub fn session_changes(&self) -> broadcast::Receiver<Arc<str>> {
+        self.sessions.subscribe()
+    }
+
+    fn tell_of_session(&self, id: &str, rows: u64) -> Result<bool, StoreError> {
+        if rows > 0 {
+            // Fails when nobody watches.
+            let _ = self.sessions.send(id.into());
+        }
+        Ok(rows > 0)
     }
 }

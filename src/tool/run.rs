@@ -121,19 +121,19 @@ impl Run {
         &self.0.call_id
     }
 
+    /// The conversation that the call belongs to.
+    #[must_use]
+    pub fn session(&self) -> Option<&str> {
+        self.0.session.as_deref()
+    }
+
     /// The name that the tool was called by.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The session that the call belongs to.
-    #[must_use]
-    pub fn session(&self) -> Option<&str> {
-        self.0.session.as_deref()
-    }
-
-    /// The same, to be kept.
+    /// The id of its conversation, to be kept.
     pub(super) fn shared_session(&self) -> Option<&std::sync::Arc<str>> {
         self.0.session.as_ref()
     }

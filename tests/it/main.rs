@@ -41,6 +41,7 @@ mod readers;
 mod retries;
 mod rust_tools;
 mod search;
+mod sessions;
 mod stats;
 mod store;
 mod tool_calls;

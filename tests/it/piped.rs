@@ -45,7 +45,7 @@ async fn next(events: &mut EventStream, like: impl Fn(&Event) -> bool) -> Event 
 }
 
 /// All events of a stream that is sent in pieces of this size.
-async fn piped(app: &Client, query: &str, stream: &str, size: usize) -> Vec<Event> {
+pub async fn piped(app: &Client, query: &str, stream: &str, size: usize) -> Vec<Event> {
     let (pipe, mut events) = Pipe::open(app, query).await;
     for piece in stream.as_bytes().chunks(size) {
         pipe.0.send(Bytes::copy_from_slice(piece)).unwrap();
@@ -55,17 +55,17 @@ async fn piped(app: &Client, query: &str, stream: &str, size: usize) -> Vec<Even
 }
 
 /// The data of the last event, which is the batch.
-fn batch(events: &[Event]) -> &Value {
+pub fn batch(events: &[Event]) -> &Value {
     let last = events.last().expect("events");
     assert_eq!(last.event, "batch", "{last:?}");
     &last.data
 }
 
-fn anthropic(events: &[Value]) -> String {
+pub fn anthropic(events: &[Value]) -> String {
     events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect()
 }
 
-fn message_start() -> Value {
+pub fn message_start() -> Value {
     json!({"type": "message_start", "message": {"id": "msg_1", "role": "assistant", "content": []}})
 }
 
@@ -84,12 +84,12 @@ fn stop(index: usize) -> Value {
 }
 
 /// A whole block.
-fn call(index: usize, id: &str, name: &str, arguments: &Value) -> Vec<Value> {
+pub fn call(index: usize, id: &str, name: &str, arguments: &Value) -> Vec<Value> {
     let text = arguments.to_string();
     let half = text.floor_char_boundary(text.len() / 2);
     vec![block(index, id, name), delta(index, &text[..half]), delta(index, &text[half..]), stop(index)]
 }
 
-fn end(reason: &str) -> Vec<Value> {
+pub fn end(reason: &str) -> Vec<Value> {
     vec![json!({"type": "message_delta", "delta": {"stop_reason": reason}}), json!({"type": "message_stop"})]
 }

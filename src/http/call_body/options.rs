@@ -204,9 +204,14 @@ pub(in crate::http) fn check_limits(limits: &LimitsSpec) -> Result<(), Problem> 
 
 /// Checks the id of a session.
 pub(in crate::http) fn check_session(session: &str) -> Result<(), Problem> {
-    check_length(session, LONGEST_SESSION, "/session")?;
+    check_session_at(session, "/session")
+}
+
+/// The same where it stands elsewhere.
+pub(in crate::http) fn check_session_at(session: &str, pointer: &str) -> Result<(), Problem> {
+    check_length(session, LONGEST_SESSION, pointer)?;
     if session.is_empty() || session.contains('\0') {
-        return Err(Problem::field("/session", "must have at least one character, and none that is U+0000"));
+        return Err(Problem::field(pointer, "must have at least one character, and none that is U+0000"));
     }
     Ok(())
 }

@@ -35,6 +35,8 @@ pub(super) struct Session {
     turns: Turns,
     growing: Growing,
     places: Vec<Place>,
+    /// Calls that are complete, but run only at the end of the stream.
+    held: Vec<(usize, Option<Value>)>,
     /// Calls of ours so far.
     calls: u32,
     notes: mpsc::Sender<Note>,
@@ -59,7 +61,7 @@ impl Session {
         notes: mpsc::Sender<Note>,
     ) -> Self {
         let (parser, turns) = (Parser::new(vendor), Turns::new(template.mode));
-        Self { state, vendor, parser, template, turns, growing, places: Vec::new(), calls: 0, notes }
+        Self { state, vendor, parser, template, turns, growing, places: Vec::new(), held: Vec::new(), calls: 0, notes }
     }
 
     /// Reads the stream to its end.
@@ -74,6 +76,9 @@ impl Session {
         if fault.is_some() {
             // What a provider says in its errors may be secret; its caller is told, the log is not.
             tracing::warn!(calls = self.calls, "a model's stream broke off");
+        }
+        for (place, arguments) in std::mem::take(&mut self.held) {
+            self.close_now(place, arguments).await;
         }
         self.end_providers();
         self.tell(Note::Over { vendor: self.parser.vendor().or(self.vendor), fault });
@@ -236,6 +241,13 @@ impl Session {
     }
 
     async fn close(&mut self, place: usize, arguments: Option<Value>) {
+        match self.places.get(place) {
+            Some(Place::Open(draft)) if draft.is_last() => self.held.push((place, arguments)),
+            _ => self.close_now(place, arguments).await,
+        }
+    }
+
+    async fn close_now(&mut self, place: usize, arguments: Option<Value>) {
         match self.places.get_mut(place) {
             Some(Place::Open(draft)) => {
                 let turn = match draft.is_asynchronous() {

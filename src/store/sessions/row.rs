@@ -11,7 +11,8 @@ use crate::domain::{LimitsSpec, Session, SessionState, Task, Time};
 use crate::store::StoreError;
 
 /// The columns that a session is read from.
-pub(super) const COLUMNS: &str = "id, state, parent, parent_call, switched, completion, doc, created_at, updated_at";
+pub(super) const COLUMNS: &str = "id, state, parent, parent_call, switched, completion, doc, since_pos, created_at, \
+    updated_at";
 
 pub(super) fn state_number(state: SessionState) -> i16 {
     match state {
@@ -84,6 +85,7 @@ pub(super) struct SessionRow {
     switched: String,
     completion: Option<String>,
     doc: String,
+    since_pos: i64,
     created_at: i64,
     updated_at: i64,
 }
@@ -105,8 +107,9 @@ where
             switched: row.try_get(4)?,
             completion: row.try_get(5)?,
             doc: row.try_get(6)?,
-            created_at: row.try_get(7)?,
-            updated_at: row.try_get(8)?,
+            since_pos: row.try_get(7)?,
+            created_at: row.try_get(8)?,
+            updated_at: row.try_get(9)?,
         })
     }
 }
@@ -126,6 +129,7 @@ impl SessionRow {
             callback_url: callback_url.map(Arc::from),
             task,
             completion: self.completion.as_deref().map(read).transpose()?,
+            since_pos: self.since_pos,
             created_at: Time(self.created_at),
             updated_at: Time(self.updated_at),
         })

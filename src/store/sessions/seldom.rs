@@ -65,7 +65,7 @@ impl Store {
         let newest: Option<(i64,)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
             .bind(self.tenant.as_str().to_owned()).bind(id.to_owned())
             .fetch_optional(pool).await)?;
-        let pending: Vec<Uuid> = self.session_pending(id, 1).await?;
+        let pending: Vec<Uuid> = self.session_pending(id, Uuid::nil(), 1).await?;
         Ok((newest.map(|(at,)| Time(at)), !pending.is_empty()))
     }
 
@@ -80,7 +80,20 @@ impl Store {
         let rows = db::on_writer!(&self.db, pool => sqlx::query(SQL)
             .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(unused_since)
             .execute(pool).await?.rows_affected());
-        Ok(rows > 0)
+        self.tell_of_session(id, rows)
+    }
+
+    /// The sessions that were made for tasks of this one and still go on.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn session_tasks(&self, parent: &str) -> Result<Vec<String>, StoreError> {
+        const SQL: &str = "SELECT id FROM sessions WHERE tenant = $1 AND parent = $2 AND parent_call IS NOT NULL \
+            AND state = 0";
+        let rows: Vec<(String,)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(parent.to_owned())
+            .fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|(id,)| id).collect())
     }
 }
 

@@ -1,0 +1,177 @@
+//! A session as a whole: its calls of this node, whatever they are doing, and its end.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{Engine, Reached};
+use crate::domain::{Answer, Completion, Session, SessionState, Time};
+use crate::store::StoreError;
+
+/// Calls that are looked up at a time.
+const PAGE: u32 = 256;
+/// Idle sessions that are looked at in one step.
+const STEP: u32 = 64;
+/// Longest time between two looks for idle sessions, and the shortest.
+const LOOKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
+
+/// The calls of sessions on this node, from their acceptance to their end, also those that nobody can see yet. Cheap to
+/// clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct InSession(Arc<Mutex<Present>>);
+
+/// What fires the end of each call, by session.
+type Present = HashMap<Arc<str>, HashMap<Uuid, CancellationToken>>;
+
+/// A call of a session. Dropped, it is none any more.
+#[derive(Debug)]
+pub(super) struct Presence {
+    all: InSession,
+    session: Arc<str>,
+    call: Uuid,
+}
+
+impl InSession {
+    fn present(&self) -> MutexGuard<'_, Present> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn enter(&self, session: Arc<str>, call: Uuid, cancel: CancellationToken) -> Presence {
+        self.present().entry(session.clone()).or_default().insert(call, cancel);
+        Presence { all: self.clone(), session, call }
+    }
+
+    fn cancel(&self, session: &str) {
+        let tokens: Vec<CancellationToken> =
+            self.present().get(session).into_iter().flat_map(HashMap::values).cloned().collect();
+        tokens.into_iter().for_each(|token| token.cancel());
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let mut present = self.all.present();
+        if let Some(calls) = present.get_mut(&self.session) {
+            calls.remove(&self.call);
+            if calls.is_empty() {
+                present.remove(&self.session);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Ends a session and those of its tasks, and cancels whatever of theirs waits or runs, on every node. One that is
+    /// completed stays so.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn abort_session(&self, session: &Session) -> Result<(), StoreError> {
+        let mut seen = HashSet::from([session.id.to_string()]);
+        let mut left: Vec<String> = seen.iter().cloned().collect();
+        while let Some(id) = left.pop() {
+            self.store.end_session(&id, SessionState::Aborted, None, self.clock.now()).await?;
+            self.cancel_calls_of(&id).await?;
+            left.extend(self.store.session_tasks(&id).await?.into_iter().filter(|task| seen.insert(task.clone())));
+        }
+        if let Some(call) = session.parent_call {
+            self.cancel(call).await?;
+        }
+        Ok(())
+    }
+
+    /// The same, and the session is forgotten.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete_session(&self, session: &Session) -> Result<bool, StoreError> {
+        self.abort_session(session).await?;
+        self.store.delete_session(&session.id, None).await
+    }
+
+    async fn cancel_calls_of(&self, session: &str) -> Result<(), StoreError> {
+        self.sessions.cancel(session);
+        let mut after = Uuid::nil();
+        loop {
+            let page = self.store.session_pending(session, after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = *last;
+            for call in page {
+                self.cancel(call).await?;
+            }
+        }
+    }
+
+    /// Completes a session, and tells the call of its parent that waits for it. Returns whether this was heard: of two
+    /// completions the first one counts.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn complete_session(&self, session: &Session, completion: Completion) -> Result<bool, StoreError> {
+        // The call first: if the rest is not done, whoever comes again does it.
+        let reached = match session.parent_call {
+            Some(call) => Some(self.post_result(call, result_of(&session.id, &completion)).await?),
+            None => None,
+        };
+        let ended = self.store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
+        let has_ended = ended.await?;
+        Ok(reached.map_or(has_ended, |reached| reached == Reached::Done))
+    }
+
+    /// Forgets sessions that nobody has used for `idle`, until `stop` fires. Each step is a small one, and every node makes
+    /// its own.
+    pub async fn keep_sessions(self: Arc<Self>, idle: Duration, stop: CancellationToken) {
+        if idle.is_zero() {
+            return;
+        }
+        let mut look = tokio::time::interval((idle / 4).clamp(LOOKS.1, LOOKS.0));
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = look.tick() => {}
+            }
+            if let Err(error) = self.forget_idle(idle).await {
+                tracing::debug!(%error, "idle sessions cannot be looked for");
+            }
+        }
+    }
+
+    async fn forget_idle(&self, idle: Duration) -> Result<(), StoreError> {
+        let micros = i64::try_from(idle.as_micros()).unwrap_or(i64::MAX);
+        let now = self.clock.now();
+        let cutoff = Time(now.0.saturating_sub(micros));
+        for (id, _) in self.store.idle_sessions(cutoff, STEP).await? {
+            let (newest, is_busy) = self.store.session_use(&id).await?;
+            if is_busy {
+                self.store.touch_session(&id, now).await?;
+            } else if let Some(used) = newest.filter(|used| *used > cutoff) {
+                self.store.touch_session(&id, used).await?;
+            } else if let Some(session) = self.store.session(&id).await?
+                // Whoever uses it at this moment has touched it.
+                && self.store.delete_session(&id, Some(cutoff)).await?
+                && let Some(call) = session.parent_call
+            {
+                self.cancel(call).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How the end of a task is told to the call that has asked for it.
+fn result_of(session: &str, completion: &Completion) -> Answer {
+    let Completion { success, summary, error } = completion;
+    let text = match (success, error.as_deref().filter(|error| !error.trim().is_empty())) {
+        (true, _) | (false, None) => summary.clone(),
+        (false, Some(error)) if summary.trim().is_empty() => error.to_owned(),
+        (false, Some(error)) => format!("{error}\n{summary}"),
+    };
+    let structured = json!({"session": session, "success": success, "summary": summary, "error": error});
+    Answer::Json(json!({"output": text, "structured": structured, "is_error": !success}))
+}

@@ -1,0 +1,178 @@
+//! The stream of a session: what has happened to its calls, then what happens, and how the session itself stands.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::{self, Stream};
+use serde::Serialize;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::Bus;
+use super::frame::{self, Framed};
+use super::stream::{EventFilter, HEARTBEAT, of_all};
+use crate::domain::event::EventKind;
+use crate::domain::{Completion, Session, SessionState, Time};
+use crate::store::{Store, StoreError};
+
+/// Positions of a session's history that are read at a time.
+const PAGE: usize = 64;
+
+/// Data of `session`: how the session stands. It is the first event of every stream of one, and comes again whenever that
+/// changes; it has no `id:`, since it says all there is to say.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SessionEvent)]
+pub struct SessionEvent<'a> {
+    /// The session.
+    session: &'a str,
+    /// Where it stands; `null` once it was deleted.
+    state: Option<SessionState>,
+    /// The session that it was made for a task of.
+    parent: Option<&'a str>,
+    /// How its task has ended.
+    completion: Option<&'a Completion>,
+    /// When it was last changed.
+    at: Time,
+}
+
+type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, Infallible>> + Send>>;
+
+/// Everything that has happened to the calls of a session behind `after`, then what happens, without end.
+///
+/// # Errors
+/// If the store fails before the stream has begun.
+pub async fn of_session(
+    store: &Store,
+    bus: &Bus,
+    session: Session,
+    after: i64,
+    closing: CancellationToken,
+) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static, StoreError> {
+    let changes = store.session_changes();
+    let until = store.last_pos().await?;
+    let positions: VecDeque<(i64, Uuid)> = store.session_positions(&session, after, until).await?.into();
+    let history = History { positions, store: store.clone() };
+    let history =
+        stream::unfold(history, |mut history| async move { history.page().await.map(|page| (page, history)) });
+    let filter = EventFilter { session: Some(session.id.to_string()), ..EventFilter::default() };
+    let (bus, live_store, live_closing) = (bus.clone(), store.clone(), closing.clone());
+    // What happens while the history is told is read back then.
+    let live = stream::once(async move {
+        match of_all(&live_store, &bus, Some(until.max(after)), filter, live_closing).await {
+            Ok(live) => live.boxed(),
+            Err(_) => stream::once(std::future::ready(Ok(frame::CUT_OFF))).boxed(),
+        }
+    });
+    let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut watched = Watched {
+        calls: Box::pin(history.map(Ok).chain(live.flatten())),
+        opening: VecDeque::from([frame::OPENING]),
+        session,
+        changes,
+        store: store.clone(),
+        heartbeat,
+        closing,
+        is_over: false,
+    };
+    watched.opening.push_back(watched.told(true));
+    Ok(stream::unfold(watched, |mut watched| async move { watched.next().await.map(|piece| (Ok(piece), watched)) }))
+}
+
+/// What has happened, page by page.
+struct History {
+    positions: VecDeque<(i64, Uuid)>,
+    store: Store,
+}
+
+impl History {
+    async fn page(&mut self) -> Option<Bytes> {
+        let page: Vec<(i64, Uuid)> = self.positions.drain(..self.positions.len().min(PAGE)).collect();
+        let wanted: BTreeSet<i64> = page.iter().map(|(pos, _)| *pos).collect();
+        if wanted.is_empty() {
+            return None;
+        }
+        let ids: BTreeSet<Uuid> = page.into_iter().map(|(_, id)| id).collect();
+        let ids: Vec<Uuid> = ids.into_iter().collect();
+        let Ok(events) = self.store.events_of_calls(&ids).await else {
+            // Nothing is left out: whoever reads comes again.
+            self.positions.clear();
+            return None;
+        };
+        let mut joined = BytesMut::new();
+        for event in events.into_iter().filter(|event| wanted.contains(&event.pos)) {
+            joined.extend_from_slice(&Framed::from(event).bytes());
+        }
+        Some(joined.freeze())
+    }
+}
+
+/// The stream while it is read.
+struct Watched {
+    opening: VecDeque<Bytes>,
+    calls: Frames,
+    session: Session,
+    changes: broadcast::Receiver<Arc<str>>,
+    store: Store,
+    heartbeat: Interval,
+    closing: CancellationToken,
+    is_over: bool,
+}
+
+impl Watched {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(piece) = self.opening.pop_front() {
+                return Some(piece);
+            }
+            if self.is_over {
+                return None;
+            }
+            let has_changed = tokio::select! {
+                () = self.closing.cancelled() => return None,
+                piece = self.calls.next() => return piece.map(|Ok(piece)| piece),
+                changed = self.changes.recv() => match changed {
+                    Ok(id) => id == self.session.id,
+                    Err(RecvError::Lagged(_)) => true,
+                    Err(RecvError::Closed) => return None,
+                },
+                // What another node has changed.
+                _ = self.heartbeat.tick() => true,
+            };
+            if has_changed && let Ok(now) = self.store.session(&self.session.id).await {
+                return Some(match now {
+                    Some(now) if (now.state, &now.completion) == (self.session.state, &self.session.completion) => {
+                        continue;
+                    }
+                    Some(now) => {
+                        self.session = now;
+                        self.told(true)
+                    }
+                    None => {
+                        self.is_over = true;
+                        self.told(false)
+                    }
+                });
+            }
+        }
+    }
+
+    fn told(&self, is_there: bool) -> Bytes {
+        let session = &self.session;
+        let event = SessionEvent {
+            session: &session.id,
+            state: is_there.then_some(session.state),
+            parent: session.parent.as_deref(),
+            completion: session.completion.as_ref(),
+            at: session.updated_at,
+        };
+        frame::passing(EventKind::Session.as_str(), &serde_json::to_string(&event).unwrap_or_default())
+    }
+}

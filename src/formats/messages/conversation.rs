@@ -1,0 +1,214 @@
+//! A whole conversation of calls and results as a vendor's model is shown it: what the model asked for, and what came of it,
+//! batch by batch.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{Continuation, ids};
+use crate::domain::{Call, Phase, Vendor, json as json_text};
+
+/// The messages of these calls, which come in the order of their acceptance: those of one batch together, each batch answered
+/// before the next begins. Every call has one result; one that goes on has a note in its place. Calls whose arguments are
+/// still coming are left out, since the model has not asked for them yet. No id is there twice: where the model has used one
+/// again, the later call is shown under our own. `name_of` says under which name the vendor's models know a call's tool.
+#[must_use]
+pub fn conversation<'a>(vendor: Vendor, calls: &'a [Call], name_of: impl Fn(&'a Call) -> String) -> Value {
+    let mut taken = HashSet::new();
+    let mut messages = Vec::new();
+    for turn in turns(calls) {
+        let mut continuation = Continuation::new(vendor);
+        let mut asked = Vec::with_capacity(turn.len());
+        for call in &turn {
+            let (id, name) = (own_id(vendor, call, &mut taken), name_of(call));
+            continuation.push(Some(&id), &name, super::Kind::Function);
+            asked.push(request(vendor, &id, &name, call));
+        }
+        match vendor {
+            Vendor::OpenAi => messages.push(json!({ "role": "assistant", "content": null, "tool_calls": asked })),
+            Vendor::OpenAiResponses => messages.extend(asked),
+            Vendor::Anthropic => messages.push(json!({ "role": "assistant", "content": asked })),
+            Vendor::Gemini => messages.push(json!({ "role": "model", "parts": asked })),
+        }
+        if let Value::Array(results) = continuation.messages(&turn) {
+            messages.extend(results);
+        }
+    }
+    Value::Array(messages)
+}
+
+/// Calls that were asked for together, in the order of their batches' beginnings.
+fn turns(calls: &[Call]) -> Vec<Vec<&Call>> {
+    let mut turns: Vec<(Option<Uuid>, Vec<&Call>)> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    for call in calls.iter().filter(|call| call.phase != Phase::Arguments) {
+        let known = call.batch_id.and_then(|batch| places.get(&batch).copied());
+        match known {
+            Some(place) => {
+                let (_, turn): &mut (_, Vec<&Call>) = &mut turns[place];
+                turn.push(call);
+            }
+            None => {
+                places.extend(call.batch_id.map(|batch| (batch, turns.len())));
+                turns.push((call.batch_id, vec![call]));
+            }
+        }
+    }
+    let mut turns: Vec<Vec<&Call>> = turns.into_iter().map(|(_, turn)| turn).collect();
+    turns.iter_mut().for_each(|turn| turn.sort_by_key(|call| (call.index, call.id)));
+    turns
+}
+
+/// The call's id as the vendor takes it, or another one if that is taken.
+fn own_id(vendor: Vendor, call: &Call, taken: &mut HashSet<String>) -> String {
+    let first = ids::accepted(vendor, &call.call_id);
+    let others = (0_u32..).map(|n| match n {
+        0 => call.id.to_string(),
+        n => ids::accepted(vendor, &format!("{}-{n}", call.id)),
+    });
+    let free = std::iter::once(first).chain(others).find(|id| !id.is_empty() && !taken.contains(id));
+    let id = free.unwrap_or_else(|| call.id.to_string());
+    taken.insert(id.clone());
+    id
+}
+
+fn request(vendor: Vendor, id: &str, name: &str, call: &Call) -> Value {
+    let arguments = Value::Object(arguments(&call.arguments));
+    match vendor {
+        Vendor::OpenAi => json!({
+            "id": id, "type": "function", "function": { "name": name, "arguments": arguments.to_string() },
+        }),
+        Vendor::OpenAiResponses => json!({
+            "type": "function_call", "call_id": id, "name": name, "arguments": arguments.to_string(),
+        }),
+        Vendor::Anthropic => json!({ "type": "tool_use", "id": id, "name": name, "input": arguments }),
+        Vendor::Gemini => json!({ "functionCall": { "id": id, "name": name, "args": arguments } }),
+    }
+}
+
+/// The arguments as an object, which every vendor wants: what the model wrote that was none stands in one.
+fn arguments(given: &Arc<Value>) -> Map<String, Value> {
+    let wrapped = |value: &Value| Map::from_iter([("arguments".to_owned(), value.clone())]);
+    match &**given {
+        Value::Object(members) => members.clone(),
+        Value::Null => Map::new(),
+        Value::String(text) if text.trim().is_empty() => Map::new(),
+        Value::String(text) => match json_text::parse(text.as_bytes()) {
+            Ok(Value::Object(members)) => members,
+            Ok(Value::Null) => Map::new(),
+            _ => wrapped(given),
+        },
+        _ => wrapped(given),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Failure, Outcome, Time};
+
+    const VENDORS: [Vendor; 4] = [Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini];
+
+    fn call(n: u128, id: &str, arguments: Value) -> Call {
+        Call::accepted(Uuid::from_u128(n), "t".into(), Some(id), Arc::new(arguments), Time(0), "n".into())
+    }
+
+    fn ended(mut call: Call) -> Call {
+        call.settle(Failure::cancelled().into(), Time(1)).unwrap();
+        call
+    }
+
+    /// The ids of calls and of results, each in their order.
+    fn ids(vendor: Vendor, messages: &Value) -> (Vec<String>, Vec<String>) {
+        let (mut calls, mut results) = (Vec::new(), Vec::new());
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        for message in messages.as_array().unwrap() {
+            let parts = |name: &str| message[name].as_array().cloned().unwrap_or_default();
+            match vendor {
+                Vendor::OpenAi => {
+                    calls.extend(parts("tool_calls").iter().map(|call| text(&call["id"])));
+                    results.extend(message.get("tool_call_id").map(text));
+                }
+                Vendor::OpenAiResponses => match message["type"].as_str().unwrap() {
+                    "function_call" => calls.push(text(&message["call_id"])),
+                    _ => results.push(text(&message["call_id"])),
+                },
+                Vendor::Anthropic => {
+                    calls.extend(parts("content").iter().filter_map(|block| block.get("id").map(text)));
+                    results.extend(parts("content").iter().filter_map(|block| block.get("tool_use_id").map(text)));
+                }
+                Vendor::Gemini => {
+                    calls.extend(parts("parts").iter().filter_map(|part| part["functionCall"].get("id").map(text)));
+                    results
+                        .extend(parts("parts").iter().filter_map(|part| part["functionResponse"].get("id").map(text)));
+                }
+            }
+        }
+        (calls, results)
+    }
+
+    #[test]
+    fn every_call_has_one_result_and_no_id_is_there_twice() {
+        let ours = Uuid::from_u128(3).to_string();
+        let calls: Vec<Call> =
+            [call(1, "call_0", json!({})), call(2, "call_0", json!({})), call(3, "call_0", json!({}))]
+                .into_iter()
+                .chain([call(4, &ours, json!({})), call(5, "a b/ü", json!({}))])
+                .map(ended)
+                .collect();
+        for vendor in VENDORS {
+            let (asked, answered) = ids(vendor, &conversation(vendor, &calls, |call| call.name.to_string()));
+            assert_eq!((asked.len(), &asked), (5, &answered), "{vendor:?}");
+            assert_eq!(asked.iter().collect::<HashSet<_>>().len(), 5, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_batch_is_one_turn_in_its_order_whatever_came_in_between() {
+        let batch = Uuid::from_u128(9);
+        let of_batch = |n, id, index| Call { batch_id: Some(batch), index, ..ended(call(n, id, json!({}))) };
+        let calls = [of_batch(1, "b", 1), ended(call(2, "alone", json!({}))), of_batch(3, "a", 0)];
+        let messages = conversation(Vendor::OpenAi, &calls, |call| call.name.to_string());
+        let roles: Vec<&str> = messages.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["assistant", "tool", "tool", "assistant", "tool"]);
+        assert_eq!(ids(Vendor::OpenAi, &messages).1, ["a", "b", "alone"]);
+    }
+
+    #[test]
+    fn one_that_goes_on_has_a_note_and_one_that_is_still_written_is_left_out() {
+        let mut open = call(2, "open", json!(""));
+        open.await_arguments();
+        let calls = [call(1, "going", json!("")), open];
+        for vendor in VENDORS {
+            let messages = conversation(vendor, &calls, |call| call.name.to_string());
+            assert_eq!(ids(vendor, &messages), (vec!["going".to_owned()], vec!["going".to_owned()]));
+            assert!(messages.to_string().contains("goes on in the background"), "{messages}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_an_object_whatever_the_model_wrote() {
+        let given =
+            [json!("{\"a\": 1}"), json!({"a": 1}), json!(" "), json!(null), json!("{\"a"), json!([1]), json!("[1]")];
+        let shown = given.map(|given| Value::Object(arguments(&Arc::new(given))));
+        let expected = [
+            json!({"a": 1}),
+            json!({"a": 1}),
+            json!({}),
+            json!({}),
+            json!({"arguments": "{\"a"}),
+            json!({"arguments": [1]}),
+            json!({"arguments": "[1]"}),
+        ];
+        assert_eq!(shown, expected);
+        let mut good = call(1, "x", json!({}));
+        good.start(Time(0)).unwrap();
+        good.settle(Outcome::text("fine"), Time(1)).unwrap();
+        assert_eq!(
+            conversation(Vendor::Anthropic, &[good], |_| "t".to_owned())[1]["content"][0]["is_error"],
+            json!(false)
+        );
+    }
+}

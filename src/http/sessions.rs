@@ -1,0 +1,218 @@
+//! `/sessions`: conversations are made, listed, read, watched and ended.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::described::BodyRefused;
+use super::extract::{JsonBody, Params};
+use super::problem::Problem;
+use super::{AppState, call_body, reply};
+use crate::callbacks;
+use crate::domain::tool::is_valid_name;
+use crate::domain::{LimitsSpec, Session, SessionState, Time, json, shape};
+use crate::store::sessions::{SessionCursor, SessionFilter};
+
+pub(super) mod ending;
+pub(super) mod events;
+pub(super) mod one;
+pub(super) mod told;
+mod view;
+
+use view::SessionView;
+
+/// Sessions of a page unless asked otherwise, and at most.
+const PAGE: u32 = 50;
+const LARGEST_PAGE: u32 = 500;
+/// Most names of tools, groups or context objects.
+const MOST_NAMES: usize = 1024;
+
+/// What a session is made with.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = NewSession)]
+pub(super) struct NewSession {
+    /// Its id; one of ours unless given.
+    #[schema(max_length = 512)]
+    id: Option<String>,
+    /// Objects by name, for tools that name them. They are shown to nobody.
+    #[schema(value_type = Object)]
+    context: Map<String, Value>,
+    /// Groups that are on or off in this session, whatever they are elsewhere.
+    groups: BTreeMap<String, bool>,
+    /// Bounds of its calls; those of a call and of a tool come first.
+    limits: LimitsSpec,
+    /// The tools that it has; all unless given. A system tool (`attempt_completion`, `new_task`, `reset_equipped_tools`) is on
+    /// if it is named here; a list of nothing else restricts nothing.
+    tools: Option<Vec<String>>,
+    /// The session that it belongs to.
+    #[schema(max_length = 512)]
+    parent: Option<String>,
+    /// Gets each call that has ended where its request names no other.
+    #[schema(max_length = 2048)]
+    callback_url: Option<String>,
+}
+
+/// Makes a session.
+///
+/// A session is also made by the first call that names it; this is for one that is to have more than an id.
+#[utoipa::path(post, path = "/sessions", operation_id = "create_session", tag = "sessions", request_body = NewSession,
+    responses((status = 201, description = "It is made", body = SessionView, headers(("Location" = String))),
+        BodyRefused,
+        (status = 404, description = "There is no such parent"),
+        (status = 409, description = "There is a session of this id"),
+        (status = 422, description = "The body does not have its shape; `errors` say where"),
+        (status = 503, description = "The database is away")))]
+pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Result<Response, Problem> {
+    shape::expect_objects(&body.value, &["", "/context", "/groups", "/limits"])?;
+    let new: NewSession = body.read()?;
+    check(&new)?;
+    if let Some(parent) = &new.parent
+        && state.store.session(parent).await?.is_none()
+    {
+        return Err(no_such_session(parent));
+    }
+    let id = new.id.unwrap_or_else(|| state.engine.new_id().to_string());
+    let session = Session {
+        parent: new.parent,
+        context: new.context,
+        groups: new.groups,
+        limits: new.limits,
+        tools: new.tools,
+        callback_url: new.callback_url.map(Into::into),
+        ..Session::new(id.into(), state.clock.now())
+    };
+    if !state.store.make_session(&session).await? {
+        let detail = format!("there is a session {} already", json::shorten(&session.id, 64));
+        return Err(Problem::conflict("SESSION_EXISTS", detail));
+    }
+    let mut response = reply::json(StatusCode::CREATED, &SessionView::from(&session));
+    if let Ok(location) = HeaderValue::from_str(&format!("/sessions/{}", path_segment(&session.id))) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+fn check(new: &NewSession) -> Result<(), Problem> {
+    for (id, pointer) in [(&new.id, "/id"), (&new.parent, "/parent")] {
+        id.as_deref().map_or(Ok(()), |id| call_body::check_session_at(id, pointer))?;
+    }
+    call_body::check_limits(&new.limits)?;
+    let too_many = |pointer: &str| Problem::field(pointer, format!("must have at most {MOST_NAMES} members"));
+    if let Some((name, value)) = new.context.iter().find(|(_, value)| !value.is_object()) {
+        let place = format!("/context/{}", json::pointer_token(name));
+        return Err(Problem::field(place, format!("must be an object, not {}", json::type_name(value))));
+    }
+    let tools = new.tools.as_deref().unwrap_or_default();
+    for (count, pointer) in [(new.context.len(), "/context"), (new.groups.len(), "/groups"), (tools.len(), "/tools")] {
+        if count > MOST_NAMES {
+            return Err(too_many(pointer));
+        }
+    }
+    if let Some((place, name)) = tools.iter().enumerate().find(|(_, name)| !is_valid_name(name)) {
+        let message = format!("\"{}\" is no name of a tool", json::shorten(name, 64));
+        return Err(Problem::field(format!("/tools/{place}"), message));
+    }
+    match &new.callback_url {
+        Some(url) => callbacks::check_url(url).map_err(|fault| Problem::field("/callback_url", fault)),
+        None => Ok(()),
+    }
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PageParams {
+    /// In this state.
+    #[param(inline)]
+    state: Option<SessionState>,
+    /// Made under this one.
+    parent: Option<String>,
+    /// Most sessions of a page.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// A page of sessions.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SessionPage)]
+struct Page<'a> {
+    /// Newest first.
+    sessions: Vec<SessionView<'a>>,
+    /// For the next page; `null` at the end.
+    next_cursor: Option<String>,
+}
+
+/// Lists sessions, newest first.
+#[utoipa::path(get, path = "/sessions", operation_id = "list_sessions", tag = "sessions", params(PageParams),
+    responses((status = 200, description = "A page", body = Page),
+        (status = 422, description = "A query parameter is wrong"),
+        (status = 503, description = "The database is away")))]
+pub(super) async fn page(
+    State(state): State<AppState>,
+    Params(params): Params<PageParams>,
+) -> Result<Response, Problem> {
+    let limit = params.limit.unwrap_or(PAGE);
+    if !(1..=LARGEST_PAGE).contains(&limit) {
+        return Err(Problem::field("", format!("query: limit must be 1 to {LARGEST_PAGE}")));
+    }
+    let before = params.cursor.as_deref().map(cursor).transpose()?;
+    if params.parent.as_deref().is_some_and(|parent| parent.contains('\0')) {
+        return Err(Problem::field("", "query: no session has U+0000 in its id"));
+    }
+    // One more tells whether there is another page.
+    let filter = SessionFilter { state: params.state, parent: params.parent, before, limit: limit + 1 };
+    let mut sessions = state.store.sessions(&filter).await?;
+    let more = sessions.len() > limit as usize;
+    sessions.truncate(limit as usize);
+    let next_cursor = sessions.last().filter(|_| more).map(|last| {
+        let text = format!("{}:{}", last.created_at.0, last.id);
+        URL_SAFE_NO_PAD.encode(text)
+    });
+    let sessions = sessions.iter().map(SessionView::from).collect();
+    Ok(reply::json(StatusCode::OK, &Page { sessions, next_cursor }))
+}
+
+fn cursor(text: &str) -> Result<SessionCursor, Problem> {
+    let read = || {
+        let text = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        let (at, id) = text.split_once(':').filter(|(_, id)| !id.contains('\0'))?;
+        Some(SessionCursor { created_at: Time(at.parse().ok()?), id: id.to_owned() })
+    };
+    read().ok_or_else(|| Problem::field("", "query: cursor is none: take `next_cursor` of the page before"))
+}
+
+/// The session of a path.
+async fn find(state: &AppState, id: &str) -> Result<Session, Problem> {
+    if id.contains('\0') {
+        return Err(no_such_session(id));
+    }
+    state.store.session(id).await?.ok_or_else(|| no_such_session(id))
+}
+
+/// 404 for a session.
+pub(super) fn no_such_session(id: &str) -> Problem {
+    Problem::not_found(format!("there is no session {}", json::shorten(id, 64)))
+}
+
+/// An id as a segment of a path (RFC 3986, section 3.3).
+fn path_segment(id: &str) -> String {
+    use std::fmt::Write;
+    let mut text = String::with_capacity(id.len());
+    for byte in id.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(byte.into()),
+            // Writing to a `String` cannot fail.
+            _ => drop(write!(text, "%{byte:02X}")),
+        }
+    }
+    text
+}

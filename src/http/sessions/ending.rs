@@ -1,0 +1,63 @@
+//! `POST /sessions/{id}/…`: the ends of a session.
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+
+use super::find;
+use super::view::SessionView;
+use crate::domain::Completion;
+use crate::http::described::BodyRefused;
+use crate::http::extract::JsonBody;
+use crate::http::problem::Problem;
+use crate::http::{AppState, reply};
+
+/// Cancels all calls of a session that run, wait or are queued, on every node, and those of its tasks. Each ends `CANCELLED`.
+///
+/// The session becomes `ABORTED`, unless it is completed. The call of a parent that waits for it is cancelled as well. The
+/// next call makes the session active again.
+#[utoipa::path(post, path = "/sessions/{id}/abort", operation_id = "abort_session", tag = "sessions",
+    params(("id" = String, Path, description = "The session")),
+    responses((status = 202, description = "Its calls end now", body = SessionView),
+        (status = 404, description = "There is no such session"),
+        (status = 503, description = "The database is away")))]
+pub(in crate::http) async fn abort(State(state): State<AppState>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let session = find(&state, &id).await?;
+    state.engine.abort_session(&session).await?;
+    let now = find(&state, &id).await?;
+    Ok(reply::json(StatusCode::ACCEPTED, &SessionView::from(&now)))
+}
+
+/// What became of a completion.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SessionCompleted)]
+struct Completed<'a> {
+    #[serde(flatten)]
+    session: SessionView<'a>,
+    /// Whether another end came first.
+    ignored: bool,
+}
+
+/// Completes a session: its task has ended.
+///
+/// If a call of `new_task` has made the session, that call ends now: with `summary` as its output, or as an error if
+/// `success` is false. The first completion wins.
+#[utoipa::path(post, path = "/sessions/{id}/complete", operation_id = "complete_session", tag = "sessions",
+    params(("id" = String, Path, description = "The session")), request_body = Completion,
+    responses((status = 200, description = "It is completed, or `ignored`: another end came first", body = Completed),
+        BodyRefused,
+        (status = 404, description = "There is no such session"),
+        (status = 422, description = "The body does not have its shape"),
+        (status = 503, description = "The database is away")))]
+pub(in crate::http) async fn complete(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let completion: Completion = body.read()?;
+    let session = find(&state, &id).await?;
+    let is_heard = state.engine.complete_session(&session, completion).await?;
+    let now = find(&state, &id).await?;
+    Ok(reply::json(StatusCode::OK, &Completed { session: (&now).into(), ignored: !is_heard }))
+}

@@ -1,0 +1,43 @@
+//! `GET /sessions/{id}/events`.
+
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::find;
+use crate::events::session::of_session;
+use crate::http::AppState;
+use crate::http::extract::{self, Params};
+use crate::http::problem::Problem;
+use crate::http::watch::sse;
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct StreamParams {
+    /// The `id:` of the last event that was seen; `Last-Event-ID` comes first. Without either, everything is told.
+    after: Option<String>,
+}
+
+/// Everything that has happened to the calls of a session, then what happens.
+///
+/// The first event is `session`: how the session itself stands. It comes again whenever that changes, and has no `id:`. The
+/// stream ends when the session is deleted.
+#[utoipa::path(get, path = "/sessions/{id}/events", operation_id = "session_events", tag = "events",
+    params(("id" = String, Path, description = "The session"), StreamParams,
+        ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
+    responses((status = 200, description = "`session`, `tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
+        (status = 404, description = "There is no such session"),
+        (status = 422, description = "The event id or a query parameter is wrong"),
+        (status = 503, description = "The database is away")))]
+pub(in crate::http) async fn stream(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Params(params): Params<StreamParams>,
+) -> Result<Response, Problem> {
+    let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or(0);
+    let session = find(&state, &id).await?;
+    Ok(sse(of_session(&state.store, &state.bus, session, after, state.closing.clone()).await?))
+}

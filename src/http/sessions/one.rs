@@ -1,0 +1,240 @@
+//! `/sessions/{id}`: one session with its tools, its calls and their results.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::view::SessionView;
+use super::{find, no_such_session};
+use crate::domain::call::{Phase, Progress};
+use crate::domain::{Call, ContentBlock, Failure, Session, Status, Time};
+use crate::formats::session_prompt::Counts;
+use crate::http::extract::Params;
+use crate::http::problem::Problem;
+use crate::http::{AppState, reply};
+use crate::registry::Entry;
+use crate::registry::entry::ToolView;
+
+/// Calls that are shown unless asked otherwise, and at most.
+const CALLS: u32 = 200;
+const MOST_CALLS: u32 = 1000;
+/// Calls that are read at a time.
+const PAGE: u32 = 200;
+/// Bytes of calls that are read for one answer.
+const BUDGET: usize = 64 << 20;
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct ReadParams {
+    /// How many calls at most, the newest.
+    #[param(minimum = 1, maximum = 1000, default = 200)]
+    limit: Option<u32>,
+    /// `next_cursor` of the answer before: the calls before those.
+    cursor: Option<Uuid>,
+}
+
+/// A session with what belongs to it. Calls and results go together by `call_id`; where a model has used one twice, by `id`.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SessionDetail)]
+struct Detail<'a> {
+    #[serde(flatten)]
+    session: SessionView<'a>,
+    /// The tools that it has.
+    tool_definitions: Vec<ToolView<'a>>,
+    /// Its calls, oldest first.
+    tool_calls: Vec<Asked<'a>>,
+    /// The results of those that have ended.
+    tool_results: Vec<Answered<'a>>,
+    /// Those that have not.
+    pending: Vec<Pending<'a>>,
+    /// How many of the calls shown stand how.
+    counts: Counts,
+    /// For the calls before these; `null` if these are all.
+    next_cursor: Option<Uuid>,
+}
+
+/// A call as it was asked for.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SessionToolCall)]
+struct Asked<'a> {
+    id: Uuid,
+    call_id: &'a str,
+    name: &'a str,
+    title: &'a str,
+    batch_id: Option<Uuid>,
+    index: u32,
+    status: Status,
+    /// As given.
+    #[schema(value_type = Value)]
+    arguments: &'a RawValue,
+    created_at: Time,
+}
+
+/// The result of a call.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SessionToolResult)]
+struct Answered<'a> {
+    id: Uuid,
+    call_id: &'a str,
+    name: &'a str,
+    status: Status,
+    /// The text for the model.
+    output: &'a str,
+    /// What the model is shown; typed blocks.
+    #[schema(value_type = Vec<Object>)]
+    content: &'a [ContentBlock],
+    is_error: bool,
+    error: Option<&'a Failure>,
+    duration_ms: Option<u64>,
+    ended_at: Option<Time>,
+}
+
+/// A call that has not ended.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SessionPendingCall)]
+struct Pending<'a> {
+    id: Uuid,
+    call_id: &'a str,
+    name: &'a str,
+    status: Status,
+    phase: Phase,
+    tip: Option<&'a str>,
+    progress: Option<&'a Progress>,
+    created_at: Time,
+    started_at: Option<Time>,
+}
+
+/// Reads a session: where it stands, its tools, its calls with their results, and what is still going on.
+#[utoipa::path(get, path = "/sessions/{id}", operation_id = "read_session", tag = "sessions",
+    params(("id" = String, Path, description = "The session"), ReadParams),
+    responses((status = 200, description = "The session", body = Detail),
+        (status = 404, description = "There is no such session"),
+        (status = 422, description = "A query parameter is wrong"),
+        (status = 503, description = "The database is away")))]
+pub(in crate::http) async fn read(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    Params(params): Params<ReadParams>,
+) -> Result<Response, Problem> {
+    let limit = params.limit.unwrap_or(CALLS);
+    if !(1..=MOST_CALLS).contains(&limit) {
+        return Err(Problem::field("", format!("query: limit must be 1 to {MOST_CALLS}")));
+    }
+    let session = find(&state, &id).await?;
+    let (calls, more) = calls_of(&state, &session, params.cursor, limit as usize).await?;
+    let snapshot = state.engine.registry().snapshot().clone();
+    let (tools, pauses): (Vec<Arc<Entry>>, _) = (snapshot.tools_of(&session), state.engine.pauses());
+    let ended = calls.iter().filter_map(|call| Some((call, call.outcome.as_deref()?)));
+    let going = calls.iter().filter(|call| !call.status.is_terminal());
+    let detail = Detail {
+        session: (&session).into(),
+        tool_definitions: tools.iter().map(|entry| entry.view(pauses.of(&entry.name))).collect(),
+        tool_calls: calls
+            .iter()
+            .map(|call| Asked {
+                id: call.id,
+                call_id: &call.call_id,
+                name: &call.name,
+                title: &call.title,
+                batch_id: call.batch_id,
+                index: call.index,
+                status: call.status,
+                arguments: &call.arguments_text,
+                created_at: call.created_at,
+            })
+            .collect(),
+        tool_results: ended
+            .map(|(call, outcome)| Answered {
+                id: call.id,
+                call_id: &call.call_id,
+                name: &call.name,
+                status: call.status,
+                output: &outcome.output,
+                content: &outcome.content,
+                is_error: outcome.is_error(),
+                error: outcome.error.as_ref(),
+                duration_ms: call.duration_ms(),
+                ended_at: call.ended_at,
+            })
+            .collect(),
+        pending: going
+            .map(|call| Pending {
+                id: call.id,
+                call_id: &call.call_id,
+                name: &call.name,
+                status: call.status,
+                phase: call.phase,
+                tip: call.tip.as_deref(),
+                progress: call.progress.as_ref(),
+                created_at: call.created_at,
+                started_at: call.started_at,
+            })
+            .collect(),
+        counts: Counts::of(&calls),
+        next_cursor: calls.first().filter(|_| more).map(|call| call.id),
+    };
+    Ok(reply::json(StatusCode::OK, &detail))
+}
+
+/// The newest calls of a session in their order, and whether there are more before them.
+pub(super) async fn calls_of(
+    state: &AppState,
+    session: &Session,
+    mut before: Option<Uuid>,
+    most: usize,
+) -> Result<(Vec<Call>, bool), Problem> {
+    let (mut calls, mut bytes) = (Vec::new(), 0);
+    loop {
+        let page = state.store.session_calls(session, before, PAGE).await?;
+        let is_last = page.len() < PAGE as usize;
+        for call in page {
+            if calls.len() == most || bytes > BUDGET {
+                calls.reverse();
+                return Ok((calls, true));
+            }
+            bytes += size_of(&call);
+            before = Some(call.id);
+            calls.push(call);
+        }
+        if is_last {
+            calls.reverse();
+            return Ok((calls, false));
+        }
+    }
+}
+
+fn size_of(call: &Call) -> usize {
+    let outcome = call.outcome.as_deref().map_or(0, |outcome| {
+        let blocks = outcome.content.iter().map(|block| match block {
+            ContentBlock::Image { data, .. } => data.len(),
+            ContentBlock::Text(text) => text.len(),
+            ContentBlock::Other(other) => serde_json::to_string(other).map_or(0, |text| text.len()),
+        });
+        outcome.output.len() + blocks.sum::<usize>()
+    });
+    call.arguments_text.get().len() + outcome
+}
+
+/// Aborts a session and forgets it. Its calls stay in the list of all calls.
+#[utoipa::path(delete, path = "/sessions/{id}", operation_id = "delete_session", tag = "sessions",
+    params(("id" = String, Path, description = "The session")),
+    responses((status = 204, description = "It is forgotten, and what ran in it is cancelled"),
+        (status = 404, description = "There is no such session"),
+        (status = 503, description = "The database is away")))]
+pub(in crate::http) async fn delete(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let session = find(&state, &id).await?;
+    match state.engine.delete_session(&session).await? {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        // Somebody else was faster.
+        false => Err(no_such_session(&id)),
+    }
+}

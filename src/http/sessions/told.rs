@@ -1,0 +1,101 @@
+//! A session as models are told of it: as the messages of a vendor, and in words.
+
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::find;
+use super::one::calls_of;
+use crate::domain::{Call, Vendor};
+use crate::formats::session_prompt::{self, Counts};
+use crate::formats::{alias, messages as shapes};
+use crate::http::extract::Params;
+use crate::http::problem::Problem;
+use crate::http::{AppState, reply};
+
+/// Calls that are told at most, the newest.
+const MOST_CALLS: usize = 10_000;
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct MessagesParams {
+    /// Whose shape the messages have; `openai` unless given.
+    #[param(inline)]
+    format: Option<Vendor>,
+    /// Only so many calls, the newest.
+    #[param(minimum = 1, maximum = 10_000)]
+    limit: Option<usize>,
+}
+
+/// A conversation.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SessionMessages)]
+struct Messages<'a> {
+    /// The session.
+    session: &'a str,
+    /// Whose shape they have.
+    format: &'a str,
+    /// What goes into the vendor's request: each batch of calls as the model has asked for it, then its results.
+    #[schema(value_type = Vec<Object>)]
+    messages: Value,
+    /// Whether older calls are left out.
+    truncated: bool,
+}
+
+/// The whole conversation of calls and results, as a vendor's model is shown it.
+///
+/// Every call has exactly one result, and no id is there twice: where a model has used one again, the later call is shown
+/// under the service's id. A call that goes on has a note in place of its result; one whose arguments are still coming is
+/// left out. Names that the vendor refuses are aliases.
+#[utoipa::path(get, path = "/sessions/{id}/messages", operation_id = "session_messages", tag = "sessions",
+    params(("id" = String, Path, description = "The session"), MessagesParams),
+    responses((status = 200, description = "The messages", body = Messages),
+        (status = 404, description = "There is no such session"),
+        (status = 422, description = "A query parameter is wrong"),
+        (status = 503, description = "The database is away")))]
+pub(in crate::http) async fn messages(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    Params(params): Params<MessagesParams>,
+) -> Result<Response, Problem> {
+    let (vendor, limit) = (params.format.unwrap_or(Vendor::OpenAi), params.limit.unwrap_or(MOST_CALLS));
+    if !(1..=MOST_CALLS).contains(&limit) {
+        return Err(Problem::field("", format!("query: limit must be 1 to {MOST_CALLS}")));
+    }
+    let session = find(&state, &id).await?;
+    let (calls, truncated) = calls_of(&state, &session, None, limit).await?;
+    let snapshot = state.engine.registry().snapshot().clone();
+    let made = tokio::task::spawn_blocking(move || {
+        let name_of = |call: &Call| {
+            let known = snapshot.get(&call.name).and_then(|entry| snapshot.name_for(entry, Some(vendor)));
+            known.map_or_else(|| alias::shown(vendor, &call.name), str::to_owned)
+        };
+        shapes::conversation(vendor, &calls, name_of)
+    });
+    // Many images take a while.
+    let made = made.await.map_err(|_| Problem::internal())?;
+    let answer = Messages { session: &session.id, format: vendor.as_str(), messages: made, truncated };
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// The session in words, for a model: its tools, the rules of their calls, how many there were, and what goes on.
+#[utoipa::path(get, path = "/sessions/{id}/prompt", operation_id = "session_prompt", tag = "sessions",
+    params(("id" = String, Path, description = "The session")),
+    responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"),
+        (status = 404, description = "There is no such session"),
+        (status = 503, description = "The database is away")))]
+pub(in crate::http) async fn prompt(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let session = find(&state, &id).await?;
+    let (calls, _) = calls_of(&state, &session, None, MOST_CALLS).await?;
+    let tools = state.engine.registry().snapshot().tools_of(&session);
+    let definitions: Vec<_> = tools.iter().map(|entry| &entry.definition).collect();
+    let pending: Vec<&Call> = calls.iter().filter(|call| !call.status.is_terminal()).collect();
+    let text = session_prompt::render(&definitions, Counts::of(&calls), &pending);
+    Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], text).into_response())
+}

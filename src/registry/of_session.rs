@@ -1,0 +1,62 @@
+//! The tools of a session: those that it is restricted to, if it is, and the system tools that it names.
+
+use std::sync::Arc;
+
+use super::{Entry, Snapshot, View};
+use crate::domain::{Session, Source};
+use crate::executor::Stands;
+use crate::tool::system;
+
+/// Whether it is a system tool as it comes with the program. A registered one with its code is a tool like any other.
+pub(super) fn is_system(entry: &Entry) -> bool {
+    matches!(entry.stands, Some(Stands::ForSession(_))) && entry.made.source == Source::Builtin
+}
+
+impl Snapshot {
+    /// The system tool of this name, whoever may have it.
+    #[must_use]
+    pub fn system(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.systems().iter().find(|entry| *entry.name == *name)
+    }
+
+    /// The system tool of this name, if it is on in this session.
+    #[must_use]
+    pub fn system_of(&self, session: &Session, name: &str) -> Option<&Arc<Entry>> {
+        self.system(name).filter(|_| session.names(name))
+    }
+
+    /// The names that a session is restricted to. One that names nothing but system tools is not.
+    #[must_use]
+    pub fn restriction<'a>(&self, session: &'a Session) -> Option<&'a [String]> {
+        let tools = session.tools.as_deref()?;
+        let names_others = tools.iter().any(|name| !system::NAMES.contains(&name.as_str()));
+        (names_others || tools.is_empty()).then_some(tools)
+    }
+
+    /// The tools of a session, by name.
+    #[must_use]
+    pub fn tools_of(&self, session: &Session) -> Vec<Arc<Entry>> {
+        View::new(self, Some(session)).list()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Time;
+
+    fn restriction<'a>(session: &'a mut Session, tools: Option<&[&str]>) -> Option<&'a [String]> {
+        session.tools = tools.map(|tools| tools.iter().map(|&name| name.to_owned()).collect());
+        Snapshot::default().restriction(session)
+    }
+
+    #[test]
+    fn only_a_list_that_names_other_tools_restricts_a_session_or_an_empty_one() {
+        let mut session = Session::new("s".into(), Time(0));
+        assert_eq!(restriction(&mut session, None), None);
+        assert_eq!(restriction(&mut session, Some(&["new_task", "attempt_completion"])), None);
+        assert_eq!(restriction(&mut session, Some(&[])), Some(&[][..]));
+        let both = ["new_task".to_owned(), "echo".to_owned()];
+        assert_eq!(restriction(&mut session, Some(&["new_task", "echo"])), Some(&both[..]));
+    }
+}

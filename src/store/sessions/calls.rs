@@ -1,0 +1,95 @@
+//! The calls of a session: those that go on, a page of all, and where their events are.
+
+use sqlx::{Postgres, QueryBuilder, Sqlite};
+use uuid::Uuid;
+
+use crate::domain::{Call, Session};
+use crate::store::codec::{self, CallRow};
+use crate::store::{Db, Store, StoreError, db};
+
+impl Store {
+    /// The calls of a session that have not ended behind `after`, oldest first, so many at most.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn session_pending(&self, id: &str, after: Uuid, limit: u32) -> Result<Vec<Uuid>, StoreError> {
+        const SQL: &str = "SELECT id FROM tool_calls WHERE tenant = $1 AND session = $2 AND status < 2 AND id > $3 \
+            ORDER BY id LIMIT $4";
+        let rows: Vec<(Uuid,)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned()).bind(after).bind(i64::from(limit))
+            .fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|(id,)| id).collect())
+    }
+
+    /// Calls of a session before `before`, newest first, so many at most.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn session_calls(
+        &self,
+        session: &Session,
+        before: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<Call>, StoreError> {
+        let rows: Vec<CallRow> = match &self.db {
+            Db::Sqlite(pools) => {
+                page::<Sqlite>(self, session, before, limit).build_query_as().fetch_all(&pools.reader).await?
+            }
+            Db::Postgres(pools) => {
+                page::<Postgres>(self, session, before, limit).build_query_as().fetch_all(&pools.reader).await?
+            }
+        };
+        rows.into_iter().map(CallRow::decode).collect()
+    }
+
+    /// Where events of a session's calls are that come after `after` and not after `until`: positions with their calls, in
+    /// order. More than one event may follow each.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn session_positions(
+        &self,
+        session: &Session,
+        after: i64,
+        until: i64,
+    ) -> Result<Vec<(i64, Uuid)>, StoreError> {
+        const ROWS: &str = "SELECT id, accepted_pos, COALESCE(started_pos, 0), COALESCE(settled_pos, 0) \
+            FROM tool_calls WHERE tenant = $1 AND session = $2 AND accepted_pos > $3 AND accepted_pos <= $5 \
+            AND (settled_pos IS NULL OR settled_pos >= $4)";
+        const REPORTED: &str = "SELECT e.call_id, e.pos FROM call_events AS e JOIN tool_calls AS c ON c.id = e.call_id \
+            WHERE c.tenant = $1 AND c.session = $2 AND c.accepted_pos > $3 AND e.pos > $4 AND e.pos <= $5";
+        let (tenant, id) = (self.tenant.as_str().to_owned(), session.id.to_string());
+        let rows: Vec<(Uuid, i64, i64, i64)> = db::on_reader!(&self.db, pool => sqlx::query_as(ROWS)
+            .bind(tenant.clone()).bind(id.clone()).bind(session.since_pos).bind(after).bind(until)
+            .fetch_all(pool).await)?;
+        let reported: Vec<(Uuid, i64)> = db::on_reader!(&self.db, pool => sqlx::query_as(REPORTED)
+            .bind(tenant).bind(id).bind(session.since_pos).bind(after).bind(until)
+            .fetch_all(pool).await)?;
+        // The first and the last position of a row stand for two events each.
+        let of_row = |(id, accepted, started, settled): (Uuid, i64, i64, i64)| {
+            [accepted, accepted + 1, started, settled, settled + i64::from(settled > 0)].map(|pos| (pos, id))
+        };
+        let mut found: Vec<(i64, Uuid)> = rows.into_iter().flat_map(of_row).collect();
+        found.extend(reported.into_iter().map(|(id, pos)| (pos, id)));
+        found.retain(|(pos, _)| *pos > after && *pos <= until);
+        found.sort_unstable();
+        Ok(found)
+    }
+}
+
+fn page<D: sqlx::Database>(store: &Store, session: &Session, before: Option<Uuid>, limit: u32) -> QueryBuilder<D>
+where
+    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new("SELECT ");
+    query.push(codec::COLUMNS).push(" FROM tool_calls WHERE tenant = ").push_bind(store.tenant.as_str().to_owned());
+    query.push(" AND session = ").push_bind(session.id.to_string());
+    query.push(" AND accepted_pos > ").push_bind(session.since_pos);
+    if let Some(before) = before {
+        query.push(" AND id < ").push_bind(before);
+    }
+    query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(limit));
+    query
+}

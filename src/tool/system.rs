@@ -1,0 +1,71 @@
+//! The system tools, one file each: they act on the session of their call, and are there only in sessions that name them.
+
+use std::sync::Arc;
+
+use super::{BuiltinTool, Run, ToolError};
+use crate::domain::{Answer, Clock, Failure, Session};
+use crate::executor::{BoxFuture, Executor, Invocation, Stands, System};
+use crate::store::{Store, StoreError};
+
+pub mod attempt_completion;
+pub mod new_task;
+pub mod reset_equipped_tools;
+
+pub use attempt_completion::AttemptCompletion;
+pub use new_task::NewTask;
+pub use reset_equipped_tools::ResetEquippedTools;
+
+/// The heading that they are listed under.
+const CATEGORY: &str = "session";
+
+/// Their names.
+pub const NAMES: [&str; 3] = [attempt_completion::NAME, new_task::NAME, reset_equipped_tools::NAME];
+
+/// Names the groups that a model may switch.
+pub type Manageable = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
+/// All of them, in the order of their names.
+#[must_use]
+pub fn tools(store: &Store, clock: &Clock, manageable: Manageable) -> Vec<BuiltinTool> {
+    vec![
+        marked(BuiltinTool::new(AttemptCompletion::new(store.clone(), clock.clone())), System::AttemptCompletion),
+        marked(NewTask::tool(store.clone(), clock.clone()), System::NewTask),
+        marked(BuiltinTool::new(ResetEquippedTools::new(store.clone(), manageable)), System::ResetEquippedTools),
+    ]
+}
+
+/// A tool that says of itself what it is.
+struct Marked {
+    executor: Arc<dyn Executor>,
+    system: System,
+}
+
+fn marked(tool: BuiltinTool, system: System) -> BuiltinTool {
+    BuiltinTool { executor: Arc::new(Marked { executor: tool.executor, system }), ..tool }
+}
+
+impl Executor for Marked {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+        self.executor.execute(invocation)
+    }
+
+    fn stands(&self) -> Option<Stands> {
+        Some(Stands::ForSession(self.system))
+    }
+}
+
+/// What a call outside of any session is told.
+const NO_SESSION: &str = "it works in a session only, and this call names none";
+
+/// The session of a run.
+async fn session_of(store: &Store, run: &Run) -> Result<Session, ToolError> {
+    let Some(id) = run.session() else { return Err(ToolError::new(NO_SESSION)) };
+    let found = store.session(id).await.map_err(|error| away(&error))?;
+    found.ok_or_else(|| ToolError::new("the session was deleted"))
+}
+
+/// The database fails: nothing of that is for a model.
+fn away(error: &StoreError) -> ToolError {
+    tracing::error!(%error, "a session cannot be read or changed");
+    ToolError::new("the database is away; try again")
+}

@@ -1,0 +1,60 @@
+//! `attempt_completion`: the task of the session is done.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{away, session_of};
+use crate::domain::{Clock, Completion, SessionState};
+use crate::store::Store;
+use crate::tool::{About, Run, Tool, ToolError};
+
+/// Its name.
+pub const NAME: &str = "attempt_completion";
+
+/// Ends the task of its session. That it is the only call of its batch is seen to before it runs.
+#[derive(Debug, Clone)]
+pub struct AttemptCompletion {
+    store: Store,
+    clock: Clock,
+}
+
+/// Ends the task and presents its result. Call it once everything is done and its outcome is known, and alone: beside other
+/// calls it is refused and completes nothing.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompletionArgs {
+    /// The final result of the task. It must not end with a question.
+    pub result: String,
+}
+
+impl AttemptCompletion {
+    pub(super) fn new(store: Store, clock: Clock) -> Self {
+        Self { store, clock }
+    }
+}
+
+impl Tool for AttemptCompletion {
+    const NAME: &'static str = NAME;
+    type Args = CompletionArgs;
+    type Output = String;
+
+    fn about(&self, about: About) -> About {
+        about
+            .title("Complete the task")
+            .category(super::CATEGORY)
+            .example(json!({"result": "The report is written to report.md."}), "The report is written to report.md.")
+            .harmless()
+            .closed_world()
+    }
+
+    async fn call(&self, CompletionArgs { result }: CompletionArgs, run: Run) -> Result<String, ToolError> {
+        let session = session_of(&self.store, &run).await?;
+        let completion = Completion { success: true, summary: result.clone(), error: None };
+        let ended = self.store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
+        match ended.await.map_err(|error| away(&error))? {
+            true => Ok(result),
+            false => Err(ToolError::new("the session has ended already")),
+        }
+    }
+}

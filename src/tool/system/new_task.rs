@@ -1,0 +1,109 @@
+//! `new_task`: makes a session for a task, and waits for that to be completed.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{NO_SESSION, away};
+use crate::domain::call::{Phase, StatusUpdate};
+use crate::domain::{Answer, Clock, Failure, Session, Task};
+use crate::executor::{BoxFuture, Executor, Invocation};
+use crate::store::Store;
+use crate::tool::{About, BuiltinTool, object};
+
+/// Its name.
+pub const NAME: &str = "new_task";
+
+/// As long as any call may run: a task takes its time.
+const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Makes the session of a task. Its id is that of the call, so that a call that is run again makes no second one.
+#[derive(Debug, Clone)]
+pub struct NewTask {
+    store: Store,
+    clock: Clock,
+}
+
+/// Hands a task to another agent, which works on it by itself. The result comes when the task is completed; go on with
+/// something else meanwhile, or wait for it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TaskArgs {
+    /// The agent that is to do it.
+    #[schemars(length(min = 1, max = 512))]
+    pub agent_name: String,
+    /// A short name for the task.
+    #[schemars(length(min = 1, max = 512))]
+    pub task_name: String,
+    /// What is to be done, with all that the agent has to know: it sees nothing of this conversation.
+    pub input: String,
+}
+
+impl NewTask {
+    pub(super) fn tool(store: Store, clock: Clock) -> BuiltinTool {
+        let arguments = json!({"agent_name": "researcher", "task_name": "Prices", "input": "Find the prices of …"});
+        let about = About::of::<TaskArgs>(NAME)
+            .title("New task")
+            .category(super::CATEGORY)
+            .example(arguments, "The prices are …")
+            .harmless()
+            .concurrency_safe(true)
+            .asynchronous()
+            .timeout_ms(LONGEST_MS);
+        let executor = Arc::new(Self { store, clock });
+        BuiltinTool { definition: about.into_definition(), executor, validate: None }
+    }
+
+    /// Makes the session, unless an earlier run of this call has.
+    async fn make(&self, invocation: &Invocation) -> Result<(), Failure> {
+        let failed = |message: String| Failure::execution(&invocation.name, message);
+        let read = |id: Arc<str>| async move {
+            self.store.session(&id).await.map_err(|error| failed(away(&error).message().to_owned()))
+        };
+        let args: TaskArgs =
+            serde_json::from_value((*invocation.arguments).clone()).map_err(|error| failed(error.to_string()))?;
+        let id = invocation.session.clone().ok_or_else(|| failed(NO_SESSION.to_owned()))?;
+        let parent = read(id).await?.ok_or_else(|| failed("the session was deleted".to_owned()))?;
+        let TaskArgs { agent_name, task_name, input } = args;
+        let child = Session {
+            parent: Some(parent.id.to_string()),
+            parent_call: Some(invocation.id),
+            context: parent.context,
+            groups: parent.groups,
+            limits: parent.limits,
+            tools: parent.tools,
+            callback_url: parent.callback_url,
+            task: Some(Task { agent_name, task_name, input }),
+            ..Session::new(invocation.id.to_string().into(), self.clock.now())
+        };
+        if self.store.make_session(&child).await.map_err(|error| failed(away(&error).message().to_owned()))? {
+            return Ok(());
+        }
+        let before = read(child.id.clone()).await?;
+        match before.is_some_and(|before| before.parent_call == child.parent_call) {
+            true => Ok(()),
+            false => Err(failed("the session of the task cannot be made: its id is taken".to_owned())),
+        }
+    }
+}
+
+impl Executor for NewTask {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+        let task = self.clone();
+        Box::pin(async move {
+            if !invocation.is_outside {
+                task.make(&invocation).await?;
+            }
+            // From now on its end can come.
+            invocation.outside.open();
+            invocation.emitter.status(StatusUpdate {
+                phase: Some(Phase::External),
+                metadata: object([("session", invocation.id.to_string())]),
+                ..StatusUpdate::default()
+            });
+            Ok(invocation.outside.result().await)
+        })
+    }
+}

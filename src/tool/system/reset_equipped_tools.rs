@@ -1,0 +1,120 @@
+//! `reset_equipped_tools`: which of the manageable groups are on in the session.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Manageable, away, session_of};
+use crate::store::Store;
+use crate::tool::{About, Json, Run, Tool, ToolError};
+
+/// Its name.
+pub const NAME: &str = "reset_equipped_tools";
+
+/// Switches the manageable groups of its session.
+#[derive(Clone)]
+pub struct ResetEquippedTools {
+    store: Store,
+    manageable: Manageable,
+}
+
+impl fmt::Debug for ResetEquippedTools {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ResetEquippedTools")
+    }
+}
+
+/// Chooses the tools to work with. The groups that are named are on from now on, all other groups that can be switched are
+/// off: it is the final set, not a change of the last one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EquipArgs {
+    /// The groups that are to be on; none switches all of them off.
+    pub to_activate: Vec<String>,
+}
+
+impl ResetEquippedTools {
+    pub(super) fn new(store: Store, manageable: Manageable) -> Self {
+        Self { store, manageable }
+    }
+}
+
+impl Tool for ResetEquippedTools {
+    const NAME: &'static str = NAME;
+    type Args = EquipArgs;
+    type Output = Json<serde_json::Value>;
+
+    fn about(&self, about: About) -> About {
+        about
+            .title("Choose tools")
+            .category(super::CATEGORY)
+            .example(json!({"to_activate": ["mail"]}), json!({"active": ["mail"], "inactive": ["files"]}))
+            .harmless()
+            .closed_world()
+    }
+
+    async fn call(&self, EquipArgs { to_activate }: EquipArgs, run: Run) -> Result<Self::Output, ToolError> {
+        let manageable: BTreeSet<String> = (self.manageable)().into_iter().collect();
+        let wanted: BTreeSet<String> = to_activate.into_iter().collect();
+        let unknown: Vec<&str> = wanted.difference(&manageable).map(String::as_str).collect();
+        let names = |groups: &BTreeSet<String>| groups.iter().cloned().collect::<Vec<String>>();
+        if !unknown.is_empty() {
+            let there = if manageable.is_empty() { "none".to_owned() } else { names(&manageable).join(", ") };
+            let details = json!({"unknown": unknown, "manageable": manageable});
+            let message = format!(
+                "no group that can be switched: {}; nothing was changed. Groups that can be switched: {there}",
+                unknown.join(", ")
+            );
+            return Err(ToolError::new(message).with_details(details));
+        }
+        let session = session_of(&self.store, &run).await?;
+        let mut groups = session.groups;
+        groups.extend(manageable.iter().map(|group| (group.clone(), wanted.contains(group))));
+        if !self.store.set_session_groups(&session.id, &groups).await.map_err(|error| away(&error))? {
+            return Err(ToolError::new("the session was deleted"));
+        }
+        let inactive: BTreeSet<String> = manageable.difference(&wanted).cloned().collect();
+        Ok(Json(json!({"active": names(&wanted), "inactive": names(&inactive)})))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::{Answer, Failure, Session, Time};
+    use crate::executor::Invocation;
+    use crate::tool::BuiltinTool;
+    use crate::tool::typed::tests::invocation;
+
+    async fn equipped(store: &Store, to_activate: &[&str]) -> Result<Answer, Failure> {
+        let manageable = Arc::new(|| vec!["files".to_owned(), "mail".to_owned(), "web".to_owned()]);
+        let tool = BuiltinTool::new(ResetEquippedTools::new(store.clone(), manageable));
+        let (invocation, _reports) = invocation(json!({"to_activate": to_activate}));
+        tool.executor.execute(Invocation { session: Some("s".into()), ..invocation }).await
+    }
+
+    async fn groups(store: &Store) -> Vec<(String, bool)> {
+        store.session("s").await.unwrap().unwrap().groups.into_iter().collect()
+    }
+
+    #[tokio::test]
+    async fn it_sets_all_groups_that_can_be_switched_and_no_other() {
+        let store = Store::open("sqlite::memory:").await.unwrap();
+        let mut session = Session::new("s".into(), Time(1));
+        session.groups = [("own", false), ("mail", true)].map(|(name, on)| (name.to_owned(), on)).into();
+        store.make_session(&session).await.unwrap();
+        let answer = equipped(&store, &["web", "files", "web"]).await;
+        let expected = json!({"active": ["files", "web"], "inactive": ["mail"]});
+        assert_eq!(answer, Ok(Answer::Data(Arc::new(expected))));
+        let now = [("files", true), ("mail", false), ("own", false), ("web", true)];
+        assert_eq!(groups(&store).await, now.map(|(name, on)| (name.to_owned(), on)));
+        let failure = equipped(&store, &["mail", "own", "none"]).await.unwrap_err();
+        assert!(failure.message.contains("none, own") && failure.message.contains("files, mail, web"), "{failure:?}");
+        assert_eq!(groups(&store).await, now.map(|(name, on)| (name.to_owned(), on)), "nothing was changed");
+    }
+}

@@ -1,0 +1,58 @@
+//! The stream of a session: its whole history, in order, then what happens, and how it stands.
+
+use serde_json::json;
+
+use super::{abort, made};
+use crate::support::sse::{Event, count};
+use crate::support::{App, Backend};
+
+fn positions(events: &[Event]) -> Vec<i64> {
+    events.iter().filter_map(|event| event.id.parse().ok()).collect()
+}
+
+on_both_databases!(
+    async fn a_late_reader_has_everything_once_and_in_order_and_then_what_happens(backend: Backend) {
+        let app = App::start(backend).await;
+        for n in 0..70 {
+            let session = if n % 2 == 0 { "s" } else { "other" };
+            app.call_with(json!({"name": "echo", "session": session, "id": format!("call_{n}")})).await;
+        }
+        let mut stream = app.events("/sessions/s/events").await;
+        let first = stream.next().await.unwrap();
+        assert_eq!((first.event.as_str(), &first.data["state"], first.id.as_str()), ("session", &json!("ACTIVE"), ""));
+        let history = stream.until(|event| event.is_result() && event.data["call_id"] == "call_68").await;
+        assert_eq!((count(&history, "tool_result"), count(&history, "tool_call")), (35, 35));
+        assert!(positions(&history).is_sorted_by(|a, b| a < b), "{:?}", positions(&history));
+        app.call_with(json!({"name": "echo", "session": "s", "id": "live"})).await;
+        let live = stream.until(|event| event.is_result()).await;
+        assert!(live.iter().all(|event| event.data["call_id"] == "live"), "{live:#?}");
+        // From the middle of one call on.
+        let seen = &history[history.len() / 2];
+        let mut again = app.events_after("/sessions/s/events", &seen.id).await;
+        assert_eq!(again.next().await.unwrap().event, "session");
+        let rest = again.until(|event| event.is_result() && event.data["call_id"] == "live").await;
+        let (last, all) = (positions(&history), [positions(&history), positions(&live)].concat());
+        let expected: Vec<i64> = all.into_iter().filter(|pos| *pos > last[last.len() / 2]).collect();
+        assert_eq!(positions(&rest), expected);
+    }
+);
+
+on_both_databases!(
+    async fn its_state_is_told_as_it_changes_and_its_end_ends_the_stream(backend: Backend) {
+        let app = App::start(backend).await;
+        made(&app, json!({"id": "s"})).await;
+        let mut stream = app.events("/sessions/s/events").await;
+        assert_eq!(stream.next().await.unwrap().data["state"], "ACTIVE");
+        abort(&app, "s").await;
+        assert_eq!(stream.next().await.unwrap().data["state"], "ABORTED");
+        app.call_with(json!({"name": "echo", "session": "s"})).await;
+        let seen = stream.until(|event| event.is_result()).await;
+        assert!(seen.iter().any(|event| event.event == "session" && event.data["state"] == "ACTIVE"), "{seen:#?}");
+        app.delete("/sessions/s").await;
+        let rest = stream.rest().await;
+        assert_eq!(
+            (rest.last().unwrap().event.as_str(), &rest.last().unwrap().data["state"]),
+            ("session", &json!(null))
+        );
+    }
+);
