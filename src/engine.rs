@@ -14,6 +14,7 @@ use crate::dispatch::Slots;
 use crate::domain::limits::{LimitsSpec, ServerLimits};
 use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, CallRequest, Clock, Ids, Once, Session};
+use crate::executor::{Secrets, Vault};
 use crate::registry::Registry;
 use crate::store::{Journal, Store};
 
@@ -21,6 +22,7 @@ mod accept;
 mod attempt;
 mod batch;
 mod cached;
+mod context;
 pub mod draft;
 mod equip;
 mod forward;
@@ -44,6 +46,7 @@ mod work;
 
 pub use accept::NotAccepted;
 pub use batch::Mode;
+pub use context::ContextObjects;
 pub use draft::{Complete, Draft, DraftError};
 pub use pauses::PauseRule;
 pub use prepare::try_arguments;
@@ -82,6 +85,12 @@ pub struct Settings {
     pub pause: PauseRule,
     /// Wakes the sender of callbacks, once the end of a call that has one is on disk.
     pub callbacks_kick: Arc<Notify>,
+    /// Where the secrets of presets come from.
+    pub secrets: Secrets,
+    /// Opens the stored values of presets.
+    pub vault: Vault,
+    /// Objects for tools that name them; a session's and a call's own come first.
+    pub context: ContextObjects,
 }
 
 /// Runs calls. One per node.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::domain::{Clock, Source, Time, ToolDefinition};
+use crate::store::presets::StoredPreset;
 use crate::store::tools::StoredTool;
 use crate::store::{Store, StoreError};
 use crate::tool::BuiltinTool;
@@ -11,9 +12,11 @@ use crate::tool::BuiltinTool;
 pub mod check;
 pub mod definitions;
 pub mod discovery;
+mod dressed;
 pub mod entry;
 pub mod files;
 mod lowered;
+pub mod presets;
 mod search;
 pub mod snapshot;
 #[cfg(test)]
@@ -25,6 +28,7 @@ pub use entry::Entry;
 pub use snapshot::Snapshot;
 
 use discovery::Shown;
+use dressed::Wardrobe;
 use entry::{Made, Workshop};
 
 /// When built-in tools were declared: they come with the program, so that every node and every start shows the same.
@@ -46,6 +50,8 @@ struct Layers {
     builtin: Layer,
     file: Layer,
     api: Layer,
+    /// Presets that were written over the API.
+    wardrobe: Wardrobe,
     /// The stored tools' version that `api` shows.
     api_version: i64,
 }
@@ -91,6 +97,20 @@ impl Registry {
         self.workshop.make(definition, made).map(|entry| entry.definition)
     }
 
+    /// A preset without a value keeps the one that the tool's declaration has: no answer shows it, so a definition that was
+    /// read, changed and put cannot bring it along.
+    pub fn keep_presets(&self, definition: &mut ToolDefinition) {
+        if definition.presets.is_empty() {
+            return;
+        }
+        let layers = self.layers();
+        let found =
+            [&layers.api, &layers.file, &layers.builtin].into_iter().find_map(|layer| layer.get(&definition.name));
+        let Some(entry) = found.cloned() else { return };
+        drop(layers);
+        presets::keep(&mut definition.presets, &entry.declared.presets);
+    }
+
     /// The version of the stored tools that is shown.
     #[must_use]
     pub fn api_version(&self) -> i64 {
@@ -109,13 +129,14 @@ impl Registry {
     /// If the database fails; then nothing changes.
     pub async fn reload(&self, store: &Store) -> Result<(), StoreError> {
         let (stored, version) = store.tools().await?;
-        self.show_stored(stored, version);
+        let presets = store.presets().await?;
+        self.show_stored(stored, presets, version);
         Ok(())
     }
 
     /// Shows the stored tools. One that cannot be compiled any more is left out and told in the log. An older version
     /// than the one shown changes nothing.
-    fn show_stored(&self, tools: Vec<StoredTool>, version: i64) {
+    fn show_stored(&self, tools: Vec<StoredTool>, presets: Vec<StoredPreset>, version: i64) {
         let mut fresh = Layer::new();
         for stored in tools {
             let known = self
@@ -136,6 +157,7 @@ impl Registry {
         self.change(|layers| {
             if version >= layers.api_version {
                 layers.api = fresh;
+                layers.wardrobe.fill(presets);
                 layers.api_version = version;
             }
         });
@@ -191,6 +213,7 @@ impl Registry {
         let mut shown = layers.builtin.clone();
         shown.extend(layers.file.clone());
         shown.extend(layers.api.clone());
+        layers.wardrobe.dress(&mut shown, &self.workshop);
         // Stored while the layers are locked, so that snapshots follow each other as the changes do.
         self.shown.store(Arc::new(Snapshot::new(shown)));
     }

@@ -14,6 +14,7 @@ pub mod lock;
 mod migrate;
 pub mod nodes;
 pub mod once;
+pub mod presets;
 pub mod settings;
 pub mod stats;
 pub mod tools;
@@ -37,6 +38,12 @@ impl Store {
         let db = Db::open(url).await?;
         migrate::run(&db).await?;
         Ok(Self { db, tenant: Tenant::default() })
+    }
+
+    /// Whose the rows are that it reads and writes.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
     }
 
     /// The database beneath, for the journal.

@@ -55,6 +55,7 @@ impl Engine {
             (Some(entry), None) => {
                 (call.name, call.title) = (entry.name.clone(), entry.title.clone());
                 call.limits = Some(self.limits(&entry, &asked.limits));
+                call.context = asked.context.of(&entry.definition);
                 Next::Run(entry)
             }
             (None, None) => {

@@ -210,14 +210,15 @@ fn changed(name: &str) -> Problem {
 }
 
 /// Whether the definition can be registered. A schema can be made to take long, so it is not tried where others wait.
-async fn compile(state: &AppState, definition: ToolDefinition) -> Result<ToolDefinition, Problem> {
+async fn compile(state: &AppState, mut definition: ToolDefinition) -> Result<ToolDefinition, Problem> {
     let registry = state.engine.registry().clone();
+    registry.keep_presets(&mut definition);
     let tried = tokio::task::spawn_blocking(move || registry.try_definition(definition.clone()).map(|_| definition));
     Ok(tried.await.map_err(|_| Problem::internal())??)
 }
 
 async fn put(state: &Shared, definition: &ToolDefinition, expected: Expected) -> Result<bool, Problem> {
-    let text = serde_json::to_string(definition).map_err(|_| Problem::internal())?;
+    let text = definition.kept().map_err(|_| Problem::internal())?;
     let put = state.store.put_tool(&definition.name, &text, expected, state.clock.now()).await?;
     state.engine.registry().reload(&state.store).await?;
     Ok(put)

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::domain::tool::{Annotations, Example, OutputCheck, RetrySpec};
-use crate::domain::{ExecutorSpec, LimitsSpec, ToolDefinition};
+use crate::domain::{ExecutorSpec, LimitsSpec, Preset, Presets, ToolDefinition};
 
 mod schema;
 
@@ -40,6 +40,8 @@ impl About {
             limits: LimitsSpec::default(),
             retry: RetrySpec::default(),
             coerce: true,
+            presets: Presets::new(),
+            context: Vec::new(),
             executor: ExecutorSpec::Builtin { name: name.to_owned() },
         })
     }
@@ -138,6 +140,18 @@ impl About {
     /// How retryable failures are tried again (see [`ToolError::retryable`](super::ToolError::retryable)).
     pub fn retry(mut self, retry: RetrySpec) -> Self {
         self.0.retry = retry;
+        self
+    }
+
+    /// An argument that the operator gives: `about.preset("api_key", Preset::secret("MAIL_API_KEY"))`.
+    pub fn preset(mut self, argument: impl Into<String>, preset: Preset) -> Self {
+        self.0.presets.insert(argument.into(), preset);
+        self
+    }
+
+    /// One more context object that it needs (see [`Run::context`](super::Run::context)).
+    pub fn context(mut self, name: impl Into<String>) -> Self {
+        self.0.context.push(name.into());
         self
     }
 
