@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::domain::Clock;
 use crate::engine::Engine;
 use crate::events::Bus;
+use crate::executor::Vault;
 use crate::executor::token::SigningKey;
 use crate::store::{Journal, Store};
 
@@ -35,6 +36,7 @@ mod once;
 mod operations;
 mod piped;
 mod preference;
+mod presets;
 mod problem;
 mod reach;
 mod reply;
@@ -62,6 +64,7 @@ pub struct Shared {
     clock: Clock,
     journal: Journal,
     signing_key: SigningKey,
+    vault: Vault,
     /// Fires when streams must end.
     closing: CancellationToken,
 }
@@ -73,6 +76,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(tools::read, tools::replace, tools::delete))
         .routes(routes!(tools::validate))
         .routes(routes!(tools::resume))
+        .routes(routes!(presets::read, presets::put))
         .routes(routes!(stats::of_tool, stats::reset_tool))
         .routes(routes!(stats::of_all, stats::reset_all))
         .routes(routes!(calls::execute, listing::page))
@@ -122,6 +126,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         clock: app.clock.clone(),
         journal: app.journal.clone(),
         signing_key: app.signing_key.clone(),
+        vault: app.vault.clone(),
         closing: closing.clone(),
     });
     let listener = listener.tap_io(|socket| {
