@@ -72,7 +72,7 @@ async fn a_preset_wins_over_the_model_and_the_model_over_the_schema() {
             assert_eq!(got.get(&argument).and_then(Value::as_str), expected(*said), "{said:?} in {got}");
             // What nobody but the tool is to see is nowhere else.
             let is_hidden = said.stored.or(said.preset) == Some(false);
-            assert_eq!(call["effective_arguments"].get(&argument).is_some() && is_hidden, false, "{call}");
+            assert!(!is_hidden || call["effective_arguments"].get(&argument).is_none(), "{call}");
         }
     }
 }
