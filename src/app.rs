@@ -16,7 +16,8 @@ use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
 use crate::executor::token::{NotASecret, SigningKey};
-use crate::executor::{Egress, HttpClient, Instances, Reporting, Secrets};
+use crate::executor::vault::NotKeys;
+use crate::executor::{Egress, HttpClient, Instances, Reporting, Secrets, Vault};
 use crate::hooks::{Hooks, RustHook};
 use crate::policy::Wrap;
 use crate::registry::discovery::{self, Shown};
@@ -27,6 +28,7 @@ use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Store, StoreError};
 use crate::tool::{BuiltinTool, builtin, system};
 
+mod given;
 mod signing;
 
 pub use signing::{given_signing_secret, kept_signing_secret};
@@ -49,6 +51,17 @@ pub enum StartError {
     /// What outgoing requests are to be signed with.
     #[error("TOOLPOST_SIGNING_SECRET: {0}")]
     SigningSecret(NotASecret),
+    /// What stored values are to be sealed with.
+    #[error("TOOLPOST_ENCRYPTION_KEYS: {0}")]
+    EncryptionKeys(NotKeys),
+    /// The secrets file.
+    #[error("the secrets file {} cannot be used: {reason}", file.display())]
+    SecretsFile {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The machine gives no random bytes.
     #[error("the machine gives no random bytes: {0}")]
     Randomness(String),
@@ -125,6 +138,8 @@ pub struct App {
     pub reporting: Reporting,
     /// Wakes the sender of callbacks.
     pub callbacks_kick: Arc<Notify>,
+    /// Seals values that are written over the API.
+    pub vault: Vault,
     node: Arc<str>,
     background: CancellationToken,
     writer: JoinHandle<()>,
@@ -181,6 +196,8 @@ impl Builder {
         let Self { config, tools, wraps, hooks, clock, ids, secrets, is_command_line } = self;
         let node: Arc<str> = node_name(&clock, is_command_line).into();
         let given_secret = given_signing_secret(&config)?;
+        let secrets = given::secrets(secrets, &config)?;
+        let vault = given::vault(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let store = Store::open(&config.database_url()).await?;
         let lock = match Db::file(&config.database_url()) {
@@ -192,7 +209,8 @@ impl Builder {
         if !config.server.public_url.is_empty() {
             reporting.set_base(&config.server.public_url);
         }
-        let client = HttpClient::new(egress, secrets, clock.clone(), reporting.clone()).map_err(StartError::Client)?;
+        let client =
+            HttpClient::new(egress, secrets.clone(), clock.clone(), reporting.clone()).map_err(StartError::Client)?;
         let hooks = hooks_of(&config, hooks, &client, &signing_key, &clock, &ids)?;
         let shown = Shown::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
@@ -237,6 +255,9 @@ impl Builder {
             results_bytes: config.cache.max_mib.saturating_mul(1024 * 1024),
             callbacks_kick: callbacks_kick.clone(),
             hooks,
+            secrets: secrets.clone(),
+            vault: vault.clone(),
+            context: config.context.0.clone().into(),
         };
         let engine = Engine::new(registry, journal.clone(), store.clone(), clock.clone(), ids, settings);
         let engine = Arc::new(engine);
@@ -262,6 +283,7 @@ impl Builder {
             signing_key,
             reporting,
             callbacks_kick,
+            vault,
             node,
             background,
             writer,

@@ -1,8 +1,10 @@
 //! Settings: the embedded defaults < a file < the environment < flags.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
@@ -36,6 +38,11 @@ pub struct Config {
     pub tools: Tools,
     /// What `http` tools may reach.
     pub egress: EgressConfig,
+    /// Secrets that tools are given.
+    pub secrets: SecretsConfig,
+    /// Objects for tools that name them, by name.
+    #[serde(default)]
+    pub context: HiddenObjects,
     /// Bounds of calls.
     pub limits: ServerLimits,
     /// Hooks around calls.
@@ -73,6 +80,27 @@ pub struct Hidden(pub String);
 impl std::fmt::Debug for Hidden {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(if self.0.is_empty() { "\"\"" } else { "…" })
+    }
+}
+
+/// Settings of secrets that tools are given.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretsConfig {
+    /// A file of `NAME=value` lines; empty for none.
+    pub file: String,
+    /// What values that are written over the API are sealed with: `id:base64,…`.
+    pub encryption_keys: Hidden,
+}
+
+/// Objects by name that are never shown by `Debug`.
+#[derive(Clone, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct HiddenObjects(pub BTreeMap<String, Map<String, Value>>);
+
+impl std::fmt::Debug for HiddenObjects {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_set().entries(self.0.keys()).finish()
     }
 }
 
@@ -261,6 +289,20 @@ mod tests {
         assert_eq!((config.limits.timeout_ms, config.limits.max_timeout_ms), (5, 1_800_000));
         std::fs::write(&file, "[limits]\ntimout_ms = 5\n").unwrap();
         assert!(Config::load(Some(&file)).unwrap_err().to_string().contains("timout_ms"));
+    }
+
+    #[test]
+    fn context_objects_are_read_with_their_types_and_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("toolpost.toml");
+        std::fs::write(&file, "[context.user]\nName = \"Ada\"\nage = 36\n[context.user.home]\ncity = \"Bern\"\n")
+            .unwrap();
+        let config = Config::load(Some(&file)).unwrap();
+        let user = serde_json::json!({"Name": "Ada", "age": 36, "home": {"city": "Bern"}});
+        assert_eq!(Value::Object(config.context.0["user"].clone()), user);
+        assert!(!format!("{config:?}").contains("Ada"), "{config:?}");
+        std::fs::write(&file, "[context]\nuser = \"Ada\"\n").unwrap();
+        assert!(Config::load(Some(&file)).is_err(), "a context object is an object");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::domain::call::CacheControl;
 use crate::domain::limits::{LimitsSpec, ServerLimits};
 use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, CallRequest, Clock, Ids, Once, Session};
+use crate::executor::{Secrets, Vault};
 use crate::hooks::Hooks;
 use crate::registry::Registry;
 use crate::store::{Journal, Store};
@@ -23,6 +24,7 @@ mod accept;
 mod attempt;
 mod batch;
 mod cached;
+mod context;
 pub mod draft;
 mod equip;
 mod forward;
@@ -47,6 +49,7 @@ mod work;
 
 pub use accept::NotAccepted;
 pub use batch::Mode;
+pub use context::ContextObjects;
 pub use draft::{Complete, Draft, DraftError};
 pub use pauses::PauseRule;
 pub use prepare::try_arguments;
@@ -91,6 +94,12 @@ pub struct Settings {
     pub callbacks_kick: Arc<Notify>,
     /// Who is asked around calls.
     pub hooks: Arc<Hooks>,
+    /// Where the secrets of presets come from.
+    pub secrets: Secrets,
+    /// Opens the stored values of presets.
+    pub vault: Vault,
+    /// Objects for tools that name them; a session's and a call's own come first.
+    pub context: ContextObjects,
 }
 
 /// Runs calls. One per node.

@@ -15,22 +15,26 @@ pub mod external;
 pub mod http;
 pub mod instances;
 pub mod outside;
+pub mod redaction;
 pub mod report;
 pub mod secrets;
 pub mod token;
+pub mod vault;
 
 pub use emitter::Emitter;
 pub use external::ExternalExecutor;
 pub use http::{Egress, HttpClient, HttpExecutor, Reporting};
 pub use instances::{Instances, Pool, Scope};
 pub use outside::Outside;
-pub use secrets::Secrets;
+pub use redaction::Redaction;
+pub use secrets::{Secrets, SecretsFile};
+pub use vault::Vault;
 
 /// A boxed future that owns all it needs.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
-/// One run of a tool.
-#[derive(Debug, Clone)]
+/// One run of a tool. What it is given is not shown by `Debug`.
+#[derive(Clone)]
 pub struct Invocation {
     /// Our id of the call.
     pub id: Uuid,
@@ -38,7 +42,7 @@ pub struct Invocation {
     pub call_id: Arc<str>,
     /// The tool's name.
     pub name: Arc<str>,
-    /// Valid arguments: a JSON object.
+    /// Valid arguments, with the presets in them: a JSON object.
     pub arguments: Arc<Value>,
     /// The context objects that the tool names.
     pub context: Arc<Map<String, Value>>,
@@ -67,6 +71,16 @@ pub struct Invocation {
     /// Fires when the run must stop: its clock, or the end of the service. The future is dropped as well; this is for
     /// work that a dropped future does not stop.
     pub cancel: CancellationToken,
+    /// The secrets among the arguments, which nobody is to hear. It is applied to whatever the tool says; an executor needs
+    /// it only before it cuts a text.
+    pub redaction: Option<Arc<Redaction>>,
+}
+
+impl std::fmt::Debug for Invocation {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { id, name, attempt, .. } = self;
+        formatter.debug_struct("Invocation").field("id", id).field("name", name).field("attempt", attempt).finish()
+    }
 }
 
 /// What a tool stands for that is there for the sake of the others.

@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::domain::Clock;
 use crate::engine::Engine;
 use crate::events::Bus;
+use crate::executor::Vault;
 use crate::executor::token::SigningKey;
 use crate::store::{Journal, Store};
 
@@ -39,6 +40,7 @@ mod once;
 mod operations;
 mod piped;
 mod preference;
+mod presets;
 mod problem;
 mod reach;
 mod reply;
@@ -67,6 +69,7 @@ pub struct Shared {
     clock: Clock,
     journal: Journal,
     signing_key: SigningKey,
+    vault: Vault,
     /// Fires when streams must end.
     closing: CancellationToken,
 }
@@ -82,6 +85,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(tools::resume))
         .routes(routes!(groups::list, groups::create, groups::switch))
         .routes(routes!(groups::read, groups::change, groups::delete))
+        .routes(routes!(presets::read, presets::put))
         .routes(routes!(stats::of_tool, stats::reset_tool))
         .routes(routes!(stats::of_all, stats::reset_all))
         .routes(routes!(calls::execute, listing::page))
@@ -138,6 +142,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         clock: app.clock.clone(),
         journal: app.journal.clone(),
         signing_key: app.signing_key.clone(),
+        vault: app.vault.clone(),
         closing: closing.clone(),
     });
     let listener = listener.tap_io(|socket| {

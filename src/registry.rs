@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::domain::{Clock, Group, Groups, Source, Time, ToolDefinition};
 use crate::executor::Instances;
+use crate::store::presets::StoredPreset;
 use crate::store::tools::StoredTool;
 use crate::store::{Store, StoreError};
 use crate::tool::BuiltinTool;
@@ -12,11 +13,13 @@ use crate::tool::BuiltinTool;
 pub mod check;
 pub mod definitions;
 pub mod discovery;
+mod dressed;
 pub mod dynamic;
 pub mod entry;
 pub mod files;
 mod lowered;
 pub mod of_session;
+pub mod presets;
 pub mod refresh;
 mod search;
 pub mod snapshot;
@@ -31,6 +34,7 @@ pub use snapshot::Snapshot;
 pub use view::{Found, View};
 
 use discovery::Shown;
+use dressed::Wardrobe;
 use entry::{Made, Workshop};
 
 /// When built-in tools were declared: they come with the program, so that every node and every start shows the same.
@@ -55,6 +59,8 @@ struct Layers {
     builtin: Layer,
     file: Layer,
     api: Layer,
+    /// Presets that were written over the API.
+    wardrobe: Wardrobe,
     /// The stored groups; others are there because a definition names them.
     groups: Groups,
     /// The version of the stored tools and groups that is shown.
@@ -126,6 +132,20 @@ impl Registry {
         self.workshop.make(definition, made).map(|entry| entry.definition)
     }
 
+    /// A preset without a value keeps the one that the tool's declaration has: no answer shows it, so a definition that was
+    /// read, changed and put cannot bring it along.
+    pub fn keep_presets(&self, definition: &mut ToolDefinition) {
+        if definition.presets.is_empty() {
+            return;
+        }
+        let layers = self.layers();
+        let found =
+            [&layers.api, &layers.file, &layers.builtin].into_iter().find_map(|layer| layer.get(&definition.name));
+        let Some(entry) = found.cloned() else { return };
+        drop(layers);
+        presets::keep(&mut definition.presets, &entry.declared.presets);
+    }
+
     /// The version of the stored tools that is shown.
     #[must_use]
     pub fn api_version(&self) -> i64 {
@@ -154,10 +174,10 @@ impl Registry {
     pub async fn reload(&self, store: &Store) -> Result<(), StoreError> {
         for read in 1..=MOST_READS {
             let (stored, version) = store.tools().await?;
-            let groups = store.groups().await?;
+            let (groups, presets) = (store.groups().await?, store.presets().await?);
             // Tools of one moment with the groups of another could show a tool that was never to be called.
             if read == MOST_READS || store.tools_version().await? == version {
-                self.show_stored(stored, groups, version);
+                self.show_stored(stored, presets, groups, version);
                 break;
             }
         }
@@ -166,7 +186,7 @@ impl Registry {
 
     /// Shows the stored tools and groups. A tool that cannot be compiled any more is left out and told in the log. An older version
     /// than the one shown changes nothing.
-    fn show_stored(&self, tools: Vec<StoredTool>, groups: Vec<Group>, version: i64) {
+    fn show_stored(&self, tools: Vec<StoredTool>, presets: Vec<StoredPreset>, groups: Vec<Group>, version: i64) {
         let mut fresh = Layer::new();
         for stored in tools {
             let known = self
@@ -188,6 +208,7 @@ impl Registry {
             if version >= layers.api_version {
                 layers.api = fresh;
                 layers.groups = groups.into_iter().map(|group| (group.name.clone(), Arc::new(group))).collect();
+                layers.wardrobe.fill(presets);
                 layers.api_version = version;
             }
         });
@@ -243,6 +264,7 @@ impl Registry {
         let mut shown = layers.builtin.clone();
         shown.extend(layers.file.clone());
         shown.extend(layers.api.clone());
+        layers.wardrobe.dress(&mut shown, &self.workshop);
         // Stored while the layers are locked, so that snapshots follow each other as the changes do.
         self.shown.store(Arc::new(Snapshot::new(shown, layers.all_groups())));
     }

@@ -20,6 +20,7 @@ pub mod lock;
 mod migrate;
 pub mod nodes;
 pub mod once;
+pub mod presets;
 pub mod sessions;
 pub mod settings;
 pub mod stats;
@@ -49,6 +50,12 @@ impl Store {
         let db = Db::open(url).await?;
         migrate::run(&db).await?;
         Ok(Self { db, tenant: Tenant::default(), sessions: broadcast::Sender::new(SESSIONS_BEHIND) })
+    }
+
+    /// Whose the rows are that it reads and writes.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
     }
 
     /// The database beneath, for the journal.

@@ -46,6 +46,10 @@ impl CliError {
             StartError::Hook { .. } => {
                 Self::usage(error.to_string()).hint("Mend it under [[hooks]] in the settings file.")
             }
+            StartError::EncryptionKeys(_) => Self::usage(error.to_string())
+                .hint("The first key seals, all of them open: put a new one in front and leave the old ones."),
+            StartError::SecretsFile { .. } => Self::usage(error.to_string())
+                .hint("It has a line NAME=value for each secret; `secrets.file` and TOOLPOST_SECRETS_FILE name it."),
             StartError::Client(_) | StartError::Builtin { .. } | StartError::Randomness(_) => {
                 Self::unusable(error.to_string())
             }

@@ -84,6 +84,12 @@ impl Options {
         if let Some(secret) = variable(env, "TOOLPOST_SIGNING_SECRET") {
             config.server.signing_secret = Hidden(secret);
         }
+        if let Some(keys) = variable(env, "TOOLPOST_ENCRYPTION_KEYS") {
+            config.secrets.encryption_keys = Hidden(keys);
+        }
+        if let Some(file) = variable(env, "TOOLPOST_SECRETS_FILE") {
+            config.secrets.file = file;
+        }
         if let Some(format) = self.log_format {
             config.log.format = format;
         }

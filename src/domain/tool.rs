@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::preset::{self, Presets};
 use super::shape::{self, ShapeError};
-use super::{LimitsSpec, Time};
+use super::{LimitsSpec, Time, json};
 
 /// Where a definition comes from; a later variant shadows an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -310,6 +311,13 @@ pub struct ToolDefinition {
     /// Whether types that the model got wrong are mended.
     #[serde(default = "yes")]
     pub coerce: bool,
+    /// Arguments that the operator gives; no answer shows their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, preset::PresetShape>)]
+    pub presets: Presets,
+    /// Names of the context objects that the executor is to receive.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<String>,
     /// What runs it.
     pub executor: ExecutorSpec,
 }
@@ -343,6 +351,18 @@ impl ToolDefinition {
         matches!(self.executor, ExecutorSpec::Http(_))
     }
 
+    /// As it is kept: the only form in which the values of presets are written out.
+    ///
+    /// # Errors
+    /// Never: all keys are strings, and all numbers came from JSON.
+    pub fn kept(&self) -> Result<String, serde_json::Error> {
+        let mut kept = serde_json::to_value(self)?;
+        if !self.presets.is_empty() {
+            kept["presets"] = Value::Object(preset::told(&self.presets));
+        }
+        serde_json::to_string(&kept)
+    }
+
     /// Whether it may run beside others in a batch.
     #[must_use]
     pub fn is_concurrency_safe(&self) -> bool {
@@ -367,7 +387,8 @@ const READ_ONLY: [&str; 7] = ["source", "revision", "active", "paused", "definit
 pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
     let parts = ["", "/annotations", "/limits", "/retry", "/executor", "/executor/auth", "/executor/auth/token"];
     shape::expect_objects(&value, &parts)?;
-    shape::expect_objects(&value, &["/executor/auth/password"])?;
+    shape::expect_objects(&value, &["/executor/auth/password", "/presets"])?;
+    check_presets(&value)?;
     shape::expect_objects(&value, &["/cache"])?;
     shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
     if let Value::Object(members) = &mut value {
@@ -376,4 +397,19 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
         }
     }
     shape::read(value)
+}
+
+/// What stands where a preset should be may be one's secret: it is never repeated.
+fn check_presets(value: &Value) -> Result<(), ShapeError> {
+    let presets = value.get("presets").and_then(Value::as_object).into_iter().flatten();
+    for (name, preset) in presets {
+        let pointer = format!("/presets/{}", json::pointer_token(name));
+        if !preset.is_object() {
+            let message = r#"must be an object: {"value": …} or {"secret": "NAME"}"#.to_owned();
+            return Err(ShapeError { pointer, message });
+        }
+        shape::expect_strings(preset, &["/secret", "/kind"])
+            .map_err(|error| ShapeError { pointer: format!("{pointer}{}", error.pointer), ..error })?;
+    }
+    Ok(())
 }

@@ -83,11 +83,15 @@ impl Engine {
         // The end of the call follows these in the same queue, so its commit is theirs as well.
         drop(last_change);
         match ended {
-            Some(Ok(Ok(answer))) => Ended::With(convert::outcome_of(&job.call.name, answer).into()),
-            Some(Ok(Err(failure))) => Ended::Failed(failure.into()),
+            Some(Ok(Ok(answer))) => {
+                let outcome = convert::outcome_of(&job.call.name, answer);
+                Ended::With(job.equipment.without_secrets(outcome).into())
+            }
+            Some(Ok(Err(failure))) => Ended::Failed(job.equipment.failure_of(job, entry, failure).into()),
             Some(Err(panic)) => {
                 let message = format!("the tool panicked: {}", panic_message(&*panic));
-                Ended::Failed(Failure::execution(&job.call.name, message).into())
+                let failure = Failure::execution(&job.call.name, message);
+                Ended::Failed(job.equipment.failure_of(job, entry, failure).into())
             }
             None if job.handle.cancel.is_cancelled() => Ended::Cancelled,
             None => Ended::Stopping,
@@ -120,13 +124,14 @@ impl Engine {
             traceparent: job.traceparent.clone(),
             emitter: job.handle.emitter.clone(),
             cancel,
+            redaction: job.equipment.redaction.clone(),
         }
     }
 }
 
 /// Merges a report into the call; the change that tells of it.
 fn apply(job: &mut Job, report: Report) -> Option<Change> {
-    match report {
+    match job.equipment.report_without_secrets(report) {
         Report::Status(update) => {
             job.call.update(update).ok()?;
             Some(status_change(job))

@@ -5,23 +5,195 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::Engine;
-use super::prepare::Job;
+use super::prepare::{Begin, Job};
 use super::run::Stop;
-use crate::registry::Entry;
+use crate::domain::preset::Origin;
+use crate::domain::tool::{HttpAuth, HttpSpec, SecretRef};
+use crate::domain::{Call, Code, ExecutorSpec, Failure, Outcome, Preset, json};
+use crate::executor::Redaction;
+use crate::executor::emitter::Report;
+use crate::executor::vault::Place;
+use crate::registry::{Entry, presets};
 
-/// What only the executor sees.
-#[derive(Debug, Clone, Default)]
+/// Under which name a call's metadata lists what a model sent in vain.
+const DROPPED: &str = "dropped_arguments";
+
+/// What only the executor sees; not shown by `Debug`.
+#[derive(Clone, Default)]
 pub(super) struct Equipment {
     /// The arguments with the presets in them; `None` where there are none, and the call's own are all.
     pub arguments: Option<Arc<Value>>,
     /// The context objects that the tool names.
     pub context: Arc<Map<String, Value>>,
+    /// The secrets that it was given, which nobody is to hear from it.
+    pub redaction: Option<Arc<Redaction>>,
+}
+
+impl std::fmt::Debug for Equipment {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Equipment")
+    }
 }
 
 impl Engine {
     /// Gives a call what it runs with. Nothing of it is ever recorded or shown.
-    pub(super) async fn equip(&self, job: &mut Job, _entry: &Entry) -> Result<(), Stop> {
+    pub(super) async fn equip(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+        let definition = &entry.definition;
+        let missing = |name: &&String| !job.call.context.contains_key(name.as_str());
+        if let Some(name) = definition.context.iter().find(missing) {
+            let message = format!("the context \"{name}\" is missing: the tool needs it, and nobody has given it");
+            return Err(Failure::execution(&job.call.name, message).into());
+        }
         job.equipment.context = job.call.context.clone();
+        let mut secrets: Vec<Value> = self.credential(&definition.executor).into_iter().collect();
+        if !definition.presets.is_empty() {
+            self.inject(job, entry, &mut secrets)?;
+        }
+        if !secrets.is_empty() {
+            let redaction = Redaction::of(&secrets).map_err(|_| {
+                Failure::execution(&job.call.name, "the values of its presets are too long to be kept secret")
+            })?;
+            job.equipment.redaction = redaction.map(Arc::new);
+        }
         Ok(())
+    }
+
+    /// What an `http` tool shows its server. That it is not set is told when it is to be sent.
+    fn credential(&self, executor: &ExecutorSpec) -> Option<Value> {
+        let ExecutorSpec::Http(spec) = executor else { return None };
+        let HttpSpec { auth: Some(auth), .. } = &**spec else { return None };
+        let (HttpAuth::Bearer { token: SecretRef { secret } } | HttpAuth::Basic { password: SecretRef { secret }, .. }) =
+            auth;
+        self.settings.secrets.get(secret).ok().map(Value::String)
+    }
+
+    /// Presets come after everything else that makes the arguments, and win.
+    fn inject(&self, job: &mut Job, entry: &Entry, secrets: &mut Vec<Value>) -> Result<(), Stop> {
+        let presets = &entry.definition.presets;
+        let effective = job.call.effective_arguments.clone().unwrap_or_default();
+        let dropped = presets::named_in(presets, &effective);
+        let shown = presets::without(presets, &effective);
+        let mut given = shown.as_object().cloned().unwrap_or_default();
+        if !dropped.is_empty() {
+            // A hook has put them there: they do not count either, and are not shown.
+            job.call.effective_arguments = Some(shown);
+            note_dropped(&mut job.call, dropped);
+        }
+        for (name, preset) in presets {
+            if preset.overridable && given.contains_key(name) {
+                continue;
+            }
+            match self.value(&entry.name, name, preset) {
+                Ok((value, is_secret)) => {
+                    secrets.extend(is_secret.then(|| value.clone()));
+                    given.insert(name.clone(), value);
+                }
+                // The tool has it already: only its result is awaited.
+                Err(_) if job.begin == Begin::Outside => {}
+                Err(fault) => {
+                    let message = format!("preset \"{name}\": {fault}");
+                    return Err(Failure::execution(&job.call.name, message).into());
+                }
+            }
+        }
+        let given = Value::Object(given);
+        if job.begin == Begin::Start
+            && let Some(Err(invalid)) = entry.validate_equipped.as_ref().map(|validate| validate(&given))
+        {
+            let schema = entry.input.schema();
+            let failure = crate::tool::Invalid::failure(&invalid, &entry.name, &given, schema);
+            let arguments = job.call.effective_arguments.as_deref();
+            return Err(told_of(presets.keys(), arguments, schema, failure, &job.call.name).into());
+        }
+        job.equipment.arguments = Some(Arc::new(given));
+        Ok(())
+    }
+
+    /// The value of a preset, and whether it is a secret.
+    fn value(&self, tool: &str, name: &str, preset: &Preset) -> Result<(Value, bool), String> {
+        match &preset.origin {
+            Origin::Value(value) => Ok((value.clone(), false)),
+            Origin::Secret(secret) => Ok((self.settings.secrets.get(secret)?.into(), true)),
+            Origin::Stored(Some(sealed)) => {
+                let place = Place { tenant: self.store.tenant(), tool, name };
+                let opened = self.settings.vault.open(sealed, &place).map_err(|error| error.to_string())?;
+                let value = json::parse(&opened).map_err(|_| "what is stored is no value".to_owned())?;
+                Ok((value, true))
+            }
+            Origin::Stored(None) => Err(format!("it has no value; PUT /tools/{tool}/presets gives it one")),
+        }
+    }
+}
+
+impl Equipment {
+    /// An outcome in which no secret is left.
+    pub fn without_secrets(&self, outcome: Outcome) -> Outcome {
+        match &self.redaction {
+            Some(redaction) => redaction.outcome(outcome),
+            None => outcome,
+        }
+    }
+
+    /// A report in which no secret is left.
+    pub fn report_without_secrets(&self, report: Report) -> Report {
+        match &self.redaction {
+            Some(redaction) => redaction.report(report),
+            None => report,
+        }
+    }
+
+    /// A failure in which no secret is left, and nothing of presets at all.
+    pub fn failure_of(&self, job: &Job, entry: &Entry, failure: Failure) -> Failure {
+        let failure = match &self.arguments {
+            Some(_) if failure.code == Code::ToolValidationError => {
+                let arguments = job.call.effective_arguments.as_deref();
+                let names = entry.definition.presets.keys();
+                told_of(names, arguments, entry.input.schema(), failure, &job.call.name)
+            }
+            _ => failure,
+        };
+        match &self.redaction {
+            Some(redaction) => redaction.failure(failure),
+            None => failure,
+        }
+    }
+}
+
+/// What a model may know of arguments that its tool refuses: a preset is none of its business.
+fn told_of<'a>(
+    mut presets: impl Iterator<Item = &'a String>,
+    shown: Option<&Value>,
+    schema: &Value,
+    failure: Failure,
+    tool: &str,
+) -> Failure {
+    let Some(Value::Object(mut details)) = failure.details.clone() else { return failure };
+    let faults = details["validation_errors"].as_array().cloned().unwrap_or_default();
+    let is_at = |name: &&String| {
+        let place = format!("/{}", json::pointer_token(name));
+        let is_within = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        let pointers = faults.iter().filter_map(|fault| fault["pointer"].as_str());
+        pointers.filter_map(|pointer| pointer.strip_prefix(&place)).any(is_within)
+    };
+    if let Some(name) = presets.find(is_at) {
+        return Failure::execution(tool, format!("preset \"{name}\": its value is not what the tool takes"));
+    }
+    details.insert("received".to_owned(), shown.cloned().unwrap_or_default());
+    details.insert("expected_schema".to_owned(), schema.clone());
+    failure.with_details(Value::Object(details))
+}
+
+/// Notes names under which a model, or a hook, sent something that does not count.
+pub(super) fn note_dropped(call: &mut Call, names: Vec<String>) {
+    if names.is_empty() {
+        return;
+    }
+    let noted = call.metadata.entry(DROPPED).or_insert_with(|| Value::Array(Vec::new()));
+    if let Value::Array(noted) = noted {
+        for name in names.into_iter().map(Value::String) {
+            if !noted.contains(&name) {
+                noted.push(name);
+            }
+        }
     }
 }

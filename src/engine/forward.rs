@@ -76,6 +76,7 @@ impl Engine {
             (Some(entry), refused) => {
                 (call.name, call.title) = (entry.name.clone(), entry.title.clone());
                 call.limits = Some(self.limits(&entry, &asked.limits, conversation.as_deref()));
+                call.context = asked.context.of(&entry.definition);
                 refused.map_or(Next::Run(entry), Next::Refuse)
             }
             (None, _) => {

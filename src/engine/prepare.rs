@@ -7,8 +7,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::context::ContextObjects;
 use super::draft::Draft;
-use super::equip::Equipment;
+use super::equip::{self, Equipment};
 use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
 use super::sessions::Presence;
@@ -19,7 +20,7 @@ use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase
 use crate::executor::emitter::{self, Reports};
 use crate::executor::instances::CallEnd;
 use crate::executor::{Outside, Stands, System};
-use crate::registry::{Entry, View};
+use crate::registry::{Entry, View, presets};
 use crate::schema::{Checked, Violation};
 
 /// One call, ready to be run or refused.
@@ -69,6 +70,7 @@ pub(super) enum Next {
 pub(super) struct Asked {
     pub vendor: Option<Vendor>,
     pub limits: LimitsSpec,
+    pub context: ContextObjects,
 }
 
 /// Where a job begins.
@@ -169,6 +171,8 @@ impl Engine {
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Job>, Vec<Pending>) {
+        let context = self.settings.context.with(&submission);
+        let agent = submission.agent.clone();
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
         let Submission { truncated, traceparent, once, cache_control, conversation, .. } = submission;
         let snapshot = self.registry.snapshot();
@@ -193,9 +197,13 @@ impl Engine {
             call.priority = request.priority.unwrap_or(priority);
             call.callback_url.clone_from(&callback_url);
             call.cache_control = cache_control;
+            call.agent.clone_from(&agent);
             let next = match entry {
                 Some(entry) => {
                     call.title = entry.title.clone();
+                    if !entry.definition.context.is_empty() {
+                        call.context = context.of(&entry.definition);
+                    }
                     call.limits = Some(self.limits(entry, &own_limits.clone().or(&limits), conversation.as_deref()));
                     match sought.refused {
                         Some(failure) => Next::Refuse(failure),
@@ -224,7 +232,8 @@ impl Engine {
             if let Some(beginning) = beginning {
                 let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning, self.room.clone());
                 job.handle.draft = Some(draft.last(entry.is_some_and(|entry| entry.stands == Some(COMPLETION))));
-                job.asked = Some(Box::new(Asked { vendor, limits: own_limits.or(&limits) }));
+                let (limits, context) = (own_limits.or(&limits), context.clone());
+                job.asked = Some(Box::new(Asked { vendor, limits, context }));
             }
             job.presence = session.clone().filter(|_| job.is_to_run()).map(|session| {
                 let cancel = job.handle.cancel.clone();
@@ -281,6 +290,11 @@ pub(super) fn valid(entry: &Entry, given: &Arc<Value>, vendor: Option<Vendor>) -
 
 /// Notes in the call what is known of its arguments.
 pub(super) fn next(call: &mut Call, entry: &Arc<Entry>, checked: Result<Checked, Box<Failure>>) -> Next {
+    if !entry.definition.presets.is_empty()
+        && let Ok(given) = parse(&call.arguments)
+    {
+        equip::note_dropped(call, presets::named_in(&entry.definition.presets, &given));
+    }
     match checked {
         Ok(checked) => {
             call.effective_arguments = Some(checked.arguments);
@@ -306,6 +320,8 @@ pub(super) fn parsed(entry: &Entry, given: &Arc<Value>) -> Result<Arc<Value>, Bo
 /// `TOOL_VALIDATION_ERROR`.
 pub(super) fn checked(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Result<Checked, Box<Failure>> {
     let mut first = None;
+    // No model was told of these; what it guessed is not wrong, it only does not count.
+    let arguments = &presets::without(&entry.definition.presets, arguments);
     let meant = way_back::meant(entry, arguments, vendor);
     for arguments in meant.iter().chain([arguments]) {
         match check(entry, arguments) {
@@ -331,7 +347,7 @@ pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<V
             property: None,
         }]
     })?;
-    check(entry, &arguments)
+    check(entry, &presets::without(&entry.definition.presets, &arguments))
 }
 
 /// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (contract, section 3).

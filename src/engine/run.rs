@@ -134,6 +134,7 @@ impl Engine {
             let Some(wait) = wait else {
                 // A result that came at the last moment is better than none.
                 let posted = job.handle.outside.close().map(|answer| convert::outcome_of(&entry.name, answer));
+                let posted = posted.map(|outcome| job.equipment.without_secrets(outcome));
                 return posted.map_or(Err(failure.into()), |outcome| Ok(check_output(entry, outcome)));
             };
             self.rest(job, wait, spec.max_attempts, &failure).await?;

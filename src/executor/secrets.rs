@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+mod file;
+
+pub use file::SecretsFile;
+
 /// Prefix of the environment variable that holds a secret.
 const PREFIX: &str = "TOOLPOST_SECRET_";
 
@@ -17,6 +21,12 @@ impl Secrets {
     #[must_use]
     pub fn from_env() -> Self {
         Self::new(|name| std::env::var(format!("{PREFIX}{name}")).ok())
+    }
+
+    /// These, and where there is none those of a file.
+    #[must_use]
+    pub fn or_file(self, file: SecretsFile) -> Self {
+        Self::new(move |name| (self.0)(name).filter(|value| !value.is_empty()).or_else(|| file.get(name)))
     }
 
     /// Secrets from anywhere else.

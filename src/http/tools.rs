@@ -219,8 +219,9 @@ fn changed(name: &str) -> Problem {
 }
 
 /// Whether the definition can be registered. A schema can be made to take long, so it is not tried where others wait.
-async fn compile(state: &AppState, definition: ToolDefinition) -> Result<(ToolDefinition, Fetched), Problem> {
+async fn compile(state: &AppState, mut definition: ToolDefinition) -> Result<(ToolDefinition, Fetched), Problem> {
     let registry = state.engine.registry().clone();
+    registry.keep_presets(&mut definition);
     let fetched = registry.fetch_for(&definition).await;
     let unknown = unknown_groups(state, &definition.groups).await?;
     let tried = tokio::task::spawn_blocking(move || {

@@ -101,6 +101,7 @@ mod tests {
             arguments: Arc::new(Value::Null),
             context: Arc::default(),
             agent: None,
+            redaction: None,
             session: None,
             conversation: None,
             attempt: 1,

@@ -12,6 +12,8 @@ const LONGEST_TITLE: usize = 200;
 const MOST_ATTEMPTS: u32 = 100;
 /// Longest time that a result can be kept: 30 days.
 const LONGEST_TTL_MS: u64 = 30 * 24 * 3_600_000;
+/// Longest name of a context object, in bytes.
+const LONGEST_CONTEXT_NAME: usize = 128;
 /// Longest wait between attempts that can be declared: one hour.
 const LONGEST_BACKOFF_MS: u64 = 3_600_000;
 
@@ -48,6 +50,14 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
     }
     if definition.title.as_ref().is_some_and(|title| title.chars().count() > LONGEST_TITLE) {
         faults.push(Fault::at("/title", format!("must have at most {LONGEST_TITLE} characters")));
+    }
+    for (index, name) in definition.context.iter().enumerate() {
+        let is_again = definition.context[..index].contains(name);
+        if is_again || name.is_empty() || name.len() > LONGEST_CONTEXT_NAME {
+            let message =
+                format!("must be the name of a context object, 1 to {LONGEST_CONTEXT_NAME} bytes, and none twice");
+            faults.push(Fault::at(format!("/context/{index}"), message));
+        }
     }
     for (index, group) in definition.groups.iter().enumerate() {
         if !tool::is_valid_name(group) {

@@ -122,10 +122,11 @@ pub(super) fn ttl(definition: &ToolDefinition) -> Duration {
 /// # Errors
 /// If it cannot be said in JSON.
 pub fn to_store(definition: &ToolDefinition, fetched: &Fetched) -> Result<String, serde_json::Error> {
+    let kept = definition.kept()?;
     if *fetched == Fetched::default() {
-        return serde_json::to_string(definition);
+        return Ok(kept);
     }
-    let mut value = serde_json::to_value(definition)?;
+    let mut value: Value = serde_json::from_str(&kept)?;
     value[STORED] = serde_json::to_value(fetched)?;
     serde_json::to_string(&value)
 }

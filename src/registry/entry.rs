@@ -12,6 +12,7 @@ use super::Builtins;
 use super::check::{self, Fault};
 use super::dynamic::Fetched;
 use super::lowered::LoweredForms;
+use super::presets;
 use crate::domain::tool::DefinitionError;
 use crate::domain::{ExecutorSpec, Paused, Session, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
@@ -52,6 +53,8 @@ pub struct Entry {
     pub output: Option<Compiled>,
     /// The tool's own check of arguments, after the schema's.
     pub validate: Option<Validate>,
+    /// The same, where it has to wait for the presets.
+    pub validate_equipped: Option<Validate>,
     /// Runs it.
     pub stack: Stack,
     /// The instances that it keeps, if it is made by a factory.
@@ -255,12 +258,24 @@ impl Workshop {
                 }
             }
         }
-        let input = compile(&definition.input_schema, Role::Input, "/input_schema", &mut faults);
+        let executor = self.executor(&definition, builtin, &mut faults);
+        if !definition.presets.is_empty() {
+            presets::check(&definition, &mut faults);
+            presets::hide(&mut definition);
+        }
+        let input = match faults.is_empty() {
+            true => compile(&definition.input_schema, Role::Input, "/input_schema", &mut faults),
+            // What is wrong with the whole schema is told already.
+            false if !definition.presets.is_empty() => None,
+            false => compile(&definition.input_schema, Role::Input, "/input_schema", &mut faults),
+        };
         let output = definition
             .output_schema
             .as_ref()
             .and_then(|schema| compile(schema, Role::Output, "/output_schema", &mut faults));
-        let executor = self.executor(&definition, builtin, &mut faults);
+        let validate = builtin.and_then(|builtin| builtin.validate.clone());
+        let (validate, validate_equipped) =
+            if definition.presets.is_empty() { (validate, None) } else { (None, validate) };
         match (input, executor) {
             (Some(input), Some(executor)) if faults.is_empty() => Ok(Entry {
                 name: definition.name.as_str().into(),
@@ -270,7 +285,8 @@ impl Workshop {
                 is_available: executor.is_available(),
                 lowered: LoweredForms::default(),
                 stack: policy::stack(&definition, executor, &self.wraps),
-                validate: builtin.and_then(|builtin| builtin.validate.clone()),
+                validate,
+                validate_equipped,
                 declared,
                 definition,
                 fetched,
@@ -301,7 +317,7 @@ impl Workshop {
                 builtin.map(|builtin| own(&builtin.executor).unwrap_or_else(|| builtin.executor.clone()))
             }
             ExecutorSpec::External {} => Some(Arc::new(ExternalExecutor)),
-            ExecutorSpec::Http(spec) => match HttpExecutor::new(spec, &definition.input_schema, self.client.clone()) {
+            ExecutorSpec::Http(spec) => match HttpExecutor::new(spec, &known(definition), self.client.clone()) {
                 Ok(executor) => Some(Arc::new(executor)),
                 Err(wrong) => {
                     faults.extend(
@@ -312,6 +328,22 @@ impl Workshop {
             },
         }
     }
+}
+
+/// The schema with every argument that a placeholder may name: presets need not be in it.
+fn known(definition: &ToolDefinition) -> Cow<'_, Value> {
+    let schema = &definition.input_schema;
+    let is_known = |name: &String| schema.get("properties").is_some_and(|properties| properties.get(name).is_some());
+    if definition.presets.keys().all(is_known) || !schema.is_object() {
+        return Cow::Borrowed(schema);
+    }
+    let mut schema = schema.clone();
+    for name in definition.presets.keys() {
+        if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.entry(name.as_str()).or_insert(Value::Bool(true));
+        }
+    }
+    Cow::Owned(schema)
 }
 
 fn compile(schema: &Value, role: Role, place: &str, faults: &mut Vec<Fault>) -> Option<Compiled> {

@@ -108,19 +108,22 @@ impl Store {
         }
     }
 
-    /// Removes a tool, if it has this revision where one is given; returns whether it did.
+    /// Removes a tool, if it has this revision where one is given, and what was stored for it; returns whether it did.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn delete_tool(&self, name: &str, revision: Option<i64>) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM tools WHERE tenant = $1 AND name = $2 AND (revision = $3 OR $3 = 0)";
+        // Whoever registers a tool of this name later is not to be given its secrets.
+        const PRESETS: &str = "DELETE FROM tool_presets WHERE tenant = $1 AND tool = $2";
         macro_rules! write {
             ($pool:expr) => {{
                 let query = sqlx::query(SQL)
                     .bind(self.tenant.as_str().to_owned())
                     .bind(name.to_owned())
                     .bind(revision.unwrap_or(0));
-                change($pool, query).await
+                let presets = sqlx::query(PRESETS).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
+                change_all($pool, vec![Statement::Counts(query), Statement::Follows(presets)]).await
             }};
         }
         match &self.db {
@@ -128,6 +131,14 @@ impl Store {
             Db::Postgres(pools) => write!(&pools.writer),
         }
     }
+}
+
+/// One of several statements.
+pub(super) enum Statement<Q> {
+    /// Has to change something, or nothing is changed at all.
+    Counts(Q),
+    /// May find nothing to change.
+    Follows(Q),
 }
 
 /// Runs a change of `tools` and moves their clock with it, in one transaction; returns whether anything changed.
@@ -139,11 +150,37 @@ where
     D::Arguments: IntoArguments<D>,
     D::QueryResult: Affected,
 {
+    change_all(pool, vec![Statement::Counts(query)]).await
+}
+
+/// The same of several changes, in their order.
+pub(super) async fn change_all<'q, D, A>(
+    pool: &Bounded<D>,
+    statements: Vec<Statement<sqlx::query::Query<'q, D, A>>>,
+) -> Result<bool, StoreError>
+where
+    D: Database,
+    A: 'q + Send + IntoArguments<D>,
+    for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
+    D::Arguments: IntoArguments<D>,
+    D::QueryResult: Affected,
+{
     within(async {
         let mut lease = pool.lease().await?;
         let mut transaction = lease.begin().await?;
         sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
-        let changed = query.execute(&mut *transaction).await?.affected() > 0;
+        let mut changed = true;
+        for statement in statements {
+            let (query, counts) = match statement {
+                Statement::Counts(query) => (query, true),
+                Statement::Follows(query) => (query, false),
+            };
+            let found = query.execute(&mut *transaction).await?.affected() > 0;
+            changed &= found || !counts;
+            if !changed {
+                break;
+            }
+        }
         if changed {
             transaction.commit().await?;
         } else {

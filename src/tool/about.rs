@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::domain::tool::{Annotations, CacheScope, CacheSpec, Example, OutputCheck, RetrySpec};
-use crate::domain::{ExecutorSpec, LimitsSpec, ToolDefinition};
+use crate::domain::{ExecutorSpec, LimitsSpec, Preset, Presets, ToolDefinition};
 
 mod schema;
 
@@ -43,6 +43,8 @@ impl About {
             retry: RetrySpec::default(),
             cache: None,
             coerce: true,
+            presets: Presets::new(),
+            context: Vec::new(),
             executor: ExecutorSpec::Builtin { name: name.to_owned() },
         })
     }
@@ -147,6 +149,18 @@ impl About {
     /// Its good results serve equal calls for so long. Only for tools that are [`About::idempotent`].
     pub fn cached(mut self, ttl_ms: u64, scope: CacheScope) -> Self {
         self.0.cache = Some(CacheSpec { ttl_ms, scope });
+        self
+    }
+
+    /// An argument that the operator gives: `about.preset("api_key", Preset::secret("MAIL_API_KEY"))`.
+    pub fn preset(mut self, argument: impl Into<String>, preset: Preset) -> Self {
+        self.0.presets.insert(argument.into(), preset);
+        self
+    }
+
+    /// One more context object that it needs (see [`Run::context`](super::Run::context)).
+    pub fn context(mut self, name: impl Into<String>) -> Self {
+        self.0.context.push(name.into());
         self
     }
 

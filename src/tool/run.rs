@@ -2,13 +2,14 @@
 
 use std::panic::resume_unwind;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::ToolError;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
-use crate::domain::{ContentBlock, Progress};
+use crate::domain::{Agent, ContentBlock, Progress};
 use crate::executor::Invocation;
 
 /// One run of a tool. Cheap to clone; all clones are handles on the same run.
@@ -142,6 +143,49 @@ impl Run {
     #[must_use]
     pub fn arguments(&self) -> &Value {
         &self.0.arguments
+    }
+
+    /// The context object `name` as its type. The tool has to say that it needs it: [`About::context`](super::About::context).
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use toolpost::tool::{NoArgs, Run, async_tool_fn};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct User {
+    ///     name: String,
+    /// }
+    ///
+    /// let greet = async_tool_fn("greet", "Greets the user.", |_: NoArgs, run: Run| async move {
+    ///     let user: User = run.context("user")?;
+    ///     Ok(format!("Hello, {}!", user.name))
+    /// })
+    /// .about(|about| about.context("user"));
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use toolpost::domain::Answer;
+    ///
+    /// let context = json!({"user": {"name": "Ada"}});
+    /// assert_eq!(greet.try_out_with(json!({}), context).await, Ok(Answer::Text("Hello, Ada!".into())));
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// If there is none, or it is not of that type. The message names the object and where it does not fit, not its values.
+    pub fn context<T: DeserializeOwned>(&self, name: &str) -> Result<T, ToolError> {
+        let object = self.0.context.get(name);
+        let object = object.ok_or_else(|| ToolError::new(format!("the context \"{name}\" is missing")))?;
+        serde_path_to_error::deserialize(object).map_err(|error| {
+            let path = error.path().to_string();
+            let place = if path == "." { String::new() } else { format!(" at {path}") };
+            ToolError::new(format!("the context \"{name}\" is not what the tool takes{place}"))
+        })
+    }
+
+    /// On whose behalf the call is made, if the caller says so.
+    #[must_use]
+    pub fn agent(&self) -> Option<&Agent> {
+        self.0.agent.as_deref()
     }
 
     /// Which attempt this is, counted from 1.

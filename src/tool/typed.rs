@@ -66,14 +66,27 @@ impl BuiltinTool {
     /// # Errors
     /// As its calls would fail.
     pub async fn try_out(&self, arguments: Value) -> Result<Answer, Failure> {
+        self.try_out_with(arguments, Value::Null).await
+    }
+
+    /// The same with context: an object of the objects that the tool names.
+    ///
+    /// # Errors
+    /// As its calls would fail.
+    pub async fn try_out_with(&self, arguments: Value, context: Value) -> Result<Answer, Failure> {
+        let context = match context {
+            Value::Object(objects) => Arc::new(objects),
+            _ => Arc::default(),
+        };
         let (emitter, _) = emitter::channel();
         let invocation = Invocation {
             id: Uuid::nil(),
             call_id: "try_out".into(),
             name: self.definition.name.as_str().into(),
             arguments: Arc::new(arguments),
-            context: Arc::default(),
+            context,
             agent: None,
+            redaction: None,
             session: None,
             conversation: None,
             attempt: 1,

@@ -11,7 +11,7 @@ use super::{read, status};
 use crate::domain::Answer;
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::executor::outside::Posted;
-use crate::executor::{Emitter, Invocation, Outside};
+use crate::executor::{Invocation, Outside};
 
 /// What a request was answered.
 enum Answered {
@@ -30,7 +30,7 @@ pub async fn run(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> R
 }
 
 async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> Result<Answer, Fault> {
-    let Invocation { outside, emitter, .. } = invocation;
+    let Invocation { outside, .. } = invocation;
     let outgoing = plan.request(invocation, &client.secrets, &client.reporting).map_err(Fault::unsent)?;
     // The tool may post its result before it answers, and one of an earlier attempt may be here already.
     outside.open();
@@ -38,12 +38,12 @@ async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> R
         biased;
         // Dropping the request closes its connection.
         posted = outside.result() => return Ok(posted),
-        answered = ask(client, outgoing, emitter) => answered?,
+        answered = ask(client, outgoing, invocation) => answered?,
     };
     match answered {
         Answered::Now(answer) => Ok(first(outside, answer)),
         Answered::Later(response) => {
-            emitter.status(StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() });
+            invocation.emitter.status(StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() });
             let mut posted = std::pin::pin!(outside.result());
             tokio::select! {
                 biased;
@@ -57,7 +57,11 @@ async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> R
 }
 
 /// Sends the request and reads its answer.
-async fn ask(client: &HttpClient, outgoing: Outgoing, emitter: &Emitter) -> Result<Answered, Fault> {
+async fn ask(client: &HttpClient, outgoing: Outgoing, invocation: &Invocation) -> Result<Answered, Fault> {
+    let hide = |text: String| match &invocation.redaction {
+        Some(redaction) => redaction.text(&text).into_owned(),
+        None => text,
+    };
     let credential = outgoing.private.get(AUTHORIZATION).and_then(status::secret_part);
     let hidden: Vec<String> = credential.into_iter().chain(client.reporting.token(outgoing.call)).collect();
     let response = client.send(outgoing).await?;
@@ -66,8 +70,8 @@ async fn ask(client: &HttpClient, outgoing: Outgoing, emitter: &Emitter) -> Resu
         StatusCode::ACCEPTED => Err(Fault::terminal(
             "the server answered 202 Accepted, but there is no running service to which it could post a result later",
         )),
-        success if success.is_success() => read::answer(response, emitter).await.map(Answered::Now),
-        _ => Err(status::fault(response, client.clock.now(), &hidden).await),
+        success if success.is_success() => read::answer(response, &invocation.emitter, hide).await.map(Answered::Now),
+        _ => Err(status::fault(response, client.clock.now(), &hidden, hide).await),
     }
 }
 

@@ -80,7 +80,10 @@ impl HeaderTemplate {
         let Ok(text) = self.value.render(arguments, str::to_owned) else { return Ok(None) };
         let names: Vec<&str> = self.names().collect();
         let named = |fault| format!("the value of the header {}, made of {}, {fault}", self.name, names.join(", "));
-        header_value(&text).map(Some).map_err(named)
+        let mut value = header_value(&text).map_err(named)?;
+        // It may be a preset: no log is to show it.
+        value.set_sensitive(true);
+        Ok(Some(value))
     }
 }
 

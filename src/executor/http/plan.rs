@@ -16,6 +16,7 @@ use super::known::Known;
 use super::reporting::Reporting;
 use super::target::{UrlTemplate, encode_component};
 use super::template::{Arguments, text_of};
+use crate::domain::Agent;
 use crate::domain::json::pointer_token;
 use crate::domain::tool::{HttpAuth, HttpSpec};
 use crate::executor::Invocation;
@@ -73,8 +74,8 @@ struct Envelope<'a> {
     call_id: &'a str,
     name: &'a str,
     arguments: &'a Value,
-    context: Value,
-    agent: Option<Value>,
+    context: &'a Arguments,
+    agent: Option<&'a Agent>,
     attempt: u32,
     deadline_ms: u64,
     progress_url: Option<String>,
@@ -211,8 +212,8 @@ impl Plan {
                 call_id: &run.call_id,
                 name: &run.name,
                 arguments: &run.arguments,
-                context: Value::Object(Arguments::new()),
-                agent: None,
+                context: &run.context,
+                agent: run.agent.as_deref(),
                 attempt: run.attempt,
                 deadline_ms: run.timeout_ms,
                 progress_url: reporting.progress_url(run.id),

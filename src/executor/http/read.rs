@@ -36,12 +36,12 @@ const TEXTUAL: [&str; 12] = [
 ///
 /// # Errors
 /// A body that is too large, cut off, compressed, of a type that is neither text, JSON nor an image, or not what its type
-/// says.
-pub async fn answer(response: Response, emitter: &Emitter) -> Result<Answer, Fault> {
+/// says. `hide` takes secrets out of what is cut.
+pub async fn answer(response: Response, emitter: &Emitter, hide: impl Fn(String) -> String) -> Result<Answer, Fault> {
     let media = Media::of(response.headers());
     check_encoding(response.headers())?;
     if media.essence == "text/event-stream" {
-        return stream::answer(response, emitter).await;
+        return stream::answer(response, emitter, hide).await;
     }
     let bytes = body(response).await?;
     parsed(bytes.len(), move || media.read(bytes)).await?.map_err(Fault::terminal)

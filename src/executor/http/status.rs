@@ -17,12 +17,14 @@ const DETAIL_CHARS: usize = 4000;
 
 /// The fault of an answer other than 2xx. 429 and 5xx may pass; what the server says of the wait is believed.
 /// `hidden` are the secrets that were sent; a server that repeats one is not quoted with it.
-pub async fn fault(response: Response, now: Time, hidden: &[String]) -> Fault {
+/// `hide` does the same with those among the arguments.
+pub async fn fault(response: Response, now: Time, hidden: &[String], hide: impl Fn(String) -> String) -> Fault {
     let status = response.status();
     let retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
     let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
     let retry_after_ms = retry_after.filter(|_| retryable).and_then(|text| wait_ms(text, now));
     let mut body = read::beginning(response, READ_BYTES).await;
+    body = hide(body);
     for secret in hidden {
         body = body.replace(secret, "[redacted]");
     }

@@ -19,7 +19,11 @@ const FIELD_NAMES: usize = 64;
 ///
 /// # Errors
 /// A stream that ends without a `result`, or with an `error`, is too large or no text.
-pub async fn answer(mut response: Response, emitter: &Emitter) -> Result<Answer, Fault> {
+pub async fn answer(
+    mut response: Response,
+    emitter: &Emitter,
+    hide: impl Fn(String) -> String,
+) -> Result<Answer, Fault> {
     let mut parser = Parser::new(MAX_ANSWER_BYTES + FIELD_NAMES);
     loop {
         let chunk = match response.chunk().await {
@@ -36,7 +40,10 @@ pub async fn answer(mut response: Response, emitter: &Emitter) -> Result<Answer,
             match event.name.as_slice() {
                 b"progress" => read::parsed(data.len(), move || report(data)).await?.tell(emitter).await,
                 b"result" => return read::parsed(data.len(), move || result(data)).await?,
-                b"error" => return Err(read::parsed(data.len(), move || error(&data)).await?),
+                b"error" => {
+                    let text = hide(String::from_utf8_lossy(&data).into_owned());
+                    return Err(read::parsed(data.len(), move || error(&text)).await?);
+                }
                 _ => {}
             }
         }
@@ -73,8 +80,8 @@ fn result(data: Vec<u8>) -> Result<Answer, Fault> {
     })
 }
 
-fn error(data: &[u8]) -> Fault {
-    let said = status::said(&String::from_utf8_lossy(data));
+fn error(data: &str) -> Fault {
+    let said = status::said(data);
     let said = if said.is_empty() { "the tool reported an error without a message".to_owned() } else { said };
     Fault::terminal(said)
 }

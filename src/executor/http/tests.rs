@@ -46,6 +46,7 @@ pub(super) fn invocation(arguments: Value) -> Invocation {
         arguments: Arc::new(arguments),
         context: Arc::default(),
         agent: None,
+        redaction: None,
         session: None,
         conversation: None,
         attempt: 1,

@@ -1,5 +1,6 @@
 //! What stands beside the calls, in our own shape or in a model's message: read, checked, and put into a submission.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,8 +9,8 @@ use serde_json::{Map, Value};
 use super::{FieldError, MessageFormat, Problem};
 use crate::callbacks;
 use crate::domain::limits::LimitsSpec;
-use crate::domain::shape;
 use crate::domain::tool::RetryOverride;
+use crate::domain::{Agent, json, shape};
 use crate::engine::{Mode, Submission, Wait};
 use crate::formats::messages;
 use crate::registry::check;
@@ -37,6 +38,12 @@ pub(super) struct CallOptions {
 pub(crate) struct Options {
     /// The conversation that the calls belong to.
     session: Option<String>,
+    /// Objects for tools that name them in `context`, by name. They come before those of the session and of the server, a
+    /// whole object at a time, and are shown to nobody.
+    #[schema(value_type = BTreeMap<String, Map<String, Value>>)]
+    context: Map<String, Value>,
+    /// On whose behalf the calls are made; tools are told.
+    agent: Option<Agent>,
     /// How a batch runs.
     mode: Mode,
     /// Bounds for all calls; a call's own come first.
@@ -64,8 +71,10 @@ pub(crate) struct Options {
 }
 
 /// The names of all options, as they are told from the other members of a model's message.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "session",
+    "context",
+    "agent",
     "mode",
     "limits",
     "stop_reason",
@@ -159,6 +168,8 @@ impl Options {
         let submission = Submission {
             mode: self.mode,
             session: self.session.map(Into::into),
+            context: self.context,
+            agent: self.agent.map(Arc::new),
             limits: self.limits,
             retry: self.retry,
             priority: self.priority,
@@ -186,7 +197,8 @@ impl CallOptions {
 }
 
 fn read<T: serde::de::DeserializeOwned>(rest: Value) -> Result<T, shape::ShapeError> {
-    shape::expect_objects(&rest, &["/limits", "/retry"])?;
+    shape::expect_objects(&rest, &["/limits", "/retry", "/agent", "/agent/metadata"])?;
+    check_context(rest.get("context"))?;
     shape::expect_strings(&rest, &["/mode", "/dedupe", "/on_disconnect", "/format", "/limits/truncate"])?;
     if let Some(wait) = rest.get("wait")
         && serde_json::from_value::<Option<WaitOption>>(wait.clone()).is_err()
@@ -195,6 +207,19 @@ fn read<T: serde::de::DeserializeOwned>(rest: Value) -> Result<T, shape::ShapeEr
         return Err(shape::ShapeError { pointer: "/wait".to_owned(), message });
     }
     shape::read(rest)
+}
+
+/// Context is objects by name. What stands there instead is repeated to nobody.
+pub(in crate::http) fn check_context(context: Option<&Value>) -> Result<(), shape::ShapeError> {
+    let wrong = |pointer: String| Err(shape::ShapeError { pointer, message: "must be an object".to_owned() });
+    match context {
+        None => Ok(()),
+        Some(Value::Object(objects)) => match objects.iter().find(|(_, object)| !object.is_object()) {
+            Some((name, _)) => wrong(format!("/context/{}", json::pointer_token(name))),
+            None => Ok(()),
+        },
+        Some(_) => wrong("/context".to_owned()),
+    }
 }
 
 /// Checks bounds that stand beside the calls.

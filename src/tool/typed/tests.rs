@@ -19,6 +19,7 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
         id: Uuid::from_u128(1),
         context: Arc::default(),
         agent: None,
+        redaction: None,
         session: None,
         conversation: None,
         call_id: "call_1".into(),

@@ -13,6 +13,7 @@ use toolpost::app::App;
 use toolpost::config::Config;
 use toolpost::domain::event::Emission;
 use toolpost::domain::{Clock, ContentBlock, Ids, Time};
+use toolpost::executor::Secrets;
 use toolpost::store::Store;
 use toolpost::tool::{
     BuiltinTool as Tool, Invalid, Json, NoArgs, Run, ToolError, async_tool_fn, blocking_tool_fn, object, tool_fn,
@@ -47,6 +48,8 @@ pub struct Options {
     pub signing_secret: Option<String>,
     /// A clock that stands still at this time, and ids that count up.
     pub frozen_at: Option<Time>,
+    /// Where secrets come from; the environment unless given.
+    pub secrets: Option<Secrets>,
     /// Whatever else is to be set, last of all.
     pub configure: Option<fn(&mut Config)>,
 }
@@ -123,6 +126,9 @@ impl Service {
             configure(&mut config);
         }
         let mut builder = options.extra.iter().cloned().fold(App::builder(config), |builder, tool| builder.tool(tool));
+        if let Some(secrets) = options.secrets.clone() {
+            builder = builder.secrets(secrets);
+        }
         if let Some(time) = options.frozen_at {
             builder = builder.clock(Clock::manual(time), Ids::counted());
         }

@@ -16,6 +16,7 @@ fn run(arguments: Value) -> Invocation {
         id: uuid::Uuid::from_u128(7),
         context: Arc::default(),
         agent: None,
+        redaction: None,
         session: None,
         conversation: None,
         call_id: "call_1".into(),

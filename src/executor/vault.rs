@@ -1,0 +1,194 @@
+//! Values at rest: sealed with XChaCha20-Poly1305 under a key of the operator's, each for its one place.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+
+use crate::domain::Tenant;
+use crate::domain::preset::Sealed;
+
+/// Bytes of a nonce: long enough to be drawn at random for ever.
+const NONCE: usize = 24;
+/// Longest id of a key, in characters.
+const LONGEST_ID: usize = 64;
+
+/// The keys: the first one seals, every one opens. Not shown by `Debug`.
+#[derive(Clone, Default)]
+pub struct Vault(Vec<(String, XChaCha20Poly1305)>);
+
+/// What a value is sealed for. Anywhere else it does not open.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// Whose it is.
+    pub tenant: &'a Tenant,
+    /// The tool.
+    pub tool: &'a str,
+    /// The preset.
+    pub name: &'a str,
+}
+
+/// Keys that are none. It never holds any of them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotKeys {
+    /// A part has no colon, or no id before it.
+    #[error("entry {0} is not `id:key`; write `openssl rand -base64 32` behind an id of your choice, as in `2026:…`")]
+    NoId(usize),
+    /// A key is not base64 of 32 bytes.
+    #[error("the key \"{0}\" is not base64 (RFC 4648, section 4) of 32 bytes; `openssl rand -base64 32` makes one")]
+    NoKey(String),
+    /// An id is there twice.
+    #[error("there are two keys \"{0}\"; each needs an id of its own")]
+    Twice(String),
+}
+
+/// Why a value was not sealed or opened. It never holds the value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VaultError {
+    /// There is no key at all.
+    #[error(
+        "this service has no encryption key, so it keeps no values; its operator sets TOOLPOST_ENCRYPTION_KEYS to \
+         `id:` and the base64 of 32 bytes (`openssl rand -base64 32`)"
+    )]
+    NoKey,
+    /// The key that the value was sealed with is not there.
+    #[error("its value was sealed with the key \"{0}\", which is not among TOOLPOST_ENCRYPTION_KEYS any more")]
+    KeyGone(String),
+    /// It was changed, or belongs elsewhere.
+    #[error("what is stored cannot be opened with the key \"{0}\": it was changed, or the key is another one")]
+    Broken(String),
+    /// The machine gives no random bytes.
+    #[error("the machine gives no random bytes")]
+    Randomness,
+}
+
+impl Vault {
+    /// From `id:base64,id:base64`; nothing is no keys.
+    ///
+    /// # Errors
+    /// The first that is none.
+    pub fn parse(text: &str) -> Result<Self, NotKeys> {
+        let mut keys: Vec<(String, XChaCha20Poly1305)> = Vec::new();
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        for (index, entry) in entries.enumerate() {
+            let (id, key) = entry.split_once(':').ok_or(NotKeys::NoId(index + 1))?;
+            let id = id.trim();
+            // What has no proper id may be a key: it is not repeated.
+            let is_id = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
+            if id.is_empty() || id.len() > LONGEST_ID || !id.chars().all(is_id) {
+                return Err(NotKeys::NoId(index + 1));
+            }
+            let bytes = STANDARD.decode(key.trim()).or_else(|_| STANDARD_NO_PAD.decode(key.trim()));
+            let bytes: Result<[u8; 32], ()> = bytes.map_err(|_| ()).and_then(|bytes| bytes.try_into().map_err(|_| ()));
+            let key = Key::from(bytes.map_err(|()| NotKeys::NoKey(id.to_owned()))?);
+            if keys.iter().any(|(other, _)| other == id) {
+                return Err(NotKeys::Twice(id.to_owned()));
+            }
+            keys.push((id.to_owned(), XChaCha20Poly1305::new(&key)));
+        }
+        Ok(Self(keys))
+    }
+
+    /// The key that seals; a value under another one is to be sealed anew.
+    #[must_use]
+    pub fn sealing_key(&self) -> Option<&str> {
+        self.0.first().map(|(id, _)| id.as_str())
+    }
+
+    /// Seals a value.
+    ///
+    /// # Errors
+    /// If there is no key, or no randomness.
+    pub fn seal(&self, value: &[u8], place: &Place<'_>) -> Result<Sealed, VaultError> {
+        let (id, cipher) = self.0.first().ok_or(VaultError::NoKey)?;
+        let mut nonce = [0; NONCE];
+        getrandom::fill(&mut nonce).map_err(|_| VaultError::Randomness)?;
+        let payload = Payload { msg: value, aad: &place.bytes() };
+        let sealed = cipher.encrypt(&XNonce::from(nonce), payload).map_err(|_| VaultError::Broken(id.clone()))?;
+        Ok(Sealed { key_id: id.clone(), bytes: [nonce.as_slice(), &sealed].concat() })
+    }
+
+    /// Opens a value.
+    ///
+    /// # Errors
+    /// If its key is not there, or it is not what was sealed for this place.
+    pub fn open(&self, sealed: &Sealed, place: &Place<'_>) -> Result<Vec<u8>, VaultError> {
+        let Sealed { key_id, bytes } = sealed;
+        let key = self.0.iter().find(|(id, _)| id == key_id);
+        let (_, cipher) = key.ok_or_else(|| VaultError::KeyGone(key_id.clone()))?;
+        let broken = || VaultError::Broken(key_id.clone());
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE>().ok_or_else(broken)?;
+        let payload = Payload { msg: sealed, aad: &place.bytes() };
+        cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| broken())
+    }
+}
+
+impl Place<'_> {
+    /// No two places have the same bytes: lengths stand before what they are of.
+    fn bytes(&self) -> Vec<u8> {
+        let parts = [self.tenant.as_str(), self.tool, self.name];
+        parts.iter().flat_map(|part| [&(part.len() as u64).to_le_bytes(), part.as_bytes()].concat()).collect()
+    }
+}
+
+impl std::fmt::Debug for Vault {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.0.iter().map(|(id, _)| id)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vault(keys: &[(&str, u8)]) -> Vault {
+        let entries: Vec<String> =
+            keys.iter().map(|(id, byte)| format!("{id}:{}", STANDARD.encode([*byte; 32]))).collect();
+        Vault::parse(&entries.join(", ")).unwrap()
+    }
+
+    fn place<'a>(tenant: &'a Tenant, tool: &'a str, name: &'a str) -> Place<'a> {
+        Place { tenant, tool, name }
+    }
+
+    #[test]
+    fn a_value_opens_in_its_own_place_only() {
+        let (vault, tenant) = (vault(&[("a", 1)]), Tenant::default());
+        let sealed = vault.seal(b"value", &place(&tenant, "tool", "key")).unwrap();
+        assert_eq!(vault.open(&sealed, &place(&tenant, "tool", "key")).unwrap(), b"value");
+        for (tool, name) in [("tool", "kez"), ("tools", "key"), ("toolk", "ey"), ("", "toolkey")] {
+            assert_eq!(vault.open(&sealed, &place(&tenant, tool, name)), Err(VaultError::Broken("a".into())));
+        }
+        let mut changed = sealed.clone();
+        *changed.bytes.last_mut().unwrap() ^= 1;
+        assert!(vault.open(&changed, &place(&tenant, "tool", "key")).is_err());
+        changed.bytes.truncate(NONCE - 1);
+        assert!(vault.open(&changed, &place(&tenant, "tool", "key")).is_err());
+        let again = vault.seal(b"value", &place(&tenant, "tool", "key")).unwrap();
+        assert_ne!(again.bytes, sealed.bytes, "each has a nonce of its own");
+    }
+
+    #[test]
+    fn a_new_key_seals_while_the_old_one_still_opens() {
+        let tenant = Tenant::default();
+        let place = place(&tenant, "t", "k");
+        let old = vault(&[("a", 1)]).seal(b"value", &place).unwrap();
+        let rotated = vault(&[("b", 2), ("a", 1)]);
+        assert_eq!(rotated.open(&old, &place).unwrap(), b"value");
+        assert_eq!(rotated.seal(b"value", &place).unwrap().key_id, "b");
+        assert_eq!(vault(&[("b", 2)]).open(&old, &place), Err(VaultError::KeyGone("a".into())));
+        assert_eq!(vault(&[]).seal(b"value", &place), Err(VaultError::NoKey));
+    }
+
+    #[test]
+    fn keys_that_are_none_are_refused_and_not_repeated() {
+        let good = STANDARD.encode([1; 32]);
+        assert_eq!(Vault::parse(" ").unwrap().sealing_key(), None);
+        assert_eq!(Vault::parse(&good).unwrap_err(), NotKeys::NoId(1));
+        assert_eq!(Vault::parse(&format!("a:{good},{good}")).unwrap_err(), NotKeys::NoId(2));
+        assert_eq!(Vault::parse(&format!("a:{good},a:{good}")).unwrap_err(), NotKeys::Twice("a".into()));
+        let error = Vault::parse("a:c2VjcmV0").unwrap_err();
+        assert!(!error.to_string().contains("c2VjcmV0"), "{error}");
+        assert_eq!(format!("{:?}", vault(&[("a", 1)])), "[\"a\"]");
+    }
+}

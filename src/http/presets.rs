@@ -1,0 +1,171 @@
+//! `/tools/{name}/presets`: the arguments that the operator gives. Values go in and never come out.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::Value;
+
+use super::described::BodyRefused;
+use super::extract::JsonBody;
+use super::problem::{FieldError, Problem};
+use super::{AppState, Shared, reply, tools};
+use crate::domain::json::{pointer_token, type_name};
+use crate::domain::preset::{Origin, PresetShape};
+use crate::domain::{Preset, Presets};
+use crate::executor::secrets::is_valid_secret_name;
+use crate::executor::vault::{Place, VaultError};
+use crate::registry::{Entry, presets};
+
+/// Longest value, in bytes of JSON.
+const LONGEST_VALUE: usize = 16 * 1024;
+/// Most presets of a request.
+const MOST: usize = 100;
+
+/// Presets by the name of the argument: names and kinds, never a value.
+type View = BTreeMap<String, PresetShape>;
+
+/// A preset, or `null` to take back the one that was written.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only the document reads it")]
+enum PresetChange {
+    Set(PresetShape),
+    TakenBack,
+}
+
+/// Reads which presets a tool has: those of its definition, and over them those that were written here.
+#[utoipa::path(get, path = "/tools/{name}/presets", operation_id = "read_presets", tag = "tools",
+    params(("name" = String, Path, description = "The tool's name")),
+    responses((status = 200, description = "The presets by argument, without their values", body = View),
+        (status = 404, description = "There is no such tool")))]
+pub(super) async fn read(State(state): State<AppState>, Path(name): Path<String>) -> Result<Response, Problem> {
+    Ok(shown(&*tools::find(&state, &name)?))
+}
+
+/// Writes presets; those that are not named stay as they are, and `null` takes one back.
+///
+/// `{"api_key": {"value": …}}` is kept encrypted and is never shown again; `{"api_key": {"secret": "MAIL_API_KEY"}}` names a
+/// secret of the service's environment. They come over those of the tool's definition, from the next call on; calls that are
+/// on their way keep what they have. They go with the tool when that is deleted.
+#[utoipa::path(put, path = "/tools/{name}/presets", operation_id = "put_presets", tag = "tools", request_body = BTreeMap<String, PresetChange>,
+    params(("name" = String, Path, description = "The tool's name")),
+    responses((status = 200, description = "The presets as they are now, without their values", body = View),
+        BodyRefused,
+        (status = 404, description = "There is no such tool"),
+        (status = 422, description = "A preset is refused, or the service has no key to keep values with"),
+        (status = 503, description = "The database is away")))]
+pub(super) async fn put(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let entry = tools::find(&state, &name)?;
+    let asked = asked(body.value)?;
+    let (mut written, mut faults) = (Vec::with_capacity(asked.len()), Vec::new());
+    for (argument, preset) in asked {
+        let pointer = format!("/{}", pointer_token(&argument));
+        match kept(&state, &entry, &argument, preset) {
+            Ok(Some(preset)) => written.push((argument, preset)),
+            Ok(None) => {}
+            Err((place, message)) => faults.push(FieldError { pointer: format!("{pointer}{place}"), message }),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(Problem::invalid(faults));
+    }
+    if !written.is_empty() {
+        try_on(&state, &entry, &written).await?;
+        state.store.put_presets(&entry.name, &written, state.clock.now()).await?;
+        state.engine.registry().reload(&state.store).await?;
+    }
+    Ok(shown(&*tools::find(&state, &name)?))
+}
+
+/// Reads the body by hand: whatever stands in the wrong place may be a secret, and is not repeated.
+fn asked(body: Value) -> Result<Vec<(String, Option<PresetShape>)>, Problem> {
+    let Value::Object(members) = body else {
+        return Err(Problem::field("", format!("must be an object of presets, not {}", type_name(&body))));
+    };
+    if members.len() > MOST {
+        return Err(Problem::field("", format!("must have at most {MOST} presets")));
+    }
+    let mut asked = Vec::with_capacity(members.len());
+    for (name, preset) in members {
+        let place = format!("/{}", pointer_token(&name));
+        let preset = match preset {
+            Value::Null => None,
+            Value::Object(_) => {
+                let wrong = |part: &str| preset.get(part).is_some_and(|part| !part.is_null() && !part.is_string());
+                if let Some(part) = ["secret", "kind"].into_iter().find(|part| wrong(part)) {
+                    return Err(Problem::field(format!("{place}/{part}"), "must be a string"));
+                }
+                let read = serde_json::from_value(preset);
+                Some(read.map_err(|_| {
+                    Problem::field(&place, "has `value` or `secret`, and `overridable` as true or false; nothing else")
+                })?)
+            }
+            _ => return Err(Problem::field(place, r#"must be {"value": …}, {"secret": "NAME"} or null"#)),
+        };
+        asked.push((name, preset));
+    }
+    Ok(asked)
+}
+
+/// What is written of a preset; `None` for one that only repeats what was read.
+type Kept = Option<Option<Preset>>;
+
+/// A preset as it can be kept.
+///
+/// # Errors
+/// Where and what is wrong with it.
+fn kept(
+    state: &Shared,
+    entry: &Entry,
+    name: &str,
+    preset: Option<PresetShape>,
+) -> Result<Kept, (&'static str, String)> {
+    if !presets::is_valid_name(name) {
+        return Err(("", "the name must have 1 to 128 bytes, none of them a control".to_owned()));
+    }
+    let Some(shape) = preset else { return Ok(Some(None)) };
+    let Preset { origin, overridable } = shape.try_into().map_err(|fault: &str| ("", fault.to_owned()))?;
+    let origin = match origin {
+        Origin::Stored(_) => return Ok(None),
+        Origin::Secret(secret) if is_valid_secret_name(&secret) => Origin::Secret(secret),
+        Origin::Secret(_) => {
+            let message = "the name of a secret has 1 to 128 letters, digits and underscores, as MAIL_API_KEY";
+            return Err(("/secret", message.to_owned()));
+        }
+        Origin::Value(value) => {
+            let value = value.to_string();
+            if value.len() > LONGEST_VALUE {
+                return Err(("/value", format!("must have at most {LONGEST_VALUE} bytes")));
+            }
+            let place = Place { tenant: state.store.tenant(), tool: &entry.name, name };
+            let sealed = state.vault.seal(value.as_bytes(), &place);
+            Origin::Stored(Some(sealed.map_err(|error: VaultError| ("/value", error.to_string()))?))
+        }
+    };
+    Ok(Some(Some(Preset { origin, overridable })))
+}
+
+/// Whether the tool can have them. A schema can be made to take long, so it is not tried where others wait.
+async fn try_on(state: &AppState, entry: &Entry, written: &[(String, Option<Preset>)]) -> Result<(), Problem> {
+    let mut definition = entry.declared.clone();
+    for (name, preset) in written {
+        match preset {
+            Some(preset) => drop(definition.presets.insert(name.clone(), preset.clone())),
+            None => drop(definition.presets.remove(name)),
+        }
+    }
+    let registry = state.engine.registry().clone();
+    let tried = tokio::task::spawn_blocking(move || registry.try_definition(definition).map(drop));
+    Ok(tried.await.map_err(|_| Problem::internal())??)
+}
+
+fn shown(entry: &Entry) -> Response {
+    let presets: &Presets = &entry.definition.presets;
+    reply::json(StatusCode::OK, presets)
+}

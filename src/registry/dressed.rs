@@ -1,0 +1,83 @@
+//! Tools with the presets that were written over the API: a tool of any source, as it is declared but for those.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::entry::{Made, Workshop};
+use super::{Entry, Layer, check};
+use crate::domain::{Preset, Time};
+use crate::store::presets::StoredPreset;
+
+/// The stored presets of one tool.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Stored {
+    presets: BTreeMap<String, Preset>,
+    /// Grows with every change of any of them.
+    revision: i64,
+    updated_at: Time,
+}
+
+/// One tool as it was dressed last.
+#[derive(Debug)]
+struct Dressed {
+    declared: Arc<Entry>,
+    stored: Stored,
+    entry: Arc<Entry>,
+}
+
+/// The stored presets, and the tools that have them.
+#[derive(Debug, Default)]
+pub(super) struct Wardrobe {
+    stored: BTreeMap<String, Stored>,
+    dressed: BTreeMap<String, Dressed>,
+}
+
+impl Wardrobe {
+    /// These presets, from now on.
+    pub fn fill(&mut self, presets: Vec<StoredPreset>) {
+        self.stored.clear();
+        for StoredPreset { tool, name, preset, revision, updated_at } in presets {
+            let stored = self.stored.entry(tool).or_default();
+            stored.revision += revision;
+            stored.updated_at = stored.updated_at.max(updated_at);
+            stored.presets.extend(preset.map(|preset| (name, preset)));
+        }
+        self.dressed.retain(|tool, _| self.stored.contains_key(tool));
+    }
+
+    /// Puts the tools with their presets in the place of those without.
+    pub fn dress(&mut self, shown: &mut Layer, workshop: &Workshop) {
+        for (tool, stored) in &self.stored {
+            let Some(declared) = shown.get(tool) else { continue };
+            let known = self.dressed.get(tool);
+            let known = known.filter(|known| Arc::ptr_eq(&known.declared, declared) && known.stored == *stored);
+            let entry = match known {
+                Some(known) => known.entry.clone(),
+                None => match dressed(declared, stored, workshop) {
+                    Ok(entry) => Arc::new(entry),
+                    Err(reason) => {
+                        tracing::error!(tool, reason, "stored presets do not fit their tool and are left out");
+                        continue;
+                    }
+                },
+            };
+            let declared = declared.clone();
+            self.dressed.insert(tool.clone(), Dressed { declared, stored: stored.clone(), entry: entry.clone() });
+            shown.insert(tool.clone(), entry);
+        }
+    }
+}
+
+fn dressed(declared: &Entry, stored: &Stored, workshop: &Workshop) -> Result<Entry, String> {
+    let mut definition = declared.declared.clone();
+    definition.presets.extend(stored.presets.clone());
+    let Made { source, revision, created_at, updated_at } = declared.made;
+    // Another value is another tool to whoever keeps its results.
+    let made = Made {
+        source,
+        revision: revision + stored.revision,
+        created_at,
+        updated_at: updated_at.max(stored.updated_at),
+    };
+    workshop.make(definition, made).map_err(|faults| check::summary(&faults))
+}

@@ -1,0 +1,297 @@
+//! What a tool's presets make of its schema and of what a model sends.
+//!
+//! A hidden preset is cut out of everything that is shown; an overridable one is an optional argument with a default.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::check::Fault;
+use crate::domain::json::pointer_token;
+use crate::domain::preset::{Origin, Presets};
+use crate::domain::tool::Example;
+use crate::domain::{Preset, ToolDefinition};
+use crate::executor::secrets::is_valid_secret_name;
+use crate::schema::{self, Role};
+
+/// Longest name of an argument with a preset, in bytes.
+const LONGEST_NAME: usize = 128;
+/// Most presets of a tool.
+const MOST: usize = 100;
+/// Keywords with schemas of the same object (JSON Schema 2020-12, core, section 10.2).
+const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "if", "then", "else"];
+
+/// The presets that no model sees.
+fn hidden(presets: &Presets) -> impl Iterator<Item = &String> {
+    presets.iter().filter(|(_, preset)| !preset.overridable).map(|(name, _)| name)
+}
+
+/// The names of hidden presets under which arguments have something.
+#[must_use]
+pub fn named_in(presets: &Presets, arguments: &Value) -> Vec<String> {
+    let named = |name: &&String| arguments.get(name.as_str()).is_some();
+    hidden(presets).filter(named).cloned().collect()
+}
+
+/// Arguments without what a model sent under the names of hidden presets; the very same where there is nothing of it.
+#[must_use]
+pub fn without(presets: &Presets, arguments: &Arc<Value>) -> Arc<Value> {
+    if presets.is_empty() {
+        return arguments.clone();
+    }
+    let named = named_in(presets, arguments);
+    if named.is_empty() {
+        return arguments.clone();
+    }
+    let mut kept = (**arguments).clone();
+    if let Value::Object(members) = &mut kept {
+        named.iter().for_each(|name| drop(members.shift_remove(name)));
+    }
+    Arc::new(kept)
+}
+
+/// Presets that come without a value keep the one that they had.
+pub(super) fn keep(presets: &mut Presets, before: &Presets) {
+    for (name, preset) in presets {
+        if preset.origin == Origin::Stored(None)
+            && let Some(known) = before.get(name)
+        {
+            preset.origin = known.origin.clone();
+        }
+    }
+}
+
+/// Makes of a definition what is shown of it.
+pub(super) fn hide(definition: &mut ToolDefinition) {
+    let ToolDefinition { input_schema, presets, examples, .. } = definition;
+    for (name, preset) in &*presets {
+        if preset.overridable {
+            open(input_schema, name, preset);
+        } else {
+            cut(input_schema, name);
+            for Example { arguments, .. } in &mut *examples {
+                remove(arguments, name);
+            }
+        }
+    }
+}
+
+/// An argument that may be left out, since there is a default.
+fn open(schema: &mut Value, name: &str, preset: &Preset) {
+    in_place(schema, &mut |schema| require_not(schema, name));
+    if let Some(Value::Object(property)) = schema.get_mut("properties").and_then(|all| all.get_mut(name)) {
+        // The preset comes before the schema's own default, also where it is not to be shown.
+        property.shift_remove("default");
+        if let Origin::Value(value) = &preset.origin {
+            property.insert("default".to_owned(), value.clone());
+        }
+    }
+}
+
+/// An argument that there is not.
+fn cut(schema: &mut Value, name: &str) {
+    in_place(schema, &mut |schema| {
+        require_not(schema, name);
+        for keyword in ["properties", "dependentRequired", "dependentSchemas", "default"] {
+            if let Some(members) = schema.get_mut(keyword) {
+                remove(members, name);
+            }
+        }
+        if let Some(Value::Array(examples)) = schema.get_mut("examples") {
+            examples.iter_mut().for_each(|example| remove(example, name));
+        }
+        if let Some(Value::Array(order)) = schema.get_mut("propertyOrdering") {
+            order.retain(|other| other != name);
+        }
+    });
+}
+
+fn remove(members: &mut Value, name: &str) {
+    if let Value::Object(members) = members {
+        members.shift_remove(name);
+    }
+}
+
+fn require_not(schema: &mut Map<String, Value>, name: &str) {
+    let is_empty = match schema.get_mut("required") {
+        Some(Value::Array(required)) => {
+            required.retain(|other| other != name);
+            required.is_empty()
+        }
+        _ => false,
+    };
+    if is_empty {
+        // Draft 4 allows no empty one.
+        schema.shift_remove("required");
+    }
+    if let Some(Value::Object(dependent)) = schema.get_mut("dependentRequired") {
+        for required in dependent.values_mut().filter_map(Value::as_array_mut) {
+            required.retain(|other| other != name);
+        }
+    }
+}
+
+/// Every schema of the object itself. It ends as schemas do: their depth is bounded before this.
+fn in_place(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
+    let Value::Object(members) = schema else { return };
+    change(members);
+    for keyword in IN_PLACE {
+        match members.get_mut(keyword) {
+            Some(Value::Array(branches)) => branches.iter_mut().for_each(|branch| in_place(branch, change)),
+            Some(branch) => in_place(branch, change),
+            None => {}
+        }
+    }
+    if let Some(Value::Object(dependent)) = members.get_mut("dependentSchemas") {
+        dependent.values_mut().for_each(|branch| in_place(branch, change));
+    }
+}
+
+/// What is wrong with a tool's presets. The schema is the whole one, which compiles.
+pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
+    let ToolDefinition { presets, input_schema, .. } = definition;
+    if presets.len() > MOST {
+        faults.push(Fault::at("/presets", format!("must be at most {MOST}")));
+        return;
+    }
+    let whole = schema::compile(input_schema, Role::Input);
+    if let Err(error) = &whole {
+        faults.push(Fault::at(format!("/input_schema{}", error.pointer), error.message.clone()));
+    }
+    if !presets.is_empty() && has_reference(input_schema) {
+        let message = "the arguments of a tool with presets stand in the schema itself, not behind a `$ref`";
+        faults.push(Fault::at("/input_schema", message));
+    }
+    for (name, preset) in presets {
+        let place = format!("/presets/{}", pointer_token(name));
+        if !is_valid_name(name) {
+            faults.push(Fault::at(
+                &place,
+                format!("the name must have 1 to {LONGEST_NAME} bytes, none of them a control"),
+            ));
+        }
+        if preset.overridable && input_schema["properties"].get(name).is_none() {
+            faults.push(Fault::at(
+                &place,
+                "an overridable preset is the default of a property; there is none of this name",
+            ));
+        }
+        match &preset.origin {
+            Origin::Secret(secret) if !is_valid_secret_name(secret) => {
+                let message = "the name of a secret has 1 to 128 letters, digits and underscores, as MAIL_API_KEY";
+                faults.push(Fault::at(format!("{place}/secret"), message));
+            }
+            Origin::Value(value) => {
+                let alone = Value::Object([(name.clone(), value.clone())].into_iter().collect());
+                let within = format!("/{}", pointer_token(name));
+                let violations = whole.as_ref().map(|whole| whole.violations(&alone)).unwrap_or_default();
+                let wrong = violations.iter().find(|violation| {
+                    let rest = violation.pointer.strip_prefix(&within);
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                });
+                if let Some(wrong) = wrong {
+                    // The value is repeated to nobody.
+                    let message = format!("does not fit the property's schema (`{}`)", wrong.keyword);
+                    faults.push(Fault::at(format!("{place}/value"), message));
+                }
+            }
+            Origin::Secret(_) | Origin::Stored(_) => {}
+        }
+    }
+}
+
+/// Whether an argument of this name can have a preset.
+#[must_use]
+pub fn is_valid_name(name: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&name.len()) && !name.chars().any(char::is_control)
+}
+
+fn has_reference(schema: &Value) -> bool {
+    let refers =
+        |schema: &Value| ["$ref", "$dynamicRef", "$recursiveRef"].iter().any(|name| schema.get(name).is_some());
+    let branches = IN_PLACE.iter().filter_map(|keyword| schema.get(keyword));
+    refers(schema)
+        || branches.into_iter().any(|branch| match branch {
+            Value::Array(branches) => branches.iter().any(has_reference),
+            branch => has_reference(branch),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(schema: Value, presets: Value) -> ToolDefinition {
+        let executor = json!({"type": "external"});
+        let examples = json!([{"arguments": {"key": "x", "city": "Bern"}}]);
+        let tool = json!({"name": "t", "input_schema": schema, "presets": presets, "executor": executor,
+            "examples": examples});
+        serde_json::from_value(tool).unwrap()
+    }
+
+    fn shown(schema: Value, presets: Value) -> Value {
+        let mut definition = definition(schema, presets);
+        hide(&mut definition);
+        definition.input_schema
+    }
+
+    #[test]
+    fn a_hidden_preset_is_cut_out_wherever_the_object_is_described() {
+        let schema = json!({"type": "object", "required": ["key", "city"], "additionalProperties": false,
+            "properties": {"key": {"type": "string"}, "city": {"type": "string"}},
+            "anyOf": [{"required": ["key"]}, {"properties": {"key": {}, "city": {}}}],
+            "dependentRequired": {"city": ["key"], "key": ["city"]}, "examples": [{"key": "k", "city": "c"}]});
+        let cut = json!({"type": "object", "required": ["city"], "additionalProperties": false,
+            "properties": {"city": {"type": "string"}}, "anyOf": [{}, {"properties": {"city": {}}}],
+            "dependentRequired": {"city": []}, "examples": [{"city": "c"}]});
+        assert_eq!(shown(schema, json!({"key": {"secret": "K"}})), cut);
+    }
+
+    #[test]
+    fn an_overridable_preset_stays_and_is_the_default_unless_it_is_a_secret() {
+        let schema = json!({"type": "object", "required": ["unit"], "properties": {"unit": {"default": "F"}}});
+        let of = |preset: Value| shown(schema.clone(), json!({"unit": preset}));
+        assert_eq!(
+            of(json!({"value": "C", "overridable": true})),
+            json!({"type": "object", "properties": {"unit": {"default": "C"}}})
+        );
+        assert_eq!(
+            of(json!({"secret": "U", "overridable": true})),
+            json!({"type": "object", "properties": {"unit": {}}})
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_the_value() {
+        let faults = |schema: Value, presets: Value| {
+            let mut faults = Vec::new();
+            check(&definition(schema, presets), &mut faults);
+            faults.iter().for_each(|fault| assert!(!fault.message.contains("hidden"), "{fault:?}"));
+            faults.into_iter().map(|fault| fault.pointer).collect::<Vec<_>>()
+        };
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        assert_eq!(faults(schema.clone(), json!({"n": {"value": "hidden"}})), ["/presets/n/value"]);
+        assert_eq!(
+            faults(schema.clone(), json!({"n": {"value": 1}, "other": {"value": "hidden"}})),
+            Vec::<String>::new()
+        );
+        assert_eq!(faults(schema.clone(), json!({"n": {"secret": "A B"}})), ["/presets/n/secret"]);
+        assert_eq!(faults(schema.clone(), json!({"m": {"secret": "X", "overridable": true}})), ["/presets/m"]);
+        assert_eq!(faults(schema, json!({"a\nb": {"secret": "X"}})), ["/presets/a\nb"]);
+        let behind = json!({"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}});
+        assert_eq!(faults(behind, json!({"n": {"secret": "X"}})), ["/input_schema"]);
+    }
+
+    #[test]
+    fn what_a_model_sent_under_a_hidden_name_is_dropped_and_nothing_else() {
+        let presets =
+            definition(json!({}), json!({"a": {"value": 1}, "b": {"secret": "B", "overridable": true}})).presets;
+        let given = Arc::new(json!({"a": 2, "b": 3, "c": 4}));
+        assert_eq!(*without(&presets, &given), json!({"b": 3, "c": 4}));
+        assert_eq!(named_in(&presets, &given), ["a"]);
+        let nothing = Arc::new(json!({"b": 3}));
+        assert!(Arc::ptr_eq(&without(&presets, &nothing), &nothing));
+    }
+}

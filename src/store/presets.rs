@@ -1,0 +1,92 @@
+//! Presets that were written over the API. Their change is one of the tools: all nodes see it as such.
+
+use super::db::{self, Db};
+use super::tools::{Statement, change_all};
+use super::{Store, StoreError};
+use crate::domain::Time;
+use crate::domain::preset::{Origin, Preset, Sealed};
+
+/// A preset as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredPreset {
+    /// Its tool.
+    pub tool: String,
+    /// The argument.
+    pub name: String,
+    /// The preset; `None` where it was removed.
+    pub preset: Option<Preset>,
+    /// Counted up by every change.
+    pub revision: i64,
+    /// When it was last changed.
+    pub updated_at: Time,
+}
+
+/// A row as it is read.
+type Row = (String, String, i16, Option<String>, Option<String>, Option<Vec<u8>>, i64, i64);
+
+const PUT: &str = "INSERT INTO tool_presets AS p (tenant, tool, name, overridable, secret, key_id, sealed, updated_at) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (tenant, tool, name) DO UPDATE SET \
+    overridable = excluded.overridable, secret = excluded.secret, key_id = excluded.key_id, sealed = excluded.sealed, \
+    revision = p.revision + 1, updated_at = excluded.updated_at";
+
+impl Store {
+    /// All stored presets, also removed ones, whose revisions still count.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn presets(&self) -> Result<Vec<StoredPreset>, StoreError> {
+        const SQL: &str = "SELECT tool, name, overridable, secret, key_id, sealed, revision, updated_at \
+            FROM tool_presets WHERE tenant = $1 ORDER BY tool, name";
+        let rows: Vec<Row> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
+        let presets = rows.into_iter().map(|(tool, name, overridable, secret, key_id, sealed, revision, updated)| {
+            let origin = match (secret, key_id, sealed) {
+                (Some(secret), _, _) => Some(Origin::Secret(secret)),
+                (None, Some(key_id), Some(bytes)) => Some(Origin::Stored(Some(Sealed { key_id, bytes }))),
+                _ => None,
+            };
+            let preset = origin.map(|origin| Preset { origin, overridable: overridable != 0 });
+            StoredPreset { tool, name, preset, revision, updated_at: Time(updated) }
+        });
+        Ok(presets.collect())
+    }
+
+    /// Writes presets of one tool, all or none; `None` removes one. A value has to be sealed.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn put_presets(
+        &self,
+        tool: &str,
+        presets: &[(String, Option<Preset>)],
+        now: Time,
+    ) -> Result<(), StoreError> {
+        macro_rules! write {
+            ($pool:expr) => {{
+                let statements = presets.iter().map(|(name, preset)| {
+                    let (secret, sealed) = match preset.as_ref().map(|preset| &preset.origin) {
+                        Some(Origin::Secret(secret)) => (Some(secret.clone()), None),
+                        Some(Origin::Stored(sealed)) => (None, sealed.clone()),
+                        // A plain value has no place here.
+                        Some(Origin::Value(_)) | None => (None, None),
+                    };
+                    let (key_id, bytes) = sealed.map(|sealed| (sealed.key_id, sealed.bytes)).unzip();
+                    sqlx::query(PUT)
+                        .bind(self.tenant.as_str().to_owned())
+                        .bind(tool.to_owned())
+                        .bind(name.clone())
+                        .bind(i16::from(preset.as_ref().is_some_and(|preset| preset.overridable)))
+                        .bind(secret)
+                        .bind(key_id)
+                        .bind(bytes)
+                        .bind(now.0)
+                });
+                change_all($pool, statements.map(Statement::Counts).collect()).await.map(|_| ())
+            }};
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Of all that can make an argument, the one with the most to say does: preset, model, schema.
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::*;
+
+/// Who says something about one argument.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    preset: Option<bool>,
+    model: bool,
+    default: bool,
+    stored: Option<bool>,
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    (any::<Option<bool>>(), any::<bool>(), any::<bool>(), any::<Option<bool>>())
+        .prop_map(|(preset, model, default, stored)| Said { preset, model, default, stored })
+}
+
+/// The value that the tool has to get.
+fn expected(said: Said) -> Option<&'static str> {
+    let from_model = said.model.then_some("model");
+    let from_schema = said.default.then_some("schema");
+    match (said.stored.map(|it| ("stored", it)), said.preset.map(|it| ("preset", it))) {
+        (Some((value, is_overridable)), _) | (None, Some((value, is_overridable))) => {
+            if is_overridable {
+                from_model.or(Some(value))
+            } else {
+                Some(value)
+            }
+        }
+        (None, None) => from_model.or(from_schema),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preset_wins_over_the_model_and_the_model_over_the_schema() {
+    let (app, server) = (service(Backend::Sqlite).await, server().await);
+    let mut runner = TestRunner::new_with_rng(
+        Config::default(),
+        proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
+    );
+    for round in 0..24 {
+        let all = prop::collection::vec(said(), 1..6).new_tree(&mut runner).unwrap().current();
+        let name = format!("t{round}");
+        let (mut properties, mut presets, mut stored, mut sent) = (json!({}), json!({}), json!({}), json!({}));
+        for (place, said) in all.iter().enumerate() {
+            let argument = format!("a{place}");
+            properties[&argument] = if said.default { json!({"default": "schema"}) } else { json!({}) };
+            if let Some(overridable) = said.preset {
+                presets[&argument] = json!({"value": "preset", "overridable": overridable});
+            }
+            if let Some(overridable) = said.stored {
+                stored[&argument] = json!({"value": "stored", "overridable": overridable});
+            }
+            if said.model {
+                sent[&argument] = "model".into();
+            }
+        }
+        let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+        let executor = json!({"type": "http", "url": server.url("/")});
+        app.register(json!({"name": name, "input_schema": schema, "presets": presets, "executor": executor})).await;
+        app.put(&format!("/tools/{name}/presets"), &stored).await.ok();
+        let call = app.call(&name, sent).await;
+        assert_eq!(call["status"], "SUCCESS", "{call}");
+        let got = &last(&server)["arguments"];
+        for (place, said) in all.iter().enumerate() {
+            let argument = format!("a{place}");
+            assert_eq!(got.get(&argument).and_then(Value::as_str), expected(*said), "{said:?} in {got}");
+            // What nobody but the tool is to see is nowhere else.
+            let is_hidden = said.stored.or(said.preset) == Some(false);
+            assert!(!is_hidden || call["effective_arguments"].get(&argument).is_none(), "{call}");
+        }
+    }
+}

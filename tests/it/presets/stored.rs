@@ -1,0 +1,106 @@
+//! Presets that are written over the API.
+
+use super::*;
+
+/// Registers `keyed`, which takes anything and posts it to `server`.
+async fn keyed(app: &App, server: &HttpTool) {
+    app.http_tool("keyed", server).await;
+}
+
+on_both_databases!(
+    async fn a_value_is_written_used_from_the_next_call_on_and_taken_back(backend: Backend) {
+        let (app, server) = (service(backend).await, server().await);
+        keyed(&app, &server).await;
+        let put = app.put("/tools/keyed/presets", &json!({"token": {"value": {"a": [1, "tok-123456"]}}})).await.ok();
+        let stored = json!({"token": {"kind": "stored", "overridable": false}});
+        assert_eq!(put, stored);
+        assert_eq!(app.get("/tools/keyed/presets").await.ok(), stored);
+        assert_eq!(app.get("/tools/keyed").await.ok()["presets"], stored);
+        app.call("keyed", json!({"x": 1})).await;
+        assert_eq!(last(&server)["arguments"], json!({"x": 1, "token": {"a": [1, "tok-123456"]}}));
+
+        let app = app.restart().await;
+        app.put("/tools/keyed/presets", &json!({"more": {"secret": "MAIL_KEY"}})).await.ok();
+        app.call("keyed", json!({})).await;
+        assert_eq!(last(&server)["arguments"], json!({"more": SECRET, "token": {"a": [1, "tok-123456"]}}));
+
+        let read = app.get("/tools/keyed").await.ok();
+        app.put("/tools/keyed", &read).await.ok();
+        app.put("/tools/keyed/presets", &json!({"more": null, "none": null})).await.ok();
+        app.call("keyed", json!({})).await;
+        assert_eq!(last(&server)["arguments"]["token"], json!({"a": [1, "tok-123456"]}));
+
+        app.delete("/tools/keyed").await;
+        keyed(&app, &server).await;
+        app.call("keyed", json!({})).await;
+        assert_eq!(last(&server)["arguments"], json!({}), "another tool of that name is not given them");
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_another_revision_and_comes_over_the_definition() {
+    let (app, server) = (service(Backend::Sqlite).await, server().await);
+    mail(&app, &server).await;
+    let before = app.get("/tools/mail").await;
+    app.put("/tools/mail/presets", &json!({"region": {"value": "us-1"}})).await.ok();
+    let after = app.get("/tools/mail").await;
+    assert_ne!(after.etag(), before.etag());
+    assert!(after.json["revision"].as_i64() > before.json["revision"].as_i64());
+    app.call("mail", json!({"to": "a"})).await;
+    assert_eq!(last(&server)["arguments"]["region"], "us-1");
+    app.put("/tools/mail/presets", &json!({"region": null})).await.ok();
+    let back = app.get("/tools/mail").await.ok();
+    assert!(back["revision"].as_i64() > after.json["revision"].as_i64(), "no revision stands for two states");
+    app.call("mail", json!({"to": "a"})).await;
+    assert_eq!(last(&server)["arguments"]["region"], "eu-central");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_on_its_way_keeps_what_it_has() {
+    let app = service(Backend::Sqlite).await;
+    let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("done")))).await;
+    keyed(&app, &server).await;
+    app.put("/tools/keyed/presets", &json!({"token": {"value": "first-1"}})).await.ok();
+    let running = json!({"name": "keyed", "wait": "accepted", "retry": {"max_attempts": 1}});
+    let id = app.post("/tool-calls", &running).await.json["id"].as_str().unwrap().to_owned();
+    server.received(1).await;
+    app.put("/tools/keyed/presets", &json!({"token": {"value": "second-2"}})).await.ok();
+    server.open();
+    let call = app.get(&format!("/tool-calls/{id}?wait_ms=20000")).await.ok();
+    assert_eq!(call["status"], "SUCCESS");
+    app.call("keyed", json!({})).await;
+    let sent: Vec<Value> =
+        server.requests().iter().map(|request| request.json()["arguments"]["token"].clone()).collect();
+    assert_eq!(sent, ["first-1", "second-2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_key_a_value_is_refused_and_a_secret_is_not() {
+    let app = App::start_with(Backend::Sqlite, Options { configure: None, ..options() }).await;
+    app.echo_of("t", json!({})).await;
+    let problem = app.put("/tools/t/presets", &json!({"key": {"value": "sk-hidden"}})).await.problem(422);
+    assert_eq!(problem["errors"][0]["pointer"], "/key/value");
+    assert!(problem["detail"].as_str().unwrap().contains("TOOLPOST_ENCRYPTION_KEYS"), "{problem}");
+    app.put("/tools/t/presets", &json!({"key": {"secret": "MAIL_KEY"}})).await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_preset_is_refused_and_not_repeated() {
+    let app = service(Backend::Sqlite).await;
+    app.echo_of("t", json!({})).await;
+    for (body, pointer) in [
+        (json!("sk-hidden"), ""),
+        (json!({"key": "sk-hidden"}), "/key"),
+        (json!({"key": {"vlaue": "sk-hidden"}}), "/key"),
+        (json!({"key": {"value": "sk-hidden", "secret": "X"}}), "/key"),
+        (json!({"key": {"secret": ["sk-hidden"]}}), "/key/secret"),
+        (json!({"key": {"secret": "sk-hidden"}}), "/key/secret"),
+        (json!({"": {"secret": "X"}}), "/"),
+    ] {
+        let problem = app.put("/tools/t/presets", &body).await.problem(422);
+        assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+        assert!(!problem.to_string().contains("sk-hidden"), "{problem}");
+    }
+    app.put("/tools/none/presets", &json!({})).await.problem(404);
+    app.get("/tools/none/presets").await.problem(404);
+}
