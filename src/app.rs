@@ -214,7 +214,7 @@ impl Builder {
         let hooks = hooks_of(&config, hooks, &client, &signing_key, &clock, &ids)?;
         let shown = Shown::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
-        let system = system::tools(&store, &clock, Arc::new(Vec::new));
+        let system = system::tools(&store, &clock, manageable_groups(&shown));
         let builtins = builtin::standard(&clock).into_iter().chain(discovery).chain(system).chain(tools).collect();
         let registry = Registry::new(Workshop::new(builtins, client.clone(), wraps), clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
@@ -351,6 +351,16 @@ impl App {
         self.store.close().await;
         drop(self.lock);
     }
+}
+
+/// The names of the groups that sessions may switch themselves.
+fn manageable_groups(shown: &Shown) -> system::Manageable {
+    let shown = shown.clone();
+    Arc::new(move || {
+        let snapshot = shown.load();
+        let groups = snapshot.groups().values();
+        groups.filter(|group| group.manageable).map(|group| group.name.clone()).collect()
+    })
 }
 
 /// How long the last changes may take to be written at the end.

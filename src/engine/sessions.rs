@@ -91,7 +91,9 @@ impl Engine {
     /// If the database fails.
     pub async fn delete_session(&self, session: &Session) -> Result<bool, StoreError> {
         self.abort_session(session).await?;
-        self.store.delete_session(&session.id, None).await
+        let is_deleted = self.store.delete_session(&session.id, None).await?;
+        self.registry.instances().end_session(&session.id);
+        Ok(is_deleted)
     }
 
     async fn cancel_calls_of(&self, session: &str) -> Result<(), StoreError> {
@@ -155,9 +157,11 @@ impl Engine {
             } else if let Some(session) = self.store.session(&id).await?
                 // Whoever uses it at this moment has touched it.
                 && self.store.delete_session(&id, Some(cutoff)).await?
-                && let Some(call) = session.parent_call
             {
-                self.cancel(call).await?;
+                self.registry.instances().end_session(&id);
+                if let Some(call) = session.parent_call {
+                    self.cancel(call).await?;
+                }
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::described::BodyRefused;
 use super::extract::{JsonBody, Params};
 use super::problem::Problem;
-use super::{AppState, call_body, reply};
+use super::{AppState, call_body, groups, reply};
 use crate::callbacks;
 use crate::domain::tool::is_valid_name;
 use crate::domain::{LimitsSpec, Session, SessionState, Time, json, shape};
@@ -65,14 +65,18 @@ pub(super) struct NewSession {
 #[utoipa::path(post, path = "/sessions", operation_id = "create_session", tag = "sessions", request_body = NewSession,
     responses((status = 201, description = "It is made", body = SessionView, headers(("Location" = String))),
         BodyRefused,
-        (status = 404, description = "There is no such parent"),
+        (status = 404, description = "There is no such parent, or no such group"),
         (status = 409, description = "There is a session of this id"),
         (status = 422, description = "The body does not have its shape; `errors` say where"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Result<Response, Problem> {
+pub(super) async fn create(State(state): State<AppState>, mut body: JsonBody) -> Result<Response, Problem> {
+    name_active_groups(&mut body.value);
     shape::expect_objects(&body.value, &["", "/context", "/groups", "/limits"])?;
     let new: NewSession = body.read()?;
     check(&new)?;
+    for name in new.groups.keys() {
+        groups::known_group(state.engine.registry().snapshot().groups(), name)?;
+    }
     if let Some(parent) = &new.parent
         && state.store.session(parent).await?.is_none()
     {
@@ -97,6 +101,16 @@ pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Res
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
+}
+
+/// A list of groups is short for those being active.
+fn name_active_groups(body: &mut Value) {
+    if let Some(groups) = body.get_mut("groups")
+        && let Some(names) =
+            groups.as_array().and_then(|names| names.iter().map(Value::as_str).collect::<Option<Vec<_>>>())
+    {
+        *groups = names.into_iter().map(|name| (name.to_owned(), Value::Bool(true))).collect::<Map<_, _>>().into();
+    }
 }
 
 fn check(new: &NewSession) -> Result<(), Problem> {

@@ -71,9 +71,8 @@ impl Tool for ResetEquippedTools {
             return Err(ToolError::new(message).with_details(details));
         }
         let session = session_of(&self.store, &run).await?;
-        let mut groups = session.groups;
-        groups.extend(manageable.iter().map(|group| (group.clone(), wanted.contains(group))));
-        if !self.store.set_session_groups(&session.id, &groups).await.map_err(|error| away(&error))? {
+        let switches = manageable.iter().map(|group| (group.clone(), wanted.contains(group))).collect();
+        if !self.store.switch_session_groups(&session.id, &switches).await.map_err(|error| away(&error))? {
             return Err(ToolError::new("the session was deleted"));
         }
         let inactive: BTreeSet<String> = manageable.difference(&wanted).cloned().collect();
