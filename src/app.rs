@@ -355,8 +355,10 @@ impl App {
 
 /// The names of the groups that sessions may switch themselves.
 fn manageable_groups(shown: &Shown) -> system::Manageable {
-    let shown = shown.clone();
+    // What is shown holds the tool that asks: it must not be held by it in turn.
+    let shown = Arc::downgrade(shown);
     Arc::new(move || {
+        let Some(shown) = shown.upgrade() else { return Vec::new() };
         let snapshot = shown.load();
         let groups = snapshot.groups().values();
         groups.filter(|group| group.manageable).map(|group| group.name.clone()).collect()

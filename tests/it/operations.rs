@@ -117,3 +117,16 @@ async fn two_services_do_not_see_each_others_databases() {
     other.get("/tools/mine").await.problem(404);
     assert_eq!(other.get("/tool-calls").await.ok()["tool_calls"], json!([]));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_service_lets_go_of_everything() {
+    let mut config = toolpost::config::Config::default();
+    config.store.database_url = "sqlite::memory:".to_owned();
+    config.tools.discovery = true;
+    let app = toolpost::app::App::builder(config).start().await.unwrap();
+    let registry = std::sync::Arc::downgrade(app.engine.registry());
+    let shown = std::sync::Arc::downgrade(&registry.upgrade().unwrap().snapshot());
+    app.stop().await;
+    eventually("its background tasks to end", || async { registry.upgrade().is_none().then_some(()) }).await;
+    assert!(shown.upgrade().is_none(), "a tool holds what shows it");
+}

@@ -1,9 +1,6 @@
 //! Groups as one session sees them.
 
-use std::sync::Arc;
-
 use serde_json::json;
-use toolpost::domain::{Session, Time};
 
 use super::{Grouping, service};
 use crate::support::shapes::{names_field, points_at};
@@ -14,9 +11,8 @@ fn on(names: &[(&str, bool)]) -> Vec<(String, bool)> {
 }
 
 async fn session(app: &App, id: &str, tools: Option<&[&str]>) {
-    let tools = tools.map(|tools| tools.iter().map(|name| (*name).to_owned()).collect());
-    let session = Session { tools, ..Session::new(Arc::from(id), Time(1_700_000_000_000_000)) };
-    assert!(app.store().make_session(&session).await.unwrap());
+    let made = app.post("/sessions", &json!({"id": id, "tools": tools})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
 }
 
 on_both_databases!(
@@ -134,3 +130,22 @@ async fn a_sessions_list_has_a_tag_of_its_own_that_follows_its_switches() {
         app.patch("/tool-groups?session=one", json!({"activate": ["a"]})).await.ok();
     }
 }
+
+on_both_databases!(
+    async fn a_model_switches_the_groups_that_may_be_switched(backend: Backend) {
+        let app = service(backend).await;
+        app.patch("/tool-groups/a", json!({"manageable": true})).await.ok();
+        session(&app, "s", Some(&["reset_equipped_tools"])).await;
+        let reset = |names: &[&str]| json!({"name": "reset_equipped_tools", "session": "s", "arguments": {"to_activate": names}});
+        let none = app.call_with(reset(&[])).await;
+        assert_eq!(none["structured"], json!({"active": [], "inactive": ["a"]}), "{none}");
+        assert_eq!(app.active("?session=s").await, on(&[("a", false), ("b", true)]));
+        let call = app.call_with(json!({"name": "in_a", "session": "s"})).await;
+        assert_eq!(call["output"], "Error: Tool \"in_a\" is not available");
+        let wrong = app.call_with(reset(&["b"])).await;
+        assert!(wrong["output"].as_str().unwrap().ends_with("Groups that can be switched: a"), "{wrong}");
+        app.call_with(reset(&["a"])).await;
+        assert_eq!(app.active("?session=s").await, on(&[("a", true), ("b", true)]));
+        assert_eq!(app.call_with(json!({"name": "in_a", "session": "s"})).await["status"], "SUCCESS");
+    }
+);

@@ -13,6 +13,8 @@ on_both_databases!(
             "id": "chat/ü 1", "context": {"user": {"token": "planted-value"}}, "groups": {"a": false},
             "limits": {"timeout_ms": 9000}, "tools": ["echo"], "callback_url": "http://127.0.0.1:9/x",
         });
+        app.post("/sessions", &new).await.problem(404);
+        app.post("/tool-groups", &json!({"name": "a"})).await;
         let answer = app.post("/sessions", &new).await;
         assert_eq!((answer.status, answer.header("location")), (201, "/sessions/chat%2F%C3%BC%201"));
         assert_eq!((&answer.json["state"], &answer.json["context"]), (&json!("ACTIVE"), &json!(["user"])));
