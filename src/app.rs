@@ -197,7 +197,6 @@ impl Builder {
         let node: Arc<str> = node_name(&clock, is_command_line).into();
         let given_secret = given_signing_secret(&config)?;
         let secrets = given::secrets(secrets, &config)?;
-        let vault = given::vault(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let store = Store::open(&config.database_url()).await?;
         let lock = match Db::file(&config.database_url()) {
@@ -205,6 +204,7 @@ impl Builder {
             _ => None,
         };
         let signing_key = signing::signing_key(given_secret, &store).await?;
+        let vault = given::vault(&config, &signing_key)?;
         let reporting = Reporting::new(signing_key.clone());
         if !config.server.public_url.is_empty() {
             reporting.set_base(&config.server.public_url);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::domain::{Clock, Group, Groups, Source, Time, ToolDefinition};
+use crate::domain::{Clock, Group, Groups, Presets, Source, Time, ToolDefinition};
 use crate::executor::Instances;
 use crate::store::presets::StoredPreset;
 use crate::store::tools::StoredTool;
@@ -251,6 +251,21 @@ impl Registry {
         }
         self.change(|layers| layers.file = fresh);
         Ok(())
+    }
+
+    /// Compiles a definition as it is, with what came from its `definition_url`, without registering it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn try_with(&self, definition: ToolDefinition, fetched: dynamic::Fetched) -> Result<(), Vec<Fault>> {
+        let now = self.clock.now();
+        let made = Made { source: Source::Api, revision: 0, created_at: now, updated_at: now };
+        self.workshop.make_with(definition, made, fetched).map(drop)
+    }
+
+    /// The presets that were written over the API for a tool of this name.
+    fn stored_presets(&self, tool: &str) -> Presets {
+        self.layers().wardrobe.of(tool).cloned().unwrap_or_default()
     }
 
     fn layers(&self) -> std::sync::MutexGuard<'_, Layers> {

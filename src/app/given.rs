@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::StartError;
 use crate::config::Config;
+use crate::executor::token::SigningKey;
 use crate::executor::{Secrets, SecretsFile, Vault};
 
 /// The secrets, with those of the file that the settings name.
@@ -20,10 +21,15 @@ pub(super) fn secrets(secrets: Secrets, config: &Config) -> Result<Secrets, Star
     Ok(secrets.or_file(opened))
 }
 
-/// The keys that the settings name.
+/// The id of the key that follows from the signing secret.
+const DERIVED: &str = "signing-secret";
+
+/// The keys that the settings name; without any, one that follows from the signing secret, so that what is written over the
+/// API is sealed all the same.
 ///
 /// # Errors
 /// If they are none.
-pub(super) fn vault(config: &Config) -> Result<Vault, StartError> {
-    Vault::parse(&config.secrets.encryption_keys.0).map_err(StartError::EncryptionKeys)
+pub(super) fn vault(config: &Config, signing_key: &SigningKey) -> Result<Vault, StartError> {
+    let vault = Vault::parse(&config.secrets.encryption_keys.0).map_err(StartError::EncryptionKeys)?;
+    Ok(vault.or_key(DERIVED, signing_key.derived("presets")))
 }

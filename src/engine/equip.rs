@@ -112,7 +112,8 @@ impl Engine {
     /// The value of a preset, and whether it is a secret.
     fn value(&self, tool: &str, name: &str, preset: &Preset) -> Result<(Value, bool), String> {
         match &preset.origin {
-            Origin::Value(value) => Ok((value.clone(), false)),
+            // What the model may see is no secret; what it may not is to come back to it in no way.
+            Origin::Value(value) => Ok((value.clone(), !preset.overridable)),
             Origin::Secret(secret) => Ok((self.settings.secrets.get(secret)?.into(), true)),
             Origin::Stored(Some(sealed)) => {
                 let place = Place { tenant: self.store.tenant(), tool, name };

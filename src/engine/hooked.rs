@@ -7,13 +7,14 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::Engine;
+use super::equip;
 use super::prepare::{self, Begin, Job, Next};
 use super::run::{ANNOUNCE_AFTER, Stop};
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::{Call, Code, Failure, FailurePolicy, HookEvent, HookFault, Outcome, Time};
 use crate::events::render;
 use crate::hooks::{Before, Hook, HookCall, withhold};
-use crate::registry::Entry;
+use crate::registry::{Entry, presets};
 
 /// Longest arguments, in bytes, that are checked on the spot.
 const QUICKLY_CHECKED: usize = 64 * 1024;
@@ -110,7 +111,9 @@ impl Engine {
         let mut members =
             job.call.effective_arguments.as_deref().and_then(Value::as_object).cloned().unwrap_or_default();
         members.extend(arguments);
-        let (merged, entry) = (Arc::new(Value::Object(members)), entry.clone());
+        let merged = Value::Object(members);
+        equip::note_dropped(&mut job.call, presets::named_in(&entry.definition.presets, &merged));
+        let (merged, entry) = (Arc::new(merged), entry.clone());
         let is_long = merged.as_object().is_some_and(|members| crate::domain::json::size_of(members) > QUICKLY_CHECKED);
         let checked = if is_long {
             // Not where others wait.
@@ -189,12 +192,14 @@ impl Engine {
 
     /// Nobody is asked about unknown tools and invalid arguments.
     fn hooks_about(&self, event: HookEvent, call: &Call) -> Vec<Arc<Hook>> {
-        if call.effective_arguments.is_none() {
-            return Vec::new();
-        }
         let snapshot = self.registry.snapshot();
         let groups = snapshot.get(&call.name).map_or(&[][..], |entry| &entry.definition.groups);
-        self.settings.hooks.matching(event, &call.name, groups)
+        let mut asked = self.settings.hooks.matching(event, &call.name, groups);
+        if call.effective_arguments.is_none() {
+            // What is built in asks nobody: it keeps out of the store what is to be kept out.
+            asked.retain(|hook| event == HookEvent::ToolResultPersist && hook.is_builtin());
+        }
+        asked
     }
 
     /// Tells watchers that a hook has failed.

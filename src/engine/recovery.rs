@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::prepare::{Begin, Job, Next};
 use super::recorder::Recorder;
 use super::{Engine, Mode};
-use crate::domain::{Call, Failure, Phase, Status};
+use crate::domain::{Call, Failure, Phase, Session, Status};
 use crate::store::StoreError;
 
 /// How often messages of other nodes are looked for.
@@ -155,7 +155,8 @@ impl Engine {
         if calls.is_empty() {
             return;
         }
-        let mut jobs: Vec<Job> = calls.into_iter().map(|call| self.resumed(call)).collect();
+        let sessions = self.sessions_of(&calls).await;
+        let mut jobs: Vec<Job> = calls.into_iter().map(|call| self.resumed(call, &sessions)).collect();
         jobs.iter_mut().for_each(|job| self.register(job));
         // What was said to them comes before they run; what cannot be heard now is heard later.
         if let Err(error) = self.hear_messages().await {
@@ -194,7 +195,20 @@ impl Engine {
         }
     }
 
-    fn resumed(&self, call: Call) -> Job {
+    /// The sessions of these calls. One that cannot be read now is as one that was forgotten.
+    async fn sessions_of(&self, calls: &[Call]) -> HashMap<Arc<str>, Arc<Session>> {
+        let mut sessions = HashMap::new();
+        for id in calls.iter().filter_map(|call| call.session.as_ref()) {
+            if !sessions.contains_key(id)
+                && let Ok(Some(session)) = self.store.session(id).await
+            {
+                sessions.insert(id.clone(), Arc::new(session));
+            }
+        }
+        sessions
+    }
+
+    fn resumed(&self, call: Call, sessions: &HashMap<Arc<str>, Arc<Session>>) -> Job {
         let snapshot = self.registry.snapshot();
         let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
         let (next, begin) = match (call.status, entry) {
@@ -215,6 +229,11 @@ impl Engine {
         };
         let recorder = Recorder::resumed(self.journal.clone(), self.store.clone(), self.settings.store_patience, &call);
         let mut job = Job::new(call, next, recorder);
+        job.conversation = job.call.session.as_ref().and_then(|id| sessions.get(id)).cloned();
+        job.presence = job.call.session.clone().filter(|_| job.is_to_run()).map(|session| {
+            let cancel = job.handle.cancel.clone();
+            self.sessions.enter(session, job.call.id, cancel)
+        });
         (job.begin, job.is_queued, job.is_accepted_first) = (begin, true, true);
         if begin != Begin::Start && job.handle.may_be_outside {
             // It was handed out in an earlier life: its result may come before it has its turn in this one.

@@ -148,7 +148,23 @@ impl Engine {
         let micros = i64::try_from(idle.as_micros()).unwrap_or(i64::MAX);
         let now = self.clock.now();
         let cutoff = Time(now.0.saturating_sub(micros));
-        for (id, _) in self.store.idle_sessions(cutoff, STEP).await? {
+        loop {
+            let idle = self.store.idle_sessions(cutoff, STEP).await?;
+            let is_last = idle.len() < STEP as usize;
+            self.forget_each(idle.into_iter().map(|(id, _)| id), cutoff, now).await?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn forget_each(
+        &self,
+        idle: impl IntoIterator<Item = String>,
+        cutoff: Time,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        for id in idle {
             let (newest, is_busy) = self.store.session_use(&id).await?;
             if is_busy {
                 self.store.touch_session(&id, now).await?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
@@ -58,13 +59,17 @@ pub async fn of_session(
     let changes = store.session_changes();
     let until = store.last_pos().await?;
     let positions: VecDeque<(i64, Uuid)> = store.session_positions(&session, after, until).await?.into();
-    let history = History { positions, store: store.clone() };
+    let is_broken = Arc::<AtomicBool>::default();
+    let history = History { positions, store: store.clone(), is_broken: is_broken.clone() };
     let history =
         stream::unfold(history, |mut history| async move { history.page().await.map(|page| (page, history)) });
     let filter = EventFilter { session: Some(session.id.to_string()), ..EventFilter::default() };
     let (bus, live_store, live_closing) = (bus.clone(), store.clone(), closing.clone());
     // What happens while the history is told is read back then.
     let live = stream::once(async move {
+        if is_broken.load(Ordering::Relaxed) {
+            return stream::empty().boxed();
+        }
         match of_all(&live_store, &bus, Some(until.max(after)), filter, live_closing).await {
             Ok(live) => live.boxed(),
             Err(_) => stream::once(std::future::ready(Ok(frame::CUT_OFF))).boxed(),
@@ -90,6 +95,8 @@ pub async fn of_session(
 struct History {
     positions: VecDeque<(i64, Uuid)>,
     store: Store,
+    /// It could not be told to its end.
+    is_broken: Arc<AtomicBool>,
 }
 
 impl History {
@@ -104,7 +111,8 @@ impl History {
         let Ok(events) = self.store.events_of_calls(&ids).await else {
             // Nothing is left out: whoever reads comes again.
             self.positions.clear();
-            return None;
+            self.is_broken.store(true, Ordering::Relaxed);
+            return Some(frame::CUT_OFF);
         };
         let mut joined = BytesMut::new();
         for event in events.into_iter().filter(|event| wanted.contains(&event.pos)) {

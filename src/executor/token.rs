@@ -42,6 +42,12 @@ impl SigningKey {
         format!("{PREFIX}{}", STANDARD.encode(bytes))
     }
 
+    /// A key for another purpose, which says nothing about this one.
+    #[must_use]
+    pub fn derived(&self, purpose: &str) -> [u8; 32] {
+        self.mac(&[b"toolpost derived key ", purpose.as_bytes()]).finalize().into_bytes().into()
+    }
+
     fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
         #[expect(clippy::unwrap_used, reason = "HMAC takes a key of any length")]
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap();

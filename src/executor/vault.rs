@@ -89,6 +89,15 @@ impl Vault {
         Ok(Self(keys))
     }
 
+    /// The same with one more key, which seals only where there is no other.
+    #[must_use]
+    pub fn or_key(mut self, id: &str, key: [u8; 32]) -> Self {
+        if !self.0.iter().any(|(other, _)| other == id) {
+            self.0.push((id.to_owned(), XChaCha20Poly1305::new(&Key::from(key))));
+        }
+        self
+    }
+
     /// The key that seals; a value under another one is to be sealed anew.
     #[must_use]
     pub fn sealing_key(&self) -> Option<&str> {

@@ -161,7 +161,8 @@ async fn try_on(state: &AppState, entry: &Entry, written: &[(String, Option<Pres
         }
     }
     let registry = state.engine.registry().clone();
-    let tried = tokio::task::spawn_blocking(move || registry.try_definition(definition).map(drop));
+    let fetched = entry.fetched.clone();
+    let tried = tokio::task::spawn_blocking(move || registry.try_with(definition, fetched).map(drop));
     Ok(tried.await.map_err(|_| Problem::internal())??)
 }
 

@@ -168,7 +168,7 @@ fn chosen(view: View<'_>, params: &ListParams) -> Vec<Listed> {
     let mut listed: Vec<Listed> = match (params.query(), params.include_inactive()) {
         (Some(query), true) => view.snapshot().search_all(query).into_iter().map(scored).collect(),
         (Some(query), false) => view.search(query).into_iter().map(scored).collect(),
-        (None, true) => view.snapshot().all().iter().map(|entry| (entry.clone(), None)).collect(),
+        (None, true) => view.all().into_iter().map(|entry| (entry, None)).collect(),
         (None, false) => view.list().into_iter().map(|entry| (entry, None)).collect(),
     };
     let groups: HashSet<&str> = params.groups().collect();

@@ -45,6 +45,11 @@ impl Wardrobe {
         self.dressed.retain(|tool, _| self.stored.contains_key(tool));
     }
 
+    /// The presets that are stored for a tool.
+    pub fn of(&self, tool: &str) -> Option<&BTreeMap<String, Preset>> {
+        self.stored.get(tool).map(|stored| &stored.presets)
+    }
+
     /// Puts the tools with their presets in the place of those without.
     pub fn dress(&mut self, shown: &mut Layer, workshop: &Workshop) {
         for (tool, stored) in &self.stored {
@@ -56,7 +61,12 @@ impl Wardrobe {
                 None => match dressed(declared, stored, workshop) {
                     Ok(entry) => Arc::new(entry),
                     Err(reason) => {
-                        tracing::error!(tool, reason, "stored presets do not fit their tool and are left out");
+                        // Without its presets it would be another tool: it is as it was, or not there.
+                        tracing::error!(tool, reason, "stored presets do not fit their tool any more");
+                        match self.dressed.get(tool) {
+                            Some(last) => drop(shown.insert(tool.clone(), last.entry.clone())),
+                            None => drop(shown.remove(tool)),
+                        }
                         continue;
                     }
                 },
@@ -79,5 +89,5 @@ fn dressed(declared: &Entry, stored: &Stored, workshop: &Workshop) -> Result<Ent
         created_at,
         updated_at: updated_at.max(stored.updated_at),
     };
-    workshop.make(definition, made).map_err(|faults| check::summary(&faults))
+    workshop.make_with(definition, made, declared.fetched.clone()).map_err(|faults| check::summary(&faults))
 }

@@ -166,7 +166,9 @@ impl Registry {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn try_fetched(&self, definition: ToolDefinition, fetched: Fetched) -> Result<Fetched, Vec<Fault>> {
+    pub fn try_fetched(&self, mut definition: ToolDefinition, fetched: Fetched) -> Result<Fetched, Vec<Fault>> {
+        // It is to fit the presets that are stored for it, too.
+        definition.presets.extend(self.stored_presets(&definition.name));
         let error = fetched.error.clone();
         let now = self.clock.now();
         let made = Made { source: Source::Api, revision: 0, created_at: now, updated_at: now };

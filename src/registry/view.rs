@@ -125,6 +125,18 @@ impl<'a> View<'a> {
         list
     }
 
+    /// All tools, also those that cannot be called, by name; of system tools those that the session has.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Entry>> {
+        let mut all = self.snapshot.all().to_vec();
+        if let Some(session) = self.session {
+            let systems = self.snapshot.systems().iter();
+            all.extend(systems.filter(|entry| session.names(&entry.name)).cloned());
+            all.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        all
+    }
+
     /// Those of them that fit a query, best first, each with its score.
     #[must_use]
     pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::find;
 use super::view::SessionView;
-use crate::domain::Completion;
+use crate::domain::{Completion, shape};
 use crate::http::described::BodyRefused;
 use crate::http::extract::JsonBody;
 use crate::http::problem::Problem;
@@ -55,6 +55,7 @@ pub(in crate::http) async fn complete(
     Path(id): Path<String>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
+    shape::expect_objects(&body.value, &[""])?;
     let completion: Completion = body.read()?;
     let session = find(&state, &id).await?;
     let is_heard = state.engine.complete_session(&session, completion).await?;

@@ -29,6 +29,7 @@ impl Store {
         const READ: &str = "SELECT name, definition FROM tools WHERE tenant = $1";
         const FORGET: &str = "DELETE FROM tool_groups WHERE tenant = $1 AND name = $2";
         const REMOVE: &str = "DELETE FROM tools WHERE tenant = $1 AND name = $2";
+        const PRESETS: &str = "DELETE FROM tool_presets WHERE tenant = $1 AND tool = $2";
         const CHANGE: &str = "UPDATE tools SET definition = $3, revision = revision + 1, updated_at = $4 \
             WHERE tenant = $1 AND name = $2";
         let tenant = self.tenant.as_str().to_owned();
@@ -46,6 +47,9 @@ impl Store {
                         query.execute(&mut *transaction).await?;
                     }
                     Fate::Removed => {
+                        // Whoever registers a tool of this name later is not to be given its secrets.
+                        let presets = sqlx::query(PRESETS).bind(tenant.clone()).bind(tool.clone());
+                        presets.execute(&mut *transaction).await?;
                         sqlx::query(REMOVE).bind(tenant.clone()).bind(tool).execute(&mut *transaction).await?;
                     }
                 }

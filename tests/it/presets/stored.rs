@@ -75,13 +75,38 @@ async fn a_call_on_its_way_keeps_what_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_key_a_value_is_refused_and_a_secret_is_not() {
+async fn without_a_key_of_the_operators_a_value_is_sealed_all_the_same() {
     let app = App::start_with(Backend::Sqlite, Options { configure: None, ..options() }).await;
-    app.echo_of("t", json!({})).await;
-    let problem = app.put("/tools/t/presets", &json!({"key": {"value": "sk-hidden"}})).await.problem(422);
-    assert_eq!(problem["errors"][0]["pointer"], "/key/value");
-    assert!(problem["detail"].as_str().unwrap().contains("TOOLPOST_ENCRYPTION_KEYS"), "{problem}");
-    app.put("/tools/t/presets", &json!({"key": {"secret": "MAIL_KEY"}})).await.ok();
+    app.echo_of("t", json!({"properties": {"key": {"type": "string"}}})).await;
+    app.put("/tools/t/presets", &json!({"key": {"value": "sk-hidden"}})).await.ok();
+    app.put("/tools/t/presets", &json!({"other": {"secret": "MAIL_KEY"}})).await.ok();
+    let app = app.restart().await;
+    let kinds = app.get("/tools/t/presets").await.ok();
+    assert_eq!((&kinds["key"]["kind"], &kinds["other"]["kind"]), (&json!("stored"), &json!("secret")), "{kinds}");
+    let call = app.call("t", json!({})).await;
+    assert_eq!(call["structured"]["key"], "[redacted]", "{call}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_is_made_again_has_nothing_of_one_that_went_with_its_group() {
+    let app = service(Backend::Sqlite).await;
+    app.post("/tool-groups", &json!({"name": "g"})).await;
+    let tool = |groups: Value| json!({"name": "t", "input_schema": {"type": "object"}, "groups": groups, "executor": {"type": "builtin", "name": "echo"}});
+    app.post("/tools", &tool(json!(["g"]))).await;
+    app.put("/tools/t/presets", &json!({"key": {"value": "sk-hidden"}})).await.ok();
+    assert!([200, 204].contains(&app.delete("/tool-groups/g").await.status));
+    app.post("/tools", &tool(json!([]))).await;
+    assert_eq!(app.get("/tools/t/presets").await.ok(), json!({}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_stored_presets_do_not_fit_is_refused() {
+    let app = service(Backend::Sqlite).await;
+    app.echo_of("t", json!({"properties": {"unit": {"type": "string"}}})).await;
+    app.put("/tools/t/presets", &json!({"unit": {"value": "C", "overridable": true}})).await.ok();
+    let other = json!({"input_schema": {"type": "object"}, "executor": {"type": "builtin", "name": "echo"}});
+    app.put("/tools/t", &other).await.problem(422);
+    assert_eq!(app.call("t", json!({})).await["structured"], json!({"unit": "C"}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
