@@ -102,7 +102,9 @@ async fn a_tool_that_is_made_again_has_nothing_of_one_that_went_with_its_group()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_that_stored_presets_do_not_fit_is_refused() {
     let app = service(Backend::Sqlite).await;
-    app.echo_of("t", json!({"properties": {"unit": {"type": "string"}}})).await;
+    let unit = json!({"type": "object", "properties": {"unit": {"type": "string"}}});
+    let tool = json!({"input_schema": unit, "executor": {"type": "builtin", "name": "echo"}});
+    assert_eq!(app.put("/tools/t", &tool).await.status, 201);
     app.put("/tools/t/presets", &json!({"unit": {"value": "C", "overridable": true}})).await.ok();
     let other = json!({"input_schema": {"type": "object"}, "executor": {"type": "builtin", "name": "echo"}});
     app.put("/tools/t", &other).await.problem(422);
