@@ -20,7 +20,7 @@ pub struct Problem {
     detail: String,
     errors: Vec<FieldError>,
     retry_after_s: Option<u64>,
-    location: Option<String>,
+    location: Option<Box<str>>,
     /// How long the body is of which a part was asked for that there is not.
     length: Option<usize>,
 }
@@ -203,7 +203,7 @@ impl Problem {
 
     /// Says where what was asked for will be found after all.
     pub fn at(self, location: String) -> Self {
-        Self { location: Some(location), ..self }
+        Self { location: Some(location.into()), ..self }
     }
 
     /// The answer, with the request's id in it.
