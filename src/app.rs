@@ -214,8 +214,10 @@ impl Builder {
         let hooks = hooks_of(&config, hooks, &client, &signing_key, &clock, &ids)?;
         let shown = Shown::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
+        let read = BuiltinTool::new(builtin::ReadResult::new(store.clone()));
         let system = system::tools(&store, &clock, manageable_groups(&shown));
-        let builtins = builtin::standard(&clock).into_iter().chain(discovery).chain(system).chain(tools).collect();
+        let builtins =
+            builtin::standard(&clock).into_iter().chain([read]).chain(discovery).chain(system).chain(tools).collect();
         let registry = Registry::new(Workshop::new(builtins, client.clone(), wraps), clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);

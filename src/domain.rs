@@ -20,6 +20,7 @@ pub mod stats;
 pub mod tenant;
 pub mod time;
 pub mod tool;
+pub mod truncation;
 pub mod vendor;
 
 pub use answer::Answer;

@@ -8,11 +8,13 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::domain::limits::Bounds;
 use crate::domain::{Agent, Answer, Failure, Session};
 
 pub mod emitter;
 pub mod external;
 pub mod http;
+pub mod images;
 pub mod instances;
 pub mod outside;
 pub mod redaction;
@@ -60,6 +62,8 @@ pub struct Invocation {
     pub elapsed_ms: u64,
     /// How long it may be silent, in milliseconds.
     pub idle_timeout_ms: Option<u64>,
+    /// How much of its result a model is shown.
+    pub output: Bounds,
     /// W3C Trace Context of the request, to be passed on.
     pub traceparent: Option<Arc<str>>,
     /// Where the run reports what it is doing.

@@ -42,6 +42,7 @@ mod piped;
 mod preference;
 mod presets;
 mod problem;
+mod range;
 mod reach;
 mod reply;
 mod sessions;

@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Longest output for the model where nobody says anything, in bytes.
+pub const MAX_OUTPUT_BYTES: u64 = 51_200;
+/// The same in lines.
+pub const MAX_OUTPUT_LINES: u64 = 2000;
+
 /// Bounds as someone declares them; what is absent is decided further down: call > tool > session > server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -45,15 +50,33 @@ impl LimitsSpec {
 }
 
 /// Which part of an output is kept when it is too long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Truncate {
     /// The beginning.
+    #[default]
     Head,
     /// The end.
     Tail,
     /// Both, with a gap in the middle.
     HeadTail,
+}
+
+/// How much of a text a model is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Most bytes that are kept.
+    pub bytes: u64,
+    /// Most lines that are kept.
+    pub lines: u64,
+    /// Which part is kept.
+    pub keep: Truncate,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { bytes: MAX_OUTPUT_BYTES, lines: MAX_OUTPUT_LINES, keep: Truncate::Head }
+    }
 }
 
 /// Bounds in force for one call.
@@ -70,6 +93,23 @@ pub struct Limits {
     /// Most runs of the tool at once, on one node; absent: no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u32>,
+    /// Longest output for the model, in bytes.
+    #[serde(default = "max_output_bytes")]
+    pub max_output_bytes: u64,
+    /// Longest output for the model, in lines.
+    #[serde(default = "max_output_lines")]
+    pub max_output_lines: u64,
+    /// Which part of a longer output is kept.
+    #[serde(default)]
+    pub truncate: Truncate,
+}
+
+fn max_output_bytes() -> u64 {
+    MAX_OUTPUT_BYTES
+}
+
+fn max_output_lines() -> u64 {
+    MAX_OUTPUT_LINES
 }
 
 /// What the server gives where nobody says anything, and what nobody may exceed.
@@ -86,6 +126,12 @@ pub struct ServerLimits {
     pub queue_timeout_ms: u64,
     /// Largest `timeout_ms` that a call or a tool can have; larger ones are lowered to it.
     pub max_timeout_ms: u64,
+    /// Default `max_output_bytes`.
+    pub max_output_bytes: u64,
+    /// Default `max_output_lines`.
+    pub max_output_lines: u64,
+    /// Default `truncate`.
+    pub truncate: Truncate,
 }
 
 impl Limits {
@@ -102,7 +148,16 @@ impl Limits {
             idle_timeout_ms: call.idle_timeout_ms.or(tool.idle_timeout_ms).or(given(server.idle_timeout_ms)),
             queue_timeout_ms: call.queue_timeout_ms.or(tool.queue_timeout_ms).or(given(server.queue_timeout_ms)),
             max_concurrency: concurrency,
+            max_output_bytes: call.max_output_bytes.or(tool.max_output_bytes).unwrap_or(server.max_output_bytes),
+            max_output_lines: call.max_output_lines.or(tool.max_output_lines).unwrap_or(server.max_output_lines),
+            truncate: call.truncate.or(tool.truncate).unwrap_or(server.truncate),
         }
+    }
+
+    /// How much of a result the model is shown.
+    #[must_use]
+    pub fn output(&self) -> Bounds {
+        Bounds { bytes: self.max_output_bytes, lines: self.max_output_lines, keep: self.truncate }
     }
 }
 
@@ -118,6 +173,9 @@ mod tests {
             idle_timeout_ms: 0,
             queue_timeout_ms: 7,
             max_timeout_ms: 100,
+            max_output_bytes: 9,
+            max_output_lines: 8,
+            truncate: Truncate::Tail,
         };
         let of = |timeout_ms| LimitsSpec { timeout_ms, ..LimitsSpec::default() };
         let timeout = |call, tool| Limits::effective(&of(call), &of(tool), &server, false).timeout_ms;
@@ -128,6 +186,11 @@ mod tests {
         let asynchronous = Limits::effective(&of(None), &of(None), &server, true);
         assert_eq!(asynchronous.timeout_ms, 60);
         assert_eq!((asynchronous.idle_timeout_ms, asynchronous.queue_timeout_ms), (None, Some(7)));
+        assert_eq!(asynchronous.output(), Bounds { bytes: 9, lines: 8, keep: Truncate::Tail });
+        let lines = LimitsSpec { max_output_lines: Some(3), truncate: Some(Truncate::HeadTail), ..of(None) };
+        let bytes = LimitsSpec { max_output_bytes: Some(2), truncate: Some(Truncate::Head), ..of(None) };
+        let mixed = Limits::effective(&bytes, &lines, &server, false).output();
+        assert_eq!(mixed, Bounds { bytes: 2, lines: 3, keep: Truncate::Head });
     }
 
     #[test]
@@ -138,6 +201,9 @@ mod tests {
             idle_timeout_ms: 0,
             queue_timeout_ms: 0,
             max_timeout_ms: 1,
+            max_output_bytes: 1,
+            max_output_lines: 1,
+            truncate: Truncate::Head,
         };
         let of = |max_concurrency| LimitsSpec { max_concurrency, ..LimitsSpec::default() };
         let most = |call, tool| Limits::effective(&of(call), &of(tool), &server, false).max_concurrency;

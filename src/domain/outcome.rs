@@ -1,5 +1,6 @@
 //! What a call came to: for the model, for programs and for people.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -76,6 +77,26 @@ impl<'de> Deserialize<'de> for ContentBlock {
     }
 }
 
+/// The text of a result before it was cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whole {
+    /// The compact JSON of `structured`.
+    Structured,
+    /// The texts of all text blocks, in order.
+    Texts(Vec<WholeText>),
+}
+
+/// One text block before it was cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WholeText {
+    /// The block of `content` that shows of it what is kept; `None` if nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<usize>,
+    /// All of it.
+    pub text: String,
+}
+
 /// The result of a call, the same whatever executor made it.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
@@ -87,6 +108,8 @@ pub struct Outcome {
     pub structured: Option<Arc<Value>>,
     /// The compact JSON of `structured`, where that is the output: serialised once, shown often.
     pub structured_text: Option<Arc<RawValue>>,
+    /// The texts before they were cut for the model, if they were.
+    pub whole: Option<Arc<Whole>>,
     /// For people only; no model ever sees it.
     pub details: Map<String, Value>,
     /// Merged into the call's metadata.
@@ -131,14 +154,54 @@ impl Outcome {
     pub fn is_error(&self) -> bool {
         self.error.is_some()
     }
+
+    /// The whole text, cut or not.
+    #[must_use]
+    pub fn whole_output(&self) -> Cow<'_, str> {
+        match self.whole.as_deref() {
+            None => self.output.as_str().into(),
+            Some(Whole::Structured) => self.data_text(),
+            Some(Whole::Texts(texts)) => match texts.as_slice() {
+                [one] => one.text.as_str().into(),
+                texts => texts.iter().map(|whole| whole.text.as_str()).collect::<Vec<_>>().join("\n").into(),
+            },
+        }
+    }
+
+    /// The whole text of a block of `content` that was cut.
+    #[must_use]
+    pub fn whole_block(&self, number: usize) -> Option<Cow<'_, str>> {
+        match self.whole.as_deref()? {
+            Whole::Structured => (number == 0).then(|| self.data_text()),
+            Whole::Texts(texts) => {
+                texts.iter().find(|whole| whole.block == Some(number)).map(|whole| whole.text.as_str().into())
+            }
+        }
+    }
+
+    pub(super) fn data_text(&self) -> Cow<'_, str> {
+        match (&self.structured_text, &self.structured) {
+            (Some(text), _) => text.get().into(),
+            (None, Some(value)) => value.to_string().into(),
+            (None, None) => "".into(),
+        }
+    }
 }
 
 /// The text is no more than another form of `structured`.
 impl PartialEq for Outcome {
     fn eq(&self, other: &Self) -> bool {
-        let Self { output, content, structured, structured_text: _, details, metadata, error } = self;
-        (output, content, structured, details, metadata, error)
-            == (&other.output, &other.content, &other.structured, &other.details, &other.metadata, &other.error)
+        let Self { output, content, structured, structured_text: _, whole, details, metadata, error } = self;
+        (output, content, structured, whole, details, metadata, error)
+            == (
+                &other.output,
+                &other.content,
+                &other.structured,
+                &other.whole,
+                &other.details,
+                &other.metadata,
+                &other.error,
+            )
     }
 }
 

@@ -12,6 +12,7 @@ use super::prepare::{Begin, Job};
 use super::run::{ANNOUNCE_AFTER, status_change};
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::{Emission, EventKind, Reported};
+use crate::domain::limits::Bounds;
 use crate::domain::{Call, Failure, Outcome, convert};
 use crate::events::render;
 use crate::executor::Invocation;
@@ -118,6 +119,7 @@ impl Engine {
             attempt: call.attempts,
             timeout_ms: limits.map_or(0, |limits| limits.timeout_ms),
             elapsed_ms,
+            output: limits.map_or_else(Bounds::default, |limits| limits.output()),
             idle_timeout_ms: limits.and_then(|limits| limits.idle_timeout_ms),
             is_outside: job.begin == Begin::Outside,
             outside: job.handle.outside.clone(),

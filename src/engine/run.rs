@@ -11,9 +11,11 @@ use super::recorder::Recorded;
 use super::retry;
 use crate::dispatch::{Place, Slot, Wanted};
 use crate::domain::event::{EventKind, Reported};
+use crate::domain::limits::Bounds;
 use crate::domain::tool::OutputCheck;
 use crate::domain::{Call, Code, Failure, Outcome, convert};
 use crate::events::render;
+use crate::executor::images;
 use crate::executor::instances::CallEnd;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
@@ -43,6 +45,13 @@ impl Engine {
     /// Returns whether its caller was still waiting for its end.
     pub(super) async fn run_to_end(&self, mut job: Job) -> Recorded {
         let end = self.run(&mut job).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()));
+        let end = match end {
+            Stop::With(outcome) => {
+                let bounds = job.call.limits.map_or_else(Bounds::default, |limits| limits.output());
+                Stop::With(Box::new(outcome.truncated(&bounds, job.call.id)))
+            }
+            end => end,
+        };
         // Whatever is posted from now on comes too late.
         drop(job.handle.outside.close());
         let now = self.clock.now();
@@ -120,7 +129,11 @@ impl Engine {
             let failure = match ended {
                 Ended::With(outcome) => {
                     self.pauses.note(&entry.name, false);
-                    return Ok(check_output(entry, *outcome));
+                    let outcome = check_output(entry, *outcome);
+                    return tokio::select! {
+                        outcome = images::fitted(outcome) => Ok(outcome),
+                        () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
+                    };
                 }
                 Ended::Failed(failure) => *failure,
                 Ended::Cancelled => return Err(Failure::cancelled().into()),
@@ -135,7 +148,8 @@ impl Engine {
                 // A result that came at the last moment is better than none.
                 let posted = job.handle.outside.close().map(|answer| convert::outcome_of(&entry.name, answer));
                 let posted = posted.map(|outcome| job.equipment.without_secrets(outcome));
-                return posted.map_or(Err(failure.into()), |outcome| Ok(check_output(entry, outcome)));
+                let Some(posted) = posted else { return Err(failure.into()) };
+                return Ok(images::fitted(check_output(entry, posted)).await);
             };
             self.rest(job, wait, spec.max_attempts, &failure).await?;
             job.begin = Begin::Again;

@@ -132,7 +132,8 @@ impl Redaction {
     /// An outcome without them.
     #[must_use]
     pub fn outcome(&self, mut outcome: Outcome) -> Outcome {
-        let Outcome { output, content, structured, structured_text, details, metadata, error } = &mut outcome;
+        // It was not cut yet: `whole` is empty.
+        let Outcome { output, content, structured, structured_text, whole: _, details, metadata, error } = &mut outcome;
         let has_text_of_its_own = structured_text.is_none();
         if let Some(value) = structured
             && self.is_in(value)

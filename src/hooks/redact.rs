@@ -8,6 +8,7 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::domain::limits::Bounds;
 use crate::domain::{Call, ContentBlock, Outcome, json, outcome, shape};
 
 /// Most pointers, and most patterns, of one hook.
@@ -82,9 +83,11 @@ impl Redact {
         let message = call.progress.as_mut().and_then(|progress| progress.message.as_mut());
         changed |= message.is_some_and(|message| self.text(message));
         let Some(outcome) = &mut call.outcome else { return changed };
-        let mut other = Outcome::clone(outcome);
+        // What was cut for the model is looked at as a whole, and cut again.
+        let mut other = Outcome::clone(outcome).untruncated();
         if self.outcome(&mut other) {
-            *outcome = Arc::new(other);
+            let bounds = call.limits.map_or_else(Bounds::default, |limits| limits.output());
+            *outcome = Arc::new(other.truncated(&bounds, call.id));
             changed = true;
         }
         changed

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::rewrite::set_text;
+use crate::domain::limits::Bounds;
 use crate::domain::{Call, shape};
 
 /// What is kept of an output.
@@ -29,13 +30,18 @@ impl Truncate {
     /// Cuts what is stored of an ended call; says so in its metadata. Returns whether it was too long.
     pub fn apply(&self, call: &mut Call) -> bool {
         let Some(outcome) = &mut call.outcome else { return false };
-        let kept = self.kept(&outcome.output);
-        if kept.len() == outcome.output.len() {
+        let whole = outcome.whole_output();
+        let kept = self.kept(&whole);
+        if kept.len() == whole.len() {
             return false;
         }
-        let note = serde_json::json!({"bytes": outcome.output.len(), "kept_bytes": kept.len()});
+        let note = serde_json::json!({"bytes": whole.len(), "kept_bytes": kept.len()});
         let kept = kept.to_owned();
-        set_text(Arc::make_mut(outcome), kept);
+        let outcome = Arc::make_mut(outcome);
+        set_text(outcome, kept);
+        // What is left may still be more than a model is shown.
+        let bounds = call.limits.map_or_else(Bounds::default, |limits| limits.output());
+        *outcome = std::mem::take(outcome).truncated(&bounds, call.id);
         call.metadata.insert("stored_truncated".to_owned(), note);
         true
     }

@@ -1,17 +1,18 @@
 //! `GET /tool-calls…`: what happened.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::extract::{self, Params};
 use super::problem::Problem;
-use super::{AppState, Shared, end, reply};
+use super::{AppState, Shared, end, range, reply};
 use crate::domain::{Call, ContentBlock, Status, Time};
 use crate::formats::native::ToolCall;
 use crate::store::calls::CallFilter;
@@ -116,53 +117,77 @@ pub(super) async fn one(
     Ok(reply::json(StatusCode::OK, &ToolCall::from(&call)))
 }
 
-/// The whole output as text.
-#[utoipa::path(get, path = "/tool-calls/{id}/output", operation_id = "read_output", tag = "tool calls", params(("id" = Uuid, Path, description = "The service's id of the call")),
-    responses((status = 200, description = "The output", body = String, content_type = "text/plain"),
+/// The whole output as text, also where `output` was cut for the model. `Range` gives a part of it.
+#[utoipa::path(get, path = "/tool-calls/{id}/output", operation_id = "read_output", tag = "tool calls",
+    params(("id" = Uuid, Path, description = "The service's id of the call"),
+        ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "One range of bytes (RFC 9110, section 14); several are answered with the whole."),
+        ("If-Range" = Option<String>, Header, description = "The `ETag` that the rest has: with another one the whole is given")),
+    responses((status = 200, description = "The output", body = String, content_type = "text/plain",
+            headers(("Accept-Ranges" = String, description = "`bytes`"), ("ETag" = String, description = "It never changes"))),
+        (status = 206, description = "The part that was asked for", body = String, content_type = "text/plain",
+            headers(("Content-Range" = String, description = "Which part of how many bytes"))),
         (status = 404, description = "There is no such call, or it has not ended"),
+        (status = 416, description = "There are not so many bytes; `Content-Range` says how many there are",
+            headers(("Content-Range" = String, description = "`bytes */LENGTH`"))),
         (status = 503, description = "The database is away")))]
-pub(super) async fn output(State(state): State<AppState>, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn output(
+    State(state): State<AppState>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let call = find(&state, extract::call_id(&id)?).await?;
     let Some(outcome) = &call.outcome else { return Err(Problem::not_found("the call has not ended")) };
-    Ok(inert("text/plain; charset=utf-8", outcome.output.clone().into_bytes()))
+    let text = outcome.whole_output().into_owned();
+    range::answer(&headers, &tag(&call, None), "text/plain; charset=utf-8", text.into_bytes())
 }
 
-/// One content block as its own media type.
+/// One content block as its own media type; a text that was cut for the model is whole here. `Range` gives a part of it.
 #[utoipa::path(get, path = "/tool-calls/{id}/content/{n}", operation_id = "read_content_block", tag = "tool calls",
-    params(("id" = Uuid, Path, description = "The service's id of the call"), ("n" = u32, Path, description = "The block, counted from 0")),
-    responses((status = 200, description = "The block", body = String, content_type = "*/*"),
+    params(("id" = Uuid, Path, description = "The service's id of the call"), ("n" = u32, Path, description = "The block, counted from 0"),
+        ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "One range of bytes (RFC 9110, section 14); several are answered with the whole."),
+        ("If-Range" = Option<String>, Header, description = "The `ETag` that the rest has: with another one the whole is given")),
+    responses((status = 200, description = "The block", body = String, content_type = "*/*",
+            headers(("Accept-Ranges" = String, description = "`bytes`"), ("ETag" = String, description = "It never changes"))),
+        (status = 206, description = "The part that was asked for", body = String, content_type = "*/*",
+            headers(("Content-Range" = String, description = "Which part of how many bytes"))),
         (status = 404, description = "There is no such call or block"),
+        (status = 416, description = "There are not so many bytes; `Content-Range` says how many there are",
+            headers(("Content-Range" = String, description = "`bytes */LENGTH`"))),
         (status = 503, description = "The database is away")))]
 pub(super) async fn content(
     State(state): State<AppState>,
     Path((id, n)): Path<(String, String)>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let call = find(&state, extract::call_id(&id)?).await?;
-    let number = n.parse::<usize>().ok();
-    let block = call.outcome.as_ref().zip(number).and_then(|(outcome, number)| outcome.content.get(number));
+    let block = n.parse::<usize>().ok().and_then(|number| {
+        let outcome = call.outcome.as_deref()?;
+        Some((number, outcome, outcome.content.get(number)?))
+    });
+    let Some((number, outcome, block)) = block else {
+        let n = crate::domain::json::shorten(&n, 20);
+        return Err(Problem::not_found(format!("the call has no content block {n}")));
+    };
+    let tag = tag(&call, Some(number));
     match block {
-        None => {
-            Err(Problem::not_found(format!("the call has no content block {}", crate::domain::json::shorten(&n, 20))))
+        ContentBlock::Text(text) => {
+            let text = outcome.whole_block(number).map_or_else(|| text.clone(), Cow::into_owned);
+            range::answer(&headers, &tag, "text/plain; charset=utf-8", text.into_bytes())
         }
-        Some(ContentBlock::Text(text)) => Ok(inert("text/plain; charset=utf-8", text.clone().into_bytes())),
-        Some(ContentBlock::Image { data, mime_type }) => {
+        ContentBlock::Image { data, mime_type } => {
             let bytes = base64::engine::general_purpose::STANDARD.decode(data).map_err(|_| Problem::internal())?;
-            Ok(inert(mime_type, bytes))
+            range::answer(&headers, &tag, mime_type, bytes)
         }
-        Some(other @ ContentBlock::Other(_)) => Ok(reply::json(StatusCode::OK, other)),
+        other @ ContentBlock::Other(_) => Ok(reply::json(StatusCode::OK, other)),
     }
 }
 
-/// What a tool made, so that a browser does nothing with it but show it.
-fn inert(media_type: &str, bytes: Vec<u8>) -> Response {
-    let fallback = HeaderValue::from_static("application/octet-stream");
-    let media_type = HeaderValue::from_str(media_type).unwrap_or(fallback);
-    let headers = [
-        (header::CONTENT_TYPE, media_type),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
-    ];
-    (headers, bytes).into_response()
+/// What a call that has ended has made never changes.
+fn tag(call: &Call, block: Option<usize>) -> String {
+    match block {
+        None => format!("\"{}\"", call.id),
+        Some(number) => format!("\"{}-{number}\"", call.id),
+    }
 }
 
 async fn find(state: &Shared, id: Uuid) -> Result<Call, Problem> {

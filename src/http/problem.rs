@@ -20,7 +20,9 @@ pub struct Problem {
     detail: String,
     errors: Vec<FieldError>,
     retry_after_s: Option<u64>,
-    location: Option<String>,
+    location: Option<Box<str>>,
+    /// How long the body is of which a part was asked for that there is not.
+    length: Option<usize>,
 }
 
 /// One field that is wrong.
@@ -54,7 +56,15 @@ pub struct ProblemBody<'a> {
 
 impl Problem {
     fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), errors: Vec::new(), retry_after_s: None, location: None }
+        Self {
+            status,
+            code,
+            detail: detail.into(),
+            errors: Vec::new(),
+            retry_after_s: None,
+            location: None,
+            length: None,
+        }
     }
 
     /// 400: the body is no JSON.
@@ -144,6 +154,13 @@ impl Problem {
         Self::new(StatusCode::MISDIRECTED_REQUEST, "WRONG_NODE", detail)
     }
 
+    /// 416.
+    pub fn range_not_satisfiable(length: usize) -> Self {
+        let detail = format!("the range is outside the {length} bytes that there are");
+        let problem = Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "RANGE_NOT_SATISFIABLE", detail);
+        Self { length: Some(length), ..problem }
+    }
+
     /// 415.
     pub fn not_json(found: &str) -> Self {
         let found = if found.is_empty() { "none" } else { found };
@@ -186,7 +203,7 @@ impl Problem {
 
     /// Says where what was asked for will be found after all.
     pub fn at(self, location: String) -> Self {
-        Self { location: Some(location), ..self }
+        Self { location: Some(location.into()), ..self }
     }
 
     /// The answer, with the request's id in it.
@@ -208,6 +225,10 @@ impl Problem {
         }
         if let Some(location) = self.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
             headers.insert(header::LOCATION, location);
+        }
+        let content_range = self.length.map(|length| format!("bytes */{length}"));
+        if let Some(value) = content_range.and_then(|text| HeaderValue::from_str(&text).ok()) {
+            headers.insert(header::CONTENT_RANGE, value);
         }
         response
     }

@@ -105,6 +105,7 @@ mod tests {
             session: None,
             conversation: None,
             attempt: 1,
+            output: crate::domain::limits::Bounds::default(),
             timeout_ms,
             elapsed_ms,
             idle_timeout_ms,

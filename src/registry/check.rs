@@ -138,17 +138,11 @@ pub fn limits(limits: &LimitsSpec) -> Vec<Fault> {
         ("/idle_timeout_ms", limits.idle_timeout_ms),
         ("/queue_timeout_ms", limits.queue_timeout_ms),
         ("/max_concurrency", limits.max_concurrency.map(u64::from)),
+        ("/max_output_bytes", limits.max_output_bytes),
+        ("/max_output_lines", limits.max_output_lines),
     ];
     for (pointer, _) in least_one.into_iter().filter(|(_, value)| *value == Some(0)) {
         faults.push(Fault::at(pointer, "must be at least 1"));
-    }
-    let unsupported = [
-        ("/max_output_bytes", limits.max_output_bytes.is_some()),
-        ("/max_output_lines", limits.max_output_lines.is_some()),
-        ("/truncate", limits.truncate.is_some()),
-    ];
-    for (pointer, _) in unsupported.into_iter().filter(|(_, given)| *given) {
-        faults.push(Fault::at(pointer, "is not supported by this version; leave it out"));
     }
     faults
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::StoreError;
 use crate::domain::call::{CacheControl, Coercion};
+use crate::domain::outcome::Whole;
 use crate::domain::tool::RetryOverride;
 use crate::domain::{
     Agent, Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json, outcome,
@@ -173,6 +174,9 @@ struct OutcomeOut<'a> {
     content: Option<&'a [ContentBlock]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     structured: Option<Data<'a>>,
+    /// Absent: the output is the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    whole: Option<&'a Whole>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     details: &'a Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -223,6 +227,7 @@ struct OutcomeIn {
     content: Option<Vec<ContentBlock>>,
     #[serde(default, deserialize_with = "present")]
     structured: Option<Value>,
+    whole: Option<Whole>,
     #[serde(default)]
     details: Map<String, Value>,
     error: Option<Failure>,
@@ -266,9 +271,12 @@ pub(super) fn encode(call: &Call) -> String {
         outcome: call.outcome.as_deref().map(|outcome| {
             let only_text = matches!(outcome.content.as_slice(), [ContentBlock::Text(text)] if *text == outcome.output);
             OutcomeOut {
-                output: outcome.structured_text.is_none().then_some(outcome.output.as_str()),
+                // What was cut is no longer the data's own text.
+                output: (outcome.structured_text.is_none() || outcome.whole.is_some())
+                    .then_some(outcome.output.as_str()),
                 content: (!only_text).then_some(outcome.content.as_slice()),
                 structured: Data::of(outcome),
+                whole: outcome.whole.as_deref(),
                 details: &outcome.details,
                 error: outcome.error.as_ref(),
             }
@@ -357,7 +365,7 @@ impl CallRow {
 
 impl OutcomeIn {
     fn decode(self) -> Outcome {
-        let is_structured = self.output.is_none();
+        let is_structured = self.output.is_none() || self.whole == Some(Whole::Structured);
         let output = match (self.output, &self.content, &self.structured) {
             (Some(output), _, _) => output,
             (None, _, Some(structured)) => structured.to_string(),
@@ -369,6 +377,7 @@ impl OutcomeIn {
             details: self.details,
             structured_text: self.structured.as_ref().filter(|_| is_structured).map(json::text_of),
             structured: self.structured.map(Arc::new),
+            whole: self.whole.map(Arc::new),
             metadata: Map::new(),
             error: self.error.map(|failure| Failure { text: output.clone(), ..failure }),
             output,

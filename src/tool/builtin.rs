@@ -6,17 +6,19 @@ use crate::domain::Clock;
 pub mod calculate;
 pub mod current_time;
 pub mod echo;
+pub mod read_result;
 pub mod wait;
 
 pub use calculate::Calculate;
 pub use current_time::CurrentTime;
 pub use echo::Echo;
+pub use read_result::ReadResult;
 pub use wait::Wait;
 
 /// The heading that they are listed under.
 const CATEGORY: &str = "builtin";
 
-/// All of them, in the order of their names.
+/// All of them that need nothing but the time, in the order of their names. [`ReadResult`] needs the store.
 #[must_use]
 pub fn standard(clock: &Clock) -> Vec<BuiltinTool> {
     vec![

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::ToolError;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
+use crate::domain::limits::Bounds;
 use crate::domain::{Agent, ContentBlock, Progress};
 use crate::executor::Invocation;
 
@@ -198,6 +199,12 @@ impl Run {
     #[must_use]
     pub fn timeout_ms(&self) -> u64 {
         self.0.timeout_ms
+    }
+
+    /// How much of its answer a model is shown.
+    #[must_use]
+    pub fn output_bounds(&self) -> Bounds {
+        self.0.output
     }
 
     /// W3C Trace Context of the request, to be passed on.

@@ -94,6 +94,7 @@ impl BuiltinTool {
             elapsed_ms: 0,
             is_outside: false,
             outside: Outside::default(),
+            output: crate::domain::limits::Bounds::default(),
             timeout_ms: u64::MAX,
             traceparent: None,
             emitter,

@@ -89,7 +89,7 @@ fn tools_are_listed_and_shown_for_people_and_for_programs() {
     let line = list.out.lines().find(|line| line.starts_with("shout ")).unwrap();
     assert!(line.contains("file") && line.contains("builtin echo") && line.ends_with("Says it loud."), "{line}");
     let listed = home.run(&["tools", "list", "--json", tools[0], tools[1]]).json();
-    assert_eq!((&listed["total"], listed["tools"].as_array().unwrap().len()), (&json!(5), 5));
+    assert_eq!((&listed["total"], listed["tools"].as_array().unwrap().len()), (&json!(6), 6));
     let shown = home.run(&["tools", "show", "shout", tools[0], tools[1]]);
     assert!(shown.out.starts_with("Says it loud.\n") && shown.out.contains("Input schema:\n{"), "{shown:?}");
     // What is shown can be kept as a file and checked.
@@ -146,7 +146,7 @@ fn stats_count_what_was_called() {
     assert!(table.out.contains("(unknown tools)"), "{table:?}");
     let all = home.run(&["stats", "--json"]).json();
     assert_eq!(all["unknown_tools"]["rejected_count"], 1);
-    assert_eq!(all["tools"].as_array().unwrap().len(), 4);
+    assert_eq!(all["tools"].as_array().unwrap().len(), 5);
     let one = home.run(&["stats", "wait"]);
     assert!(one.out.contains("1  (TOOL_VALIDATION_ERROR 1)"), "{one:?}");
     assert_eq!(home.run(&["stats", "nobody"]).code, Some(2));

@@ -64,7 +64,9 @@ impl Grouping for Client {
         let list = self.get(&format!("/tools{query}")).await.ok();
         assert_eq!(list["total"], list["tools"].as_array().unwrap().len());
         let names = names(&list["tools"]).into_iter().map(str::to_owned);
-        names.filter(|name| !["calculate", "current_time", "echo", "wait"].contains(&name.as_str())).collect()
+        names
+            .filter(|name| !["calculate", "current_time", "echo", "read_result", "wait"].contains(&name.as_str()))
+            .collect()
     }
 }
 

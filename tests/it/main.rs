@@ -44,6 +44,7 @@ mod rust_tools;
 mod search;
 mod secrets;
 mod sessions;
+mod sizes;
 mod stats;
 mod store;
 mod tool_calls;

@@ -54,6 +54,7 @@ pub(super) fn invocation(arguments: Value) -> Invocation {
         elapsed_ms: 0,
         is_outside: false,
         outside: Outside::default(),
+        output: crate::domain::limits::Bounds::default(),
         timeout_ms: 30_000,
         traceparent: None,
         emitter: emitter::channel().0,

@@ -2,6 +2,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::limits::{Bounds, Truncate};
 
 /// Any text, with the characters that databases and JSON are wary of more often than by chance.
 fn text() -> impl Strategy<Value = String> {
@@ -45,6 +46,12 @@ fn failure() -> impl Strategy<Value = Failure> {
         .prop_map(|(message, after, details)| Failure::execution("t", message).retryable(after).with_details(details))
 }
 
+fn cut(outcome: Outcome, bytes: u8) -> Outcome {
+    let bounds = Bounds { bytes: bytes.into(), lines: 3, keep: Truncate::HeadTail };
+    // A call's metadata has its own place.
+    Outcome { metadata: Map::new(), ..outcome.truncated(&bounds, Uuid::from_u128(7)) }
+}
+
 fn result() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         text().prop_map(Outcome::text),
@@ -58,6 +65,9 @@ fn result() -> impl Strategy<Value = Outcome> {
             }
         ),
         failure().prop_map(Outcome::from),
+        // Longer than a model is shown.
+        (vec(block(), 0..5), any::<u8>()).prop_map(|(content, bytes)| cut(Outcome::blocks(content), bytes)),
+        (json_value(), any::<u8>()).prop_map(|(value, bytes)| cut(Outcome::data(Arc::new(value)), bytes)),
         (vec(block(), 0..3), failure()).prop_map(|(content, failure)| {
             let said = Outcome::blocks(content);
             Outcome { error: Some(Failure { text: said.output.clone(), ..failure }), ..said }

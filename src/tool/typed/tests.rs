@@ -26,6 +26,7 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
         name: "t".into(),
         arguments: Arc::new(arguments),
         attempt: 2,
+        output: crate::domain::limits::Bounds::default(),
         timeout_ms: 30_000,
         idle_timeout_ms: None,
         elapsed_ms: 0,

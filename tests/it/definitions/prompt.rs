@@ -15,11 +15,11 @@ async fn a_prompt_is_markdown_with_every_tool() {
     assert_eq!((answer.status, answer.header("content-type")), (200, "text/markdown; charset=utf-8"));
     let text = answer.text();
     assert!(
-        text.starts_with("# Available Tools\n\nYou have access to the following 5 tool(s):\n\n## a.tool\n"),
+        text.starts_with("# Available Tools\n\nYou have access to the following 6 tool(s):\n\n## a.tool\n"),
         "{text}"
     );
     assert!(text.contains("\nParameters:\n  - city: string (optional) - Where\n"), "{text}");
-    for name in ["calculate", "current_time", "echo", "wait"] {
+    for name in ["calculate", "current_time", "echo", "read_result", "wait"] {
         assert!(text.contains(&format!("\n\n## {name}\n")), "{name}");
     }
 }

@@ -71,7 +71,8 @@ async fn no_body_at_all_is_done() {
 #[tokio::test(flavor = "multi_thread")]
 async fn text_and_images_need_no_json() {
     let app = service(Backend::Sqlite, json!({})).await;
-    for (media_type, body) in [("text/plain; charset=utf-8", "{as it is}".as_bytes()), ("image/png", b"\x89PNG\r\n")] {
+    let image = crate::sizes::png(2, 2);
+    for (media_type, body) in [("text/plain; charset=utf-8", "{as it is}".as_bytes().to_vec()), ("image/png", image)] {
         let id = asked(&app).await;
         let request = app.request(reqwest::Method::POST, &format!("/tool-calls/{id}/result"));
         send(request.header("content-type", media_type).body(body)).await.ok();

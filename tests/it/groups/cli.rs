@@ -18,7 +18,7 @@ async fn inactive_tools_are_marked_for_people_and_left_out_for_programs() {
     let list = home.run(&["tools", "list"]);
     assert!(list.out.lines().any(|line| line.starts_with("mine (inactive) ")), "{list:?}");
     assert_eq!(list.out.matches("(inactive)").count(), 1);
-    assert_eq!(home.run(&["tools", "list", "--json"]).json()["total"], 4);
+    assert_eq!(home.run(&["tools", "list", "--json"]).json()["total"], 5);
     let shown = home.run(&["tools", "show", "mine", "--json"]).json();
     assert_eq!((&shown["active"], &shown["groups"]), (&json!(false), &json!(["g"])));
     assert_eq!(home.run(&["call", "mine"]).code, Some(1));

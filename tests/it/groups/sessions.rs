@@ -108,7 +108,7 @@ async fn a_session_with_tools_of_its_own_has_no_others() {
     assert_eq!(app.listed("?session=own&q=answers").await, ["in_a"]);
     let list = app.get("/tools?session=own&include_inactive=true").await.ok();
     let active = list["tools"].as_array().unwrap().iter().filter(|tool| tool["active"] == true).count();
-    assert_eq!((active, &list["total"]), (2, &json!(8)));
+    assert_eq!((active, &list["total"]), (2, &json!(9)));
     app.deactivate("a").await;
     assert_eq!(app.listed("?session=own").await, Vec::<String>::new());
 }

@@ -55,7 +55,8 @@ async fn every_request_is_signed_with_the_hooks_own_secret_or_the_services() {
 async fn the_bodies_are_as_they_were_written_down() {
     let app = app().await;
     let receiver = silent().await;
-    let image = json!({"type": "image", "data": "iVBORw0KGgo=", "mime_type": "image/png"});
+    let pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+    let image = json!({"type": "image", "data": pixel, "mime_type": "image/png"});
     let answer = json!({"content": [{"type": "text", "text": "one"}, image, {"type": "text", "text": "two"}],
         "structured": {"n": 2}, "details": {"rows": [1]}, "metadata": {"m": 1}});
     let tool = HttpTool::answering(Answer::json(&answer)).await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use toolpost::domain::call::{Coercion, StatusUpdate};
+use toolpost::domain::limits::Truncate;
 use toolpost::domain::{Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Time};
 
 use super::{ACCEPTED_AT, Log, News, REJECTED, SETTLED, WHOLE, ended, rejected};
@@ -40,6 +41,9 @@ fn rich(log: &Log) -> Call {
         idle_timeout_ms: Some(1),
         queue_timeout_ms: None,
         max_concurrency: Some(3),
+        max_output_bytes: 5,
+        max_output_lines: 6,
+        truncate: Truncate::Tail,
     });
     call.start(Time(ACCEPTED_AT + 500)).unwrap();
     call.update(StatusUpdate {

@@ -7,11 +7,11 @@ use crate::support::shapes::{HARD_TEXT, is_time, names};
 use crate::support::{App, Backend};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_four_builtin_tools_are_always_there() {
+async fn the_five_builtin_tools_are_always_there() {
     let app = App::on_sqlite().await;
     let list = app.get("/tools").await.ok();
     assert_eq!(list["total"], list["tools"].as_array().unwrap().len());
-    for name in ["echo", "calculate", "current_time", "wait"] {
+    for name in ["echo", "calculate", "current_time", "read_result", "wait"] {
         assert!(names(&list["tools"]).contains(&name), "{name}");
         assert_eq!(app.get(&format!("/tools/{name}")).await.ok()["source"], "builtin");
     }
@@ -89,7 +89,7 @@ async fn the_list_is_in_a_stable_order() {
         app.echo_of(name, json!({})).await;
     }
     let first = app.get("/tools").await.ok();
-    assert_eq!(first["total"], 9);
+    assert_eq!(first["total"], 10);
     let app = app.restart().await;
     assert_eq!(names(&app.get("/tools").await.ok()["tools"]), names(&first["tools"]));
 }

@@ -27,6 +27,7 @@ fn run(arguments: Value) -> Invocation {
         elapsed_ms: 0,
         is_outside: false,
         outside: Outside::default(),
+        output: crate::domain::limits::Bounds::default(),
         timeout_ms: 1500,
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
         emitter: emitter::channel().0,

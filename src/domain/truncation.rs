@@ -1,0 +1,155 @@
+//! Results that are too long for a model: what of their text is kept, and the whole beside it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::limits::{Bounds, Truncate};
+use super::outcome::{Whole, WholeText, joined_text};
+use super::{ContentBlock, Outcome};
+
+mod notice;
+
+pub use notice::{grouped, lines};
+
+/// The part of a text that is left out, so that the rest is within the bounds; `None` if all of it is.
+///
+/// It begins and ends at lines, unless that would keep less than half of what may be kept, and never inside a character.
+#[must_use]
+pub fn left_out(text: &str, bounds: &Bounds) -> Option<Range<usize>> {
+    let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let (bytes, most) = (of(bounds.bytes), of(bounds.lines));
+    if text.len() <= bytes && (text.len() <= most || lines(text) <= most) {
+        return None;
+    }
+    Some(match bounds.keep {
+        Truncate::Head => head_end(text, bytes, most)..text.len(),
+        Truncate::Tail => 0..tail_start(text, bytes, most),
+        Truncate::HeadTail => {
+            let (second, last) = (bytes / 2, most / 2);
+            head_end(text, bytes - second, most - last)..tail_start(text, second, last)
+        }
+    })
+}
+
+/// Where the kept beginning ends.
+fn head_end(text: &str, bytes: usize, most: usize) -> usize {
+    let by_lines = match most.checked_sub(1) {
+        None => 0,
+        Some(before) => text.match_indices('\n').nth(before).map_or(text.len(), |(at, _)| at + 1),
+    };
+    if by_lines <= bytes {
+        return by_lines;
+    }
+    let by_bytes = text.floor_char_boundary(bytes);
+    let border = text[..by_bytes].rfind('\n').map_or(0, |at| at + 1);
+    if border >= bytes.div_ceil(2) { border } else { by_bytes }
+}
+
+/// Where the kept end begins.
+fn tail_start(text: &str, bytes: usize, most: usize) -> usize {
+    let lines_of = text.strip_suffix('\n').unwrap_or(text);
+    let by_lines = match most.checked_sub(1) {
+        None => text.len(),
+        Some(before) => lines_of.rmatch_indices('\n').nth(before).map_or(0, |(at, _)| at + 1),
+    };
+    let by_bytes = text.ceil_char_boundary(text.len().saturating_sub(bytes));
+    if by_lines >= by_bytes {
+        return by_lines;
+    }
+    if by_bytes == 0 || text[..by_bytes].ends_with('\n') {
+        return by_bytes;
+    }
+    let border = text[by_bytes..].find('\n').map_or(text.len(), |at| by_bytes + at + 1);
+    if text.len() - border >= bytes.div_ceil(2) { border } else { by_bytes }
+}
+
+impl Outcome {
+    /// The result of the call `id` as a model is shown it; what is longer keeps its whole beside it.
+    #[must_use]
+    pub fn truncated(mut self, bounds: &Bounds, id: Uuid) -> Self {
+        let Some(gap) = left_out(&self.output, bounds) else { return self };
+        let notice = notice::of(&self.output, &gap, id);
+        let left = &self.output[gap.clone()];
+        let note = json!({
+            "bytes": self.output.len(), "lines": lines(&self.output),
+            "left_out_bytes": left.len(), "left_out_lines": lines(left),
+        });
+        self.metadata.insert("truncated".to_owned(), note);
+        let is_data = self.structured_text.is_some();
+        let texts = cut_blocks(&mut self.content, &gap, &notice);
+        self.output = joined_text(&self.content);
+        self.whole = Some(Arc::new(if is_data { Whole::Structured } else { Whole::Texts(texts) }));
+        if let Some(error) = &mut self.error {
+            error.text.clone_from(&self.output);
+        }
+        self
+    }
+
+    /// The same before it was cut.
+    #[must_use]
+    pub fn untruncated(mut self) -> Self {
+        let Some(whole) = self.whole.take() else { return self };
+        let texts = match &*whole {
+            Whole::Texts(texts) => texts.clone(),
+            Whole::Structured => vec![WholeText { block: Some(0), text: self.data_text().into_owned() }],
+        };
+        let mut shown: Vec<Vec<ContentBlock>> = self.content.into_iter().map(|block| vec![block]).collect();
+        let mut last = 0;
+        for WholeText { block, text } in texts {
+            let text = ContentBlock::Text(text);
+            match block.and_then(|block| shown.get_mut(block)) {
+                Some(place) => *place = vec![text],
+                // It stood somewhere between its neighbours; any place between them says the same.
+                None => match shown.get_mut(last) {
+                    Some(place) => place.push(text),
+                    None => shown.push(vec![text]),
+                },
+            }
+            last = block.unwrap_or(last);
+        }
+        self.content = shown.into_iter().flatten().collect();
+        self.output = joined_text(&self.content);
+        if let Some(error) = &mut self.error {
+            error.text.clone_from(&self.output);
+        }
+        self
+    }
+}
+
+/// Takes the gap, which is one of the joined texts, out of the blocks, and gives what they were. Of a block of which nothing
+/// is left, nothing is shown.
+fn cut_blocks(content: &mut Vec<ContentBlock>, gap: &Range<usize>, notice: &str) -> Vec<WholeText> {
+    let (mut texts, mut shown) = (Vec::new(), Vec::with_capacity(content.len()));
+    let (mut start, mut is_noted) = (0, false);
+    for block in std::mem::take(content) {
+        let ContentBlock::Text(text) = block else {
+            shown.push(block);
+            continue;
+        };
+        let end = start + text.len();
+        // The newline behind it, which joins it to the next, is its own here.
+        let is_touched = gap.start <= end && gap.end > start;
+        let kept = if is_touched {
+            let before = &text[..gap.start.saturating_sub(start).min(text.len())];
+            let after = &text[gap.end.saturating_sub(start).min(text.len())..];
+            let noted = (!std::mem::replace(&mut is_noted, true)).then_some(notice);
+            notice::between(before, noted, after)
+        } else {
+            text.clone()
+        };
+        let is_left_out = is_touched && kept.is_empty();
+        texts.push(WholeText { block: (!is_left_out).then_some(shown.len()), text });
+        if !is_left_out {
+            shown.push(ContentBlock::Text(kept));
+        }
+        start = end + 1;
+    }
+    *content = shown;
+    texts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! `read_result`: a part of a result that was too long to be shown.
+
+use std::sync::Arc;
+
+use regex::{Regex, RegexBuilder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::domain::{Call, json as text};
+use crate::store::{Store, StoreError};
+use crate::tool::{About, Run, Tool, ToolError};
+
+mod part;
+
+use part::Asked;
+
+/// Its name.
+pub const NAME: &str = "read_result";
+/// Largest compiled pattern, in bytes.
+const LARGEST_PATTERN: usize = 256 * 1024;
+
+/// Reads the results of calls again.
+#[derive(Clone)]
+pub struct ReadResult {
+    store: Store,
+}
+
+impl std::fmt::Debug for ReadResult {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("ReadResult")
+    }
+}
+
+/// Reads a result that was too long to be shown whole, a part at a time: the notice in the shortened result says with which
+/// arguments. With a pattern it gives the lines that match, each with its number. Knows the calls of this conversation only.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadArgs {
+    /// The id that the notice names.
+    #[schemars(length(min = 1, max = 512))]
+    pub call_id: String,
+    /// The number of the first line to read, counted from 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub offset: u64,
+    /// How many lines to read, or with a pattern how many matching lines. Without it as many as may be shown.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub limit: Option<u64>,
+    /// Only for a line that is too long to be shown whole: its first character to read, counted from 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub column: u64,
+    /// A regular expression, as "(?i)error|warning": only lines that match are given. No look-around, no back-references.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 1000))]
+    pub pattern: Option<String>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl ReadResult {
+    /// One that reads from this store.
+    #[must_use]
+    pub fn new(store: Store) -> Self {
+        Self { store }
+    }
+
+    /// The call, if it is one that the reading call may know of.
+    async fn call(&self, asked: &str, run: &Run) -> Result<Call, ToolError> {
+        let nothing = || {
+            let asked = text::shorten(asked, 100);
+            let place = if run.session().is_some() { "in this session" } else { "outside of sessions" };
+            ToolError::new(format!(
+                "there is no call \"{asked}\" {place}; call_id is the id in the notice of a shortened result, as in \
+                 {{\"call_id\":\"0197a2c4-…\"}}, not the id of your own tool call"
+            ))
+        };
+        let id: Uuid = asked.trim().parse().map_err(|_| nothing())?;
+        let found = match run.session() {
+            None => self.store.call(id).await.map(|call| call.filter(|call| call.session.is_none())),
+            Some(session) => self.call_of(session, id).await,
+        };
+        found.map_err(|error| away(&error))?.ok_or_else(nothing)
+    }
+
+    /// A session that was made anew under its old id has nothing of that.
+    async fn call_of(&self, session: &str, id: Uuid) -> Result<Option<Call>, StoreError> {
+        let Some(session) = self.store.session(session).await? else { return Ok(None) };
+        let behind = id.as_u128().checked_add(1).map(Uuid::from_u128);
+        let newest = self.store.session_calls(&session, behind, 1).await?;
+        Ok(newest.into_iter().find(|call| call.id == id))
+    }
+}
+
+impl Tool for ReadResult {
+    const NAME: &'static str = NAME;
+    type Args = ReadArgs;
+    type Output = String;
+
+    fn about(&self, about: About) -> About {
+        about
+            .title("Read a result")
+            .category(super::CATEGORY)
+            .example(json!({"call_id": "0197a2c4-7e1b-7c55-9d3a-2f6b8c1d4e5f", "offset": 2001}), "…the next lines…")
+            .example(
+                json!({"call_id": "0197a2c4-7e1b-7c55-9d3a-2f6b8c1d4e5f", "pattern": "(?i)error"}),
+                "2417: ERROR no ink\n[1 matching line; the result has 12,345 lines]",
+            )
+            .read_only()
+            .closed_world()
+    }
+
+    async fn call(&self, args: ReadArgs, run: Run) -> Result<String, ToolError> {
+        let pattern = args.pattern.as_deref().map(compiled).transpose()?;
+        let call = self.call(&args.call_id, &run).await?;
+        let Some(outcome) = call.outcome.clone() else {
+            return Err(ToolError::new("that call has not ended yet; there is no result to read"));
+        };
+        let at_least_one = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).max(1);
+        let asked = Asked {
+            id: call.id,
+            offset: at_least_one(args.offset),
+            column: at_least_one(args.column),
+            limit: args.limit.map_or(usize::MAX, at_least_one),
+            bounds: run.output_bounds(),
+        };
+        // A result may have megabytes.
+        run.blocking(move |run| {
+            let whole = outcome.whole_output();
+            match pattern {
+                Some(pattern) => asked.matching(&whole, &pattern, || run.is_cancelled()),
+                None => asked.lines(&whole),
+            }
+        })
+        .await
+    }
+}
+
+fn compiled(pattern: &str) -> Result<Arc<Regex>, ToolError> {
+    let compiled = RegexBuilder::new(pattern).size_limit(LARGEST_PATTERN).build();
+    compiled.map(Arc::new).map_err(|error| ToolError::new(format!("the pattern is no regular expression: {error}")))
+}
+
+/// The database fails: nothing of that is for a model.
+fn away(error: &StoreError) -> ToolError {
+    tracing::error!(%error, "a result cannot be read again");
+    ToolError::new("the database is away; try again")
+}

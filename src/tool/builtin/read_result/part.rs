@@ -1,0 +1,139 @@
+//! The part of a text that is asked for, and how to go on behind it.
+
+use regex::Regex;
+use uuid::Uuid;
+
+use crate::domain::limits::Bounds;
+use crate::domain::truncation::{grouped, lines};
+use crate::tool::ToolError;
+
+/// What the last line, which says how to go on, may take.
+const LAST_LINE: usize = 200;
+/// Longest part of a matching line that is shown, in bytes.
+const LONGEST_MATCH: usize = 2000;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    /// The call whose result it is.
+    pub id: Uuid,
+    /// The first line, from 1.
+    pub offset: usize,
+    /// Its first character, from 1.
+    pub column: usize,
+    /// Most lines.
+    pub limit: usize,
+    /// What may be shown in all.
+    pub bounds: Bounds,
+}
+
+impl Asked {
+    /// The lines as they are, and how to go on if there are more.
+    pub fn lines(&self, whole: &str) -> Result<String, ToolError> {
+        let total = lines(whole);
+        let rest = self.rest(whole, total)?;
+        let (most_bytes, most_lines) = self.room();
+        let by_lines = match self.limit.min(most_lines) {
+            0 => 0,
+            most => rest.match_indices('\n').nth(most - 1).map_or(rest.len(), |(at, _)| at + 1),
+        };
+        let shown = if by_lines <= most_bytes {
+            &rest[..by_lines]
+        } else {
+            let by_bytes = rest.floor_char_boundary(most_bytes);
+            let border = rest[..by_bytes].rfind('\n').map_or(0, |at| at + 1);
+            // At least one character, or reading would never come to an end.
+            let first = rest.chars().next().map_or(0, char::len_utf8);
+            &rest[..if border > 0 { border } else { by_bytes.max(first) }]
+        };
+        if shown.len() == rest.len() {
+            return Ok(shown.to_owned());
+        }
+        let line = self.offset + shown.bytes().filter(|byte| *byte == b'\n').count();
+        let begun = shown.rfind('\n').map_or(shown, |at| &shown[at + 1..]).chars().count();
+        let before = if line == self.offset { self.column } else { 1 };
+        let column = if begun == 0 { String::new() } else { format!(",\"column\":{}", before + begun) };
+        let newline = if shown.ends_with('\n') { "" } else { "\n" };
+        let id = self.id;
+        Ok(format!(
+            "{shown}{newline}[the result has {} lines; go on with {{\"call_id\":\"{id}\",\"offset\":{line}{column}}}]",
+            grouped(total)
+        ))
+    }
+
+    /// The lines that match, each with its number.
+    pub fn matching(&self, whole: &str, pattern: &Regex, is_cancelled: impl Fn() -> bool) -> Result<String, ToolError> {
+        let total = lines(whole);
+        let rest = self.rest(whole, total)?;
+        let (most_bytes, most_lines) = self.room();
+        let (mut shown, mut count, mut next) = (String::new(), 0, None);
+        for (place, line) in rest.lines().enumerate() {
+            if is_cancelled() {
+                return Err(ToolError::new("it was stopped"));
+            }
+            let Some(found) = pattern.find(line) else { continue };
+            let number = self.offset + place;
+            let entry = format!("{number}: {}\n", excerpt(line, found.start()));
+            let is_first = count == 0;
+            if count >= self.limit.min(most_lines) || (!is_first && shown.len() + entry.len() > most_bytes) {
+                next = Some(number);
+                break;
+            }
+            shown.push_str(&entry);
+            count += 1;
+        }
+        let word = if count == 1 { "line" } else { "lines" };
+        let more = next.map_or_else(String::new, |line| format!(", and there are more; go on with \"offset\":{line}"));
+        let total = grouped(total);
+        Ok(format!("{shown}[{} matching {word}{more}; the result has {total} lines]", grouped(count)))
+    }
+
+    /// The text from the first line on.
+    fn rest<'a>(&self, whole: &'a str, total: usize) -> Result<&'a str, ToolError> {
+        if whole.is_empty() {
+            return Err(ToolError::new("that result has no text"));
+        }
+        if self.offset > total {
+            let word = if total == 1 { "line" } else { "lines" };
+            return Err(ToolError::new(format!("offset {} is behind the {total} {word} of the result", self.offset)));
+        }
+        let start = match self.offset.checked_sub(2) {
+            None => 0,
+            Some(before) => whole.match_indices('\n').nth(before).map_or(whole.len(), |(at, _)| at + 1),
+        };
+        let line = whole[start..].split('\n').next().unwrap_or_default();
+        // Behind the last character stands the newline, where there is one.
+        let newline = whole[start + line.len()..].starts_with('\n').then_some(line.len());
+        let mut places = line.char_indices().map(|(at, _)| at).chain(newline);
+        match places.nth(self.column - 1) {
+            Some(at) => Ok(&whole[start + at..]),
+            None => {
+                let length = grouped(line.chars().count());
+                let message =
+                    format!("column {} is behind the {length} characters of line {}", self.column, self.offset);
+                Err(ToolError::new(message))
+            }
+        }
+    }
+
+    /// How many bytes and lines are left beside the last line.
+    fn room(&self) -> (usize, usize) {
+        let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let (bytes, lines) = (of(self.bounds.bytes), of(self.bounds.lines));
+        (bytes.saturating_sub(LAST_LINE).max(bytes / 2).max(1), lines.saturating_sub(1).max(1))
+    }
+}
+
+/// A long line around what was found in it.
+fn excerpt(line: &str, found: usize) -> String {
+    if line.len() <= LONGEST_MATCH {
+        return line.to_owned();
+    }
+    let start = line.floor_char_boundary(found.saturating_sub(LONGEST_MATCH / 4));
+    let end = line.floor_char_boundary((start + LONGEST_MATCH).min(line.len()));
+    let column = line[..start].chars().count() + 1;
+    format!("[from column {column}] {} […]", &line[start..end])
+}
+
+#[cfg(test)]
+mod tests;
