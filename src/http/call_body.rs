@@ -84,7 +84,8 @@ pub(super) fn read(body: Value, tools: &Snapshot) -> Result<Asked, Problem> {
     let format = MessageFormat::of(&body)?;
     let vendor = format.and_then(MessageFormat::vendor);
     let is_own = body.as_object().is_some_and(messages::is_own) || format == Some(MessageFormat::Native);
-    match vendor.filter(|_| !is_own).or_else(|| messages::recognise(&body).filter(|_| format.is_none())) {
+    let told = if is_own || format.is_some() { None } else { messages::recognise(&body) };
+    match vendor.filter(|_| !is_own).or(told) {
         Some(vendor) => message(vendor, body),
         None => own(body, vendor, tools),
     }

@@ -19,7 +19,10 @@ pub fn recognise(body: &Value) -> Option<Vendor> {
 /// Whether this is one call or a batch of our own shape.
 #[must_use]
 pub fn is_own(body: &Map<String, Value>) -> bool {
-    body.contains_key("calls")
+    // Most bodies are one call and nothing else, which is seen without looking anything up.
+    let is_plain = body.len() <= 3 && body.keys().all(|name| matches!(name.as_str(), "name" | "arguments" | "id"));
+    is_plain && !body.is_empty() && body.keys().any(|name| name == "name")
+        || body.contains_key("calls")
         || body.contains_key("name")
             // A message may have the name of who speaks, and an item or a block that of its tool.
             && !has(body, &["type", "role", "tool_calls", "function_call", "functionCall", "choices", "candidates"])
