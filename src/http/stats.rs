@@ -10,6 +10,7 @@ use super::problem::Problem;
 use super::{AppState, reply, tools};
 use crate::domain::Time;
 use crate::domain::stats::{MinuteStats, ToolStats, UNKNOWN_TOOL};
+use crate::hooks::Counts;
 
 /// Longest window of a series.
 const LONGEST_WINDOW_MINUTES: i64 = 7 * 24 * 60;
@@ -40,6 +41,32 @@ struct AllStats {
     tools: Vec<StatsAnswer>,
     /// Calls of names that no tool has.
     unknown_tools: ToolStats,
+    /// What became of asking hooks.
+    hooks: HookStats,
+}
+
+/// How often this node has asked hooks since it started, and what became of it.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+struct HookStats {
+    /// Hooks that were asked.
+    asked_count: u64,
+    /// Of these, those that failed or were too slow.
+    failed_count: u64,
+    /// Calls that they have blocked.
+    blocked_count: u64,
+    /// Ends of calls that there was no room to tell of.
+    dropped_count: u64,
+}
+
+impl From<&Counts> for HookStats {
+    fn from(counts: &Counts) -> Self {
+        Self {
+            asked_count: counts.asked(),
+            failed_count: counts.failed(),
+            blocked_count: counts.blocked(),
+            dropped_count: counts.dropped(),
+        }
+    }
 }
 
 /// Reads the counts of one tool; zeros for one that was never called.
@@ -88,8 +115,9 @@ pub(super) async fn of_all(
         let series = series(&state, &stats.tool_name, since).await?;
         tools.push(StatsAnswer { stats, series });
     }
+    let hooks = state.engine.hooks().counts().into();
     let unknown_tools = unknown.unwrap_or_else(|| ToolStats::never_called(UNKNOWN_TOOL));
-    Ok(reply::json(StatusCode::OK, &AllStats { tools, unknown_tools }))
+    Ok(reply::json(StatusCode::OK, &AllStats { tools, unknown_tools, hooks }))
 }
 
 /// Sets the counts of one tool to zero.

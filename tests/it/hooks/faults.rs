@@ -103,3 +103,15 @@ async fn a_hook_that_failed_does_not_keep_the_next_one_from_being_asked() {
     app.hook("before_tool_call", &next, "/", json!({})).await;
     assert_eq!(succeeded(&app.call("echo", json!({"a": 1})).await), r#"{"a":1,"b":2}"#);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_often_hooks_were_asked_and_failed_is_told() {
+    let app = App::with_egress(Backend::Sqlite).await;
+    let server = failing().await;
+    let hook = json!({"event": "before_tool_call", "url": server.url("/breaks")});
+    assert_eq!(app.post("/hooks", &hook).await.status, 201);
+    app.call("echo", json!({})).await;
+    app.call("echo", json!({})).await;
+    let told = app.get("/stats").await.ok()["hooks"].clone();
+    assert_eq!(told, json!({"asked_count": 2, "failed_count": 2, "blocked_count": 0, "dropped_count": 0}));
+}
