@@ -127,9 +127,13 @@ impl Registry {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn try_definition(&self, definition: ToolDefinition) -> Result<ToolDefinition, Vec<Fault>> {
+        self.workshop.make(definition, self.trial()).map(|entry| entry.definition)
+    }
+
+    /// How an entry is made that is compiled to see whether it could be, and never shown.
+    fn trial(&self) -> Made {
         let now = self.clock.now();
-        let made = Made { source: Source::Api, revision: 0, created_at: now, updated_at: now };
-        self.workshop.make(definition, made).map(|entry| entry.definition)
+        Made { source: Source::Api, revision: 0, created_at: now, updated_at: now }
     }
 
     /// A preset without a value keeps the one that the tool's declaration has: no answer shows it, so a definition that was
@@ -258,9 +262,7 @@ impl Registry {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn try_with(&self, definition: ToolDefinition, fetched: dynamic::Fetched) -> Result<(), Vec<Fault>> {
-        let now = self.clock.now();
-        let made = Made { source: Source::Api, revision: 0, created_at: now, updated_at: now };
-        self.workshop.make_with(definition, made, fetched).map(drop)
+        self.workshop.make_with(definition, self.trial(), fetched).map(drop)
     }
 
     /// The presets that were written over the API for a tool of this name.

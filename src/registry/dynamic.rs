@@ -11,7 +11,7 @@ use super::check::{self, Fault};
 use super::entry::Made;
 use super::{Entry, Registry};
 use crate::domain::tool::DefinitionError;
-use crate::domain::{Source, Time, ToolDefinition, json};
+use crate::domain::{Time, ToolDefinition, json};
 
 /// How long an answer is good where the definition does not say.
 const USUAL_TTL_MS: u64 = 60_000;
@@ -170,9 +170,7 @@ impl Registry {
         // It is to fit the presets that are stored for it, too.
         definition.presets.extend(self.stored_presets(&definition.name));
         let error = fetched.error.clone();
-        let now = self.clock.now();
-        let made = Made { source: Source::Api, revision: 0, created_at: now, updated_at: now };
-        let made = self.make_best(definition, made, fetched, None);
+        let made = self.make_best(definition, self.trial(), fetched, None);
         made.map(|entry| entry.fetched).map_err(|mut faults| {
             faults.extend(error.map(|error| Fault::at("/definition_url", error.message)));
             faults
