@@ -122,13 +122,13 @@ impl Registry {
         self.shown.load()
     }
 
-    /// Compiles a definition without registering it.
+    /// Compiles a definition without registering it, as one that is declared on the server.
     ///
     /// # Errors
     /// Everything that is wrong with it.
     pub fn try_definition(&self, definition: ToolDefinition) -> Result<ToolDefinition, Vec<Fault>> {
         let now = self.clock.now();
-        let made = Made { source: Source::Api, revision: 0, created_at: now, updated_at: now };
+        let made = Made { source: Source::File, revision: 0, created_at: now, updated_at: now };
         self.workshop.make(definition, made).map(|entry| entry.definition)
     }
 
