@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use uuid::Uuid;
 
 use super::output::Output;
@@ -149,6 +149,34 @@ impl From<io::Error> for Broken {
     }
 }
 
+/// The helper and what the program writes to. A program that is asked to end may have something to say yet, and must not die
+/// of a pipe that nobody reads: so it is read on until the helper has ended.
+struct Pipes {
+    child: Option<Child>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+}
+
+impl Drop for Pipes {
+    fn drop(&mut self) {
+        let (child, stdout, stderr) = (self.child.take(), self.stdout.take(), self.stderr.take());
+        // Without a runtime nothing runs any more that could read.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            tokio::join!(discard(stdout), discard(stderr));
+            if let Some(mut child) = child {
+                let _ = child.wait().await;
+            }
+        });
+    }
+}
+
+async fn discard(pipe: Option<impl AsyncRead + Unpin>) {
+    if let Some(mut pipe) = pipe {
+        let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
+    }
+}
+
 async fn talk(
     mut child: Child,
     mut socket: UnixStream,
@@ -156,7 +184,9 @@ async fn talk(
     input: &[u8],
     invocation: &Invocation,
 ) -> Result<(Told, Output, Tail), Broken> {
-    let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut pipes = Pipes { child: Some(child), stdout, stderr };
+    let (Some(stdout), Some(stderr)) = (&mut pipes.stdout, &mut pipes.stderr) else {
         return Err(Broken::Helper(io::ErrorKind::BrokenPipe.into()));
     };
     let mut line = serde_json::to_vec(order).map_err(io::Error::from)?;
@@ -167,7 +197,7 @@ async fn talk(
     let told = {
         let mut reading = pin!(async {
             let (read, errors) =
-                tokio::join!(read_output(stdout, &mut output, &invocation.emitter), read_tail(&mut stderr, &mut tail));
+                tokio::join!(read_output(stdout, &mut output, &invocation.emitter), read_tail(stderr, &mut tail));
             errors?;
             read
         });
@@ -194,7 +224,7 @@ async fn talk(
 }
 
 /// A program that writes more than is taken has to wait.
-async fn read_output(mut stdout: ChildStdout, output: &mut Output, emitter: &Emitter) -> Result<(), Broken> {
+async fn read_output(stdout: &mut ChildStdout, output: &mut Output, emitter: &Emitter) -> Result<(), Broken> {
     let mut piece = vec![0; PIECE];
     loop {
         let read = stdout.read(&mut piece).await?;

@@ -22,7 +22,7 @@ use super::tree;
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
 /// How often the processes are counted.
-const COUNT: Duration = Duration::from_millis(50);
+const COUNT: Duration = Duration::from_millis(20);
 /// Between two looks whether they have ended.
 const PULSE: Duration = Duration::from_millis(10);
 /// Longest order.

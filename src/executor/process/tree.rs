@@ -1,5 +1,6 @@
 //! The processes below this one, and their end.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,23 +14,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All living processes below this one. Orphans among them have this one for their parent, as it is their subreaper.
 pub fn below() -> Vec<Pid> {
-    let mut parents = Vec::new();
+    let mut children: BTreeMap<i32, Vec<(i32, bool)>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
         // One that has just ended has no more state.
         let Ok(stat) = fs::read(format!("/proc/{id}/stat")) else { continue };
         if let Some((is_alive, parent)) = state_of(&stat) {
-            parents.push((id, parent, is_alive));
+            children.entry(parent).or_default().push((id, is_alive));
         }
     }
-    let mut found = vec![rustix::process::getpid().as_raw_nonzero().get()];
+    let mut found = vec![(rustix::process::getpid().as_raw_nonzero().get(), false)];
     let mut next = 0;
-    while let Some(parent) = found.get(next).copied() {
-        found.extend(parents.iter().filter(|(_, its, _)| *its == parent).map(|(id, _, _)| *id));
+    while let Some((parent, _)) = found.get(next) {
+        found.extend(children.remove(parent).unwrap_or_default());
         next += 1;
     }
-    let is_alive = |id: &i32| parents.iter().any(|(other, _, is_alive)| other == id && *is_alive);
-    found.into_iter().skip(1).filter(is_alive).filter_map(Pid::from_raw).collect()
+    found.into_iter().filter(|(_, is_alive)| *is_alive).filter_map(|(id, _)| Pid::from_raw(id)).collect()
 }
 
 /// Whether it lives, and its parent, of `/proc/ID/stat`. The name in it may hold anything, so what counts is behind it.

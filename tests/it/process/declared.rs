@@ -25,13 +25,13 @@ async fn what_cannot_work_is_refused_with_its_place() {
     let app = service().await;
     for (executor, pointer) in [
         (json!({"argv": []}), "/executor/argv"),
-        (json!({"argv": "ls -l"}), "/executor/argv"),
+        (json!({"argv": "ls -l"}), "/executor"),
         (json!({"cwd": "relative"}), "/executor/cwd"),
-        (json!({"env": {"A": 5}}), "/executor/env"),
+        (json!({"env": {"A": 5}}), "/executor"),
         (json!({"env": {"A": "{"}}), "/executor/env/A"),
-        (json!({"limits": {"memory": 5}}), "/executor/limits/memory"),
-        (json!({"sandbox": "none"}), "/executor/sandbox"),
-        (json!({"shell": true}), "/executor/shell"),
+        (json!({"limits": {"memory": 5}}), "/executor"),
+        (json!({"sandbox": "none"}), "/executor"),
+        (json!({"shell": true}), "/executor"),
     ] {
         let definition = program("bad", &["true"], executor);
         points_at(&app.post("/tools", &definition).await.problem(422), pointer);

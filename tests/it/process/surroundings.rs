@@ -85,8 +85,8 @@ async fn a_program_writes_only_where_it_may() {
     if call["details"]["sandbox"]["landlock"] == true {
         failed(&call, "TOOL_EXECUTION_ERROR");
         let read = format!("cat {}", file.display());
-        failed(&shell_with(&app, &read, json!({"read": []})).await, "TOOL_EXECUTION_ERROR");
-        assert_eq!(succeeded(&shell_with(&app, &read, json!({"read": [folder.path()]})).await), "x\n");
+        failed(&shell_with(&app, &read, json!({"read": [], "write": []})).await, "TOOL_EXECUTION_ERROR");
+        assert_eq!(succeeded(&shell_with(&app, &read, json!({"read": [folder.path()], "write": []})).await), "x\n");
         // The service's own memory and environment are none of its business.
         let service = format!("cat /proc/{}/environ", std::process::id());
         failed(&shell(&app, &service).await, "TOOL_EXECUTION_ERROR");
