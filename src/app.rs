@@ -17,7 +17,7 @@ use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Su
 use crate::events::Bus;
 use crate::executor::token::{NotASecret, SigningKey};
 use crate::executor::vault::NotKeys;
-use crate::executor::{Egress, HttpClient, Instances, Reporting, Secrets, Vault};
+use crate::executor::{Egress, HttpClient, Instances, Processes, Reporting, Secrets, Vault};
 use crate::hooks::{Hooks, RustHook};
 use crate::policy::Wrap;
 use crate::registry::discovery::{self, Shown};
@@ -218,7 +218,9 @@ impl Builder {
         let system = system::tools(&store, &clock, manageable_groups(&shown));
         let builtins =
             builtin::standard(&clock).into_iter().chain([read]).chain(discovery).chain(system).chain(tools).collect();
-        let registry = Registry::new(Workshop::new(builtins, client.clone(), wraps), clock.clone(), shown)
+        let processes = Processes::new(&config.process.helper, config.process.registration, secrets.clone());
+        let workshop = Workshop::new(builtins, client.clone(), wraps).processes(processes);
+        let registry = Registry::new(workshop, clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);
         let background = CancellationToken::new();

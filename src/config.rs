@@ -38,6 +38,8 @@ pub struct Config {
     pub tools: Tools,
     /// What `http` tools may reach.
     pub egress: EgressConfig,
+    /// Tools that are programs on this machine.
+    pub process: ProcessConfig,
     /// Secrets that tools are given.
     pub secrets: SecretsConfig,
     /// Objects for tools that name them, by name.
@@ -192,6 +194,16 @@ pub struct Tools {
 pub struct EgressConfig {
     /// CIDRs, addresses or host names.
     pub allow: Vec<String>,
+}
+
+/// Settings of tools that are programs on this machine.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessConfig {
+    /// Whether they may be registered over the API.
+    pub registration: bool,
+    /// The program `toolpost`, which keeps them; empty for this program itself.
+    pub helper: String,
 }
 
 /// Settings of the log.

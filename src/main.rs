@@ -11,6 +11,9 @@ mod cli;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(ended) = toolpost::executor::process::run_helper_if_asked() {
+        return ended;
+    }
     toolpost::executor::http::install_crypto_provider();
     cli::main(cli::Cli::parse()).into()
 }

@@ -122,18 +122,18 @@ impl Registry {
         self.shown.load()
     }
 
-    /// Compiles a definition without registering it.
+    /// Compiles a definition without registering it, as one that is declared on the server.
     ///
     /// # Errors
     /// Everything that is wrong with it.
     pub fn try_definition(&self, definition: ToolDefinition) -> Result<ToolDefinition, Vec<Fault>> {
-        self.workshop.make(definition, self.trial()).map(|entry| entry.definition)
+        self.workshop.make(definition, self.trial(Source::File)).map(|entry| entry.definition)
     }
 
     /// How an entry is made that is compiled to see whether it could be, and never shown.
-    fn trial(&self) -> Made {
+    fn trial(&self, source: Source) -> Made {
         let now = self.clock.now();
-        Made { source: Source::Api, revision: 0, created_at: now, updated_at: now }
+        Made { source, revision: 0, created_at: now, updated_at: now }
     }
 
     /// A preset without a value keeps the one that the tool's declaration has: no answer shows it, so a definition that was
@@ -262,7 +262,7 @@ impl Registry {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn try_with(&self, definition: ToolDefinition, fetched: dynamic::Fetched) -> Result<(), Vec<Fault>> {
-        self.workshop.make_with(definition, self.trial(), fetched).map(drop)
+        self.workshop.make_with(definition, self.trial(Source::Api), fetched).map(drop)
     }
 
     /// The presets that were written over the API for a tool of this name.

@@ -133,6 +133,7 @@ fn executor(definition: &ToolDefinition) -> String {
     match &definition.executor {
         ExecutorSpec::Builtin { name } => format!("builtin {name}"),
         ExecutorSpec::Http(spec) => format!("http {} {}", spec.method, spec.url),
+        ExecutorSpec::Process(spec) => format!("process {}", spec.argv.join(" ")),
         ExecutorSpec::External {} => "external".to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::preset::{self, Presets};
+use super::process::ProcessSpec;
 use super::shape::{self, ShapeError};
 use super::{LimitsSpec, Time, json};
 
@@ -157,6 +158,8 @@ pub enum ExecutorSpec {
     },
     /// A request to an HTTP server.
     Http(Box<HttpSpec>),
+    /// A program on the server.
+    Process(Box<ProcessSpec>),
     /// Someone outside does the work and posts its result.
     External {},
 }
@@ -389,7 +392,7 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
     shape::expect_objects(&value, &parts)?;
     shape::expect_objects(&value, &["/executor/auth/password", "/presets"])?;
     check_presets(&value)?;
-    shape::expect_objects(&value, &["/cache"])?;
+    shape::expect_objects(&value, &["/cache", "/executor/limits"])?;
     shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
     if let Value::Object(members) = &mut value {
         for name in READ_ONLY {

@@ -8,7 +8,8 @@ use super::Engine;
 use super::prepare::{Begin, Job};
 use super::run::Stop;
 use crate::domain::preset::Origin;
-use crate::domain::tool::{HttpAuth, HttpSpec, SecretRef};
+use crate::domain::process::EnvValue;
+use crate::domain::tool::{HttpAuth, SecretRef};
 use crate::domain::{Call, Code, ExecutorSpec, Failure, Outcome, Preset, json};
 use crate::executor::Redaction;
 use crate::executor::emitter::Report;
@@ -45,7 +46,7 @@ impl Engine {
             return Err(Failure::execution(&job.call.name, message).into());
         }
         job.equipment.context = job.call.context.clone();
-        let mut secrets: Vec<Value> = self.credential(&definition.executor).into_iter().collect();
+        let mut secrets = self.credentials(&definition.executor);
         if !definition.presets.is_empty() {
             self.inject(job, entry, &mut secrets)?;
         }
@@ -58,13 +59,26 @@ impl Engine {
         Ok(())
     }
 
-    /// What an `http` tool shows its server. That it is not set is told when it is to be sent.
-    fn credential(&self, executor: &ExecutorSpec) -> Option<Value> {
-        let ExecutorSpec::Http(spec) = executor else { return None };
-        let HttpSpec { auth: Some(auth), .. } = &**spec else { return None };
-        let (HttpAuth::Bearer { token: SecretRef { secret } } | HttpAuth::Basic { password: SecretRef { secret }, .. }) =
-            auth;
-        self.settings.secrets.get(secret).ok().map(Value::String)
+    /// What an `http` tool shows its server, or a `process` tool has in its environment. That one is not set is told when it
+    /// is to be used.
+    fn credentials(&self, executor: &ExecutorSpec) -> Vec<Value> {
+        let named: Vec<String> = match executor {
+            ExecutorSpec::Http(spec) => match &spec.auth {
+                Some(HttpAuth::Bearer { token: secret } | HttpAuth::Basic { password: secret, .. }) => {
+                    vec![secret.secret.clone()]
+                }
+                None => Vec::new(),
+            },
+            ExecutorSpec::Process(spec) => {
+                let secret = |value: &EnvValue| match value {
+                    EnvValue::Secret(SecretRef { secret }) => Some(secret.clone()),
+                    EnvValue::Text(_) => None,
+                };
+                spec.env.values().filter_map(secret).collect()
+            }
+            ExecutorSpec::Builtin { .. } | ExecutorSpec::External {} => Vec::new(),
+        };
+        named.into_iter().filter_map(|named| self.settings.secrets.get(&named).ok()).map(Value::String).collect()
     }
 
     /// Presets come after everything else that makes the arguments, and win.

@@ -20,14 +20,14 @@ mod exchange;
 mod fault;
 mod fetch;
 mod headers;
-mod known;
+pub(super) mod known;
 mod plan;
 mod read;
 pub mod reporting;
 mod status;
 mod stream;
 mod target;
-mod template;
+pub(super) mod template;
 #[cfg(test)]
 mod test_server;
 #[cfg(test)]

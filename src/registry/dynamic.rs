@@ -11,7 +11,7 @@ use super::check::{self, Fault};
 use super::entry::Made;
 use super::{Entry, Registry};
 use crate::domain::tool::DefinitionError;
-use crate::domain::{Time, ToolDefinition, json};
+use crate::domain::{Source, Time, ToolDefinition, json};
 
 /// How long an answer is good where the definition does not say.
 const USUAL_TTL_MS: u64 = 60_000;
@@ -170,7 +170,7 @@ impl Registry {
         // It is to fit the presets that are stored for it, too.
         definition.presets.extend(self.stored_presets(&definition.name));
         let error = fetched.error.clone();
-        let made = self.make_best(definition, self.trial(), fetched, None);
+        let made = self.make_best(definition, self.trial(Source::Api), fetched, None);
         made.map(|entry| entry.fetched).map_err(|mut faults| {
             faults.extend(error.map(|error| Fault::at("/definition_url", error.message)));
             faults

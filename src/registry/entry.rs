@@ -16,6 +16,7 @@ use super::presets;
 use crate::domain::tool::DefinitionError;
 use crate::domain::{ExecutorSpec, Paused, Session, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
+use crate::executor::process::{ProcessExecutor, Processes};
 use crate::executor::{Available, Executor, ExternalExecutor, Instances, Pool, Stands, System};
 use crate::policy::{self, Stack, Wrap};
 use crate::schema::lower::{Lowered, Target, Unlowerable};
@@ -197,6 +198,7 @@ pub struct Workshop {
     client: HttpClient,
     wraps: Vec<Wrap>,
     instances: Instances,
+    processes: Processes,
 }
 
 impl Workshop {
@@ -204,7 +206,13 @@ impl Workshop {
     #[must_use]
     pub fn new(builtins: Vec<BuiltinTool>, client: HttpClient, wraps: Vec<Wrap>) -> Self {
         let builtins = builtins.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect();
-        Self { builtins, client, wraps, instances: Instances::default() }
+        Self { builtins, client, wraps, instances: Instances::default(), processes: Processes::default() }
+    }
+
+    /// How it runs programs; not at all unless given.
+    #[must_use]
+    pub fn processes(self, processes: Processes) -> Self {
+        Self { processes, ..self }
     }
 
     pub(super) fn builtins(&self) -> impl Iterator<Item = &BuiltinTool> {
@@ -243,8 +251,16 @@ impl Workshop {
         definition.title.get_or_insert_with(|| declared.name.clone());
         let builtin = match &declared.executor {
             ExecutorSpec::Builtin { name } => self.builtins.get(name),
-            ExecutorSpec::Http(_) | ExecutorSpec::External {} => None,
+            ExecutorSpec::Http(_) | ExecutorSpec::Process(_) | ExecutorSpec::External {} => None,
         };
+        if matches!(declared.executor, ExecutorSpec::Process(_))
+            && made.source == Source::Api
+            && !self.processes.registration
+        {
+            let message = "a program can be declared in the server's tools folder only, unless the operator allows it \
+                           over the API (`registration` in `[process]`)";
+            faults.push(Fault::at("/executor/type", message));
+        }
         if definition.input_schema.is_null() {
             match builtin {
                 Some(builtin) => definition.input_schema = builtin.definition.input_schema.clone(),
@@ -317,15 +333,24 @@ impl Workshop {
                 builtin.map(|builtin| own(&builtin.executor).unwrap_or_else(|| builtin.executor.clone()))
             }
             ExecutorSpec::External {} => Some(Arc::new(ExternalExecutor)),
-            ExecutorSpec::Http(spec) => match HttpExecutor::new(spec, &known(definition), self.client.clone()) {
-                Ok(executor) => Some(Arc::new(executor)),
-                Err(wrong) => {
-                    faults.extend(
-                        wrong.into_iter().map(|(pointer, message)| Fault::at(format!("/executor{pointer}"), message)),
-                    );
-                    None
-                }
-            },
+            ExecutorSpec::Http(spec) => {
+                of_parts(HttpExecutor::new(spec, &known(definition), self.client.clone()), faults)
+            }
+            ExecutorSpec::Process(spec) => {
+                of_parts(ProcessExecutor::new(spec, &known(definition), self.processes.clone()), faults)
+            }
+        }
+    }
+}
+
+/// An executor, or what is wrong within the `executor` object.
+fn of_parts(made: Result<impl Executor, Vec<(String, String)>>, faults: &mut Vec<Fault>) -> Option<Arc<dyn Executor>> {
+    match made {
+        Ok(executor) => Some(Arc::new(executor)),
+        Err(wrong) => {
+            let at = |(pointer, message)| Fault::at(format!("/executor{pointer}"), message);
+            faults.extend(wrong.into_iter().map(at));
+            None
         }
     }
 }

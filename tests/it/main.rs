@@ -37,6 +37,7 @@ mod pause;
 mod piped;
 mod presets;
 mod problems;
+mod process;
 mod queue;
 mod readers;
 mod retries;

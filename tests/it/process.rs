@@ -1,0 +1,77 @@
+//! Tools that are programs on the server.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use toolpost::config::Config;
+use toolpost::executor::Secrets;
+
+use crate::support::calls::with;
+use crate::support::{App, Backend, Options, eventually};
+
+mod declared;
+mod ends;
+mod results;
+mod surroundings;
+
+/// A service that takes programs over the API. The test is not `toolpost`, so it names the helper.
+async fn service() -> App {
+    service_with(Options::default()).await
+}
+
+async fn service_with(options: Options) -> App {
+    App::start_with(Backend::Sqlite, Options { configure: Some(open), ..options }).await
+}
+
+fn open(config: &mut Config) {
+    config.process.registration = true;
+    config.process.helper = env!("CARGO_BIN_EXE_toolpost").into();
+}
+
+/// A service that knows the secret `KEY`.
+async fn service_with_secret(value: &'static str) -> App {
+    let secrets = Secrets::new(move |name| (name == "KEY").then(|| value.to_owned()));
+    service_with(Options { secrets: Some(secrets), ..Options::default() }).await
+}
+
+/// A definition that takes any object; `executor` has more members of the executor.
+fn program(name: &str, argv: &[&str], executor: Value) -> Value {
+    let executor = with(json!({"type": "process", "argv": argv}), executor);
+    json!({"name": name, "input_schema": {"type": "object"}, "executor": executor})
+}
+
+/// A call of a program that is nothing but this script.
+async fn shell(app: &App, script: &str) -> Value {
+    shell_with(app, script, json!({})).await
+}
+
+async fn shell_with(app: &App, script: &str, executor: Value) -> Value {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let name = format!("script_{}", NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    app.register(program(&name, &["sh", "-c", script], executor)).await;
+    app.call(&name, json!({})).await
+}
+
+/// The living processes that have this variable in their environment.
+fn marked(mark: &str) -> Vec<String> {
+    let variable = format!("MARK={mark}");
+    let is_marked = |id: &String| {
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
+    };
+    let all = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    all.filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())).filter(is_marked).collect()
+}
+
+/// A word that no other test has.
+fn mark() -> String {
+    tempfile::tempdir().unwrap().path().display().to_string()
+}
+
+async fn wait_for_some(mark: &str, count: usize) {
+    eventually("the processes", || async { (marked(mark).len() >= count).then_some(()) }).await;
+}
+
+async fn wait_for_none(mark: &str) {
+    eventually("the end of all processes", || async { marked(mark).is_empty().then_some(()) }).await;
+}

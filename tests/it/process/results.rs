@@ -1,0 +1,99 @@
+//! What a program says, and what becomes of it.
+
+use serde_json::json;
+
+use super::*;
+use crate::support::shapes::{failed, succeeded};
+use crate::support::sse::count;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_output_is_the_result() {
+    let app = service().await;
+    for (script, output, structured) in [
+        ("printf 'hello\\nyou'", "hello\nyou", json!(null)),
+        ("echo '{\"a\": [1, 2]}'", "{\"a\":[1,2]}", json!({"a": [1, 2]})),
+        ("echo '{\"output\": \"shown\", \"details\": {\"d\": 1}}'", "shown", json!(null)),
+        ("true", "Done", json!(null)),
+        ("printf 'caf\\351'", "caf\u{fffd}", json!(null)),
+        ("echo noise; echo '{\"event\":\"result\",\"result\":42}'; echo more", "42", json!(42)),
+        ("echo '{\"event\":\"result\",\"output\":\"o\"}'", "o", json!(null)),
+    ] {
+        let call = shell(&app, script).await;
+        assert_eq!((succeeded(&call), &call["structured"]), (output, &structured), "{script}");
+        assert_eq!(call["details"]["sandbox"]["no_new_privs"], true, "{call:#}");
+    }
+    let call = shell(&app, "echo '{\"success\": false, \"message\": \"m\"}'").await;
+    assert!(failed(&call, "TOOL_EXECUTION_ERROR").ends_with(": m"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_call_comes_on_standard_input() {
+    let app = service().await;
+    app.register(program("cat", &["cat"], json!({}))).await;
+    let call = app.call_with(json!({"name": "cat", "id": "call_1", "arguments": {"text": "a\u{0}😀"}})).await;
+    let told = &call["structured"];
+    assert_eq!(told["arguments"], json!({"text": "a\u{0}😀"}), "{call:#}");
+    assert_eq!((&told["id"], &told["call_id"], &told["name"]), (&call["id"], &json!("call_1"), &json!("cat")));
+    assert_eq!((&told["attempt"], &told["deadline_ms"]), (&json!(1), &json!(30_000)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_need_not_read_what_it_is_given() {
+    let app = service().await;
+    app.register(program("deaf", &["echo", "fine"], json!({}))).await;
+    let call = app.call("deaf", json!({"text": "x".repeat(2 << 20)})).await;
+    assert_eq!(succeeded(&call), "fine\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_lines_are_told_and_no_output() {
+    let app = service().await;
+    let script = "echo '{\"event\":\"progress\",\"tip\":\"half\",\"progress\":{\"current\":1,\"total\":2}}'
+        echo '{\"event\":\"progress\",\"content\":\"seen\",\"details\":{\"d\":1}}'
+        echo '{\"event\":\"progress\",\"tpi\":1}'; printf end";
+    app.register(program("steps", &["sh", "-c", script], json!({}))).await;
+    let events = app.call_streamed(&json!({"name": "steps"})).await.rest().await;
+    assert_eq!(count(&events, "progress"), 2, "{events:#?}");
+    let call = app.stored(&app.only("steps").await).await;
+    assert_eq!((succeeded(&call), &call["tip"]), ("end", &json!("half")));
+    assert_eq!(call["progress"]["total"], 2.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_end_is_an_error_with_what_was_written() {
+    let app = service().await;
+    let call = shell(&app, "echo out; echo err >&2; exit 3").await;
+    let text = failed(&call, "TOOL_EXECUTION_ERROR");
+    assert!(text.ends_with("\": out\n\nerr\n\nCommand exited with code 3"), "{text}");
+    assert_eq!(call["error"]["details"]["exit_code"], 3);
+    assert_eq!(call["details"]["stderr"], "err\n");
+    let call = shell(&app, "kill -KILL $$").await;
+    assert!(failed(&call, "TOOL_EXECUTION_ERROR").ends_with(": Command was killed by signal 9"));
+    let call = shell(&app, "yes | head -c 1000000; exit 1").await;
+    let text = failed(&call, "TOOL_EXECUTION_ERROR");
+    assert!(text.len() < 20_000 && text.ends_with("Command exited with code 1"), "{}", text.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_start_is_told() {
+    let app = service().await;
+    app.register(program("none", &["/no/such/program"], json!({}))).await;
+    let call = app.call("none", json!({})).await;
+    assert!(failed(&call, "TOOL_EXECUTION_ERROR").ends_with(": there is no program \"/no/such/program\""), "{call:#}");
+    let call = shell_with(&app, "true", json!({"cwd": "/no/such/folder"})).await;
+    assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("/no/such/folder is not there"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_much_output_ends_the_program() {
+    let app = service().await;
+    let mark = mark();
+    let call = shell_with(&app, "yes", json!({"env": {"MARK": mark}})).await;
+    assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("larger than 16777216 bytes"));
+    wait_for_none(&mark).await;
+    // On standard error only the end is kept.
+    let call = shell(&app, "yes | head -c 50000000 >&2; echo end >&2; printf fine").await;
+    assert_eq!(succeeded(&call), "fine");
+    let stderr = call["details"]["stderr"].as_str().unwrap();
+    assert!(stderr.len() < 20_000 && stderr.ends_with("end\n"));
+}
