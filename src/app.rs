@@ -33,6 +33,8 @@ mod signing;
 
 pub use signing::{given_signing_secret, kept_signing_secret};
 
+/// How often what commits counted is added to the sums.
+const FOLD_STATS: Duration = Duration::from_secs(1);
 /// How often the registered tools are compared with what other nodes may have made of them.
 const LOOK_AT_TOOLS: Duration = Duration::from_secs(1);
 
@@ -237,6 +239,7 @@ impl Builder {
         if !is_command_line {
             tokio::spawn(refresh::run(registry.clone(), background.clone()));
         }
+        tokio::spawn(fold_stats(store.clone(), background.clone()));
         tokio::spawn(follow_tools(store.clone(), registry.clone(), hooks.clone(), background.clone()));
         let idle = Duration::from_millis(config.instances.idle_ms);
         tokio::spawn(end_idle_instances(registry.instances().clone(), idle, background.clone()));
@@ -388,6 +391,18 @@ async fn follow_tools(store: Store, registry: Arc<Registry>, hooks: Arc<Hooks>, 
         if version != hooks.version() {
             let _ = hooks.reload(&store).await;
         }
+    }
+}
+
+/// Keeps the sums of the stats near what is counted, so that whoever asks does not wait long.
+async fn fold_stats(store: Store, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(FOLD_STATS) => {}
+        }
+        // A database that is away is told of by the journal; the next turn goes on where this one stopped.
+        let _ = store.fold_stats().await;
     }
 }
 

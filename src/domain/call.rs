@@ -1,6 +1,6 @@
 //! One tool call and the machine of its statuses.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -249,6 +249,12 @@ impl StatusUpdate {
 /// Events that a call has from its row alone: acceptance and `WAIT`.
 const EVENTS_OF_ACCEPTANCE: u32 = 2;
 
+/// Nothing at all, without an allocation for each call.
+fn no_context() -> Arc<Map<String, Value>> {
+    static NOTHING: LazyLock<Arc<Map<String, Value>>> = LazyLock::new(Arc::default);
+    NOTHING.clone()
+}
+
 impl Call {
     /// A call as it is accepted: `WAIT`, nothing known yet.
     #[must_use]
@@ -287,7 +293,7 @@ impl Call {
             limits: None,
             retry: RetryOverride::default(),
             priority: 0,
-            context: Arc::default(),
+            context: no_context(),
             agent: None,
             callback_url: None,
             created_at,

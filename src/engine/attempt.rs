@@ -112,7 +112,7 @@ impl Engine {
             call_id: call.call_id.clone(),
             name: call.name.clone(),
             arguments: job.equipment.arguments.clone().or(call.effective_arguments.clone()).unwrap_or_default(),
-            context: job.equipment.context.clone(),
+            context: job.call.context.clone(),
             agent: call.agent.clone(),
             session: call.session.clone(),
             conversation: job.conversation.clone(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Engine;
 use super::prepare::{Begin, Job};
@@ -24,8 +24,6 @@ const DROPPED: &str = "dropped_arguments";
 pub(super) struct Equipment {
     /// The arguments with the presets in them; `None` where there are none, and the call's own are all.
     pub arguments: Option<Arc<Value>>,
-    /// The context objects that the tool names.
-    pub context: Arc<Map<String, Value>>,
     /// The secrets that it was given, which nobody is to hear from it.
     pub redaction: Option<Arc<Redaction>>,
 }
@@ -45,7 +43,6 @@ impl Engine {
             let message = format!("the context \"{name}\" is missing: the tool needs it, and nobody has given it");
             return Err(Failure::execution(&job.call.name, message).into());
         }
-        job.equipment.context = job.call.context.clone();
         let mut secrets = self.credentials(&definition.executor);
         if !definition.presets.is_empty() {
             self.inject(job, entry, &mut secrets)?;

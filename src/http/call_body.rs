@@ -32,8 +32,30 @@ pub(super) struct Asked {
     pub wait: Option<Wait>,
     /// How the model's conversation goes on, where the answer is to say it.
     pub said: Option<Arc<Continuation>>,
-    /// Where each call's id stands in the body, or would (RFC 6901).
-    pub id_places: Vec<String>,
+    /// Where each call's id stands in the body.
+    pub id_places: IdPlaces,
+}
+
+/// Where each call's id stands in a body, or would.
+#[derive(Debug)]
+pub(super) enum IdPlaces {
+    /// The body is the call.
+    Body,
+    /// Its `calls` are.
+    Calls,
+    /// Where the vendor has it.
+    Spoken(Vec<String>),
+}
+
+impl IdPlaces {
+    /// A pointer (RFC 6901) to the id of the call at this place.
+    pub fn of(&self, index: usize) -> String {
+        match self {
+            Self::Body => "/id".to_owned(),
+            Self::Calls => format!("/calls/{index}/id"),
+            Self::Spoken(places) => places.get(index).cloned().unwrap_or_default(),
+        }
+    }
 }
 
 /// Whose shape a body has.
@@ -112,10 +134,7 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot) -> Result<Asked, P
         }
         said
     });
-    let id_places = match is_batch {
-        true => (0..requests.len()).map(|index| format!("/calls/{index}/id")).collect(),
-        false => vec!["/id".to_owned()],
-    };
+    let id_places = if is_batch { IdPlaces::Calls } else { IdPlaces::Body };
     finish(requests, Options::read(body)?, said, is_batch, id_places)
 }
 
@@ -141,7 +160,7 @@ fn message(vendor: Vendor, body: Value) -> Result<Asked, Problem> {
             ..CallRequest::default()
         });
     }
-    finish(requests, options, Some(said), true, id_places)
+    finish(requests, options, Some(said), true, IdPlaces::Spoken(id_places))
 }
 
 fn finish(
@@ -149,16 +168,17 @@ fn finish(
     options: Options,
     said: Option<Continuation>,
     is_batch: bool,
-    id_places: Vec<String>,
+    id_places: IdPlaces,
 ) -> Result<Asked, Problem> {
     if let Some(session) = options.dedupes_in() {
         let mut seen = HashSet::new();
-        for (request, place) in requests.iter_mut().zip(&id_places) {
+        for (index, request) in requests.iter_mut().enumerate() {
+            let place = || id_places.of(index);
             let Some(id) = &request.call_id else {
-                return Err(Problem::field(place, "is missing: `dedupe` goes by it"));
+                return Err(Problem::field(place(), "is missing: `dedupe` goes by it"));
             };
             if !seen.insert(id.clone()) {
-                return Err(Problem::field(place, "is another call's too: `dedupe` goes by it"));
+                return Err(Problem::field(place(), "is another call's too: `dedupe` goes by it"));
             }
             request.once = Some(Once::of_call(session, id, &request.name, request.arguments.as_ref()));
         }

@@ -57,9 +57,8 @@ pub(super) async fn execute(
     for _ in 0..TRIES {
         let mut found = Vec::with_capacity(submission.calls.len());
         for (index, request) in submission.calls.iter().enumerate() {
-            let pointer = asked.id_places.get(index).map_or("", String::as_str);
             let claim = match request.once {
-                Some(once) => claim_of(state, once, pointer).await?,
+                Some(once) => claim_of(state, once, &asked.id_places.of(index)).await?,
                 None => None,
             };
             let known = claim.and_then(|claim| claim.calls.first().copied());

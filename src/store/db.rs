@@ -127,6 +127,32 @@ macro_rules! on_writer {
 }
 pub(crate) use on_writer;
 
+/// Does `$body` in one transaction of the writer: `Some` is committed, `None` taken back. What moves the tools' clock does
+/// so first, so that all who do wait for one another there and nowhere else.
+macro_rules! in_transaction {
+    (@on $pool:expr, $transaction:ident => $body:expr) => {
+        $crate::store::bound::within(async {
+            let mut lease = $pool.lease().await?;
+            let mut $transaction = lease.begin().await?;
+            let done = $body;
+            match &done {
+                Some(_) => $transaction.commit().await?,
+                None => $transaction.rollback().await?,
+            }
+            lease.answered(&Ok(()));
+            Ok::<_, StoreError>(done)
+        })
+        .await
+    };
+    ($db:expr, $transaction:ident => $body:expr) => {
+        match $db {
+            $crate::store::Db::Sqlite(pools) => $crate::store::db::in_transaction!(@on pools.writer, $transaction => $body),
+            $crate::store::Db::Postgres(pools) => $crate::store::db::in_transaction!(@on pools.writer, $transaction => $body),
+        }
+    };
+}
+pub(crate) use in_transaction;
+
 impl Db {
     /// Connects, and makes the SQLite file and its folder if they are missing.
     ///

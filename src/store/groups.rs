@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use sqlx::Connection;
 
-use super::bound::within;
+use super::db::in_transaction;
 use super::tools::BUMP;
-use super::{Db, Store, StoreError, db};
+use super::{Store, StoreError, db};
 use crate::domain::{Group, Time};
 
 mod delete;
@@ -28,32 +28,6 @@ pub struct GroupChange {
     /// It is stored from now on if it is not yet: a definition names it.
     pub is_named: bool,
 }
-
-/// Does `$body` in one transaction of the writer: `Some` is committed, `None` taken back. What moves the tools' clock does
-/// so first, so that all who do wait for one another there and nowhere else.
-macro_rules! in_transaction {
-    (@on $pool:expr, $transaction:ident => $body:expr) => {
-        within(async {
-            let mut lease = $pool.lease().await?;
-            let mut $transaction = lease.begin().await?;
-            let done = $body;
-            match &done {
-                Some(_) => $transaction.commit().await?,
-                None => $transaction.rollback().await?,
-            }
-            lease.answered(&Ok(()));
-            Ok::<_, StoreError>(done)
-        })
-        .await
-    };
-    ($db:expr, $transaction:ident => $body:expr) => {
-        match $db {
-            Db::Sqlite(pools) => in_transaction!(@on pools.writer, $transaction => $body),
-            Db::Postgres(pools) => in_transaction!(@on pools.writer, $transaction => $body),
-        }
-    };
-}
-use in_transaction;
 
 impl Store {
     /// All stored groups, by name.

@@ -2,7 +2,7 @@
 //! published only once it is on disk.
 //!
 //! What is waiting becomes one transaction. Changes of one call that meet in it become one row write, so a short call
-//! costs a single row and a share of a commit. The rows, the events' positions and the stats change together, guarded by
+//! costs a single row and a share of a commit. The rows, the events' positions and what is counted are written together, guarded by
 //! the row's status, and every commit has an id: one whose end is unknown is looked up before it is tried again, so
 //! that nothing is counted twice or lost.
 
@@ -22,9 +22,11 @@ mod bucket;
 mod postgres;
 mod sql;
 mod sqlite;
+mod tally;
 mod writer;
 
 pub use bucket::{bucket_of, upper_end_ms};
+pub(in crate::store) use tally::Tally;
 
 /// Changes that may wait for the writer. More wait at the door, within the callers' deadlines.
 const QUEUE: usize = 4096;

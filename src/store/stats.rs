@@ -7,6 +7,8 @@ use super::{Store, StoreError, db};
 use crate::domain::Time;
 use crate::domain::stats::{CACHED, MinuteStats, ToolStats};
 
+mod fold;
+
 /// tool, executed, code, bucket, calls, total, min, max, retries, last
 type TotalRow = (String, i16, String, i32, i64, i64, i64, i64, i64, i64);
 
@@ -18,6 +20,7 @@ impl Store {
     pub async fn stats(&self, tool: Option<&str>) -> Result<Vec<ToolStats>, StoreError> {
         const SQL: &str = "SELECT tool, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at \
             FROM tool_stats WHERE tenant = $1 AND minute = 0 AND (tool = $2 OR $3 = 0) ORDER BY tool, executed, bucket";
+        self.fold_stats().await?;
         let (tenant, name) = (self.tenant.as_str().to_owned(), sought(tool.unwrap_or_default()));
         let only = i32::from(tool.is_some());
         let rows: Vec<TotalRow> = db::on_reader!(&self.db, pool =>
@@ -38,6 +41,7 @@ impl Store {
             CAST(SUM(calls) AS BIGINT), CAST(SUM(total_ms) AS BIGINT) FROM tool_stats \
             WHERE tenant = $1 AND tool = $2 AND minute >= $3 AND minute > 0 \
             GROUP BY minute, executed, CASE WHEN code = '' THEN 1 WHEN code = 'CACHED' THEN 2 ELSE 0 END ORDER BY minute";
+        self.fold_stats().await?;
         let (tenant, tool) = (self.tenant.as_str().to_owned(), sought(tool));
         let rows: Vec<(i64, i16, i32, i64, i64)> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(tenant).bind(tool).bind(since.minute()).fetch_all(pool).await)?;
@@ -68,6 +72,7 @@ impl Store {
     /// If the database fails.
     pub async fn reset_stats(&self, tool: Option<&str>) -> Result<(), StoreError> {
         const SQL: &str = "DELETE FROM tool_stats WHERE tenant = $1 AND (tool = $2 OR $3 = 0)";
+        self.fold_stats().await?;
         let (tenant, name) = (self.tenant.as_str().to_owned(), sought(tool.unwrap_or_default()));
         let only = i32::from(tool.is_some());
         db::on_writer!(&self.db, pool =>

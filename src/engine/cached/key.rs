@@ -42,7 +42,7 @@ pub fn of(job: &Job, entry: &Entry, scope: CacheScope) -> Option<Key> {
             etag: entry.etag(),
             session,
             arguments,
-            context: &job.equipment.context,
+            context: &job.call.context,
             agent: call.agent.as_deref(),
         }
         .key(),

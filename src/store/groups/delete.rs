@@ -5,9 +5,8 @@ use sqlx::Connection;
 
 use super::in_transaction;
 use crate::domain::Time;
-use crate::store::bound::within;
 use crate::store::tools::BUMP;
-use crate::store::{Db, Store, StoreError};
+use crate::store::{Store, StoreError};
 
 /// What a group's end means for one registered tool.
 #[derive(Debug, PartialEq, Eq)]

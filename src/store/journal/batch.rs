@@ -1,13 +1,12 @@
 //! What has gathered for one commit: one image per row, the stats, and the events in order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Change, Committed, Told, Unit, bucket_of};
+use super::{Change, Committed, Tally, Told, Unit};
 use crate::domain::event::Reported;
-use crate::domain::stats::Sample;
 use crate::domain::{Call, Claim, Time};
 use crate::store::callbacks::CallbackRow;
 
@@ -31,20 +30,6 @@ pub(super) struct ReportedRow {
     pub reported: Arc<Reported>,
 }
 
-/// What one commit adds to one row of stats.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Addition {
-    pub calls: i64,
-    pub total_ms: i64,
-    pub min_ms: i64,
-    pub max_ms: i64,
-    pub retries: i64,
-    pub last_at: i64,
-}
-
-/// `(tool, minute, executed, code, bucket)`, the key of a row of stats.
-pub(super) type StatsKey = (Arc<str>, i64, bool, &'static str, i32);
-
 /// Everything that one commit writes.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {
@@ -52,7 +37,7 @@ pub(super) struct Batch<'a> {
     pub at: Time,
     pub rows: Vec<RowImage<'a>>,
     pub reported: Vec<ReportedRow>,
-    pub stats: BTreeMap<StatsKey, Addition>,
+    pub stats: Tally,
     /// Places of units that come after their call's end in the same commit; nothing of them is written. A row's guard stops
     /// a second end only once the first is on disk.
     pub fenced: Vec<usize>,
@@ -71,7 +56,7 @@ impl<'a> Batch<'a> {
             at,
             rows: Vec::with_capacity(units.len()),
             reported: Vec::new(),
-            stats: BTreeMap::new(),
+            stats: Tally::default(),
             fenced: Vec::new(),
             claimed: Vec::new(),
             claims: Vec::new(),
@@ -152,29 +137,12 @@ impl<'a> Batch<'a> {
         }
         if news.settled {
             row.settled = Some(take(2));
-            self.count(call);
+            self.stats.count(call);
         }
         self.claims.extend(claims);
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
         let told = told.as_ref().unwrap_or(call).clone();
         self.told.push(Told { call: told, news: *news, reported: reported.clone() });
-    }
-
-    fn count(&mut self, call: &Arc<Call>) {
-        let Some(sample) = Sample::of(call) else { return };
-        let tool: Arc<str> = if sample.tool.is_empty() { Arc::from("") } else { call.name.clone() };
-        let duration = sample.duration_ms as i64;
-        let bucket = if sample.executed { bucket_of(sample.duration_ms) } else { 0 };
-        for minute in [0, sample.at.minute()] {
-            let key = (tool.clone(), minute, sample.executed, sample.code, bucket);
-            let sum = self.stats.entry(key).or_insert(Addition { min_ms: i64::MAX, ..Addition::default() });
-            sum.calls += 1;
-            sum.total_ms += duration;
-            sum.min_ms = sum.min_ms.min(duration);
-            sum.max_ms = sum.max_ms.max(duration);
-            sum.retries += i64::from(sample.retries);
-            sum.last_at = sum.last_at.max(sample.at.0);
-        }
     }
 
     /// The batch, once it is on disk behind position `base`.
@@ -187,7 +155,7 @@ impl<'a> Batch<'a> {
 mod tests {
     use super::super::News;
     use super::*;
-    use crate::domain::{Failure, Ids, Outcome};
+    use crate::domain::{Ids, Outcome};
 
     fn call(ids: &Ids) -> Call {
         Call::accepted(ids.next(), "echo".into(), None, Arc::default(), Time(0), "n".into())
@@ -210,17 +178,5 @@ mod tests {
         let committed = batch.committed(10);
         assert_eq!((committed.first_pos, committed.last_pos), (11, 15));
         assert_eq!(committed.events().iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
-    }
-
-    #[test]
-    fn a_rejected_call_is_no_execution_and_an_unknown_tool_has_no_name() {
-        let ids = Ids::counted();
-        let mut one = call(&ids);
-        one.settle(Failure::not_found("echo", &[], None).into(), Time(60_000_000)).unwrap();
-        let change = Change::new(Arc::new(one), News { accepted: true, settled: true, started: false });
-        let units = [Unit::One(change)];
-        let batch = Batch::of(ids.next(), Time(3), &units);
-        let keys: Vec<_> = batch.stats.keys().cloned().collect();
-        assert_eq!(keys, [("".into(), 0, false, "TOOL_NOT_FOUND", 0), ("".into(), 1, false, "TOOL_NOT_FOUND", 0)]);
     }
 }

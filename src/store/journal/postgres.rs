@@ -6,7 +6,7 @@ use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
 use uuid::Uuid;
 
-use super::batch::{Addition, Batch, RowImage, StatsKey};
+use super::batch::{Batch, RowImage};
 use super::sql;
 use super::writer::{CommitError, CommitResult};
 use crate::store::callbacks::CallbackRow;
@@ -18,8 +18,6 @@ const NOT_ALL_WRITTEN: &str = "TP001";
 /// The numbers of a new row, all in one array: each array that is unnested costs the server as much as a column of the
 /// table. A position that there is not is -1.
 const NUMBERS: i64 = 7;
-/// The numbers of a row of stats, likewise.
-const STATS_NUMBERS: i64 = 9;
 
 /// The statement, with or without the parts for calls that are there already, for reported events, for keys and callbacks,
 /// and for replaced arguments of calls that are there already.
@@ -50,7 +48,7 @@ fn complete(again: Option<usize>, claims: Option<usize>) -> String {
 }
 
 fn statement(again: bool, told: bool, extra: bool, replaced: bool) -> String {
-    let mut marks = Marks(17);
+    let mut marks = Marks(15);
     let (mut changed, mut reported, mut extras) = (String::new(), String::new(), String::new());
     let (mut expected_again, mut expected_claims) = (None, None);
     // New rows are all written, or the statement fails; only rows that are there already can be left alone.
@@ -93,7 +91,7 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool) -> String {
                     AS i (key, fingerprint, batch_id, calls) {} RETURNING 1),
              called AS ({}),",
             sql::CLAIM,
-            sql::CLAIM_AGAIN.replace("{NOW}", "$15"),
+            sql::CLAIM_AGAIN.replace("{NOW}", "$12"),
             CallbackRow::insert_from_arrays(callbacks)
         );
     }
@@ -108,20 +106,12 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool) -> String {
                 FROM UNNEST($5::uuid[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::text[]) WITH ORDINALITY
                     AS i (id, session, batch_id, tool, arguments, record, number)) AS rows),
          {changed}
-         counted AS (
-            INSERT INTO tool_stats AS s ({stats})
-            SELECT $3, tool, n[k - 8], n[k - 7], code, n[k - 6], n[k - 5], n[k - 4], n[k - 3], n[k - 2], n[k - 1], n[k]
-            FROM (SELECT tool, code, number * {STATS_NUMBERS} AS k, $11::int8[] AS n
-                FROM UNNEST($12::text[], $13::text[]) WITH ORDINALITY AS i (tool, code, number)) AS rows
-            {stats_again}),
          {reported}
          {extras}
          noted AS (
-            INSERT INTO commits ({commit}) SELECT $14, first, first + $1 - 1, $15, $16 FROM clock)
+            INSERT INTO commits ({commit}) SELECT $11, first, first + $1 - 1, $12, $13, $14 FROM clock)
          SELECT first - 1, {complete} FROM clock",
         row = sql::ROW,
-        stats = sql::STATS,
-        stats_again = sql::STATS_AGAIN.replace("{MIN}", "LEAST").replace("{MAX}", "GREATEST"),
         commit = sql::COMMIT,
         complete = complete(expected_again, expected_claims),
     )
@@ -140,19 +130,12 @@ fn numbers(row: &RowImage<'_>) -> [i64; NUMBERS as usize] {
     [status, attempt, seq, created, place(row.accepted), place(row.started), place(row.settled)]
 }
 
-fn stats_numbers(key: &StatsKey, sum: &Addition) -> [i64; STATS_NUMBERS as usize] {
-    let (_, minute, executed, _, bucket) = key;
-    let Addition { calls, total_ms, min_ms, max_ms, retries, last_at } = *sum;
-    [*minute, i64::from(*executed), i64::from(*bucket), calls, total_ms, min_ms, max_ms, retries, last_at]
-}
-
 /// Writes the batch; returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Batch<'_>) -> CommitResult {
     let fresh: Vec<&RowImage<'_>> = batch.fresh().collect();
     let again: Vec<&RowImage<'_>> = batch.again().collect();
     let calls = || fresh.iter().map(|row| row.call);
     let tenant = crate::domain::Tenant::default();
-    let stats = || batch.stats.iter();
     let extra = !(batch.claims.is_empty() && batch.callbacks.is_empty());
     let replaced = batch.replaces_arguments();
     let parts = usize::from(!again.is_empty())
@@ -171,12 +154,10 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         .bind(calls().map(|call| codec::indexed_name(&call.name)).collect::<Vec<_>>())
         .bind(calls().map(|call| call.arguments_text.get()).collect::<Vec<_>>())
         .bind(fresh.iter().map(|row| row.record).collect::<Vec<_>>())
-        .bind(stats().flat_map(|(key, sum)| stats_numbers(key, sum)).collect::<Vec<_>>())
-        .bind(stats().map(|(key, _)| &*key.0).collect::<Vec<_>>())
-        .bind(stats().map(|(key, _)| key.3).collect::<Vec<_>>())
         .bind(batch.id)
         .bind(batch.at.0)
-        .bind(batch.call_ids());
+        .bind(batch.call_ids())
+        .bind(batch.stats.note());
     if !again.is_empty() {
         query = query
             .bind(again.iter().map(|row| row.call.id).collect::<Vec<_>>())

@@ -16,16 +16,6 @@ pub(super) fn row_again_with_arguments() -> String {
     ROW_AGAIN.replacen("SET ", "SET arguments = COALESCE(u.arguments, c.arguments), ", 1)
 }
 
-/// Columns of a row of stats, in the order in which they are bound.
-pub(super) const STATS: &str =
-    "tenant, tool, minute, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at";
-
-/// `{MIN}` and `{MAX}` are the scalar functions, which the databases name differently.
-pub(super) const STATS_AGAIN: &str = "ON CONFLICT (tenant, tool, minute, executed, code, bucket) DO UPDATE SET \
-     calls = s.calls + excluded.calls, total_ms = s.total_ms + excluded.total_ms, \
-     min_ms = {MIN}(s.min_ms, excluded.min_ms), max_ms = {MAX}(s.max_ms, excluded.max_ms), \
-     retries = s.retries + excluded.retries, last_at = {MAX}(s.last_at, excluded.last_at)";
-
 /// Columns of a reported event.
 pub(super) const EVENT: &str = "call_id, seq, pos, kind, data";
 
@@ -39,7 +29,7 @@ pub(super) const CLAIM_AGAIN: &str = "ON CONFLICT (tenant, key) DO UPDATE SET fi
      WHERE k.expires_at <= {NOW}";
 
 /// Columns of a commit.
-pub(super) const COMMIT: &str = "id, first_pos, last_pos, at, calls";
+pub(super) const COMMIT: &str = "id, first_pos, last_pos, at, calls, stats";
 
 /// Whether a commit whose end is unknown was made after all, behind a position that was known before it: its first
 /// position.

@@ -76,10 +76,6 @@ static AGAIN_WITH_ARGUMENTS: LazyLock<Statements> = LazyLock::new(|| {
     let head = "WITH u (id, status, attempt, seq, node, started, settled, record, arguments) AS (";
     Statements::new(head, 9, &format!(") {}", sql::row_again_with_arguments()))
 });
-static STATS: LazyLock<Statements> = LazyLock::new(|| {
-    let again = sql::STATS_AGAIN.replace("{MIN}", "MIN").replace("{MAX}", "MAX");
-    Statements::new(&format!("INSERT INTO tool_stats AS s ({})", sql::STATS), 12, &again)
-});
 static EVENTS: LazyLock<Statements> =
     LazyLock::new(|| Statements::new(&format!("INSERT INTO call_events ({})", sql::EVENT), 5, ""));
 static CLAIMS: LazyLock<Statements> = LazyLock::new(|| {
@@ -89,7 +85,7 @@ static CLAIMS: LazyLock<Statements> = LazyLock::new(|| {
 });
 static CALLBACKS: LazyLock<Statements> = LazyLock::new(|| Statements::new(&CallbackRow::insert_head(), 4, ""));
 static COMMITS: LazyLock<String> =
-    LazyLock::new(|| format!("INSERT INTO commits ({}) VALUES ($1, $2, $3, $4, $5)", sql::COMMIT));
+    LazyLock::new(|| format!("INSERT INTO commits ({}) VALUES ($1, $2, $3, $4, $5, $6)", sql::COMMIT));
 
 const TAKE_POSITIONS: &str = "UPDATE event_clock SET pos = pos + $1 RETURNING pos - $1";
 
@@ -124,8 +120,6 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
     if written != batch.rows.len() as u64 {
         return Err(CommitError::NotAllWritten);
     }
-    let stats: Vec<_> = batch.stats.iter().collect();
-    let tenant = crate::domain::Tenant::default();
     let claimed = CLAIMS.run(connection, &batch.claims, |query, claim| bind_claim(query, claim, batch.at)).await?;
     if claimed != batch.claims.len() as u64 {
         return Err(CommitError::NotAllWritten);
@@ -133,23 +127,6 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
     CALLBACKS
         .run(connection, &batch.callbacks, |query, row| {
             query.bind(row.call_id).bind(row.url.to_string()).bind(row.host()).bind(row.event_id)
-        })
-        .await?;
-    STATS
-        .run(connection, &stats, |query, (key, sum)| {
-            query
-                .bind(tenant.as_str().to_owned())
-                .bind(key.0.to_string())
-                .bind(key.1)
-                .bind(i16::from(key.2))
-                .bind(key.3)
-                .bind(key.4)
-                .bind(sum.calls)
-                .bind(sum.total_ms)
-                .bind(sum.min_ms)
-                .bind(sum.max_ms)
-                .bind(sum.retries)
-                .bind(sum.last_at)
         })
         .await?;
     EVENTS
@@ -168,6 +145,7 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
         .bind(base + batch.positions())
         .bind(batch.at.0)
         .bind(batch.call_ids())
+        .bind(batch.stats.note())
         .execute(&mut **connection)
         .await?;
     Ok(base)

@@ -97,6 +97,8 @@ impl Writer {
                     let _ = done.send(end);
                 }
                 let committed = batch.committed(base);
+                // Whoever was answered goes on first: who watches can wait for that.
+                tokio::task::yield_now().await;
                 (self.sink)(&committed);
             }
             Err(CommitError::NotAllWritten) => {
