@@ -12,6 +12,8 @@ use super::writer::{CommitError, CommitResult};
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, once};
 
+mod one;
+
 /// SQLSTATE of `toolpost_expect`: some rows were refused, and so nothing was written.
 const NOT_ALL_WRITTEN: &str = "TP001";
 
@@ -132,6 +134,9 @@ fn numbers(row: &RowImage<'_>) -> [i64; NUMBERS as usize] {
 
 /// Writes the batch; returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Batch<'_>) -> CommitResult {
+    if let Some(row) = one::of(batch) {
+        return Ok(one::commit(connection, batch, row).await?);
+    }
     let fresh: Vec<&RowImage<'_>> = batch.fresh().collect();
     let again: Vec<&RowImage<'_>> = batch.again().collect();
     let calls = || fresh.iter().map(|row| row.call);

@@ -1,0 +1,64 @@
+//! A commit of one new call and nothing else, which is what a service with one caller at a time writes: without arrays,
+//! which cost the server more than the row.
+
+use std::sync::LazyLock;
+
+use sqlx::Postgres;
+use sqlx::pool::PoolConnection;
+
+use super::super::batch::{Batch, RowImage};
+use super::super::sql;
+use crate::store::codec;
+
+static COMMIT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE one = 1 RETURNING pos - $1 + 1 AS first),
+         fresh AS (INSERT INTO tool_calls ({row})
+            SELECT $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, first + $12, first + $13, first + $14, $15, $16 FROM clock),
+         noted AS (INSERT INTO commits ({commit}) SELECT $17, first, first + $1 - 1, $18, $19, $20 FROM clock)
+         SELECT first - 1 FROM clock",
+        row = sql::ROW,
+        commit = sql::COMMIT,
+    )
+});
+
+/// The row, if it is all that the batch writes.
+pub(super) fn of<'a, 'b>(batch: &'b Batch<'a>) -> Option<&'b RowImage<'a>> {
+    let [row] = batch.rows.as_slice() else { return None };
+    let is_all = batch.reported.is_empty() && batch.claims.is_empty() && batch.callbacks.is_empty();
+    (is_all && row.accepted.is_some()).then_some(row)
+}
+
+/// Writes it; returns the position before its first event.
+pub(super) async fn commit(
+    connection: &mut PoolConnection<Postgres>,
+    batch: &Batch<'_>,
+    row: &RowImage<'_>,
+) -> Result<i64, sqlx::Error> {
+    let call = row.call;
+    let place = |offset: Option<i32>| offset.map(i64::from);
+    let (base,): (i64,) = sqlx::query_as(COMMIT.as_str())
+        .bind(batch.positions())
+        .bind(call.id)
+        .bind(call.tenant.as_str())
+        .bind(call.session.as_deref())
+        .bind(call.batch_id)
+        .bind(codec::indexed_name(&call.name))
+        .bind(codec::status_number(call.status))
+        .bind(call.attempts as i32)
+        .bind(call.last_seq as i32)
+        .bind(batch.node())
+        .bind(call.created_at.0)
+        .bind(place(row.accepted))
+        .bind(place(row.started))
+        .bind(place(row.settled))
+        .bind(call.arguments_text.get())
+        .bind(row.record)
+        .bind(batch.id)
+        .bind(batch.at.0)
+        .bind(batch.call_ids())
+        .bind(batch.stats.note())
+        .fetch_one(&mut **connection)
+        .await?;
+    Ok(base)
+}
