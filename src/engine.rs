@@ -302,7 +302,7 @@ impl Engine {
             !job.claims.is_empty() || job.call.callback_url.is_some() || job.is_asynchronous() || job.is_streamed()
         };
         let engine = self.clone();
-        if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(comes_first) {
+        if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(|job| comes_first(job)) {
             let work = async move {
                 engine.run_all(jobs, mode).await;
                 drop(room);

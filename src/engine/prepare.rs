@@ -85,8 +85,8 @@ pub(super) enum Begin {
 }
 
 impl Job {
-    /// A job with nothing behind it.
-    pub fn new(call: Call, next: Next, recorder: Recorder) -> Self {
+    /// A job with nothing behind it. It is large and handed on several times.
+    pub fn new(call: Call, next: Next, recorder: Recorder) -> Box<Self> {
         let (emitter, reports) = emitter::channel();
         let has_token = matches!(&next, Next::Run(entry) if entry.definition.has_token());
         let is_external = matches!(&next, Next::Run(entry) if entry.works_outside());
@@ -98,7 +98,7 @@ impl Job {
             has_token,
             may_be_outside: has_token || is_external,
         };
-        Self {
+        Box::new(Self {
             call,
             next,
             recorder,
@@ -118,7 +118,7 @@ impl Job {
             turn: None,
             presence: None,
             holds: Vec::new(),
-        }
+        })
     }
 
     /// Whether it may run beside its neighbours.
@@ -170,7 +170,7 @@ impl Engine {
         submission: Submission,
         ids: &[Uuid],
         batch_id: Option<Uuid>,
-    ) -> (Vec<Job>, Vec<Pending>) {
+    ) -> (Vec<Box<Job>>, Vec<Pending>) {
         let context = self.settings.context.with(&submission);
         let agent = submission.agent.clone();
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
@@ -243,7 +243,7 @@ impl Engine {
             let is_awaited = !job.is_asynchronous();
             (job, Pending { id: *id, is_awaited, end })
         });
-        let (mut jobs, pending): (Vec<Job>, Vec<Pending>) = jobs.unzip();
+        let (mut jobs, pending): (Vec<Box<Job>>, Vec<Pending>) = jobs.unzip();
         if let (Some(once), Some(first)) = (once, jobs.first_mut()) {
             let mut calls = ids.to_vec();
             known.iter().for_each(|(place, id)| calls.insert(*place, *id));

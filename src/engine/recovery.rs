@@ -156,13 +156,13 @@ impl Engine {
             return;
         }
         let sessions = self.sessions_of(&calls).await;
-        let mut jobs: Vec<Job> = calls.into_iter().map(|call| self.resumed(call, &sessions)).collect();
+        let mut jobs: Vec<Box<Job>> = calls.into_iter().map(|call| self.resumed(call, &sessions)).collect();
         jobs.iter_mut().for_each(|job| self.register(job));
         // What was said to them comes before they run; what cannot be heard now is heard later.
         if let Err(error) = self.hear_messages().await {
             tracing::debug!(%error, "messages cannot be read");
         }
-        let mut batches: BTreeMap<Uuid, Vec<Job>> = BTreeMap::new();
+        let mut batches: BTreeMap<Uuid, Vec<Box<Job>>> = BTreeMap::new();
         for mut job in jobs {
             // Calls that run again wait for a place like any other, and hold back new ones meanwhile.
             if let Ok(place) = self.queue.clone().try_acquire_owned() {
@@ -208,7 +208,7 @@ impl Engine {
         sessions
     }
 
-    fn resumed(&self, call: Call, sessions: &HashMap<Arc<str>, Arc<Session>>) -> Job {
+    fn resumed(&self, call: Call, sessions: &HashMap<Arc<str>, Arc<Session>>) -> Box<Job> {
         let snapshot = self.registry.snapshot();
         let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
         let (next, begin) = match (call.status, entry) {

@@ -43,7 +43,7 @@ impl<T: Into<Outcome>> From<T> for Stop {
 
 impl Engine {
     /// Returns whether its caller was still waiting for its end.
-    pub(super) async fn run_to_end(&self, mut job: Job) -> Recorded {
+    pub(super) async fn run_to_end(&self, mut job: Box<Job>) -> Recorded {
         let end = self.run(&mut job).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()));
         let end = match end {
             Stop::With(outcome) => {
@@ -60,7 +60,7 @@ impl Engine {
             Stop::Left | Stop::Taken => None,
         };
         // Its way ends here; what is kept for it is freed once it is on disk.
-        let Job { mut call, mut recorder, registration, holds, turn, .. } = job;
+        let Job { mut call, mut recorder, registration, holds, turn, .. } = *job;
         match end {
             Stop::With(outcome) => match call.settle(*outcome, now) {
                 Ok(()) => {

@@ -34,12 +34,12 @@ fn of(
     let mut results: Vec<ToolCall<'_>> = calls.iter().map(|call| ToolCall::from(&**call)).collect();
     match (is_batch, results.len()) {
         (false, 1) => match results.pop() {
-            Some(only) => reply::json(status, &only),
+            Some(only) => reply::written(status, only.to_json()),
             None => reply::json(status, &()),
         },
         _ => {
             let messages = said.map(|said| said.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));
-            reply::json(status, &BatchAnswer { batch_id, results, messages })
+            reply::written(status, BatchAnswer { batch_id, results, messages }.to_json())
         }
     }
 }

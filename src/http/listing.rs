@@ -114,7 +114,7 @@ pub(super) async fn one(
     let id = extract::call_id(&id)?;
     let wait = Duration::from_millis(params.wait_ms.unwrap_or(0).min(LONGEST_WAIT_MS));
     let call = end::wait(&state, id, Some(wait)).await?;
-    Ok(reply::json(StatusCode::OK, &ToolCall::from(&call)))
+    Ok(reply::written(StatusCode::OK, ToolCall::from(&call).to_json()))
 }
 
 /// The whole output as text, also where `output` was cut for the model. `Range` gives a part of it.

@@ -77,7 +77,11 @@ impl Writer {
             }
             gather(&mut group, &mut entries, usual).await;
             usual = group.len();
-            let (units, done) = group.drain(..).map(|entry| (entry.unit, entry.done)).unzip();
+            let (mut units, mut done) = (Vec::with_capacity(usual), Vec::with_capacity(usual));
+            for entry in group.drain(..) {
+                units.push(entry.unit);
+                done.push(entry.done);
+            }
             self.write(units, done).await;
         }
     }
