@@ -100,10 +100,9 @@ impl Recorder {
 
     /// Writes the end of a call and tells whoever waits; `image` is what is stored, where that is not what is told. Returns
     /// the call, if this is its end.
-    pub async fn settle(&mut self, call: Call, image: Option<Box<Call>>) -> Option<Arc<Call>> {
+    pub async fn settle(&mut self, mut call: Arc<Call>, image: Option<Box<Call>>) -> Option<Arc<Call>> {
         let was_accepted = self.accepted;
         let news = self.news(&call);
-        let mut call = Arc::new(call);
         fault::pass(Point::BeforeSettle);
         let mut change = Change::new(call.clone(), news);
         if let Some(image) = image {
@@ -112,10 +111,7 @@ impl Recorder {
         let mut written = self.write(change).await;
         if written == Err(JournalError::Refused) {
             // Whatever it is that the database does not take, the call ends.
-            let mut other = Call::clone(&call);
-            other.give_up(Failure::execution(&call.name, "its result could not be recorded"));
-            call = Arc::new(other);
-            written = self.write(Change::new(call.clone(), news)).await;
+            (call, written) = Box::pin(self.settle_without_result(&call, news)).await;
         }
         match written {
             Ok(_) => {
@@ -130,6 +126,14 @@ impl Recorder {
             }
         }
         None
+    }
+
+    async fn settle_without_result(&mut self, call: &Call, news: News) -> (Arc<Call>, Result<Recorded, JournalError>) {
+        let mut other = call.clone();
+        other.give_up(Failure::execution(&call.name, "its result could not be recorded"));
+        let call = Arc::new(other);
+        let written = self.write(Change::new(call.clone(), news)).await;
+        (call, written)
     }
 
     /// The end is on disk already.

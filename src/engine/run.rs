@@ -65,7 +65,7 @@ impl Engine {
             Stop::With(outcome) => match call.settle(*outcome, now) {
                 Ok(()) => {
                     let is_told = call.callback_url.is_some();
-                    let told = recorder.settle(call, stored).await;
+                    let told = recorder.settle(Arc::new(call), stored).await;
                     if is_told {
                         self.settings.callbacks_kick.notify_one();
                     }

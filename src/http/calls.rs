@@ -66,7 +66,7 @@ pub(super) async fn execute(
     let submission = &mut asked.submission;
     if submission.calls.is_empty() {
         // A model's message without a call for us: there is nothing to run, and nothing to tell it.
-        return Ok(if wants_events { watch::nothing(&state).await } else { answer::nothing() });
+        return Ok(if wants_events { Box::pin(watch::nothing(&state)).await } else { answer::nothing() });
     }
     let preference = Preference::of(&headers).filter(|_| asked.wait.is_none());
     submission.wait = asked.wait.or(preference.map(Preference::wait)).unwrap_or_default();
@@ -74,7 +74,8 @@ pub(super) async fn execute(
     submission.cache_control = cache_control::of(&headers);
     submission.once = once;
     let mut response = if once.is_some() || submission.calls.iter().any(|call| call.once.is_some()) {
-        once::execute(&state, asked, bytes, wants_events).await?
+        // Boxed, as all that few requests come to: a future is as large as the largest of its parts.
+        Box::pin(once::execute(&state, asked, bytes, wants_events)).await?
     } else {
         execute_anew(&state, asked, bytes, wants_events).await?
     };
@@ -103,8 +104,8 @@ async fn execute_anew(state: &AppState, asked: Asked, bytes: usize, wants_events
         return Ok(answer::ended(batch_id, &ended, said.as_deref()));
     }
     accepted(&mut submitted).await?;
-    let seen = submitted.seen(wait).await.map_err(not_recorded)?;
-    answer::seen(state, batch_id, seen, said.as_deref()).await
+    let seen = Box::pin(submitted.seen(wait)).await.map_err(not_recorded)?;
+    Box::pin(answer::seen(state, batch_id, seen, said.as_deref())).await
 }
 
 /// Waits until the calls are on disk, where that comes first.
@@ -125,7 +126,7 @@ pub(super) async fn submit(
     bytes: usize,
 ) -> Result<Submitted, Problem> {
     if submission.session.is_some() {
-        conversation::join(state, &mut submission).await?;
+        Box::pin(conversation::join(state, &mut submission)).await?;
     }
     if bytes <= QUICKLY_CHECKED {
         return Ok(state.engine.submit(submission, ids, bytes)?);
