@@ -106,6 +106,8 @@ pub enum SandboxMode {
     BestEffort,
     /// It does not run without.
     Required,
+    /// None: only its limits hold, and its end.
+    Off,
 }
 
 /// Whether a program may use the network.

@@ -2,6 +2,8 @@
 //! a helper, this program once more, which confines it and leaves nothing of it behind.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,13 +19,25 @@ use crate::domain::process::{EnvValue, ProcessSpec};
 use crate::domain::{Answer, Failure};
 
 mod confine;
+mod exec;
+mod folder;
+mod hold;
+mod keep;
+mod landlock;
+mod namespace;
+mod notes;
 mod output;
 mod protocol;
 mod run;
-mod supervise;
+mod supervised;
 mod tail;
 mod tree;
 mod verdict;
+mod watch;
+
+pub use supervised::supervised_command;
+
+use protocol::{CONFINE, HOLD, ISOLATED, KEEP};
 
 /// Where programs are looked for if neither the definition nor the service says so.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -46,13 +60,22 @@ impl Processes {
         let helper = if helper.is_empty() { own_helper() } else { Some(PathBuf::from(helper)) };
         Self { helper: helper.map(Into::into), registration, secrets: Some(secrets) }
     }
+
+    /// The program that is the helper.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn helper(&self) -> io::Result<&Path> {
+        let missing = "this service cannot run programs: the setting `helper` in `[process]` is empty";
+        self.helper.as_deref().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing))
+    }
 }
 
 /// This program itself, by a name that stays good when its file is replaced.
 fn own_helper() -> Option<PathBuf> {
     let file = std::env::current_exe().ok()?;
     let name = file.file_name()?.to_str()?;
-    (name.trim_end_matches(" (deleted)") == OWN_NAME).then(|| PathBuf::from("/proc/self/exe"))
+    (name.trim_end_matches(" (deleted)") == OWN_NAME).then(|| PathBuf::from(exec::OWN_FILE))
 }
 
 /// Runs this process as the helper of another one, if that has started it for it: the first thing that `main` does in a
@@ -61,14 +84,18 @@ fn own_helper() -> Option<PathBuf> {
 pub fn run_helper_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let first = arguments.next()?;
-    match first.to_str()? {
-        protocol::SUPERVISE => Some(supervise::main()),
-        protocol::CONFINE => {
-            let rest: Option<Vec<String>> = arguments.map(|argument| argument.into_string().ok()).collect();
-            Some(rest.map_or(ExitCode::from(2), |rest| confine::main(&rest)))
-        }
-        _ => None,
-    }
+    let first = first.to_str().filter(|first| [HOLD, KEEP, CONFINE].contains(first))?;
+    let rest: Result<Vec<String>, _> = arguments.map(OsString::into_string).collect();
+    let done = match (first, rest.as_deref()) {
+        (HOLD, Ok([service, namespace, program @ ..])) => hold::main(service, namespace == ISOLATED, program),
+        (KEEP, Ok([holder, namespace, program @ ..])) => keep::main(holder, namespace == ISOLATED, program),
+        (CONFINE, Ok(rest)) => Ok(confine::main(rest)),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    };
+    Some(done.unwrap_or_else(|error| {
+        eprintln!("toolpost's helper failed: {error}");
+        ExitCode::FAILURE
+    }))
 }
 
 /// Runs calls of one tool by a program each.

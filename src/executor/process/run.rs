@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use uuid::Uuid;
 
 use super::output::Output;
-use super::protocol::{Confinement, Order, SUPERVISE, Told};
+use super::protocol::{Confinement, HOLD, ISOLATED, Order, Told};
 use super::tail::Tail;
 use super::{Plan, Processes, verdict};
 use crate::domain::process::ProcessSpec;
@@ -131,7 +131,7 @@ fn start(helper: &Path) -> io::Result<(Child, UnixStream)> {
     let (own, its) = StdUnixStream::pair()?;
     own.set_nonblocking(true)?;
     let mut command = Command::new(helper);
-    command.arg(SUPERVISE).env_clear().current_dir("/").process_group(0);
+    command.arg(HOLD).arg(std::process::id().to_string()).arg(ISOLATED).env_clear().current_dir("/");
     command.stdin(Stdio::from(OwnedFd::from(its))).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     Ok((child, UnixStream::from_std(own)?))

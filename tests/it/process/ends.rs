@@ -77,34 +77,39 @@ async fn they_go_with_the_service_whatever_ends_it() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn they_go_with_their_helper() {
-    let (app, mark) = (service().await, mark());
-    let script = "echo $PPID > helper; sleep 1000";
-    let folder = tempfile::tempdir().unwrap();
-    let executor = json!({"env": {"MARK": mark}, "cwd": folder.path()});
-    app.register(program("orphan", &["sh", "-c", script], executor)).await;
-    let call = app.posted(json!({"name": "orphan"}));
-    let helper = eventually("the helper's id", || async {
-        let id = fs::read_to_string(folder.path().join("helper")).ok()?;
-        id.trim().parse::<u32>().ok()
-    });
-    let helper = helper.await.to_string();
-    let killed = std::process::Command::new("kill").args(["-KILL", &helper]).status().unwrap();
-    assert!(killed.success());
-    let call = call.await.unwrap().ok();
-    assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("helper has ended"), "{call:#}");
-    // The program itself dies with it; what that had started is the machine's.
-    eventually("the end of the program", || async {
-        let left = marked(&mark).iter().filter(|id| is_shell(id)).count();
-        (left == 0).then_some(())
-    })
-    .await;
-    for id in marked(&mark) {
-        let _ = std::process::Command::new("kill").args(["-KILL", &id]).status();
-    }
+/// The helpers of a program: its ancestors up to the service.
+fn helpers(program: &str) -> Vec<String> {
+    let parent = |id: &str| {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        status.lines().find_map(|line| line.strip_prefix("PPid:")).map(|parent| parent.trim().to_owned())
+    };
+    let own = std::process::id().to_string();
+    let ancestors = std::iter::successors(Some(program.to_owned()), |id| parent(id).filter(|parent| *parent != "0"));
+    let helpers: Vec<String> = ancestors.skip(1).take_while(|id| *id != own).collect();
+    assert_eq!(helpers.len(), 2, "one holds, one keeps");
+    helpers
 }
 
-fn is_shell(id: &str) -> bool {
-    fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "sh")
+#[tokio::test(flavor = "multi_thread")]
+async fn they_go_with_any_of_their_helpers() {
+    let app = service().await;
+    for sandbox in ["best_effort", "off"] {
+        for which in [0, 1] {
+            let (mark, name) = (mark(), format!("orphans_{sandbox}_{which}"));
+            let script = format!("echo $0 > ready; {FAMILY}");
+            let executor = json!({"env": {"MARK": mark}, "sandbox": sandbox});
+            app.register(program(&name, &["sh", "-c", &script, "root"], executor)).await;
+            let call = app.posted(json!({"name": name}));
+            wait_for_some(&mark, 5).await;
+            let root = marked(&mark).into_iter().find(|id| {
+                fs::read(format!("/proc/{id}/cmdline")).unwrap().ends_with(b"root\0")
+            });
+            let helper = &helpers(&root.unwrap())[which];
+            let killed = std::process::Command::new("kill").args(["-KILL", helper]).status().unwrap();
+            assert!(killed.success());
+            let call = call.await.unwrap().ok();
+            assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("helper has ended"), "{call:#}");
+            wait_for_none(&mark).await;
+        }
+    }
 }
