@@ -15,9 +15,10 @@ use super::http::template::{Arguments, Template};
 use super::secrets::is_valid_secret_name;
 use super::{BoxFuture, Executor, Invocation, Secrets};
 use crate::domain::json::pointer_token;
-use crate::domain::process::{EnvValue, ProcessSpec};
+use crate::domain::process::{EnvValue, NetworkAccess, ProcessSpec, ResourceLimits, SandboxMode};
 use crate::domain::{Answer, Failure};
 
+mod call;
 mod confine;
 mod exec;
 mod folder;
@@ -27,6 +28,7 @@ mod landlock;
 mod namespace;
 mod notes;
 mod output;
+mod program;
 mod protocol;
 mod run;
 mod supervised;
@@ -35,12 +37,13 @@ mod tree;
 mod verdict;
 mod watch;
 
+pub use program::Program;
+pub use protocol::{End, Ended, Place};
+pub use run::{Running, Said};
 pub use supervised::supervised_command;
 
 use protocol::{CONFINE, HOLD, ISOLATED, KEEP};
 
-/// Where programs are looked for if neither the definition nor the service says so.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// What this program is called, whose file is its own helper.
 const OWN_NAME: &str = "toolpost";
 
@@ -50,15 +53,17 @@ pub struct Processes {
     helper: Option<Arc<Path>>,
     /// Whether `process` tools may be registered over the API.
     pub registration: bool,
+    /// What a program may use that declares nothing else.
+    pub limits: ResourceLimits,
     secrets: Option<Secrets>,
 }
 
 impl Processes {
     /// With the program `toolpost` as the helper; an empty path is this program itself, if it is that.
     #[must_use]
-    pub fn new(helper: &str, registration: bool, secrets: Secrets) -> Self {
+    pub fn new(helper: &str, registration: bool, limits: ResourceLimits, secrets: Secrets) -> Self {
         let helper = if helper.is_empty() { own_helper() } else { Some(PathBuf::from(helper)) };
-        Self { helper: helper.map(Into::into), registration, secrets: Some(secrets) }
+        Self { helper: helper.map(Into::into), registration, limits, secrets: Some(secrets) }
     }
 
     /// The program that is the helper.
@@ -138,6 +143,9 @@ impl ProcessExecutor {
                 fault(pointer, "must be an absolute path");
             }
         }
+        if spec.sandbox == SandboxMode::Off && spec.network == NetworkAccess::Deny {
+            fault("/network".to_owned(), "cannot be denied to a program whose sandbox is off");
+        }
         let known = Known::of(schema);
         let mut texts = BTreeMap::new();
         for (name, value) in &spec.env {
@@ -172,17 +180,20 @@ impl ProcessExecutor {
 impl Executor for ProcessExecutor {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
         let Self { plan, processes } = self.clone();
-        Box::pin(async move { run::run(&plan, &processes, &invocation).await })
+        Box::pin(async move { call::run(&plan, &processes, &invocation).await })
     }
 }
 
 impl Plan {
-    /// The whole environment of a run.
-    fn environment(&self, arguments: &Value, secrets: Option<&Secrets>) -> Result<BTreeMap<String, String>, String> {
+    /// The whole environment of a run: this one, and what is declared.
+    fn environment(
+        &self,
+        mut environment: BTreeMap<String, String>,
+        arguments: &Value,
+        secrets: Option<&Secrets>,
+    ) -> Result<BTreeMap<String, String>, String> {
         let none = Arguments::new();
         let arguments = arguments.as_object().unwrap_or(&none);
-        let path = std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned());
-        let mut environment = BTreeMap::from([("PATH".to_owned(), path)]);
         for (name, value) in &self.spec.env {
             let value = match value {
                 EnvValue::Secret(secret) => match secrets {
@@ -229,11 +240,15 @@ mod tests {
         let spec = json!({"argv": ["a"], "env": {"A": "<{n}>", "GONE": "{absent}", "S": {"secret": "X"}, "P": "{{}}"}});
         let made = made(spec, json!({"type": "object"})).unwrap();
         let secrets = Secrets::new(|name| Some(format!("value of {name}")));
-        let environment = made.plan.environment(&json!({"n": 5}), Some(&secrets)).unwrap();
+        let made = |arguments: Value| {
+            let path = BTreeMap::from([("PATH".to_owned(), "/bin".to_owned())]);
+            made.plan.environment(path, &arguments, Some(&secrets))
+        };
+        let environment = made(json!({"n": 5})).unwrap();
         let names: Vec<&str> = environment.keys().map(String::as_str).collect();
         assert_eq!(names, ["A", "P", "PATH", "S"]);
         assert_eq!([&environment["A"], &environment["S"], &environment["P"]], ["<5>", "value of X", "{}"]);
-        let refused = made.plan.environment(&json!({"n": "\u{0}"}), Some(&secrets)).unwrap_err();
+        let refused = made(json!({"n": "\u{0}"})).unwrap_err();
         assert_eq!(refused, "the variable A cannot hold U+0000");
     }
 }

@@ -56,6 +56,8 @@ fn enforce(confinement: &Confinement) -> Result<Map<String, Value>, String> {
     let is_confined = confinement.mode != SandboxMode::Off;
     if is_confined {
         rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs cannot be set: {error}"))?;
+        // Where memory is short, it goes before the service.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "500");
     }
     let landlock = match is_confined {
         true => landlock::restrict(confinement, denies).map_err(|error| format!("Landlock: {error}"))?,
@@ -98,7 +100,8 @@ fn limit(limits: &ResourceLimits) -> Result<(), String> {
         (Resource::Cpu, seconds, seconds.map(|seconds| seconds + 1)),
         (Resource::Fsize, file_bytes, file_bytes),
         (Resource::Nofile, open_files, open_files),
-        (Resource::As, memory_bytes, memory_bytes),
+        // Not the address space, of which many runtimes take far more than they use.
+        (Resource::Data, memory_bytes, memory_bytes),
     ];
     for (resource, current, maximum) in all {
         let (Some(current), Some(maximum)) = (current, maximum) else { continue };

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::protocol::Order;
+use super::protocol::Place;
 
 /// A folder to run in; dropping it removes one that was made for that.
 pub struct Folder {
@@ -14,15 +14,15 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The one that an order names, or a fresh one.
+    /// The one that is named, or a fresh one.
     ///
     /// # Errors
     /// A sentence, if there is none.
-    pub fn of(order: &Order) -> Result<Self, String> {
-        match &order.cwd {
-            Some(path) if path.is_dir() => Ok(Self { path: path.clone(), is_own: false }),
-            Some(path) => Err(format!("its working directory {} is not there", path.display())),
-            None => fresh(&order.fresh)
+    pub fn of(place: &Place) -> Result<Self, String> {
+        match place {
+            Place::Folder(path) if path.is_dir() => Ok(Self { path: path.clone(), is_own: false }),
+            Place::Folder(path) => Err(format!("its working directory {} is not there", path.display())),
+            Place::Fresh(path) => fresh(path)
                 .map(|path| Self { path, is_own: true })
                 .map_err(|error| format!("it cannot have a working directory: {error}")),
         }

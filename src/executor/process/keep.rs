@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::folder::Folder;
 use super::notes::Notes;
-use super::protocol::{Confinement, End, Told, exit_code};
+use super::protocol::{Confinement, End, Ended, exit_code};
 use super::tree::{self, Tree};
 use super::watch::Watch;
 use super::{exec, namespace, protocol};
@@ -50,9 +50,9 @@ pub fn main(holder: &str, isolated: bool, program: &[String]) -> io::Result<Exit
 fn serve(watch: &Watch, isolated: bool) -> io::Result<ExitCode> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (order, input) = protocol::receive(&socket)?;
-    let folder = match Folder::of(&order) {
+    let folder = match Folder::of(&order.place) {
         Ok(folder) => folder,
-        Err(reason) => return tell(&socket, &Told { end: End::Refused(reason), ..Told::default() }),
+        Err(reason) => return tell(&socket, &Ended { end: End::Refused(reason), ..Ended::default() }),
     };
     let mut notes = Notes::new()?;
     let confinement = order.confinement.clone().with(folder.path());
@@ -88,7 +88,7 @@ fn stand_by(watch: &Watch, program: &[String]) -> io::Result<ExitCode> {
     Ok(tree.ended.map_or(ExitCode::FAILURE, exit_code))
 }
 
-fn tell(mut socket: &UnixStream, told: &Told) -> io::Result<ExitCode> {
+fn tell(mut socket: &UnixStream, told: &Ended) -> io::Result<ExitCode> {
     let mut text = serde_json::to_vec(told)?;
     text.push(b'\n');
     // A service that is gone wants to know nothing.
@@ -105,7 +105,7 @@ fn run(watch: &Watch, tree: &mut Tree, service: Option<BorrowedFd>, most: Option
         let heard = watch.next(service, if most.is_some() { pause } else { NEVER })?;
         tree.reap();
         if let Some(status) = tree.ended {
-            return Ok(ended(status));
+            return Ok(end(status));
         }
         // Nothing is said after the order: whatever comes, and be it the end, means that it is to end.
         if heard.is_asked || heard.is_left {
@@ -123,7 +123,7 @@ fn run(watch: &Watch, tree: &mut Tree, service: Option<BorrowedFd>, most: Option
     }
 }
 
-fn ended(status: WaitStatus) -> End {
+fn end(status: WaitStatus) -> End {
     let killed = || End::Killed(status.terminating_signal().unwrap_or_default());
     status.exit_status().map_or_else(killed, End::Exited)
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use serde_json::Value;
 
-use super::protocol::{End, Told};
+use super::protocol::{End, Ended};
 
 /// The keeper's end of it.
 pub struct Notes(PipeReader, Option<PipeWriter>);
@@ -27,9 +27,9 @@ impl Notes {
     }
 
     /// What was told, when everybody who could tell has ended; else this end.
-    pub fn told(&mut self, end: End) -> Told {
+    pub fn told(&mut self, end: End) -> Ended {
         self.1 = None;
-        let mut told = Told { end, ..Told::default() };
+        let mut told = Ended { end, ..Ended::default() };
         for line in BufReader::new(&self.0).lines().map_while(Result::ok) {
             let Ok(Value::Object(mut note)) = serde_json::from_str(&line) else { continue };
             if let Some(Value::Object(sandbox)) = note.remove("sandbox") {

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 
 use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::exec::OWN_FILE;
 
@@ -36,14 +36,22 @@ pub struct Order {
     pub argv: Vec<String>,
     /// Its whole environment.
     pub env: BTreeMap<String, String>,
-    /// Where it runs, if not in a folder of its own.
-    pub cwd: Option<PathBuf>,
-    /// Where a folder of its own is made, and under what name.
-    pub fresh: PathBuf,
+    /// Where it runs.
+    pub place: Place,
     /// How many bytes of input follow.
     pub input_bytes: usize,
     /// What it may do.
     pub confinement: Confinement,
+}
+
+/// Where a program runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// In this folder.
+    Folder(PathBuf),
+    /// In a fresh one that is made under this path, and removed afterwards.
+    Fresh(PathBuf),
 }
 
 /// What a program may do. Known to everybody on the machine who lists processes, so no secret is in it.
@@ -78,25 +86,25 @@ impl Confinement {
     }
 }
 
-/// How it ended.
+/// The end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Told {
-    /// What the end was.
+pub struct Ended {
+    /// How it ended.
     pub end: End,
-    /// What was enforced.
+    /// What was really enforced, for people.
     #[serde(default)]
     pub sandbox: Map<String, Value>,
 }
 
-/// The end of a program.
+/// How a program ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// It ended by itself, with this code.
+    /// By itself, with this code.
     Exited(i32),
-    /// A signal ended it.
+    /// By a signal.
     Killed(i32),
-    /// It had more processes than it may have.
+    /// It was killed since it had more processes than it may have.
     TooManyProcesses(u64),
     /// It did not start.
     Refused(String),
@@ -105,6 +113,22 @@ pub enum End {
 impl Default for End {
     fn default() -> Self {
         Self::Exited(0)
+    }
+}
+
+impl End {
+    /// What there is to say of a bad end: a sentence, and the same for programs. `None` if it was a good one.
+    #[must_use]
+    pub fn fault(&self) -> Option<(String, Value)> {
+        Some(match self {
+            Self::Exited(0) => return None,
+            Self::Exited(code) => (format!("Command exited with code {code}"), json!({"exit_code": code})),
+            Self::Killed(signal) => (format!("Command was killed by signal {signal}"), json!({"signal": signal})),
+            Self::TooManyProcesses(most) => {
+                (format!("Command was killed: it had more than {most} processes"), json!({"processes": most}))
+            }
+            Self::Refused(reason) => (reason.clone(), json!({"started": false})),
+        })
     }
 }
 

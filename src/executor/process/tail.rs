@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::domain::limits::Bounds;
 use crate::executor::Redaction;
 
 /// What is shown at most, in bytes.
@@ -31,24 +32,28 @@ impl Tail {
         self.kept.extend(piece);
     }
 
-    /// What is shown of it, without secrets.
+    /// What is shown of it, without secrets, in no more than this.
     #[must_use]
-    pub fn text(self, redaction: Option<&Redaction>) -> String {
+    pub fn text(self, redaction: Option<&Redaction>, most: Bounds) -> String {
         let Self { mut kept, is_cut } = self;
         let text = String::from_utf8_lossy(kept.make_contiguous()).into_owned();
         let text = redaction.map_or_else(|| text.clone(), |redaction| redaction.text(&text).into_owned());
-        let from = if is_cut { SHOWN } else { text.len().saturating_sub(SHOWN) };
+        let bytes = usize::try_from(most.bytes).unwrap_or(SHOWN).min(SHOWN);
+        let from = text.len().saturating_sub(bytes).max(if is_cut { SHOWN } else { 0 });
         let from = (from.min(text.len())..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        let lines = usize::try_from(most.lines).unwrap_or(usize::MAX);
+        let ends = text[from..].trim_end_matches('\n').rmatch_indices('\n');
+        let from = ends.map(|(at, _)| from + at + 1).nth(lines.saturating_sub(1)).unwrap_or(from);
         if from == 0 { text } else { format!("…{}", &text[from..]) }
     }
 }
 
-/// What is shown of a text.
+/// What is shown of it when it is all there.
 #[must_use]
-pub fn of(text: &str, redaction: Option<&Redaction>) -> String {
+pub fn of(text: &[u8], redaction: Option<&Redaction>, most: Bounds) -> String {
     let mut tail = Tail::default();
-    tail.take(text.as_bytes());
-    tail.text(redaction)
+    tail.take(text);
+    tail.text(redaction, most)
 }
 
 #[cfg(test)]
@@ -57,13 +62,26 @@ mod tests {
 
     use super::*;
 
+    fn shown(text: &str, redaction: Option<&Redaction>) -> String {
+        of(text.as_bytes(), redaction, Bounds::default())
+    }
+
     #[test]
     fn a_short_text_is_whole_and_a_long_one_keeps_its_end() {
-        assert_eq!(of("all of it", None), "all of it");
-        let long = of(&format!("{}the end", "é".repeat(40_000)), None);
+        assert_eq!(shown("all of it", None), "all of it");
+        let long = shown(&format!("{}the end", "é".repeat(40_000)), None);
         assert!(long.starts_with("…é") && long.ends_with("the end") && long.len() <= SHOWN + 4);
-        let medium = of(&format!("{}end", "x".repeat(SHOWN)), None);
+        let medium = shown(&format!("{}end", "x".repeat(SHOWN)), None);
         assert_eq!(medium.len(), SHOWN + "…".len());
+    }
+
+    #[test]
+    fn no_more_is_shown_than_is_asked_for() {
+        let most = |bytes, lines| Bounds { bytes, lines, ..Bounds::default() };
+        assert_eq!(of(b"a\nb\nc\n", None, most(100, 2)), "…b\nc\n");
+        assert_eq!(of(b"a\nb\nc", None, most(100, 3)), "a\nb\nc");
+        assert_eq!(of("aé\nb".as_bytes(), None, most(3, 3)), "…\nb");
+        assert_eq!(of(b"abc", None, most(0, 0)), "…");
     }
 
     #[test]
@@ -72,7 +90,7 @@ mod tests {
         let redaction = Redaction::of(&[json!(secret)]).unwrap();
         for before in [KEPT - 300, KEPT - 10, SHOWN - 300] {
             let text = format!("{}{secret}{}", "x".repeat(10), "y".repeat(before));
-            assert!(!of(&text, redaction.as_ref()).contains("s3"), "{before}");
+            assert!(!shown(&text, redaction.as_ref()).contains("s3"), "{before}");
         }
     }
 }

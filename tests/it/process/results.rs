@@ -35,6 +35,7 @@ async fn the_call_comes_on_standard_input() {
     assert_eq!(told["arguments"], json!({"text": "a\u{0}😀"}), "{call:#}");
     assert_eq!((&told["id"], &told["call_id"], &told["name"]), (&call["id"], &json!("call_1"), &json!("cat")));
     assert_eq!((&told["attempt"], &told["deadline_ms"]), (&json!(1), &json!(30_000)));
+    assert_eq!((&told["context"], &told["agent"]), (&json!({}), &json!(null)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -121,7 +121,7 @@ async fn limits_hold() {
     for (limits, script, end) in [
         (json!({"cpu_ms": 1000}), "while :; do :; done", "killed by signal 24"),
         (json!({"open_files": 20}), "ulimit -n; exit 7", "20\n\nCommand exited with code 7"),
-        (json!({"memory_bytes": 1 << 28}), "ulimit -v; exit 7", "262144\n\nCommand exited with code 7"),
+        (json!({"memory_bytes": 1 << 28}), "ulimit -d; exit 7", "262144\n\nCommand exited with code 7"),
         (json!({"file_bytes": 4096}), "head -c 100000 /dev/zero > file && exit 0; wc -c < file; exit 7", "code 7"),
         (
             json!({"processes": 8}),
