@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+use nix::sys::signal::SigSet;
 use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
 use serde_json::{Map, Value, json};
 
@@ -33,6 +34,8 @@ fn become_it(
     let confinement: Confinement = serde_json::from_str(confinement).map_err(|error| error.to_string())?;
     die_with(parent)?;
     exec::close_others();
+    // The helpers block what they wait for, and that is inherited.
+    SigSet::empty().thread_set_mask().map_err(|error| error.to_string())?;
     let sandbox = enforce(&confinement)?;
     writeln!(notes, "{}", json!({"sandbox": sandbox})).map_err(|error| error.to_string())?;
     let error = Command::new(program).args(arguments).exec();

@@ -1,7 +1,5 @@
 //! The end of what is too long to be kept: of standard error, and of the output of a program that failed.
 
-use std::collections::VecDeque;
-
 use crate::domain::limits::Bounds;
 use crate::executor::Redaction;
 
@@ -13,33 +11,37 @@ const KEPT: usize = 2 * SHOWN;
 /// The last bytes of a stream.
 #[derive(Debug, Default)]
 pub struct Tail {
-    kept: VecDeque<u8>,
+    kept: Vec<u8>,
     is_cut: bool,
 }
 
 impl Tail {
     /// Takes a piece.
     pub fn take(&mut self, piece: &[u8]) {
-        let piece = if piece.len() > KEPT {
-            self.is_cut = true;
-            &piece[piece.len() - KEPT..]
-        } else {
-            piece
-        };
-        let over = (self.kept.len() + piece.len()).saturating_sub(KEPT);
+        let piece = &piece[self.cut(piece.len())..];
+        self.kept.extend_from_slice(piece);
+        // Not at every piece, or each would move all that is kept.
+        if self.kept.len() > 2 * KEPT {
+            let over = self.cut(self.kept.len());
+            self.kept.drain(..over);
+        }
+    }
+
+    /// How much of so many bytes is not kept.
+    fn cut(&mut self, length: usize) -> usize {
+        let over = length.saturating_sub(KEPT);
         self.is_cut |= over > 0;
-        self.kept.drain(..over);
-        self.kept.extend(piece);
+        over
     }
 
     /// What is shown of it, without secrets, in no more than this.
     #[must_use]
-    pub fn text(self, redaction: Option<&Redaction>, most: Bounds) -> String {
-        let Self { mut kept, is_cut } = self;
-        let text = String::from_utf8_lossy(kept.make_contiguous()).into_owned();
+    pub fn text(mut self, redaction: Option<&Redaction>, most: Bounds) -> String {
+        let over = self.cut(self.kept.len());
+        let text = String::from_utf8_lossy(&self.kept[over..]).into_owned();
         let text = redaction.map_or_else(|| text.clone(), |redaction| redaction.text(&text).into_owned());
         let bytes = usize::try_from(most.bytes).unwrap_or(SHOWN).min(SHOWN);
-        let from = text.len().saturating_sub(bytes).max(if is_cut { SHOWN } else { 0 });
+        let from = text.len().saturating_sub(bytes).max(if self.is_cut { SHOWN } else { 0 });
         let from = (from.min(text.len())..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
         let lines = usize::try_from(most.lines).unwrap_or(usize::MAX);
         let ends = text[from..].trim_end_matches('\n').rmatch_indices('\n');

@@ -31,6 +31,7 @@ async fn what_cannot_work_is_refused_with_its_place() {
         (json!({"env": {"A": "{"}}), "/executor/env/A"),
         (json!({"limits": {"memory": 5}}), "/executor"),
         (json!({"sandbox": "none"}), "/executor"),
+        (json!({"sandbox": "off", "network": "deny"}), "/executor/network"),
         (json!({"shell": true}), "/executor"),
     ] {
         let definition = program("bad", &["true"], executor);

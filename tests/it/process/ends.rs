@@ -6,8 +6,8 @@ use super::*;
 use crate::support::Node;
 use crate::support::shapes::{failed, succeeded};
 
-/// Children, children that have left group and session, and one that hears no SIGTERM, with this one: four at least.
-const FAMILY: &str = "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &)
+/// Children, children that have left group and session, and one that hears no SIGTERM: five at least, with this one.
+pub const FAMILY: &str = "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &)
     sh -c 'trap \"\" TERM; while :; do sleep 1; done' & wait";
 
 fn family(name: &str, mark: &str) -> Value {
@@ -56,62 +56,57 @@ async fn one_that_holds_the_pipe_does_not_hold_the_call() {
     for script in ["sleep 1000 & printf done", "(setsid sleep 1000 &) ; printf done"] {
         let call = shell_with(&app, script, json!({"env": {"MARK": mark}})).await;
         assert_eq!(succeeded(&call), "done");
-        assert_eq!(marked(&mark), Vec::<String>::new(), "what it left behind is no more");
+        assert_eq!(marked(&mark), [0; 0], "what it left behind is no more");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn they_go_with_the_service_whatever_ends_it() {
-    for signal in ["KILL", "TERM"] {
+    for (signal, sandbox) in [("KILL", "best_effort"), ("KILL", "off"), ("TERM", "best_effort")] {
         let mark = mark();
         let settings = [("TOOLPOST__PROCESS__REGISTRATION", "true"), ("TOOLPOST__SERVER__DRAIN_MS", "100")];
         let mut node = Node::start(Backend::Sqlite, &settings).await;
-        node.register(family("slow", &mark)).await;
+        let executor = json!({"env": {"MARK": mark}, "sandbox": sandbox});
+        node.register(program("slow", &["sh", "-c", FAMILY], executor)).await;
         let id = node.accepted(json!({"name": "slow", "wait": "accepted"})).await;
         wait_for_some(&mark, 5).await;
+        let line = |id: &u32| fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let all: Vec<(u32, Vec<u8>)> = below(node.id()).into_iter().map(|id| (id, line(&id))).collect();
+        assert!(all.len() >= 7, "with the helpers");
         node.signal(signal);
         node.end().await;
         wait_for_none(&mark).await;
+        let is_there = |(id, words): &(u32, Vec<u8>)| !words.is_empty() && line(id) == *words;
+        eventually("the end of its helpers", || async { (!all.iter().any(is_there)).then_some(()) }).await;
         let folder = std::env::temp_dir().join(format!("toolpost-{id}-1"));
         eventually("the folder to go", || async { (!folder.exists()).then_some(()) }).await;
     }
 }
 
-/// The helpers of a program: its ancestors up to the service.
-fn helpers(program: &str) -> Vec<String> {
-    let parent = |id: &str| {
-        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-        status.lines().find_map(|line| line.strip_prefix("PPid:")).map(|parent| parent.trim().to_owned())
-    };
-    let own = std::process::id().to_string();
-    let ancestors = std::iter::successors(Some(program.to_owned()), |id| parent(id).filter(|parent| *parent != "0"));
-    let helpers: Vec<String> = ancestors.skip(1).take_while(|id| *id != own).collect();
-    assert_eq!(helpers.len(), 2, "one holds, one keeps");
-    helpers
+/// The helpers of a program: its ancestors up to the service. One keeps it, the other one holds that.
+fn helpers(program: u32) -> Vec<u32> {
+    let ancestors = std::iter::successors(parent(program), |id| parent(*id));
+    ancestors.take_while(|id| *id != std::process::id() && *id != 0).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn they_go_with_any_of_their_helpers() {
     let app = service().await;
     for sandbox in ["best_effort", "off"] {
-        for which in [0, 1] {
+        for (which, told) in ["helper has ended", "killed by signal 15"].into_iter().enumerate() {
             let (mark, name) = (mark(), format!("orphans_{sandbox}_{which}"));
-            let script = format!("echo $0 > ready; {FAMILY}");
-            let executor = json!({"env": {"MARK": mark}, "sandbox": sandbox});
-            app.register(program(&name, &["sh", "-c", &script, "root"], executor)).await;
-            let call = app.posted(json!({"name": name}));
+            let argv = ["sh", "-c", FAMILY, "root"];
+            app.register(program(&name, &argv, json!({"env": {"MARK": mark}, "sandbox": sandbox}))).await;
+            let id = app.accepted(json!({"name": name, "wait": "accepted"})).await;
             wait_for_some(&mark, 5).await;
-            let root = marked(&mark).into_iter().find(|id| {
-                fs::read(format!("/proc/{id}/cmdline")).unwrap().ends_with(b"root\0")
-            });
-            let helper = &helpers(&root.unwrap())[which];
-            let killed = std::process::Command::new("kill").args(["-KILL", helper]).status().unwrap();
-            assert!(killed.success());
-            let call = call.await.unwrap().ok();
-            // The inner one tells how it had to end the program, if it lives.
-            let told = ["helper has ended", "killed by signal 15"][which];
+            let helpers = helpers(started_as(&mark, &argv).unwrap());
+            assert_eq!(helpers.len(), 2);
+            kill(helpers[which]);
+            let call = app.ended(&id).await;
             assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains(told), "{call:#}");
             wait_for_none(&mark).await;
+            let folder = std::env::temp_dir().join(format!("toolpost-{id}-1"));
+            eventually("the folder to go", || async { (!folder.exists()).then_some(()) }).await;
         }
     }
 }
