@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use nix::sys::signal::SigSet;
-use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
 use serde_json::{Map, Value, json};
 
 use super::protocol::Confinement;
@@ -55,7 +55,7 @@ fn die_with(parent: &str) -> Result<(), String> {
 fn enforce(confinement: &Confinement) -> Result<Map<String, Value>, String> {
     let denies = confinement.network == NetworkAccess::Deny;
     let has_namespace = denies && namespace::leave_network().is_ok();
-    limit(&confinement.limits)?;
+    let limits = limit(confinement.limits)?;
     let is_confined = confinement.mode != SandboxMode::Off;
     if is_confined {
         rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs cannot be set: {error}"))?;
@@ -77,7 +77,7 @@ fn enforce(confinement: &Confinement) -> Result<Map<String, Value>, String> {
     }
     let enforced = json!({
         "mode": confinement.mode, "landlock": landlock.is_some(), "landlock_version": landlock, "network": network,
-        "no_new_privs": is_confined, "limits": confinement.limits,
+        "no_new_privs": is_confined, "limits": limits,
     });
     let Value::Object(enforced) = enforced else { return Err("nothing was enforced".to_owned()) };
     Ok(enforced)
@@ -93,27 +93,29 @@ fn missing(mode: SandboxMode, has_landlock: bool, network: &str) -> Option<&'sta
     }
 }
 
-/// The number of processes is the helper's matter: the kernel counts those of a user, not of a program, and not root's.
-fn limit(limits: &ResourceLimits) -> Result<(), String> {
-    let ResourceLimits { cpu_ms, memory_bytes, processes: _, file_bytes, open_files } = *limits;
-    let seconds = cpu_ms.map(|ms| ms.div_ceil(1000));
-    let all = [
-        (Resource::Core, Some(0), Some(0)),
-        // SIGXCPU first, which a program may hear, and then the end.
-        (Resource::Cpu, seconds, seconds.map(|seconds| seconds + 1)),
-        (Resource::Fsize, file_bytes, file_bytes),
-        (Resource::Nofile, open_files, open_files),
-        // Not the address space, of which many runtimes take far more than they use.
-        (Resource::Data, memory_bytes, memory_bytes),
-    ];
-    for (resource, current, maximum) in all {
-        let (Some(current), Some(maximum)) = (current, maximum) else { continue };
-        // More than the service itself may have is no limit that could be given.
-        let allowed = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        let limit = Rlimit { current: Some(current.min(allowed)), maximum: Some(maximum.min(allowed)) };
-        setrlimit(resource, limit).map_err(|error| format!("the limit {resource:?} cannot be set: {error}"))?;
-    }
-    Ok(())
+/// Sets all limits but that of processes, which is the helper's matter: the kernel counts those of a user, not of a program,
+/// and not root's. What really holds is told: no more than the service itself may have.
+fn limit(mut limits: ResourceLimits) -> Result<ResourceLimits, String> {
+    let ResourceLimits { cpu_ms, memory_bytes, processes: _, file_bytes, open_files } = &mut limits;
+    set(Resource::Core, &mut Some(0), 0)?;
+    let mut seconds = cpu_ms.map(|ms| ms.div_ceil(1000));
+    // SIGXCPU first, which a program may hear, and then the end.
+    set(Resource::Cpu, &mut seconds, 1)?;
+    // Not the address space, of which many runtimes take far more than they use.
+    set(Resource::Data, memory_bytes, 0)?;
+    set(Resource::Fsize, file_bytes, 0)?;
+    set(Resource::Nofile, open_files, 0)?;
+    *cpu_ms = cpu_ms.zip(seconds).map(|(ms, seconds)| ms.min(seconds.saturating_mul(1000)));
+    Ok(limits)
+}
+
+/// Sets one limit, and the last one so much above it.
+fn set(resource: Resource, limit: &mut Option<u64>, above: u64) -> Result<(), String> {
+    let Some(limit) = limit else { return Ok(()) };
+    let allowed = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    *limit = (*limit).min(allowed);
+    let both = Rlimit { current: Some(*limit), maximum: Some(limit.saturating_add(above).min(allowed)) };
+    setrlimit(resource, both).map_err(|error| format!("the limit {resource:?} cannot be set: {error}"))
 }
 
 #[cfg(test)]

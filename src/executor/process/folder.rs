@@ -64,7 +64,8 @@ fn open(folder: &Path) {
     while let Some(folder) = folders.pop() {
         let _ = fs::set_permissions(&folder, Permissions::from_mode(0o700));
         let below = fs::read_dir(folder).into_iter().flatten().flatten();
-        folders.extend(below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()));
+        folders
+            .extend(below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()));
     }
 }
 
@@ -82,7 +83,7 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), own.join("link")).unwrap();
         fs::write(outside.path().join("kept"), "x").unwrap();
         fs::set_permissions(own.join("a/b"), Permissions::from_mode(0o500)).unwrap();
-        fs::set_permissions(own.join("a"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(own.join("a"), Permissions::from_mode(0o000)).unwrap();
         remove(&own);
         assert!(!path.exists() && outside.path().join("kept").exists());
     }

@@ -58,7 +58,13 @@ fn serve(watch: &Watch, isolated: bool) -> io::Result<ExitCode> {
     let confinement = order.confinement.clone().with(folder.path());
     let mut command = protocol::confine(&notes.path(), &confinement, &order.argv)?;
     command.env_clear().envs(&order.env).current_dir(folder.path()).stdin(Stdio::piped());
-    let mut child = command.spawn()?;
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let end = End::Refused(format!("it cannot be started: {error}"));
+            return tell(&socket, &Ended { end, ..Ended::default() });
+        }
+    };
     if let Some(mut stdin) = child.stdin.take() {
         // A program need not read what it is given.
         thread::spawn(move || drop(stdin.write_all(&input)));

@@ -28,7 +28,7 @@ pub struct TooLarge;
 #[derive(Debug, PartialEq)]
 pub enum Line {
     /// `{"event":"progress",…}`.
-    Progress(Report),
+    Progress(Box<Report>),
     /// `{"event":"result",…}`.
     Result(Value),
     /// Anything else: output as it is.
@@ -133,7 +133,7 @@ pub fn read(line: Vec<u8>) -> Line {
         Some("progress") => {
             members.shift_remove("event");
             let read = Report::read(Value::Object(members));
-            Line::Progress(read.unwrap_or_else(|fault| Report::invalid(&fault)))
+            Line::Progress(Box::new(read.unwrap_or_else(|fault| Report::invalid(&fault))))
         }
         Some("result") => {
             members.shift_remove("event");

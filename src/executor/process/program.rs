@@ -10,7 +10,22 @@ use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 /// Where programs are looked for if the service itself does not know.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// What every program may read where it is said what it may: that of the system.
-const SYSTEM: [&str; 10] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/proc", "/dev"];
+const SYSTEM: [&str; 13] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/proc",
+    "/sys",
+    "/dev",
+    // Where /etc/resolv.conf leads to.
+    "/run/systemd/resolve",
+];
 
 /// A program to be run by [`Processes::start`](super::Processes::start).
 ///

@@ -59,12 +59,15 @@ impl Processes {
     pub async fn start(&self, program: Program) -> io::Result<Running> {
         let order = program.order(&self.limits);
         let isolated = program.sandbox != SandboxMode::Off;
-        let (child, socket) = spawn(self.helper()?, isolated)?;
-        let mut running = Running::of(child, socket, &order.place);
         let mut line = serde_json::to_vec(&order)?;
         line.push(b'\n');
-        running.socket.write_all(&line).await?;
-        running.socket.write_all(&program.input).await?;
+        let helper = self.helper()?;
+        let broken =
+            |error: io::Error| io::Error::new(error.kind(), format!("the helper of programs cannot run: {error}"));
+        let (child, socket) = spawn(helper, isolated).map_err(broken)?;
+        let mut running = Running::of(child, socket, &order.place);
+        running.socket.write_all(&line).await.map_err(broken)?;
+        running.socket.write_all(&program.input).await.map_err(broken)?;
         Ok(running)
     }
 }
@@ -99,7 +102,10 @@ impl Running {
     /// If the helper has ended without a word. Nothing of the program is left then either.
     pub async fn next(&mut self) -> io::Result<Said> {
         loop {
-            if self.pipes.stdout.is_none() && self.pipes.stderr.is_none() && let Some(ended) = self.ended.clone() {
+            if self.pipes.stdout.is_none()
+                && self.pipes.stderr.is_none()
+                && let Some(ended) = self.ended.clone()
+            {
                 return Ok(Said::Ended(ended));
             }
             let has_ended = self.ended.is_some();

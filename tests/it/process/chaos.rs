@@ -40,19 +40,19 @@ const TROUBLE: [(&str, &str, &str, u32, Ends); 11] = [
         Badly(BROKE, "more than 20 processes"),
     ),
     ("double_fork", "(sh -c 'sleep 1000 &' &); sleep 0.1; printf done", "{}", 20_000, Well("done")),
-    ("daemons", "(setsid sh -c 'setsid sleep 1000 & exec sleep 1000' &); sleep 0.1; printf done", "{}", 20_000, Well("done")),
+    (
+        "daemons",
+        "(setsid sh -c 'setsid sleep 1000 & exec sleep 1000' &); sleep 0.1; printf done",
+        "{}",
+        20_000,
+        Well("done"),
+    ),
     ("deaf", "trap '' TERM INT HUP; while :; do sleep 1; done", "{}", 700, Badly("TOOL_TIMEOUT", "700ms")),
     ("stopped", "kill -STOP $$", "{}", 700, Badly("TOOL_TIMEOUT", "700ms")),
     ("family", FAMILY, "{}", 700, Badly("TOOL_TIMEOUT", "700ms")),
     ("pipes_closed", "exec <&- >&- 2>&-; sleep 0.2; exit 3", "{}", 20_000, Badly(BROKE, "exited with code 3")),
     ("pipes_held", "setsid sleep 1000 & printf done", "{}", 20_000, Well("done")),
-    (
-        "a_gibibyte",
-        "head -c 1073741824 /dev/zero",
-        "{}",
-        20_000,
-        Badly(BROKE, "larger than 16777216 bytes"),
-    ),
+    ("a_gibibyte", "head -c 1073741824 /dev/zero", "{}", 20_000, Badly(BROKE, "larger than 16777216 bytes")),
     ("a_gibibyte_of_errors", "head -c 1073741824 /dev/zero >&2; printf done", "{}", 20_000, Well("done")),
 ];
 

@@ -22,7 +22,8 @@ fn started(script: &str, env: &[(&str, &str)]) -> Child {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_talked_to_as_if_nobody_stood_between() {
-    let script = "pwd; env | sort; ls /proc/self/fd | wc -l; while read line; do echo \"got $line\"; done; echo bye >&2; exit 7";
+    let script =
+        "pwd; env | sort; ls /proc/self/fd | wc -l; while read line; do echo \"got $line\"; done; echo bye >&2; exit 7";
     let mut child = started(script, &[("PATH", "/usr/bin:/bin"), ("KEY", "value")]);
     let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut said = async || bounded("a line", out.next_line()).await.unwrap().unwrap_or_default();
