@@ -12,6 +12,7 @@ use crate::support::{App, Backend, Options, eventually};
 mod chaos;
 mod declared;
 mod ends;
+mod library;
 mod limits;
 mod results;
 mod supervised;

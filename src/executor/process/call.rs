@@ -7,11 +7,12 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::output::{self, Line, Output, TooLarge};
+use super::plan::Plan;
 use super::program::Program;
 use super::protocol::Place;
 use super::run::Said;
 use super::tail::Tail;
-use super::{Plan, Processes, verdict};
+use super::{Processes, verdict};
 use crate::domain::{Agent, Answer, Failure};
 use crate::executor::http::MAX_ANSWER_BYTES;
 use crate::executor::{Emitter, Invocation};

@@ -116,7 +116,7 @@ fn run(watch: &Watch, tree: &mut Tree, service: Option<BorrowedFd>, most: Option
         // Nothing is said after the order: whatever comes, and be it the end, means that it is to end.
         if heard.is_asked || heard.is_left {
             tree.terminate();
-            return Ok(End::Killed(Signal::TERM.as_raw()));
+            return Ok(End::Stopped);
         }
         if let Some(most) = most.filter(|_| counted.elapsed() >= pause) {
             counted = Instant::now();

@@ -104,6 +104,8 @@ pub enum End {
     Exited(i32),
     /// By a signal.
     Killed(i32),
+    /// It was asked to end, and killed if it did not.
+    Stopped,
     /// It was killed since it had more processes than it may have.
     TooManyProcesses(u64),
     /// It did not start.
@@ -124,6 +126,7 @@ impl End {
             Self::Exited(0) => return None,
             Self::Exited(code) => (format!("Command exited with code {code}"), json!({"exit_code": code})),
             Self::Killed(signal) => (format!("Command was killed by signal {signal}"), json!({"signal": signal})),
+            Self::Stopped => ("Command was stopped".to_owned(), json!({"stopped": true})),
             Self::TooManyProcesses(most) => {
                 (format!("Command was killed: it had more than {most} processes"), json!({"processes": most}))
             }

@@ -76,8 +76,10 @@ async fn survive(sandbox: &str) {
     node.register(program("cat", &["cat"], json!({"sandbox": sandbox}))).await;
     let all = TROUBLE.iter().map(|(name, .., ends)| trouble(node.clone(), name, ends));
     let mut all = std::pin::pin!(futures_util::future::join_all(all));
+    let rounds = std::cell::Cell::new(0);
     let others = async {
         loop {
+            rounds.set(rounds.get() + 1);
             succeeded(&node.call("echo", json!({"text": "hi"})).await);
             let call = node.call("cat", json!({"text": "hi"})).await;
             assert_eq!(call["structured"]["arguments"], json!({"text": "hi"}), "{call:#}");
@@ -87,6 +89,7 @@ async fn survive(sandbox: &str) {
         _ = &mut all => {}
         () = others => {}
     }
+    assert!(rounds.get() > 1, "others have had their turns");
     wait_for_none(&mark).await;
     let id = node.id();
     eventually("everybody's end, and that all took leave", || async { below(id).is_empty().then_some(()) }).await;

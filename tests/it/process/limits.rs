@@ -42,8 +42,8 @@ async fn what_is_not_declared_is_as_the_service_has_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn as_many_processes_as_are_allowed_may_be() {
     let app = service().await;
-    let script = "sleep 0.3 & sleep 0.3 & sleep 0.3 & wait; printf done";
-    assert_eq!(succeeded(&shell_with(&app, script, json!({"limits": {"processes": 4}})).await), "done");
-    let more = shell_with(&app, script, json!({"limits": {"processes": 3}})).await;
+    let script = |seconds: f32| format!("for i in 1 2 3; do sleep {seconds} & done; wait; printf done");
+    assert_eq!(succeeded(&shell_with(&app, &script(0.2), json!({"limits": {"processes": 4}})).await), "done");
+    let more = shell_with(&app, &script(1000.0), json!({"limits": {"processes": 3}})).await;
     assert!(failed(&more, "TOOL_EXECUTION_ERROR").ends_with("more than 3 processes"), "{more:#}");
 }
