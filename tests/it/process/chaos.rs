@@ -18,7 +18,7 @@ enum Ends {
 use Ends::{Badly, Well};
 
 const BROKE: &str = "TOOL_EXECUTION_ERROR";
-/// Half a mebibyte more than a service may take for one run, in KiB.
+/// What the service may have taken of memory when it is over, in KiB: far less than was written to it.
 const MEMORY_KIB: u64 = 512 * 1024;
 
 /// A name, a script, limits of the program, a clock in milliseconds, and the end of the call.

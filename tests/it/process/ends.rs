@@ -69,10 +69,11 @@ async fn they_go_with_the_service_whatever_ends_it() {
         let executor = json!({"env": {"MARK": mark}, "sandbox": sandbox});
         node.register(program("slow", &["sh", "-c", FAMILY], executor)).await;
         let id = node.accepted(json!({"name": "slow", "wait": "accepted"})).await;
-        wait_for_some(&mark, 5).await;
+        let service = node.id();
+        // Seven at least, and the two helpers.
+        eventually("all of them", || async { (below(service).len() >= 9).then_some(()) }).await;
         let line = |id: &u32| fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-        let all: Vec<(u32, Vec<u8>)> = below(node.id()).into_iter().map(|id| (id, line(&id))).collect();
-        assert!(all.len() >= 7, "with the helpers");
+        let all: Vec<(u32, Vec<u8>)> = below(service).into_iter().map(|id| (id, line(&id))).collect();
         node.signal(signal);
         node.end().await;
         wait_for_none(&mark).await;
