@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::callbacks::Callbacks;
-use crate::config::Config;
+use crate::config::{Config, ProcessConfig};
 use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
@@ -220,7 +220,8 @@ impl Builder {
         let system = system::tools(&store, &clock, manageable_groups(&shown));
         let builtins =
             builtin::standard(&clock).into_iter().chain([read]).chain(discovery).chain(system).chain(tools).collect();
-        let processes = Processes::new(&config.process.helper, config.process.registration, secrets.clone());
+        let ProcessConfig { registration, helper, limits } = &config.process;
+        let processes = Processes::new(helper, *registration, *limits, secrets.clone());
         let workshop = Workshop::new(builtins, client.clone(), wraps).processes(processes);
         let registry = Registry::new(workshop, clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;

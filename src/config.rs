@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
+use crate::domain::process::ResourceLimits;
 
 /// The defaults with what they mean: the reference of all settings.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -204,6 +205,8 @@ pub struct ProcessConfig {
     pub registration: bool,
     /// The program `toolpost`, which keeps them; empty for this program itself.
     pub helper: String,
+    /// What a program may use that declares nothing else.
+    pub limits: ResourceLimits,
 }
 
 /// Settings of the log.
