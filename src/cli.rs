@@ -10,6 +10,7 @@ use toolpost::config::Config;
 mod call;
 mod error;
 mod keys;
+mod mcp;
 mod openapi;
 mod options;
 mod print;
@@ -26,6 +27,7 @@ Examples:
   toolpost serve --listen 127.0.0.1:0 --tools examples/tools
   toolpost call calculate '{\"expression\": \"6 * 7\"}'     one call, without a server
   toolpost tools list
+  toolpost mcp                                          the tools for a client of MCP that starts this program
   toolpost tools validate examples/tools/*.json
   toolpost stats --json
 
@@ -54,6 +56,8 @@ enum Command {
     Serve(serve::Args),
     /// Run one call without a server, on the same database
     Call(call::Args),
+    /// Serve the tools to a client of the Model Context Protocol over standard input and output
+    Mcp(mcp::Args),
     /// List, show and check tools
     Tools(tools::Args),
     /// Show how often, how well and how fast tools ran
@@ -107,6 +111,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
     match command {
         Command::Serve(args) => serve::run(args, &options).await,
         Command::Call(args) => call::run(args, &options).await,
+        Command::Mcp(args) => mcp::run(args, &options).await,
         Command::Tools(args) => tools::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
@@ -116,12 +121,18 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
 
 /// The library with these settings, for a command that is not the service.
 async fn start(config: Config) -> Result<App, CliError> {
-    finish(config, App::builder).await
+    finish(config, with_fixtures).await
 }
 
 /// The same without a server: what others have left behind is left to one.
 async fn start_beside(config: Config) -> Result<App, CliError> {
-    finish(config, |config| App::builder(config).command_line()).await
+    finish(config, |config| with_fixtures(config).command_line()).await
+}
+
+/// With the tools of the conformance suite, where they are wanted.
+fn with_fixtures(config: Config) -> Builder {
+    let tools = if config.mcp.conformance { toolpost::mcp::conformance::tools() } else { Vec::new() };
+    tools.into_iter().fold(App::builder(config), Builder::tool)
 }
 
 async fn finish(config: Config, build: impl FnOnce(Config) -> Builder) -> Result<App, CliError> {

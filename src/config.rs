@@ -41,6 +41,8 @@ pub struct Config {
     pub egress: EgressConfig,
     /// Tools that are programs on this machine.
     pub process: ProcessConfig,
+    /// The Model Context Protocol at `/mcp`.
+    pub mcp: McpConfig,
     /// Secrets that tools are given.
     pub secrets: SecretsConfig,
     /// Objects for tools that name them, by name.
@@ -209,6 +211,20 @@ pub struct ProcessConfig {
     pub limits: ResourceLimits,
 }
 
+/// Settings of the Model Context Protocol at `/mcp`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpConfig {
+    /// Hosts under which clients know the service, beside those of this machine.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may ask, beside those of these hosts.
+    pub allowed_origins: Vec<String>,
+    /// Most sessions of clients before 2026-07-28.
+    pub sessions: usize,
+    /// Whether there is what the official conformance suite asks for.
+    pub conformance: bool,
+}
+
 /// Settings of the log.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -249,7 +265,9 @@ impl Config {
             .separator("__")
             .try_parsing(true)
             .list_separator(",")
-            .with_list_parse_key("egress.allow");
+            .with_list_parse_key("egress.allow")
+            .with_list_parse_key("mcp.allowed_hosts")
+            .with_list_parse_key("mcp.allowed_origins");
         Ok(builder.add_source(environment).build()?.try_deserialize()?)
     }
 

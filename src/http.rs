@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::events::Bus;
 use crate::executor::Vault;
 use crate::executor::token::SigningKey;
+use crate::mcp::Endpoint;
 use crate::store::{Journal, Store};
 
 mod answer;
@@ -36,6 +37,7 @@ mod groups;
 mod hooks;
 mod layers;
 mod listing;
+mod mcp;
 mod once;
 mod operations;
 mod piped;
@@ -71,6 +73,7 @@ pub struct Shared {
     journal: Journal,
     signing_key: SigningKey,
     vault: Vault,
+    mcp: Endpoint,
     /// Fires when streams must end.
     closing: CancellationToken,
 }
@@ -107,6 +110,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::events::stream))
         .routes(routes!(sessions::told::messages))
         .routes(routes!(sessions::told::prompt))
+        .routes(routes!(mcp::post))
+        .route("/mcp", mcp::others())
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
 }
@@ -144,6 +149,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         journal: app.journal.clone(),
         signing_key: app.signing_key.clone(),
         vault: app.vault.clone(),
+        mcp: mcp::endpoint(&app, listener.local_addr()?, closing.clone()),
         closing: closing.clone(),
     });
     let listener = listener.tap_io(|socket| {

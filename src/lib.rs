@@ -128,6 +128,7 @@ pub mod formats;
 pub mod hooks;
 pub mod http;
 pub mod lifecycle;
+pub mod mcp;
 pub mod policy;
 pub mod registry;
 pub mod schema;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::watch;
+
 use crate::domain::{Clock, Group, Groups, Presets, Source, Time, ToolDefinition};
 use crate::executor::Instances;
 use crate::store::presets::StoredPreset;
@@ -52,6 +54,8 @@ pub struct Registry {
     clock: Clock,
     layers: Mutex<Layers>,
     shown: Shown,
+    /// Counts what was shown.
+    changed: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -105,7 +109,7 @@ impl Registry {
             let entry = workshop.make(tool.definition.clone(), made).map_err(|faults| (name.clone(), faults))?;
             layers.builtin.insert(name, Arc::new(entry));
         }
-        let registry = Self { workshop, clock, layers: Mutex::new(layers), shown };
+        let registry = Self { workshop, clock, layers: Mutex::new(layers), shown, changed: watch::Sender::new(0) };
         registry.change(|_| ());
         Ok(registry)
     }
@@ -120,6 +124,12 @@ impl Registry {
     #[must_use]
     pub fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
         self.shown.load()
+    }
+
+    /// Tells of every change of what there is.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     /// Compiles a definition without registering it, as one that is declared on the server.
@@ -284,6 +294,7 @@ impl Registry {
         layers.wardrobe.dress(&mut shown, &self.workshop);
         // Stored while the layers are locked, so that snapshots follow each other as the changes do.
         self.shown.store(Arc::new(Snapshot::new(shown, layers.all_groups())));
+        self.changed.send_modify(|changes| *changes += 1);
     }
 }
 

@@ -49,7 +49,7 @@ impl Options {
     pub fn quiet_settings(&self) -> Result<Config, CliError> {
         let mut config = self.settings()?;
         if config.log.filter == Config::default().log.filter {
-            "warn".clone_into(&mut config.log.filter);
+            "warn,rmcp::service=off".clone_into(&mut config.log.filter);
         }
         Ok(config)
     }

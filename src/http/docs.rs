@@ -23,6 +23,7 @@ use crate::formats::native;
     tags((name = "tools", description = "What can be called"), (name = "hooks", description = "Who is asked around calls"), (name = "tool calls", description = "Calling, and what happened"),
         (name = "sessions", description = "What the calls of a conversation have in common"),
         (name = "events", description = "What happens, as it does"), (name = "stats", description = "How often, how well, how fast"),
+        (name = "mcp", description = "The same tools for clients of the Model Context Protocol"),
         (name = "operations", description = "For whoever keeps it running")),
     components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::HookErrorEvent, render::ToolResultEvent, session::SessionEvent, problem::ProblemBody, Code, Status, Format))
 )]

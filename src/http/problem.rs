@@ -103,6 +103,11 @@ impl Problem {
         Self::new(status, code, "the request cannot be answered; /openapi.json lists what there is")
     }
 
+    /// A request that another protocol's server has refused, in its words.
+    pub fn refused(status: StatusCode, why: impl Into<String>) -> Self {
+        Self { detail: why.into(), ..Self::of_status(status) }
+    }
+
     /// 405; the `Allow` header is added by the router.
     pub fn method_not_allowed() -> Self {
         let detail = "this path does not answer this method; see the Allow header";

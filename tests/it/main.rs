@@ -26,6 +26,7 @@ mod http_executor;
 mod idempotency;
 mod listing;
 mod lowering;
+mod mcp;
 mod messages;
 mod openapi;
 mod openapi_file;
