@@ -67,9 +67,9 @@ impl Engine {
         let call = &mut job.call;
         let (name, vendor) = (call.name.to_string(), asked.vendor);
         let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
-        let snapshot = self.registry.snapshot();
-        let conversation = job.conversation.clone();
-        let view = View::new(&snapshot, conversation.as_deref());
+        let (access, conversation) = (job.access.clone(), job.conversation.clone());
+        let snapshot = access.snapshot();
+        let view = access.view(&snapshot, conversation.as_deref());
         let Sought { entry, through, refused } = seek(view, &mut request, false);
         call.metadata.extend(through.map(|name| ("called_through".to_owned(), (*name).into())));
         job.next = match (entry, refused) {

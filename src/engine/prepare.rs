@@ -15,17 +15,20 @@ use super::recorder::{self, Recorder};
 use super::sessions::Presence;
 use super::turns::Permit;
 use super::{Engine, Pending, Submission, forward, way_back};
+use crate::access::Access;
 use crate::dispatch::Place;
 use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Session, Time, Vendor, json};
 use crate::executor::emitter::{self, Reports};
 use crate::executor::instances::CallEnd;
 use crate::executor::{Outside, Stands, System};
-use crate::registry::{Entry, View, presets};
+use crate::registry::{Entry, presets};
 use crate::schema::{Checked, Violation};
 
 /// One call, ready to be run or refused.
 #[derive(Debug)]
 pub(super) struct Job {
+    /// For whom it is done.
+    pub access: Access,
     pub call: Call,
     pub next: Next,
     pub recorder: Recorder,
@@ -86,11 +89,12 @@ pub(super) enum Begin {
 
 impl Job {
     /// A job with nothing behind it.
-    pub fn new(call: Call, next: Next, recorder: Recorder) -> Self {
+    pub fn new(access: Access, call: Call, next: Next, recorder: Recorder) -> Self {
         let (emitter, reports) = emitter::channel();
         let has_token = matches!(&next, Next::Run(entry) if entry.definition.has_token());
         let is_external = matches!(&next, Next::Run(entry) if entry.works_outside());
         let handle = Handle {
+            tenant: call.tenant.clone(),
             cancel: CancellationToken::new(),
             emitter,
             outside: Outside::default(),
@@ -99,6 +103,7 @@ impl Job {
             may_be_outside: has_token || is_external,
         };
         Self {
+            access,
             call,
             next,
             recorder,
@@ -167,6 +172,7 @@ impl Job {
 impl Engine {
     pub(super) fn prepare(
         &self,
+        access: &Access,
         submission: Submission,
         ids: &[Uuid],
         batch_id: Option<Uuid>,
@@ -175,8 +181,8 @@ impl Engine {
         let agent = submission.agent.clone();
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
         let Submission { truncated, traceparent, once, cache_control, conversation, .. } = submission;
-        let snapshot = self.registry.snapshot();
-        let view = View::new(&snapshot, conversation.as_deref());
+        let snapshot = access.snapshot();
+        let view = access.view(&snapshot, conversation.as_deref());
         let is_alone = calls.len() + known.len() == 1;
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (mut request, id))| {
             let truncated = truncated || request.truncated;
@@ -190,6 +196,8 @@ impl Engine {
             let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
             let node = self.settings.node.clone();
             let mut call = Call::accepted(*id, shown, call_id.as_deref(), arguments, self.clock.now(), node);
+            call.tenant.clone_from(access.tenant());
+            call.allowed.clone_from(&access.caller().tools);
             call.session.clone_from(&session);
             call.batch_id = batch_id;
             call.index = request.index.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX));
@@ -225,8 +233,8 @@ impl Engine {
             }
             call.metadata.extend(sought.through.map(|name| ("called_through".to_owned(), (*name).into())));
             let (recorder, end) =
-                recorder::pair(self.journal.clone(), self.store.clone(), self.settings.store_patience);
-            let mut job = Job::new(call, next, recorder);
+                recorder::pair(self.journal.clone(), self.stores.clone(), self.settings.store_patience);
+            let mut job = Job::new(access.clone(), call, next, recorder);
             job.traceparent.clone_from(&traceparent);
             job.conversation.clone_from(&conversation);
             if let Some(beginning) = beginning {
@@ -237,7 +245,7 @@ impl Engine {
             }
             job.presence = session.clone().filter(|_| job.is_to_run()).map(|session| {
                 let cancel = job.handle.cancel.clone();
-                self.sessions.enter(session, *id, cancel)
+                self.sessions.enter((access.tenant().clone(), session), *id, cancel)
             });
             job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
             let is_awaited = !job.is_asynchronous();

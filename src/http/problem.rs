@@ -4,6 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use crate::domain::Scope;
 use crate::domain::shape::ShapeError;
 use crate::engine::Refusal;
 use crate::registry::Fault;
@@ -21,6 +22,8 @@ pub struct Problem {
     errors: Vec<FieldError>,
     retry_after_s: Option<u64>,
     location: Option<Box<str>>,
+    /// What a caller has to show (RFC 6750, section 3).
+    challenge: Option<Box<str>>,
     /// How long the body is of which a part was asked for that there is not.
     length: Option<usize>,
 }
@@ -63,6 +66,7 @@ impl Problem {
             errors: Vec::new(),
             retry_after_s: None,
             location: None,
+            challenge: None,
             length: None,
         }
     }
@@ -127,7 +131,43 @@ impl Problem {
 
     /// 401: the token is not this call's, or is missing.
     pub fn wrong_token() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "this needs the call's own token, as its tool was sent it")
+        let detail = "this needs the call's own token, as its tool was sent it";
+        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail).challenging("Bearer")
+    }
+
+    /// 401: nothing is shown.
+    pub fn no_key() -> Self {
+        let detail = "this needs an API key: send `Authorization: Bearer tp_…`; `toolpost keys create` makes one";
+        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail).challenging("Bearer")
+    }
+
+    /// 401: what is shown does not count.
+    pub fn invalid_key(reason: &str) -> Self {
+        let problem = Self::new(StatusCode::UNAUTHORIZED, "INVALID_KEY", reason);
+        problem.challenging("Bearer error=\"invalid_token\"")
+    }
+
+    /// 403: the key lacks all of these scopes.
+    pub fn scope_missing(scopes: &[Scope]) -> Self {
+        let names: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+        let detail = format!("this needs a key with the scope `{}`", names.join("` or `"));
+        let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", names.join(" "));
+        Self::new(StatusCode::FORBIDDEN, "SCOPE_MISSING", detail).challenging(&challenge)
+    }
+
+    /// 403: not with this.
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
+    }
+
+    /// 429.
+    pub fn too_many_requests(what: &str, retry_after_s: u64) -> Self {
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", what);
+        Self { retry_after_s: Some(retry_after_s), ..problem }
+    }
+
+    fn challenging(self, challenge: &str) -> Self {
+        Self { challenge: Some(challenge.into()), ..self }
     }
 
     /// 422: the idempotency key stands for another request.
@@ -191,6 +231,11 @@ impl Problem {
         Self::unavailable("STORE_UNAVAILABLE", detail)
     }
 
+    /// 503: whether a token counts cannot be found out.
+    pub fn issuer_unavailable(detail: &str) -> Self {
+        Self::unavailable("ISSUER_UNAVAILABLE", detail)
+    }
+
     /// 503: the service is stopping.
     pub fn shutting_down() -> Self {
         Self::unavailable("SHUTTING_DOWN", "the service is stopping and takes no new calls; nothing was accepted")
@@ -225,6 +270,9 @@ impl Problem {
         }
         if let Some(location) = self.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
             headers.insert(header::LOCATION, location);
+        }
+        if let Some(challenge) = self.challenge.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         let content_range = self.length.map(|length| format!("bytes */{length}"));
         if let Some(value) = content_range.and_then(|text| HeaderValue::from_str(&text).ok()) {

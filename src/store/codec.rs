@@ -13,7 +13,8 @@ use crate::domain::call::{CacheControl, Coercion};
 use crate::domain::outcome::Whole;
 use crate::domain::tool::RetryOverride;
 use crate::domain::{
-    Agent, Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json, outcome,
+    Agent, AllowList, Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json,
+    outcome,
 };
 use crate::formats::data::Data;
 
@@ -59,13 +60,14 @@ pub(super) fn ids_of(bytes: &[u8]) -> Vec<Uuid> {
 }
 
 /// The columns that a call is read from.
-pub(super) const COLUMNS: &str = "id, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos, \
-     started_pos, settled_pos, arguments, record";
+pub(super) const COLUMNS: &str = "id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, \
+     accepted_pos, started_pos, settled_pos, arguments, record";
 
 /// A call's row as it is read.
 #[derive(Debug)]
 pub(super) struct CallRow {
     pub id: Uuid,
+    tenant: String,
     session: Option<String>,
     batch_id: Option<Uuid>,
     tool: String,
@@ -93,19 +95,20 @@ where
     fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
         Ok(Self {
             id: row.try_get(0)?,
-            session: row.try_get(1)?,
-            batch_id: row.try_get(2)?,
-            tool: row.try_get(3)?,
-            status: row.try_get(4)?,
-            attempt: row.try_get(5)?,
-            seq: row.try_get(6)?,
-            node: row.try_get(7)?,
-            created_at: row.try_get(8)?,
-            accepted_pos: row.try_get(9)?,
-            started_pos: row.try_get(10)?,
-            settled_pos: row.try_get(11)?,
-            arguments: row.try_get(12)?,
-            record: row.try_get(13)?,
+            tenant: row.try_get(1)?,
+            session: row.try_get(2)?,
+            batch_id: row.try_get(3)?,
+            tool: row.try_get(4)?,
+            status: row.try_get(5)?,
+            attempt: row.try_get(6)?,
+            seq: row.try_get(7)?,
+            node: row.try_get(8)?,
+            created_at: row.try_get(9)?,
+            accepted_pos: row.try_get(10)?,
+            started_pos: row.try_get(11)?,
+            settled_pos: row.try_get(12)?,
+            arguments: row.try_get(13)?,
+            record: row.try_get(14)?,
         })
     }
 }
@@ -144,6 +147,8 @@ struct RecordOut<'a> {
     cache_control: CacheControl,
     #[serde(skip_serializing_if = "Map::is_empty")]
     context: &'a Map<String, Value>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    allowed: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<&'a Agent>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -209,6 +214,8 @@ struct RecordIn {
     cache_control: CacheControl,
     #[serde(default)]
     context: Map<String, Value>,
+    #[serde(default)]
+    allowed: Vec<String>,
     agent: Option<Agent>,
     callback_url: Option<String>,
     phase: Option<Phase>,
@@ -261,6 +268,10 @@ pub(super) fn encode(call: &Call) -> String {
         cache_control: call.cache_control,
         // Nobody needs it any more once the call has ended.
         context: if call.status.is_terminal() { nothing() } else { &call.context },
+        allowed: match &call.allowed {
+            Some(allowed) if !call.status.is_terminal() => allowed.globs(),
+            _ => &[],
+        },
         agent: call.agent.as_deref(),
         callback_url: call.callback_url.as_deref(),
         phase: (call.phase != usual_phase(call.status)).then_some(call.phase),
@@ -323,7 +334,7 @@ impl CallRow {
         let metadata = record.metadata;
         Ok(Call {
             id,
-            tenant: Tenant::default(),
+            tenant: Tenant::stored(&self.tenant),
             call_id: record.call_id.unwrap_or_else(|| id.to_string()).into(),
             title: record.title.map_or_else(|| name.clone(), Arc::from),
             name,
@@ -352,6 +363,7 @@ impl CallRow {
             cached: record.cached,
             cache_control: record.cache_control,
             context: Arc::new(record.context),
+            allowed: AllowList::of(record.allowed).map_err(|(_, reason)| corrupt(&reason))?.map(Arc::new),
             agent: record.agent.map(Arc::new),
             callback_url: record.callback_url.map(Arc::from),
             created_at: Time(self.created_at),

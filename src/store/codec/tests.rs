@@ -103,6 +103,7 @@ fn row(call: &Call) -> CallRow {
     assert!(!record.contains('\0') && !arguments.contains('\0'), "Postgres takes no U+0000");
     CallRow {
         id: call.id,
+        tenant: call.tenant.as_str().to_owned(),
         session: call.session.as_deref().map(str::to_owned),
         batch_id: call.batch_id,
         tool: indexed_name(&call.name).into_owned(),

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{Change, Committed, Told, Unit, bucket_of};
 use crate::domain::event::Reported;
 use crate::domain::stats::Sample;
-use crate::domain::{Call, Claim, Time};
+use crate::domain::{Call, Claim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 
 /// One row as it is to be written. Offsets count positions from the commit's first.
@@ -42,8 +42,8 @@ pub(super) struct Addition {
     pub last_at: i64,
 }
 
-/// `(tool, minute, executed, code, bucket)`, the key of a row of stats.
-pub(super) type StatsKey = (Arc<str>, i64, bool, &'static str, i32);
+/// `(tool, minute, executed, code, bucket, tenant)`, the key of a row of stats.
+pub(super) type StatsKey = (Arc<str>, i64, bool, &'static str, i32, Tenant);
 
 /// Everything that one commit writes.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(super) struct Batch<'a> {
     pub fenced: Vec<usize>,
     /// Places of units whose key another one of the same commit takes; nothing of them is written.
     pub claimed: Vec<usize>,
-    pub claims: Vec<&'a Claim>,
+    pub claims: Vec<(&'a Tenant, &'a Claim)>,
     pub callbacks: Vec<CallbackRow>,
     told: Vec<Told>,
     positions: i32,
@@ -81,8 +81,9 @@ impl<'a> Batch<'a> {
         };
         let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(units.len());
         for (index, unit) in units.iter().enumerate() {
-            let mut claims = unit.changes().iter().flat_map(|change| &change.claims);
-            if claims.any(|claim| batch.claims.iter().any(|other| other.once.key == claim.once.key)) {
+            let mut claims = unit.changes().iter().flat_map(Change::claims);
+            let key = |(tenant, claim): &(&Tenant, &Claim)| ((*tenant).clone(), claim.once.key);
+            if claims.any(|claim| batch.claims.iter().any(|other| key(other) == key(&claim))) {
                 batch.claimed.push(index);
                 continue;
             }
@@ -129,8 +130,15 @@ impl<'a> Batch<'a> {
         self.rows.iter().flat_map(|row| *row.call.id.as_bytes()).collect()
     }
 
+    /// Whose all of it is; `None` if it belongs to several.
+    pub fn tenant(&self) -> Option<&'a Tenant> {
+        let mut tenants = self.rows.iter().map(|row| &row.call.tenant);
+        let first = tenants.next()?;
+        tenants.all(|tenant| tenant == first).then_some(first)
+    }
+
     fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
-        let Change { call, told, record, news, reported, claims, callback } = change;
+        let Change { call, told, record, news, reported, callback, .. } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
             self.rows.push(RowImage { call, record, arguments: None, accepted: None, started: None, settled: None });
             self.rows.len() - 1
@@ -154,7 +162,7 @@ impl<'a> Batch<'a> {
             row.settled = Some(take(2));
             self.count(call);
         }
-        self.claims.extend(claims);
+        self.claims.extend(change.claims());
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
         let told = told.as_ref().unwrap_or(call).clone();
         self.told.push(Told { call: told, news: *news, reported: reported.clone() });
@@ -166,7 +174,7 @@ impl<'a> Batch<'a> {
         let duration = sample.duration_ms as i64;
         let bucket = if sample.executed { bucket_of(sample.duration_ms) } else { 0 };
         for minute in [0, sample.at.minute()] {
-            let key = (tool.clone(), minute, sample.executed, sample.code, bucket);
+            let key = (tool.clone(), minute, sample.executed, sample.code, bucket, call.tenant.clone());
             let sum = self.stats.entry(key).or_insert(Addition { min_ms: i64::MAX, ..Addition::default() });
             sum.calls += 1;
             sum.total_ms += duration;
@@ -221,6 +229,7 @@ mod tests {
         let units = [Unit::One(change)];
         let batch = Batch::of(ids.next(), Time(3), &units);
         let keys: Vec<_> = batch.stats.keys().cloned().collect();
-        assert_eq!(keys, [("".into(), 0, false, "TOOL_NOT_FOUND", 0), ("".into(), 1, false, "TOOL_NOT_FOUND", 0)]);
+        let key = |minute| ("".into(), minute, false, "TOOL_NOT_FOUND", 0, Tenant::default());
+        assert_eq!(keys, [key(0), key(1)]);
     }
 }

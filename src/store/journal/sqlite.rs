@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::{Batch, RowImage};
 use super::sql;
 use super::writer::{CommitError, CommitResult};
-use crate::domain::{Claim, Time};
+use crate::domain::{Claim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, once};
 
@@ -125,7 +125,6 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
         return Err(CommitError::NotAllWritten);
     }
     let stats: Vec<_> = batch.stats.iter().collect();
-    let tenant = crate::domain::Tenant::default();
     let claimed = CLAIMS.run(connection, &batch.claims, |query, claim| bind_claim(query, claim, batch.at)).await?;
     if claimed != batch.claims.len() as u64 {
         return Err(CommitError::NotAllWritten);
@@ -138,7 +137,7 @@ async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> Co
     STATS
         .run(connection, &stats, |query, (key, sum)| {
             query
-                .bind(tenant.as_str().to_owned())
+                .bind(key.5.as_str().to_owned())
                 .bind(key.0.to_string())
                 .bind(key.1)
                 .bind(i16::from(key.2))
@@ -205,9 +204,9 @@ fn bind_again(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
         .bind(row.record.to_owned())
 }
 
-fn bind_claim(query: Query, claim: &&Claim, now: Time) -> Query {
+fn bind_claim(query: Query, (tenant, claim): &(&Tenant, &Claim), now: Time) -> Query {
     query
-        .bind(crate::domain::Tenant::default().as_str().to_owned())
+        .bind(tenant.as_str().to_owned())
         .bind(claim.once.key.to_vec())
         .bind(claim.once.fingerprint.to_vec())
         .bind(claim.batch_id)
