@@ -11,16 +11,15 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
-use crate::auth::jwt::JwtSettings;
 use crate::auth::{Auth, Defaults, Jwt};
 use crate::callbacks::Callbacks;
-use crate::config::{Config, JwtConfig};
+use crate::config::Config;
 use crate::domain::{Call, CallRequest, Clock, Ids, Tenant};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
 use crate::executor::token::{NotASecret, SigningKey};
 use crate::executor::vault::NotKeys;
-use crate::executor::{Egress, HttpClient, Instances, Processes, Reporting, Secrets, Vault};
+use crate::executor::{Egress, HttpClient, Processes, Reporting, Secrets, Vault};
 use crate::hooks::{Hooks, RustHook};
 use crate::policy::Wrap;
 use crate::registry::discovery::{self, Shown};
@@ -31,13 +30,11 @@ use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Store, StoreError, Stores};
 use crate::tool::{BuiltinTool, builtin, system};
 
+mod follow;
 mod given;
 mod signing;
 
 pub use signing::{given_signing_secret, kept_signing_secret};
-
-/// How often the registered tools are compared with what other nodes may have made of them.
-const LOOK_AT_TOOLS: Duration = Duration::from_secs(1);
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -226,7 +223,7 @@ impl Builder {
         let shown = Shown::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
         let read = BuiltinTool::new(builtin::ReadResult::new(stores.clone()));
-        let system = system::tools(&stores, &clock, manageable_groups(&shown));
+        let system = system::tools(&stores, &clock, follow::manageable_groups(&shown));
         let builtins =
             builtin::standard(&clock).into_iter().chain([read]).chain(discovery).chain(system).chain(tools).collect();
         let processes = Processes::new(&config.process.helper, config.process.registration, secrets.clone());
@@ -248,9 +245,9 @@ impl Builder {
         if !is_command_line {
             tokio::spawn(refresh::run(registry.clone(), background.clone()));
         }
-        tokio::spawn(follow_tools(stores.clone(), registry.clone(), hooks.clone(), background.clone()));
+        tokio::spawn(follow::follow_tools(stores.clone(), registry.clone(), hooks.clone(), background.clone()));
         let idle = Duration::from_millis(config.instances.idle_ms);
-        tokio::spawn(end_idle_instances(registry.instances().clone(), idle, background.clone()));
+        tokio::spawn(follow::end_idle_instances(registry.instances().clone(), idle, background.clone()));
         let bus = Bus::default();
         let publisher = bus.clone();
         let sink = Arc::new(move |committed: &_| publisher.publish(committed));
@@ -275,7 +272,7 @@ impl Builder {
             context: config.context.0.clone().into(),
         };
         let operator = Access::operator(&stores, &registry);
-        let jwt = Jwt::new(jwt_settings(&config.auth.jwt), clock.clone(), reporting.clone());
+        let jwt = Jwt::new(given::jwt(&config.auth.jwt), clock.clone(), reporting.clone());
         let jwt = jwt.map_err(StartError::Issuer)?;
         let bounds = Defaults { rate: config.auth.rate, concurrency: config.auth.concurrency };
         let is_insecure = config.auth.insecure_no_auth;
@@ -379,61 +376,8 @@ impl App {
     }
 }
 
-/// The names of the groups that sessions may switch themselves.
-fn manageable_groups(shown: &Shown) -> system::Manageable {
-    // What is shown holds the tool that asks: it must not be held by it in turn.
-    let shown = Arc::downgrade(shown);
-    Arc::new(move |tenant: &Tenant| {
-        // The call that asks holds the shelf of its tenant.
-        let Some(shelf) = shown.upgrade().and_then(|shown| shown.of(tenant)) else { return Vec::new() };
-        let snapshot = shelf.snapshot();
-        let groups = snapshot.groups().values();
-        groups.filter(|group| group.manageable).map(|group| group.name.clone()).collect()
-    })
-}
-
 /// How long the last changes may take to be written at the end.
 const LAST_WRITES: Duration = Duration::from_secs(5);
-
-/// Reads the registered tools and hooks again whenever another node, or the command line, has changed them.
-async fn follow_tools(stores: Stores, registry: Arc<Registry>, hooks: Arc<Hooks>, stop: CancellationToken) {
-    // Up to which version the changes of other tenants are shown.
-    let mut shown = -1;
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(LOOK_AT_TOOLS) => {}
-        }
-        // A database that is away is told of by the journal; the next look finds it again.
-        let Ok(version) = stores.tools_clock().await else { continue };
-        let default = Tenant::default();
-        // Likewise: what could not be read now is read at the next look.
-        if Some(version) != registry.version_of(&default) {
-            let _ = registry.reload(&stores.of(&default)).await;
-        }
-        if version != shown && reload_others(&stores, &registry, shown).await.is_ok() {
-            shown = version;
-        }
-        if version != hooks.version() {
-            let _ = hooks.reload(&stores).await;
-        }
-    }
-}
-
-fn jwt_settings(config: &JwtConfig) -> JwtSettings {
-    let JwtConfig { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s } = config.clone();
-    JwtSettings { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s }
-}
-
-/// Reads again what tenants have changed behind this version, as far as anybody asks for it.
-async fn reload_others(stores: &Stores, registry: &Registry, behind: i64) -> Result<(), StoreError> {
-    for tenant in stores.changed_tenants(behind).await? {
-        if !tenant.is_default() && registry.shelf(&tenant).is_some() {
-            registry.reload(&stores.of(&tenant)).await?;
-        }
-    }
-    Ok(())
-}
 
 /// The hooks of the program and of the settings.
 fn hooks_of(
@@ -450,17 +394,6 @@ fn hooks_of(
         StartError::Hook { number: place + 1, reason: faults.join("; ") }
     });
     hooks.map(Arc::new)
-}
-
-/// Lets go of what tools keep for sessions that do nothing any more.
-async fn end_idle_instances(instances: Instances, idle: Duration, stop: CancellationToken) {
-    let look = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(60));
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(look) => instances.end_idle(idle),
-        }
-    }
 }
 
 /// The host's name and the process, and what tells it from any process before it.
