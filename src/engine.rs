@@ -22,6 +22,7 @@ use crate::registry::Registry;
 use crate::store::{Journal, Stores};
 
 mod accept;
+mod arguments;
 mod attempt;
 mod batch;
 mod cached;
@@ -49,11 +50,11 @@ mod way_back;
 mod work;
 
 pub use accept::NotAccepted;
+pub use arguments::try_arguments;
 pub use batch::Mode;
 pub use context::ContextObjects;
 pub use draft::{Complete, Draft, DraftError};
 pub use pauses::PauseRule;
-pub use prepare::try_arguments;
 pub use reach::Reached;
 pub use recorder::NotRecorded;
 pub use recovery::Lease;

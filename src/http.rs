@@ -133,8 +133,9 @@ pub fn service(state: AppState) -> Outermost<Router> {
         .merge(docs::router(&document))
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
-        .layer(gate)
         .with_state(state.clone());
+    // Behind it is whatever was mounted before: nothing is to be mounted after.
+    let router = router.layer(gate);
     Outermost { inner: router, state }
 }
 

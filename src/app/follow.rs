@@ -54,6 +54,16 @@ pub(super) async fn follow_tools(stores: Stores, registry: Arc<Registry>, hooks:
     }
 }
 
+/// Reads again what tenants have changed behind this version, as far as anybody asks for it.
+async fn reload_others(stores: &Stores, registry: &Registry, behind: i64) -> Result<(), StoreError> {
+    for tenant in stores.changed_tenants(behind).await? {
+        if !tenant.is_default() && registry.shelf(&tenant).is_some() {
+            registry.reload(&stores.of(&tenant)).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Lets go of what tools keep for sessions that do nothing any more.
 pub(super) async fn end_idle_instances(instances: Instances, idle: Duration, stop: CancellationToken) {
     let look = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(60));

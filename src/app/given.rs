@@ -40,13 +40,3 @@ pub(super) fn jwt(config: &JwtConfig) -> JwtSettings {
     let JwtConfig { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s } = config.clone();
     JwtSettings { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s }
 }
-
-/// Reads again what tenants have changed behind this version, as far as anybody asks for it.
-async fn reload_others(stores: &Stores, registry: &Registry, behind: i64) -> Result<(), StoreError> {
-    for tenant in stores.changed_tenants(behind).await? {
-        if !tenant.is_default() && registry.shelf(&tenant).is_some() {
-            registry.reload(&stores.of(&tenant)).await?;
-        }
-    }
-    Ok(())
-}

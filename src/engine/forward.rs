@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Engine;
-use super::prepare::{self, Asked, Job, Next};
+use super::prepare::{Asked, Job, Next};
+use super::{Engine, arguments};
 use crate::domain::{CallRequest, Failure};
 use crate::executor::Stands;
 use crate::registry::{Entry, Found, View};
@@ -92,11 +92,11 @@ impl Engine {
 /// The name and the arguments within the arguments.
 fn inner(entry: &Entry, request: &CallRequest) -> Result<(String, Option<Value>), Box<Failure>> {
     let given = Arc::new(request.arguments.clone().unwrap_or_default());
-    let outer = prepare::parsed(entry, &given)?;
+    let outer = arguments::parsed(entry, &given)?;
     if let Some(call) = plain(&outer) {
         return Ok(call);
     }
-    let checked = prepare::checked(entry, &outer, request.vendor)?;
+    let checked = arguments::checked(entry, &outer, request.vendor)?;
     let name = checked.arguments["name"].as_str().unwrap_or_default().to_owned();
     Ok((name, checked.arguments.get("arguments").cloned()))
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::Engine;
 use super::equip;
-use super::prepare::{self, Begin, Job, Next};
+use super::prepare::{Begin, Job, Next};
 use super::run::{ANNOUNCE_AFTER, Stop};
+use super::{Engine, arguments};
 use crate::access::Access;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::{Call, Code, Failure, FailurePolicy, HookEvent, HookFault, Outcome, Time};
@@ -118,11 +118,11 @@ impl Engine {
         let is_long = merged.as_object().is_some_and(|members| crate::domain::json::size_of(members) > QUICKLY_CHECKED);
         let checked = if is_long {
             // Not where others wait.
-            let checking = tokio::task::spawn_blocking(move || prepare::checked(&entry, &merged, None)).await;
+            let checking = tokio::task::spawn_blocking(move || arguments::checked(&entry, &merged, None)).await;
             checking
                 .unwrap_or_else(|_| Err(Failure::execution(&job.call.name, "its arguments cannot be checked").into()))
         } else {
-            prepare::checked(&entry, &merged, None)
+            arguments::checked(&entry, &merged, None)
         };
         let checked = checked.map_err(|failure| Stop::from(made_by_hook(*failure, hook.id())))?;
         job.call.effective_arguments = Some(checked.arguments);

@@ -1,6 +1,6 @@
 //! A request that is not one: `application/problem+json` (RFC 9457). A tool call that fails is none of these.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
@@ -21,9 +21,8 @@ pub struct Problem {
     detail: String,
     errors: Vec<FieldError>,
     retry_after_s: Option<u64>,
-    location: Option<Box<str>>,
-    /// What a caller has to show (RFC 6750, section 3).
-    challenge: Option<Box<str>>,
+    /// Where to look instead, or what to show.
+    header: Option<Box<(HeaderName, HeaderValue)>>,
     /// How long the body is of which a part was asked for that there is not.
     length: Option<usize>,
 }
@@ -65,8 +64,7 @@ impl Problem {
             detail: detail.into(),
             errors: Vec::new(),
             retry_after_s: None,
-            location: None,
-            challenge: None,
+            header: None,
             length: None,
         }
     }
@@ -166,8 +164,14 @@ impl Problem {
         Self { retry_after_s: Some(retry_after_s), ..problem }
     }
 
+    /// Says what a caller has to show (RFC 6750, section 3).
     fn challenging(self, challenge: &str) -> Self {
-        Self { challenge: Some(challenge.into()), ..self }
+        self.with(header::WWW_AUTHENTICATE, challenge)
+    }
+
+    fn with(self, name: HeaderName, value: &str) -> Self {
+        let header = HeaderValue::from_str(value).ok().map(|value| Box::new((name, value)));
+        Self { header, ..self }
     }
 
     /// 422: the idempotency key stands for another request.
@@ -248,7 +252,7 @@ impl Problem {
 
     /// Says where what was asked for will be found after all.
     pub fn at(self, location: String) -> Self {
-        Self { location: Some(location.into()), ..self }
+        self.with(header::LOCATION, &location)
     }
 
     /// The answer, with the request's id in it.
@@ -268,11 +272,8 @@ impl Problem {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
-        if let Some(location) = self.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
-            headers.insert(header::LOCATION, location);
-        }
-        if let Some(challenge) = self.challenge.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
-            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        if let Some((name, value)) = self.header.as_deref() {
+            headers.insert(name, value.clone());
         }
         let content_range = self.length.map(|length| format!("bytes */{length}"));
         if let Some(value) = content_range.and_then(|text| HeaderValue::from_str(&text).ok()) {

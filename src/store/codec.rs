@@ -10,13 +10,12 @@ use uuid::Uuid;
 
 use super::StoreError;
 use crate::domain::call::{CacheControl, Coercion};
-use crate::domain::outcome::Whole;
 use crate::domain::tool::RetryOverride;
-use crate::domain::{
-    Agent, AllowList, Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json,
-    outcome,
-};
-use crate::formats::data::Data;
+use crate::domain::{Agent, AllowList, Call, Limits, Phase, Progress, Status, Tenant, Time, json};
+
+mod outcome;
+
+use outcome::{OutcomeIn, OutcomeOut};
 
 /// Longest name in the indexed column; no tool has a longer one.
 const INDEXED_NAME: usize = 128;
@@ -169,25 +168,6 @@ struct RecordOut<'a> {
     outcome: Option<OutcomeOut<'a>>,
 }
 
-#[derive(Serialize)]
-struct OutcomeOut<'a> {
-    /// Absent: the compact JSON of `structured`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<&'a str>,
-    /// Absent: one text block with the output.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a [ContentBlock]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    structured: Option<Data<'a>>,
-    /// Absent: the output is the whole.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    whole: Option<&'a Whole>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    details: &'a Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a Failure>,
-}
-
 #[derive(Deserialize)]
 struct RecordIn {
     call_id: Option<String>,
@@ -226,18 +206,6 @@ struct RecordIn {
     started_at: Option<i64>,
     ended_at: Option<i64>,
     outcome: Option<OutcomeIn>,
-}
-
-#[derive(Deserialize)]
-struct OutcomeIn {
-    output: Option<String>,
-    content: Option<Vec<ContentBlock>>,
-    #[serde(default, deserialize_with = "present")]
-    structured: Option<Value>,
-    whole: Option<Whole>,
-    #[serde(default)]
-    details: Map<String, Value>,
-    error: Option<Failure>,
 }
 
 /// Tells a null from an absent member.
@@ -279,19 +247,7 @@ pub(super) fn encode(call: &Call) -> String {
         streamed: call.streamed.then_some(&*call.arguments_text),
         started_at: call.started_at.map(|at| at.0),
         ended_at: call.ended_at.map(|at| at.0),
-        outcome: call.outcome.as_deref().map(|outcome| {
-            let only_text = matches!(outcome.content.as_slice(), [ContentBlock::Text(text)] if *text == outcome.output);
-            OutcomeOut {
-                // What was cut is no longer the data's own text.
-                output: (outcome.structured_text.is_none() || outcome.whole.is_some())
-                    .then_some(outcome.output.as_str()),
-                content: (!only_text).then_some(outcome.content.as_slice()),
-                structured: Data::of(outcome),
-                whole: outcome.whole.as_deref(),
-                details: &outcome.details,
-                error: outcome.error.as_ref(),
-            }
-        }),
+        outcome: call.outcome.as_deref().map(OutcomeOut::from),
     };
     // Maps with string keys and numbers that came from JSON cannot fail to serialise.
     serde_json::to_string(&record).unwrap_or_else(|error| format!("{{\"unreadable\":\"{error}\"}}"))
@@ -372,28 +328,6 @@ impl CallRow {
             node: self.node.into(),
             last_seq: self.seq.try_into().unwrap_or(0),
         })
-    }
-}
-
-impl OutcomeIn {
-    fn decode(self) -> Outcome {
-        let is_structured = self.output.is_none() || self.whole == Some(Whole::Structured);
-        let output = match (self.output, &self.content, &self.structured) {
-            (Some(output), _, _) => output,
-            (None, _, Some(structured)) => structured.to_string(),
-            (None, Some(content), None) => outcome::joined_text(content),
-            (None, None, None) => String::new(),
-        };
-        Outcome {
-            content: self.content.unwrap_or_else(|| vec![ContentBlock::Text(output.clone())]),
-            details: self.details,
-            structured_text: self.structured.as_ref().filter(|_| is_structured).map(json::text_of),
-            structured: self.structured.map(Arc::new),
-            whole: self.whole.map(Arc::new),
-            metadata: Map::new(),
-            error: self.error.map(|failure| Failure { text: output.clone(), ..failure }),
-            output,
-        }
     }
 }
 

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::limits::{Bounds, Truncate};
+use crate::domain::{ContentBlock, Failure, Outcome};
 
 /// Any text, with the characters that databases and JSON are wary of more often than by chance.
 fn text() -> impl Strategy<Value = String> {
