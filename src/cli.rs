@@ -30,6 +30,7 @@ Examples:
   toolpost mcp                                          the tools for a client of MCP that starts this program
   toolpost tools validate examples/tools/*.json
   toolpost stats --json
+  toolpost keys create --scope call --scope read --expires 30d
 
 Exit codes:
   0  all went well
@@ -62,7 +63,7 @@ enum Command {
     Tools(tools::Args),
     /// Show how often, how well and how fast tools ran
     Stats(stats::Args),
-    /// Show the key that outgoing requests are signed with
+    /// Make, list and revoke API keys; show what outgoing requests are signed with
     Keys(keys::Args),
     /// Print the API's description, OpenAPI 3.1
     Openapi,

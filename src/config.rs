@@ -35,6 +35,8 @@ pub struct Config {
     pub instances: InstancesConfig,
     /// Sessions.
     pub sessions: SessionsConfig,
+    /// Who may do what.
+    pub auth: AuthConfig,
     /// What tools there are.
     pub tools: Tools,
     /// What `http` tools may reach.
@@ -181,6 +183,40 @@ pub struct SessionsConfig {
     pub idle_ms: u64,
 }
 
+/// Settings of who may do what.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuthConfig {
+    /// Nobody is asked for a key, whoever can reach the service.
+    pub insecure_no_auth: bool,
+    /// Requests a minute of a key that has no bound of its own; 0 is no bound.
+    pub rate: u32,
+    /// Requests at once of such a key; 0 is no bound.
+    pub concurrency: u32,
+    /// Tokens of an issuer.
+    pub jwt: JwtConfig,
+}
+
+/// Settings of tokens of an issuer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JwtConfig {
+    /// `iss`; empty for no tokens at all.
+    pub issuer: String,
+    /// `aud`.
+    pub audience: String,
+    /// Where the issuer's public keys are.
+    pub jwks_url: String,
+    /// The algorithms that count, of public keys.
+    pub algorithms: Vec<String>,
+    /// The claim that names the tenant; empty: all are the default tenant.
+    pub tenant_claim: String,
+    /// The claim that names the scopes.
+    pub scope_claim: String,
+    /// How far clocks may be apart, in seconds.
+    pub leeway_s: u64,
+}
+
 /// Settings of what tools there are.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -267,7 +303,8 @@ impl Config {
             .list_separator(",")
             .with_list_parse_key("egress.allow")
             .with_list_parse_key("mcp.allowed_hosts")
-            .with_list_parse_key("mcp.allowed_origins");
+            .with_list_parse_key("mcp.allowed_origins")
+            .with_list_parse_key("auth.jwt.algorithms");
         Ok(builder.add_source(environment).build()?.try_deserialize()?)
     }
 

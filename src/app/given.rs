@@ -1,9 +1,10 @@
-//! What the operator gives for tools to work with: secrets, and the keys that values are sealed with.
+//! What the operator gives: secrets for tools, the keys that values are sealed with, whose tokens count.
 
 use std::path::PathBuf;
 
 use super::StartError;
-use crate::config::Config;
+use crate::auth::jwt::JwtSettings;
+use crate::config::{Config, JwtConfig};
 use crate::executor::token::SigningKey;
 use crate::executor::{Secrets, SecretsFile, Vault};
 
@@ -32,4 +33,10 @@ const DERIVED: &str = "signing-secret";
 pub(super) fn vault(config: &Config, signing_key: &SigningKey) -> Result<Vault, StartError> {
     let vault = Vault::parse(&config.secrets.encryption_keys.0).map_err(StartError::EncryptionKeys)?;
     Ok(vault.or_key(DERIVED, signing_key.derived("presets")))
+}
+
+/// Whose tokens count.
+pub(super) fn jwt(config: &JwtConfig) -> JwtSettings {
+    let JwtConfig { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s } = config.clone();
+    JwtSettings { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s }
 }

@@ -46,6 +46,7 @@ impl CliError {
             StartError::Hook { .. } => {
                 Self::usage(error.to_string()).hint("Mend it under [[hooks]] in the settings file.")
             }
+            StartError::Issuer(_) => Self::usage(error.to_string()).hint("Mend [auth.jwt] in the settings."),
             StartError::EncryptionKeys(_) => Self::usage(error.to_string())
                 .hint("The first key seals, all of them open: put a new one in front and leave the old ones."),
             StartError::SecretsFile { .. } => Self::usage(error.to_string())

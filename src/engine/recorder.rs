@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::domain::event::Reported;
 use crate::domain::{Call, Failure};
 use crate::fault::{self, Point};
-use crate::store::Store;
+use crate::store::Stores;
 use crate::store::journal::{Change, Journal, JournalError, News};
 
 /// The call could not be recorded within the caller's patience; the database is away.
@@ -25,7 +25,7 @@ pub(super) type End = oneshot::Receiver<Result<Arc<Call>, NotRecorded>>;
 #[derive(Debug)]
 pub(super) struct Recorder {
     journal: Journal,
-    store: Store,
+    stores: Stores,
     patience: Duration,
     waiting: Option<oneshot::Sender<Result<Arc<Call>, NotRecorded>>>,
     accepted: bool,
@@ -34,17 +34,17 @@ pub(super) struct Recorder {
 }
 
 /// A recorder, and where the end arrives.
-pub(super) fn pair(journal: Journal, store: Store, patience: Duration) -> (Recorder, End) {
+pub(super) fn pair(journal: Journal, stores: Stores, patience: Duration) -> (Recorder, End) {
     let (waiting, end) = oneshot::channel();
     let waiting = Some(waiting);
-    (Recorder { journal, store, patience, waiting, accepted: false, started: false, is_late: false }, end)
+    (Recorder { journal, stores, patience, waiting, accepted: false, started: false, is_late: false }, end)
 }
 
 impl Recorder {
     /// A recorder of a call that is in the journal already, for which nobody waits.
-    pub fn resumed(journal: Journal, store: Store, patience: Duration, call: &Call) -> Self {
+    pub fn resumed(journal: Journal, stores: Stores, patience: Duration, call: &Call) -> Self {
         let started = call.started_at.is_some();
-        Self { journal, store, patience, waiting: None, accepted: true, started, is_late: false }
+        Self { journal, stores, patience, waiting: None, accepted: true, started, is_late: false }
     }
 
     /// What is new since the last change.
@@ -144,7 +144,7 @@ impl Recorder {
     /// Another node has taken the call, or it has ended: whoever waits is told what is stored.
     pub async fn tell_stored(&mut self, call: &Call) {
         tracing::warn!(id = %call.id, "the call went on without this run");
-        match self.store.call(call.id).await {
+        match self.stores.of(&call.tenant).call(call.id).await {
             Ok(Some(stored)) if stored.status.is_terminal() => self.tell(Ok(Arc::new(stored))),
             _ => self.leave(),
         }

@@ -8,7 +8,8 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::problem::Problem;
-use super::{AppState, reply};
+use super::reply;
+use crate::access::Access;
 use crate::domain::Call;
 use crate::engine::Seen;
 use crate::formats::messages::Continuation;
@@ -46,7 +47,7 @@ fn of(
 
 /// Calls as they are seen: 200 if all have ended, else 202 and where they are found.
 pub(super) async fn seen(
-    state: &AppState,
+    access: &Access,
     batch_id: Option<Uuid>,
     seen: Vec<Seen>,
     said: Option<&Continuation>,
@@ -63,7 +64,7 @@ pub(super) async fn seen(
         Seen::Going(id) => *id,
     });
     // They are accepted: whoever cannot be told how they stand is told where they are.
-    let stored = state.store.calls_of(&going).await.map_err(|_| not_recorded(true, batch_id, first))?;
+    let stored = access.store().calls_of(&going).await.map_err(|_| not_recorded(true, batch_id, first))?;
     let mut stored: HashMap<Uuid, Call> = stored.into_iter().map(|call| (call.id, call)).collect();
     let mut calls = Vec::with_capacity(seen.len());
     for seen in seen {

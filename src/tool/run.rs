@@ -10,7 +10,7 @@ use super::ToolError;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
 use crate::domain::limits::Bounds;
-use crate::domain::{Agent, ContentBlock, Progress};
+use crate::domain::{Agent, ContentBlock, Progress, Tenant};
 use crate::executor::Invocation;
 
 /// One run of a tool. Cheap to clone; all clones are handles on the same run.
@@ -136,6 +136,12 @@ impl Run {
     }
 
     /// The id of its conversation, to be kept.
+    /// Whose the call is. What a tool keeps between calls it keeps for each tenant apart.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.0.tenant
+    }
+
     pub(super) fn shared_session(&self) -> Option<&std::sync::Arc<str>> {
         self.0.session.as_ref()
     }

@@ -19,6 +19,8 @@ fn run(arguments: Value) -> Invocation {
         redaction: None,
         session: None,
         conversation: None,
+        tenant: crate::domain::Tenant::default(),
+        allowed: None,
         call_id: "call_1".into(),
         name: "t".into(),
         arguments: Arc::new(arguments),
