@@ -70,7 +70,7 @@ on_both_databases!(
         // The key is taken by one tenant, on disk; by another within the commit.
         let changes = vec![claiming("one"), claiming("other"), claiming("other"), claiming("third")];
         let claimed = Err(JournalError::Claimed);
-        assert_eq!(log.together(changes).await, [claimed.clone(), Ok(()), claimed, Ok(())]);
+        assert_eq!(log.together(changes).await, [claimed, Ok(()), claimed, Ok(())]);
         // Changes of calls that are there already, with what they have reported.
         let (mut one, mut other) = (call("one"), call("other"));
         for call in [&one, &other] {
