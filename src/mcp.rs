@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorCode, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
-    GetTaskResult, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    CustomResult, ErrorCode, Extensions, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse,
+    GetTaskParams, GetTaskResult, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, ReadResourceRequestMethod, ReadResourceRequestParams,
     ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestMethod, SubscribeRequestMethod,
     SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestMethod, UnsubscribeRequestParams,
@@ -15,10 +15,10 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 
+use crate::access::Access;
 use crate::app::App;
 use crate::engine::Engine;
 use crate::events::Bus;
-use crate::store::Store;
 
 mod away;
 mod call;
@@ -46,7 +46,8 @@ pub struct Server(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     engine: Arc<Engine>,
-    store: Store,
+    /// What there is for a client that is known by nothing; a client over HTTP is known by what the gate found.
+    known: Option<Access>,
     bus: Bus,
     tools: Tools,
     /// What the official conformance suite asks for beside the tools.
@@ -58,16 +59,33 @@ const METHODS: [&str; 6] =
     ["tools/call", "tools/list", "tasks/get", "tasks/update", "tasks/cancel", "subscriptions/listen"];
 
 impl Server {
-    /// A server of this app's tools.
+    /// A server of this app's tools, for clients over HTTP that the gate has let in.
     #[must_use]
     pub fn new(app: &App, conformance: bool) -> Self {
+        Self::with(app, None, conformance)
+    }
+
+    /// A server for the one who started this program.
+    #[must_use]
+    pub fn of_operator(app: &App, conformance: bool) -> Self {
+        Self::with(app, Some(Access::operator(app.store.stores(), app.engine.registry())), conformance)
+    }
+
+    fn with(app: &App, known: Option<Access>, conformance: bool) -> Self {
         Self(Arc::new(Inner {
             engine: app.engine.clone(),
-            store: app.store.clone(),
+            known,
             bus: app.bus.clone(),
             tools: Tools::default(),
             fixtures: conformance.then(|| Fixtures::new(app)),
         }))
+    }
+
+    /// Who asks.
+    fn access(&self, extensions: &Extensions) -> Result<Access, ErrorData> {
+        let parts = extensions.get::<axum::http::request::Parts>();
+        let admitted = parts.and_then(|parts| parts.extensions.get::<Access>()).cloned();
+        admitted.or_else(|| self.0.known.clone()).ok_or_else(|| ErrorData::invalid_request("a key is needed", None))
     }
 
     fn fixtures<M: rmcp::model::ConstString>(&self) -> Result<&Fixtures, ErrorData> {
@@ -89,9 +107,9 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.list(request.and_then(|page| page.cursor)).await
+        self.list(&self.access(&context.extensions)?, request.and_then(|page| page.cursor)).await
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -114,18 +132,26 @@ impl ServerHandler for Server {
     async fn get_task(
         &self,
         request: GetTaskParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.task(&request.task_id).await
+        self.task(&self.access(&context.extensions)?, &request.task_id).await
     }
 
-    async fn update_task(&self, request: UpdateTaskParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
         // No tool asks for anything on its way: there is nothing that an answer could belong to.
-        self.task(&request.task_id).await.map(drop)
+        self.task(&self.access(&context.extensions)?, &request.task_id).await.map(drop)
     }
 
-    async fn cancel_task(&self, request: CancelTaskParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        self.cancel(&request.task_id).await
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.cancel(&self.access(&context.extensions)?, &request.task_id).await
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -133,12 +159,15 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        self.tell_subscription(subscription).await;
+        let access = self.access(&subscription.request_context().extensions)?;
+        self.tell_subscription(access, subscription).await;
         Ok(())
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        tokio::spawn(self.clone().tell_session(context.peer));
+        if let Ok(access) = self.access(&context.extensions) {
+            tokio::spawn(self.clone().tell_session(access, context.peer));
+        }
     }
 
     async fn on_custom_request(

@@ -24,7 +24,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let conformance = config.mcp.conformance;
     // A server may run on the same database: what it has to see to is left to it.
     let app = super::start_beside(config).await?;
-    let served = serve_stdio(Server::new(&app, conformance), stop).await;
+    let served = serve_stdio(Server::of_operator(&app, conformance), stop).await;
     app.stop().await;
     served.map_err(|error| CliError::unusable(format!("the client cannot be served: {error}")))?;
     Ok(Exit::Good)

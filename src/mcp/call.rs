@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::progress::Watch;
 use super::{Server, result};
+use crate::access::Access;
 use crate::domain::{Call, CallRequest, Code, json};
 use crate::engine::{NotAccepted, NotRecorded, Refusal, Submission, Submitted, Wait};
 
@@ -48,7 +49,8 @@ impl Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let knows_tasks = context.client_capabilities().is_some_and(|client| client.supports_tasks());
-        let kind = self.kind_of(&request.name);
+        let access = self.access(&context.extensions)?;
+        let kind = Self::kind_of(&access, &request.name);
         let is_task = knows_tasks && kind.is_asynchronous;
         let caller = Caller::of(&context);
         let arguments = request.arguments.unwrap_or_default();
@@ -60,9 +62,9 @@ impl Server {
         let submission = Submission { calls, wait, traceparent: caller.traceparent, ..Submission::default() };
         let id = self.0.engine.new_id();
         if is_task {
-            let mut submitted = self.submit(submission, id, bytes).await?;
+            let mut submitted = self.submit(&access, submission, id, bytes).await?;
             submitted.accepted().await.map_err(not_accepted)?;
-            return self.created(id).await.map(CallToolResponse::Task);
+            return Self::created(&access, id).await.map(CallToolResponse::Task);
         }
         let token = context.meta.get_progress_token();
         // Whoever is to be told of everything listens before it begins.
@@ -70,8 +72,8 @@ impl Server {
             let reader = self.0.bus.subscribe(vec![id]);
             Watch { reader, token, peer: context.peer.clone() }
         });
-        let submitted = self.submit(submission, id, bytes).await?;
-        let call = self.ended(submitted, id, watch, [&context.ct, &caller.gone]).await?;
+        let submitted = self.submit(&access, submission, id, bytes).await?;
+        let call = self.ended(&access, submitted, id, watch, [&context.ct, &caller.gone]).await?;
         match &call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref()) {
             // The protocol has an error of its own for it.
             Some(failure) if failure.code == Code::ToolNotFound => {
@@ -84,6 +86,7 @@ impl Server {
     /// Waits for the end, tells of progress, and cancels the call if its client wants no more of it.
     async fn ended(
         &self,
+        access: &Access,
         submitted: Submitted,
         id: Uuid,
         watch: Option<Watch>,
@@ -105,7 +108,7 @@ impl Server {
                 () = async { tokio::select! { () = unwanted.cancelled() => {}, () = gone.cancelled() => {} } }, if !is_cancelled => {
                     is_cancelled = true;
                     // What cannot be cancelled now has ended, or ends by its own clocks.
-                    if let Err(error) = self.0.engine.cancel(id).await {
+                    if let Err(error) = self.0.engine.cancel(access.tenant(), id).await {
                         tracing::warn!(%error, call = %id, "a call could not be cancelled");
                     }
                 }
@@ -119,13 +122,19 @@ impl Server {
         end.map_err(not_recorded)?.into_iter().next().ok_or_else(|| not_recorded(NotRecorded { accepted: true }))
     }
 
-    async fn submit(&self, submission: Submission, id: Uuid, bytes: usize) -> Result<Submitted, ErrorData> {
-        let engine = self.0.engine.clone();
+    async fn submit(
+        &self,
+        access: &Access,
+        submission: Submission,
+        id: Uuid,
+        bytes: usize,
+    ) -> Result<Submitted, ErrorData> {
+        let (engine, access) = (self.0.engine.clone(), access.clone());
         if bytes <= QUICKLY_CHECKED {
-            return engine.submit(submission, vec![id], bytes).map_err(refused);
+            return engine.submit(&access, submission, vec![id], bytes).map_err(refused);
         }
         // Arguments that take long to check are not checked where others wait.
-        let submitted = tokio::task::spawn_blocking(move || engine.submit(submission, vec![id], bytes)).await;
+        let submitted = tokio::task::spawn_blocking(move || engine.submit(&access, submission, vec![id], bytes)).await;
         submitted.map_err(|_| ErrorData::internal_error("the call could not be checked", None))?.map_err(refused)
     }
 }

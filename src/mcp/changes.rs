@@ -6,22 +6,23 @@ use rmcp::service::{Peer, RoleServer, SubscriptionContext};
 use tokio::sync::watch;
 
 use super::Server;
+use crate::access::Access;
 
 /// How often it is looked whether the client of a quiet session has gone.
 const LOOK_FOR_CLIENT: Duration = Duration::from_secs(30);
 
 /// Follows what everybody can call.
 struct Changes {
-    server: Server,
+    access: Access,
     changed: watch::Receiver<u64>,
     /// The list that was told of last.
     etag: String,
 }
 
 impl Changes {
-    fn new(server: &Server) -> Self {
+    fn new(server: &Server, access: Access) -> Self {
         let changed = server.0.engine.registry().changes();
-        Self { etag: etag(server), server: server.clone(), changed }
+        Self { etag: etag(&access), access, changed }
     }
 
     /// Returns when the list is another one; never, once nothing can change any more.
@@ -30,7 +31,7 @@ impl Changes {
             if self.changed.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
-            let etag = etag(&self.server);
+            let etag = etag(&self.access);
             if self.etag != etag {
                 self.etag = etag;
                 return;
@@ -39,18 +40,18 @@ impl Changes {
     }
 }
 
-fn etag(server: &Server) -> String {
-    server.0.engine.registry().snapshot().etag().to_owned()
+fn etag(access: &Access) -> String {
+    access.snapshot().etag().to_owned()
 }
 
 impl Server {
     /// Tells one subscription until it is cancelled.
-    pub(super) async fn tell_subscription(&self, subscription: SubscriptionContext) {
+    pub(super) async fn tell_subscription(&self, access: Access, subscription: SubscriptionContext) {
         let wants_tools = subscription.accepted().tools_list_changed == Some(true);
         if !wants_tools {
             return subscription.cancelled().await;
         }
-        let mut changes = Changes::new(self);
+        let mut changes = Changes::new(self, access);
         loop {
             tokio::select! {
                 () = subscription.cancelled() => return,
@@ -63,8 +64,8 @@ impl Server {
     }
 
     /// Tells one session until its client has gone.
-    pub(super) async fn tell_session(self, peer: Peer<RoleServer>) {
-        let mut changes = Changes::new(&self);
+    pub(super) async fn tell_session(self, access: Access, peer: Peer<RoleServer>) {
+        let mut changes = Changes::new(&self, access);
         loop {
             tokio::select! {
                 () = changes.next() => {

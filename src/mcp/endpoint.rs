@@ -1,8 +1,9 @@
 //! Streamable HTTP: who may ask, and which requests belong to a session. Clients of 2026-07-28 have none; older ones get
 //! one with `initialize`, since they cancel calls and hear of changes through it.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -20,10 +21,12 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::away::Away;
 use super::{Caller, Server};
-use crate::domain::json;
+use crate::access::Access;
+use crate::domain::{Tenant, json};
 
 /// How long a session may be silent. A call that runs and says nothing is silent too, and no call takes longer than this.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -54,8 +57,13 @@ pub struct Endpoint {
     in_sessions: StreamableHttpService<Server, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     away: Away,
+    /// Whose each session is.
+    owners: Arc<Mutex<HashMap<String, Owner>>>,
     most_sessions: usize,
 }
+
+/// A tenant and the id of a key; none where the service is open.
+type Owner = (Tenant, Option<Uuid>);
 
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -90,6 +98,7 @@ impl Endpoint {
             ),
             sessions,
             away: Away::default(),
+            owners: Arc::default(),
             most_sessions: settings.sessions,
         }
     }
@@ -97,6 +106,11 @@ impl Endpoint {
     /// Answers one request of this caller, whose body is there.
     pub async fn answer(&self, mut parts: Parts, body: Bytes, caller: Caller) -> Response<Body> {
         let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let owner = owner_of(&parts);
+        if session.as_ref().is_some_and(|session| !self.is_of(session, &owner)) {
+            // Another caller's session is none: a client begins anew.
+            return (StatusCode::NOT_FOUND, "there is no such session").into_response();
+        }
         if parts.method != Method::POST {
             if let Some(session) = session.as_deref().filter(|_| parts.headers.contains_key("last-event-id")) {
                 self.away.is_back(session);
@@ -129,12 +143,31 @@ impl Endpoint {
             let error = ErrorData::invalid_request("the body is no message of JSON-RPC 2.0", None);
             return refused(StatusCode::BAD_REQUEST, &message["id"], &error);
         }
+        if let Some(begun) = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).filter(|_| gets_one) {
+            self.note_owner(begun, owner).await;
+        }
         match session {
             Some(session) if message["method"] == "tools/call" && answer.status().is_success() => {
                 answer.map(|body| self.away.watched(body, session, gone))
             }
             _ => answer,
         }
+    }
+
+    fn is_of(&self, session: &str, owner: &Owner) -> bool {
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that nobody knows is told so by those who keep them.
+        owners.get(session).is_none_or(|known| known == owner)
+    }
+
+    async fn note_owner(&self, session: &str, owner: Owner) {
+        let there = self.sessions.sessions.read().await;
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that have ended are forgotten here, so there are never more than there may be sessions.
+        if owners.len() >= self.most_sessions {
+            owners.retain(|known, _| there.keys().any(|there| **there == **known));
+        }
+        owners.insert(session.to_owned(), owner);
     }
 
     async fn within(&self, session: bool, parts: Parts, body: Bytes) -> Response<Body> {
@@ -146,6 +179,11 @@ impl Endpoint {
         };
         answer.map(Body::new)
     }
+}
+
+fn owner_of(parts: &Parts) -> Owner {
+    let caller = parts.extensions.get::<Access>().map(Access::caller);
+    caller.map_or_else(Owner::default, |caller| (caller.tenant.clone(), caller.key))
 }
 
 /// Web pages of these hosts, and these origins.

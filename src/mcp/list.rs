@@ -11,8 +11,9 @@ use rmcp::model::{CacheScope, ListToolsResult, Tool};
 use serde::Deserialize;
 
 use super::Server;
+use crate::access::Access;
 use crate::formats::definitions::{Format, mcp};
-use crate::registry::{Found, Snapshot, View};
+use crate::registry::{Found, Snapshot};
 
 /// Tools in one page.
 const PAGE: usize = 500;
@@ -58,9 +59,9 @@ impl List {
 
 impl Server {
     /// One page of the tools that everybody can call.
-    pub(super) async fn list(&self, cursor: Option<String>) -> Result<ListToolsResult, ErrorData> {
+    pub(super) async fn list(&self, access: &Access, cursor: Option<String>) -> Result<ListToolsResult, ErrorData> {
         let after = cursor.as_deref().map(name_of).transpose()?;
-        let list = self.listed().await?;
+        let list = self.listed(access).await?;
         let start = after.map_or(0, |after| list.tools.partition_point(|tool| *tool.name <= *after));
         let page: Vec<Tool> = list.tools[start..].iter().take(PAGE).cloned().collect();
         let is_last = start + page.len() == list.tools.len();
@@ -71,8 +72,11 @@ impl Server {
         Ok(result)
     }
 
-    async fn listed(&self) -> Result<Arc<List>, ErrorData> {
-        let snapshot = self.0.engine.registry().snapshot().clone();
+    async fn listed(&self, access: &Access) -> Result<Arc<List>, ErrorData> {
+        let snapshot = access.snapshot().clone();
+        if access.allowed().is_some() {
+            return self.allowed(access.clone(), snapshot).await;
+        }
         if let Some(list) = self.0.tools.0.load_full().filter(|list| list.is_of(&snapshot)) {
             return Ok(list);
         }
@@ -83,9 +87,21 @@ impl Server {
         Ok(list)
     }
 
+    /// The list for those who may not have all tools; it is kept for nobody.
+    async fn allowed(&self, access: Access, snapshot: Arc<Snapshot>) -> Result<Arc<List>, ErrorData> {
+        let made = tokio::task::spawn_blocking(move || {
+            let view = access.view(&snapshot, None);
+            let mut list = List::new(&snapshot);
+            list.tools.retain(|tool| matches!(view.find(&tool.name), Found::Available(_)));
+            Arc::new(list)
+        });
+        made.await.map_err(|_| ErrorData::internal_error("the list of tools could not be made", None))
+    }
+
     /// One tool, for what of its arguments is to stand in headers.
     pub(super) fn tool(&self, name: &str) -> Option<Tool> {
-        let snapshot = self.0.engine.registry().snapshot().clone();
+        // It is not told who asks: only what is everybody's, or the operator's, is known by it.
+        let snapshot = self.0.engine.registry().default_shelf().snapshot().clone();
         if let Some(list) = self.0.tools.0.load_full().filter(|list| list.is_of(&snapshot)) {
             return list.places.get(name).map(|place| list.tools[*place].clone());
         }
@@ -94,9 +110,9 @@ impl Server {
     }
 
     /// Whether callers of this tool are not kept waiting, and whether it says what its results look like.
-    pub(super) fn kind_of(&self, name: &str) -> Kind {
-        let snapshot = self.0.engine.registry().snapshot();
-        let view = View::from(&**snapshot);
+    pub(super) fn kind_of(access: &Access, name: &str) -> Kind {
+        let snapshot = access.snapshot();
+        let view = access.view(&snapshot, None);
         let Found::Available(entry) = view.find(name) else { return Kind::default() };
         Kind {
             is_asynchronous: entry.definition.asynchronous,

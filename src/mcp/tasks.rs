@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Server, result};
+use crate::access::Access;
 use crate::domain::{Call, Code};
 use crate::engine::Reached;
 use crate::store::StoreError;
@@ -15,28 +16,28 @@ const LOOK_AGAIN_MS: u64 = 1_000;
 
 impl Server {
     /// A task that is on disk.
-    pub(super) async fn created(&self, id: Uuid) -> Result<CreateTaskResult, ErrorData> {
-        let call = self.stored(id).await?;
+    pub(super) async fn created(access: &Access, id: Uuid) -> Result<CreateTaskResult, ErrorData> {
+        let call = Self::stored(access, id).await?;
         Ok(CreateTaskResult::new(task(&call, TaskStatus::Working)))
     }
 
     /// How a task stands, with its result once it has one.
-    pub(super) async fn task(&self, id: &str) -> Result<GetTaskResult, ErrorData> {
-        let call = self.stored(id_of(id)?).await?;
-        let payload = payload(&call, self.kind_of(&call.name).has_output_schema);
+    pub(super) async fn task(&self, access: &Access, id: &str) -> Result<GetTaskResult, ErrorData> {
+        let call = Self::stored(access, id_of(id)?).await?;
+        let payload = payload(&call, Self::kind_of(access, &call.name).has_output_schema);
         Ok(GetTaskResult::new(DetailedTask::new(task(&call, payload.status()), payload)))
     }
 
     /// Wants a task to end; one that has ended is left as it is.
-    pub(super) async fn cancel(&self, id: &str) -> Result<(), ErrorData> {
-        match self.0.engine.cancel(id_of(id)?).await.map_err(|error| away(&error))? {
+    pub(super) async fn cancel(&self, access: &Access, id: &str) -> Result<(), ErrorData> {
+        match self.0.engine.cancel(access.tenant(), id_of(id)?).await.map_err(|error| away(&error))? {
             Reached::NoSuchCall => Err(no_such_task(id)),
             _ => Ok(()),
         }
     }
 
-    async fn stored(&self, id: Uuid) -> Result<Call, ErrorData> {
-        let call = self.0.store.call(id).await.map_err(|error| away(&error))?;
+    async fn stored(access: &Access, id: Uuid) -> Result<Call, ErrorData> {
+        let call = access.store().call(id).await.map_err(|error| away(&error))?;
         call.ok_or_else(|| no_such_task(&id.to_string()))
     }
 }

@@ -164,7 +164,7 @@ fn asking(name: &str, argument: Option<&str>) -> BuiltinTool {
 
 /// Shows one tool more, or one less.
 pub(super) fn change(registry: &Registry) -> CallToolResult {
-    let is_there = registry.snapshot().get(CHANGING).is_some();
+    let is_there = registry.default_shelf().snapshot().get(CHANGING).is_some();
     let shown = if is_there { Vec::new() } else { vec![(changing(), Time(0))] };
     match registry.show_files(shown) {
         Ok(()) => CallToolResult::success(vec![Block::text("The list of tools is another one now.")]),

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use sqlx::Connection;
 
-use crate::store::db::in_transaction;
 use crate::domain::Time;
+use crate::store::db::in_transaction;
 use crate::store::tools::{BUMP, MARK};
 use crate::store::{Store, StoreError};
 

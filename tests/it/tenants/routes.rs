@@ -48,6 +48,7 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
         ("put", "/tools/{name}/presets") => ("tool", Some(json!({"m": {"value": "x"}})), Nothing),
         ("post", "/tools/{name}/validate") => ("tool", Some(json!({"arguments": {}})), Nothing),
         ("post", "/tools/{name}/resume") => ("tool", None, Nothing),
+        ("post", "/mcp") => ("", Some(json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})), OwnChange),
         ("delete", "/stats") => ("", None, OwnChange),
         ("post", "/tool-groups") => ("", Some(json!({"name": "own_group"})), OwnChange),
         ("patch", "/tool-groups") => ("", Some(json!({"deactivate": [format!("{MARK}_group")]})), Nothing),
