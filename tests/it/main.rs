@@ -52,3 +52,4 @@ mod tool_calls;
 mod tools;
 mod validation;
 mod wire;
+mod workspace;
