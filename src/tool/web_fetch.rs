@@ -100,9 +100,8 @@ impl Tool for WebFetch {
 
 /// An address that may be asked.
 fn address(text: &str) -> Result<Url, String> {
-    let mut url = Url::parse(text.trim()).map_err(|error| {
-        format!("is no URL ({error}); give the whole address, as \"https://example.com/page\"")
-    })?;
+    let mut url = Url::parse(text.trim())
+        .map_err(|error| format!("is no URL ({error}); give the whole address, as \"https://example.com/page\""))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("is {}: only http: and https: can be fetched", url.scheme()));
     }

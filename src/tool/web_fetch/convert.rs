@@ -17,6 +17,8 @@ const SILENT: [&str; 11] =
 const PLAIN: [&str; 13] = ["a", "b", "strong", "i", "em", "code", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote"];
 /// Those of them that stand in lines of their own.
 const BLOCKS: [&str; 7] = ["h1", "h2", "h3", "h4", "h5", "h6", "blockquote"];
+/// The stack for a page that is as deep as may be, with room to spare. What is not used of it is no memory.
+const STACK: usize = 64 << 20;
 /// Longest title that is told, in bytes.
 const LONGEST_TITLE: usize = 500;
 
@@ -33,14 +35,25 @@ pub fn converted(html: &str, is_plain: bool) -> Result<String, ToolError> {
     };
     let mut builder = HtmlToMarkdown::builder().options(options).skip_tags(SILENT.to_vec());
     if is_plain {
-        builder = builder.skip_tags(vec!["img"]).add_handler(PLAIN.to_vec(), |handlers: &dyn Handlers, element: Element| {
-            let text = handlers.walk_children(element.node).content;
-            let is_block = BLOCKS.contains(&element.tag);
-            Some(if is_block { format!("\n\n{}\n\n", text.trim()) } else { text }.into())
-        });
+        builder =
+            builder.skip_tags(vec!["img"]).add_handler(PLAIN.to_vec(), |handlers: &dyn Handlers, element: Element| {
+                let text = handlers.walk_children(element.node).content;
+                let is_block = BLOCKS.contains(&element.tag);
+                Some(if is_block { format!("\n\n{}\n\n", text.trim()) } else { text }.into())
+            });
     }
-    let text = builder.build().convert(html)?;
+    let converter = builder.build();
+    let text = with_deep_stack(|| converter.convert(html))??;
     Ok(if is_plain { unescaped(&text) } else { text })
+}
+
+/// Does work that calls itself for each level of a page.
+fn with_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, ToolError> {
+    let broken = || ToolError::new("the page cannot be converted");
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).map_err(|_| broken())?;
+        thread.join().map_err(|_| broken())
+    })
 }
 
 /// Without the backslashes that keep Markdown from taking a text for its own marks.
@@ -87,8 +100,20 @@ mod tests {
     #[test]
     fn text_is_the_words_alone() {
         let text = converted(PAGE, true).unwrap();
-        assert!(text.starts_with("Title\n\nOne bold <tag> and a link.\n\n- snake_case\n- two\n\nlet a = *b;"), "{text}");
+        assert!(
+            text.starts_with("Title\n\nOne bold <tag> and a link.\n\n- snake_case\n- two\n\nlet a = *b;"),
+            "{text}"
+        );
         assert!(!text.contains("**") && !text.contains("](") && !text.contains("alert"), "{text}");
+    }
+
+    #[test]
+    fn the_deepest_page_that_is_tame_is_converted() {
+        for tag in ["div", "blockquote", "span", "b", "ul><li", "table><tr><td", "dl><dd><p"] {
+            let page = format!("<{tag}>").repeat(255);
+            assert_eq!(super::super::tame::check(&page), Ok(()), "{tag}");
+            assert!(converted(&page, false).is_ok() && converted(&page, true).is_ok(), "{tag}");
+        }
     }
 
     #[test]

@@ -13,7 +13,10 @@ fn a_page_is_given_in_the_format_that_was_asked_for() {
     assert_eq!(of(Format::Text).output, "Hi\n\nthere");
     assert_eq!(of(Format::Html).output, String::from_utf8_lossy(html));
     let details = of(Format::Text).details;
-    assert_eq!((&details["url"], &details["title"], &details["bytes"]), (&json!("http://h/p?q=1"), &json!("T"), &json!(35)));
+    assert_eq!(
+        (&details["url"], &details["title"], &details["bytes"]),
+        (&json!("http://h/p?q=1"), &json!("T"), &json!(35))
+    );
 }
 
 #[test]

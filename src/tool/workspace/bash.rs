@@ -81,11 +81,8 @@ impl Tool for Bash {
     type Output = Outcome;
 
     fn about(&self, about: About) -> About {
-        let limits = LimitsSpec {
-            timeout_ms: Some(MAX_MS + GRACE_MS),
-            truncate: Some(Truncate::Tail),
-            ..LimitsSpec::default()
-        };
+        let limits =
+            LimitsSpec { timeout_ms: Some(MAX_MS + GRACE_MS), truncate: Some(Truncate::Tail), ..LimitsSpec::default() };
         let about = about
             .title("Run a command")
             .category(super::CATEGORY)
@@ -182,7 +179,10 @@ mod tests {
         let bad = of("oh\n", End::Exited(3), None);
         assert_eq!(bad.output, "Error executing tool \"bash\": oh\n\nCommand exited with code 3");
         let error = bad.error.unwrap();
-        assert_eq!((error.message.as_str(), error.details), ("Command exited with code 3", Some(json!({"exit_code": 3}))));
+        assert_eq!(
+            (error.message.as_str(), error.details),
+            ("Command exited with code 3", Some(json!({"exit_code": 3})))
+        );
         assert_eq!(error.text, bad.output);
         assert!(of("", End::Killed(9), None).output.ends_with("\": Command was killed by signal 9"));
         let late = of("half", End::Killed(15), Some(500)).output;

@@ -7,9 +7,9 @@ use std::path::Path;
 use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
+use super::Workspace;
 use super::near;
 use super::place::{Place, fault};
-use super::Workspace;
 use crate::tool::ToolError;
 
 /// An open file.

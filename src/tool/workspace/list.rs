@@ -63,7 +63,10 @@ impl Tool for List {
             .category(super::CATEGORY)
             .tag("file")
             .example(json!({}), "README.md (1,204 bytes)\nsrc/")
-            .example(json!({"path": "src", "depth": 2}), "src/lib.rs (310 bytes)\nsrc/store/\nsrc/store/db.rs (96 bytes)")
+            .example(
+                json!({"path": "src", "depth": 2}),
+                "src/lib.rs (310 bytes)\nsrc/store/\nsrc/store/db.rs (96 bytes)",
+            )
             .read_only()
             .closed_world()
     }
@@ -88,11 +91,15 @@ impl Tool for List {
             let mut lines: Vec<String> = entries.iter().map(Entry::line).collect();
             if lines.is_empty() {
                 let hint = if args.all { "" } else { " (hidden and ignored files are shown with \"all\": true)" };
-                lines.push(format!("[{} is empty{hint}]", if place.is_root() { "the workspace" } else { "the folder" }));
+                lines
+                    .push(format!("[{} is empty{hint}]", if place.is_root() { "the workspace" } else { "the folder" }));
             }
             let is_whole = !is_full && end == End::Whole;
             if !is_whole {
-                lines.push(format!("[there is more than these {}: list a folder of it, or use search]", grouped(entries.len())));
+                lines.push(format!(
+                    "[there is more than these {}: list a folder of it, or use search]",
+                    grouped(entries.len())
+                ));
             }
             let details = object([
                 ("path", json!(place.to_string())),

@@ -122,7 +122,9 @@ fn image(place: &Place, opened: &mut Opened) -> Result<Option<Outcome>, ToolErro
     let bytes = grouped(usize::try_from(opened.bytes).unwrap_or(usize::MAX));
     let format = image::guess_format(&beginning).ok().filter(image::ImageFormat::reading_enabled);
     let Some(format) = format else {
-        return Err(ToolError::new(format!("\"{place}\" is a binary file of {bytes} bytes, which has no text to read")));
+        return Err(ToolError::new(format!(
+            "\"{place}\" is a binary file of {bytes} bytes, which has no text to read"
+        )));
     };
     if opened.bytes > LARGEST_IMAGE {
         return Err(ToolError::new(format!("\"{place}\" is an image of {bytes} bytes, too large to be shown")));
@@ -130,7 +132,8 @@ fn image(place: &Place, opened: &mut Opened) -> Result<Option<Outcome>, ToolErro
     let mut whole = Vec::new();
     (&opened.file).take(LARGEST_IMAGE).read_to_end(&mut whole).map_err(broken(place))?;
     let mime_type = format.to_mime_type().to_owned();
-    let details = object([("path", json!(place.to_string())), ("bytes", json!(whole.len())), ("type", json!(mime_type))]);
+    let details =
+        object([("path", json!(place.to_string())), ("bytes", json!(whole.len())), ("type", json!(mime_type))]);
     let block = ContentBlock::Image { data: STANDARD.encode(&whole), mime_type };
     Ok(Some(Outcome { details, ..Outcome::blocks(vec![block]) }))
 }
@@ -146,7 +149,8 @@ fn text(place: &Place, opened: Opened, lines: Option<Lines>, run: &Run) -> Resul
         return Err(ToolError::new(message));
     }
     let mut text = utf8(place, bytes, start, stop == Stop::Full)?;
-    let mut details = object([("path", json!(place.to_string())), ("bytes", json!(opened.bytes)), ("start", json!(start))]);
+    let mut details =
+        object([("path", json!(place.to_string())), ("bytes", json!(opened.bytes)), ("start", json!(start))]);
     match stop {
         Stop::EndOfFile | Stop::BeforeStart => {
             details.insert("total_lines".to_owned(), line.into());

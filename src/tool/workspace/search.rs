@@ -94,7 +94,10 @@ impl Tool for Search {
             .category(super::CATEGORY)
             .tag("file")
             .tag("grep")
-            .example(json!({"pattern": "fn main", "glob": "*.rs"}), "src/main.rs:1: fn main() {\n[1 matching line in 1 file]")
+            .example(
+                json!({"pattern": "fn main", "glob": "*.rs"}),
+                "src/main.rs:1: fn main() {\n[1 matching line in 1 file]",
+            )
             .example(json!({"pattern": "TODO", "path": "src", "context": 1}), "src/a.rs-6- }\nsrc/a.rs:7: // TODO\n…")
             .read_only()
             .closed_world()
@@ -213,7 +216,8 @@ impl Read for Stoppable<'_> {
 
 /// The line below what was found.
 fn summary(hits: &Hits, end: End) -> String {
-    let counted = |count: usize, one: &str, many: &str| format!("{} {}", grouped(count), if count == 1 { one } else { many });
+    let counted =
+        |count: usize, one: &str, many: &str| format!("{} {}", grouped(count), if count == 1 { one } else { many });
     let files = counted(hits.searched, "file", "files");
     let passed = match hits.passed_over {
         0 => String::new(),

@@ -201,8 +201,8 @@ mod tests {
             ("gen.rs", ""),
         ]);
         let all = |start| seen(&workspace, start, &Scope::default()).0;
-        let shown =
-            ["b.rs", "gen.rs", "keep.log", "src", "src/a.rs", "src/deep", "src/target", "src/target/y"].map(str::to_owned);
+        let shown = ["b.rs", "gen.rs", "keep.log", "src", "src/a.rs", "src/deep", "src/target", "src/target/y"]
+            .map(str::to_owned);
         assert_eq!(all("."), shown);
         assert_eq!(all("src/deep"), Vec::<String>::new(), "rules above count as well");
         assert_eq!(all("target"), ["target/x"], "who is told to look there looks there");

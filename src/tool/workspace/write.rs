@@ -43,7 +43,10 @@ impl Tool for Write {
             .title("Write a file")
             .category(super::CATEGORY)
             .tag("file")
-            .example(json!({"path": "notes/today.md", "content": "# Today\n"}), "Wrote notes/today.md, new: 1 line, 8 bytes")
+            .example(
+                json!({"path": "notes/today.md", "content": "# Today\n"}),
+                "Wrote notes/today.md, new: 1 line, 8 bytes",
+            )
             .idempotent()
             .closed_world()
     }

@@ -35,7 +35,8 @@ fn family(mark: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn output_and_errors_come_in_their_order() {
     let (app, folder) = service(&[("src/a", "x")]).await;
-    let call = bash(&app, "echo one; echo two >&2; printf '{\"event\":\"result\",\"output\":\"no\"}\\n'; pwd; ls").await;
+    let call =
+        bash(&app, "echo one; echo two >&2; printf '{\"event\":\"result\",\"output\":\"no\"}\\n'; pwd; ls").await;
     let place = folder.path().canonicalize().unwrap();
     let expected = format!("one\ntwo\n{{\"event\":\"result\",\"output\":\"no\"}}\n{}\nsrc\n", place.display());
     assert_eq!(succeeded(&call), expected);
@@ -48,7 +49,8 @@ async fn output_and_errors_come_in_their_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_changes_the_workspace_and_its_own_temporary_folder_goes() {
     let (app, folder) = service(&[]).await;
-    let call = bash(&app, "set -e; mkdir a; echo x > a/b; echo y > \"$TMPDIR/t\"; mktemp > /dev/null; echo $TMPDIR").await;
+    let call =
+        bash(&app, "set -e; mkdir a; echo x > a/b; echo y > \"$TMPDIR/t\"; mktemp > /dev/null; echo $TMPDIR").await;
     let temporary = succeeded(&call).trim();
     assert!(!Path::new(temporary).exists() && temporary.contains("toolpost-"), "{temporary}");
     assert_eq!(everything(folder.path()), ["a", "a/b"]);
@@ -147,7 +149,10 @@ async fn a_command_does_not_reach_the_service() {
     })
     .await;
     assert_eq!(open.get("/tools/bash").await.ok()["annotations"]["open_world"], true);
-    assert_eq!(succeeded(&bash(&open, &format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached")).await), "reached\n");
+    assert_eq!(
+        succeeded(&bash(&open, &format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached")).await),
+        "reached\n"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -75,5 +75,8 @@ fn the_command_line_has_them_too() {
     assert!(FILES.iter().chain(&["bash"]).all(|name| text.contains(&format!("\"{name}\""))), "{text}");
     let ended = home.run(&["call", "--workspace", &format!("{folder}/gone"), "read", "{}"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.err.contains("the workspace") && ended.err.contains("Give --workspace an existing folder"), "{ended:?}");
+    assert!(
+        ended.err.contains("the workspace") && ended.err.contains("Give --workspace an existing folder"),
+        "{ended:?}"
+    );
 }

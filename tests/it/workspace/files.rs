@@ -6,7 +6,9 @@ use crate::support::shapes::{HARD_TEXT, failed, succeeded, violation};
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_is_read_back_unchanged() {
     let (app, folder) = service(&[]).await;
-    for (path, text) in [("a/b/c.txt", "x\r\ny"), ("日本語/ñ é 😀.md", HARD_TEXT.trim_start_matches("a\u{0}b ")), ("e", "")] {
+    for (path, text) in
+        [("a/b/c.txt", "x\r\ny"), ("日本語/ñ é 😀.md", HARD_TEXT.trim_start_matches("a\u{0}b ")), ("e", "")]
+    {
         let wrote = app.call("write", json!({"path": path, "content": text})).await;
         assert!(succeeded(&wrote).starts_with(&format!("Wrote {path}, new: ")), "{wrote:#}");
         assert_eq!(fs::read_to_string(folder.path().join(path)).unwrap(), text);
@@ -55,7 +57,10 @@ async fn an_edit_that_is_not_clear_says_why_and_changes_nothing() {
     assert_eq!(fs::read_to_string(folder.path().join("a.rs")).unwrap(), text);
     let good = app.call("edit", edit("a.rs", "fn two() {\n    work(1);", "fn two() {\n    work(2);")).await;
     assert_eq!(succeeded(&good), "Edited a.rs: lines 4-5");
-    assert_eq!(fs::read_to_string(folder.path().join("a.rs")).unwrap(), text.replacen("work(1);\n}\nfn two() {\n    work(1)", "work(1);\n}\nfn two() {\n    work(2)", 1));
+    assert_eq!(
+        fs::read_to_string(folder.path().join("a.rs")).unwrap(),
+        text.replacen("work(1);\n}\nfn two() {\n    work(1)", "work(1);\n}\nfn two() {\n    work(2)", 1)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

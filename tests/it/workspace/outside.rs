@@ -26,8 +26,23 @@ async fn service_beside() -> (App, TempDir) {
 fn ways_out(folder: &TempDir) -> Vec<String> {
     let absolute = |name: &str| folder.path().join(name).display().to_string();
     let mut ways: Vec<String> = [
-        "../out", "in/../../out", "./.././out", "relative", "absolute", "chain", "in/../relative", "good/../../out",
-        "/", "/etc", "root", "root/etc", "..", "../work-2", "absolute/..", "/proc/self/cwd", "loop",
+        "../out",
+        "in/../../out",
+        "./.././out",
+        "relative",
+        "absolute",
+        "chain",
+        "in/../relative",
+        "good/../../out",
+        "/",
+        "/etc",
+        "root",
+        "root/etc",
+        "..",
+        "../work-2",
+        "absolute/..",
+        "/proc/self/cwd",
+        "loop",
     ]
     .map(str::to_owned)
     .to_vec();

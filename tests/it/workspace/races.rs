@@ -83,7 +83,10 @@ async fn a_folder_that_becomes_a_link_leads_nobody_out() {
     let (mut inside, before) = (0, swapper.rounds());
     for number in 0..40 {
         for call in round(&app, number).await {
-            assert!(!call.to_string().replace(&edit("", SECRET, "").to_string(), "").contains("planted-9c1e\""), "{call:#}");
+            assert!(
+                !call.to_string().replace(&edit("", SECRET, "").to_string(), "").contains("planted-9c1e\""),
+                "{call:#}"
+            );
             let output = call["output"].as_str().unwrap();
             assert!(!output.contains(SECRET), "{call:#}");
             inside += usize::from(call["status"] == "SUCCESS");

@@ -46,7 +46,10 @@ async fn charsets_json_and_images_are_understood() {
     let json = fetch(&app, &server.url("/json"), "markdown").await;
     assert_eq!((succeeded(&json), &json["details"]["content_type"]), ("{\"a\":  1}", &json!("application/json")));
     let image = fetch(&app, &server.url("/png"), "markdown").await;
-    assert_eq!((&image["content"][0]["type"], &image["content"][0]["mime_type"]), (&json!("image"), &json!("image/png")));
+    assert_eq!(
+        (&image["content"][0]["type"], &image["content"][0]["mime_type"]),
+        (&json!("image"), &json!("image/png"))
+    );
     let zip = fetch(&app, &server.url("/zip"), "markdown").await;
     assert!(failed(&zip, "TOOL_EXECUTION_ERROR").contains("is application/zip (2 bytes); only pages"), "{zip:#}");
 }
@@ -59,17 +62,23 @@ async fn the_guard_stands_before_every_address() {
         _ => Answer::text("here"),
     })
     .await;
-    let closed = App::start_with(Backend::Sqlite, Options {
-        configure: Some(|config| config.egress.web_fetch = toolpost::config::WebFetchMode::On),
-        ..Options::default()
-    })
+    let closed = App::start_with(
+        Backend::Sqlite,
+        Options {
+            configure: Some(|config| config.egress.web_fetch = toolpost::config::WebFetchMode::On),
+            ..Options::default()
+        },
+    )
     .await;
     let refused = fetch(&closed, &server.url("/"), "text").await;
     assert!(failed(&refused, "TOOL_EXECUTION_ERROR").contains("is not allowed (loopback address"), "{refused:#}");
     assert!(server.requests().is_empty());
     let app = App::with_egress(Backend::Sqlite).await;
     let away = fetch(&app, &server.url("/away"), "text").await;
-    assert!(failed(&away, "TOOL_EXECUTION_ERROR").contains("a redirect was not followed: address 169.254.169.254"), "{away:#}");
+    assert!(
+        failed(&away, "TOOL_EXECUTION_ERROR").contains("a redirect was not followed: address 169.254.169.254"),
+        "{away:#}"
+    );
     let on = fetch(&app, &server.url("/on"), "text").await;
     assert_eq!((succeeded(&on), &on["details"]["url"]), ("here", &json!(server.url("/end"))));
 }

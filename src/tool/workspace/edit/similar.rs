@@ -32,10 +32,14 @@ pub fn nearest(text: &str, old: &str) -> String {
     let first = found.saturating_sub(offset);
     let last = (first + wanted.len().clamp(1, SHOWN)).min(lines.len());
     let place = &lines[first..last];
-    let is_blank = wanted.len() == place.len() && wanted.iter().zip(place).all(|(one, other)| one.trim() == other.trim());
+    let is_blank =
+        wanted.len() == place.len() && wanted.iter().zip(place).all(|(one, other)| one.trim() == other.trim());
     let why = if is_blank { "; but for blanks, this is it" } else { "; this is nearest" };
-    let shown: Vec<String> =
-        place.iter().enumerate().map(|(at, line)| format!("{}: {}", first + at + 1, shorten(line, SHOWN_CHARS))).collect();
+    let shown: Vec<String> = place
+        .iter()
+        .enumerate()
+        .map(|(at, line)| format!("{}: {}", first + at + 1, shorten(line, SHOWN_CHARS)))
+        .collect();
     let word = if shown.len() == 1 { "line" } else { "lines" };
     let last = if shown.len() == 1 { String::new() } else { format!("-{last}") };
     format!("{why} ({word} {}{last}):\n{}", first + 1, shown.join("\n"))

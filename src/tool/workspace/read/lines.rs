@@ -74,7 +74,8 @@ pub fn taken(
 
 /// Cut before the line that does not fit; within it, if there is no other.
 fn full(mut bytes: Vec<u8>, part: &[u8], line: u64, is_begun: bool, most: usize) -> Taken {
-    let whole = if is_begun { bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) } else { bytes.len() };
+    let whole =
+        if is_begun { bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) } else { bytes.len() };
     if whole > 0 {
         bytes.truncate(whole);
     } else {

@@ -30,7 +30,10 @@ async fn a_text_comes_as_it_is() {
     fs::write(folder.path().join("f"), "1\n2\n3\n4\n").unwrap();
     let outcome = read(&tool, json!({"path": "./f", "lines": {"start": 2, "end": 3}})).await;
     assert_eq!(outcome.output, "2\n3\n");
-    assert_eq!((&outcome.details["path"], &outcome.details["start"], &outcome.details["end"]), (&json!("f"), &json!(2), &json!(3)));
+    assert_eq!(
+        (&outcome.details["path"], &outcome.details["start"], &outcome.details["end"]),
+        (&json!("f"), &json!(2), &json!(3))
+    );
     assert_eq!(read(&tool, json!({"path": "f", "lines": {"end": 1}})).await.output, "1\n");
 }
 
@@ -87,7 +90,8 @@ async fn an_image_is_shown_as_one() {
 
 #[test]
 fn its_schema_says_what_lines_are() {
-    let definition = BuiltinTool::new(Read::new(Workspace::open(tempfile::tempdir().unwrap().path()).unwrap())).definition;
+    let definition =
+        BuiltinTool::new(Read::new(Workspace::open(tempfile::tempdir().unwrap().path()).unwrap())).definition;
     let schema = definition.input_schema.to_string();
     assert!(!schema.contains("$ref") && schema.contains("counted from 1"), "{schema}");
     assert_eq!(definition.limits.truncate, Some(Truncate::Head));

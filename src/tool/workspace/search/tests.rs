@@ -37,11 +37,20 @@ async fn matching_lines_come_with_their_place_in_a_stable_order() {
     ]);
     let all = "a/deep.rs:2: fn deep() {}\na/x.txt:1: fn text\nb.rs:1: fn b() {}\nlatin:1: fn caf\u{fffd}\n";
     let of = |arguments| search(&folder, arguments);
-    assert_eq!(of(json!({"pattern": "^fn"})).await, format!("{all}[4 matching lines in 4 files; 1 file is not of text]"));
+    assert_eq!(
+        of(json!({"pattern": "^fn"})).await,
+        format!("{all}[4 matching lines in 4 files; 1 file is not of text]")
+    );
     let rust = of(json!({"pattern": "FN \\w+\\(", "ignore_case": true, "glob": "*.rs"})).await;
     assert_eq!(rust, "a/deep.rs:2: fn deep() {}\nb.rs:1: fn b() {}\n[2 matching lines in 2 files]");
-    assert_eq!(of(json!({"pattern": "b()", "literal": true, "path": "b.rs"})).await, "b.rs:1: fn b() {}\n[1 matching line in 1 file]");
-    assert_eq!(of(json!({"pattern": "fn", "path": "a", "glob": "!*.txt"})).await, "a/deep.rs:2: fn deep() {}\n[1 matching line in 1 file]");
+    assert_eq!(
+        of(json!({"pattern": "b()", "literal": true, "path": "b.rs"})).await,
+        "b.rs:1: fn b() {}\n[1 matching line in 1 file]"
+    );
+    assert_eq!(
+        of(json!({"pattern": "fn", "path": "a", "glob": "!*.txt"})).await,
+        "a/deep.rs:2: fn deep() {}\n[1 matching line in 1 file]"
+    );
     let context = of(json!({"pattern": "deep", "context": 1})).await;
     assert!(context.starts_with("a/deep.rs-1- one\na/deep.rs:2: fn deep() {}\na/deep.rs-3- three\n"), "{context}");
     assert!(of(json!({"pattern": "gen|hidden", "all": true})).await.contains("[2 matching lines"));
@@ -52,7 +61,10 @@ async fn matching_lines_come_with_their_place_in_a_stable_order() {
 async fn more_than_is_asked_for_is_said() {
     let folder = folder(&[("f", b"x\nx\nx\n"), ("g", b"x\n")]);
     let text = search(&folder, json!({"pattern": "x", "limit": 2})).await;
-    assert_eq!(text, "f:1: x\nf:2: x\n[2 matching lines in 1 file, and there are more: narrow the pattern, the path or the glob]");
+    assert_eq!(
+        text,
+        "f:1: x\nf:2: x\n[2 matching lines in 1 file, and there are more: narrow the pattern, the path or the glob]"
+    );
     assert!(search(&folder, json!({"pattern": "x", "limit": 4})).await.ends_with("[4 matching lines in 2 files]"));
 }
 
