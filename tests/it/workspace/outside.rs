@@ -50,6 +50,14 @@ fn ways_out(folder: &TempDir) -> Vec<String> {
     ways
 }
 
+/// All that a call says beside what it was asked.
+fn told(call: &Value) -> String {
+    let mut call = call.clone();
+    let members = call.as_object_mut().unwrap();
+    members.retain(|name, _| !name.ends_with("arguments"));
+    call.to_string()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_path_leads_out() {
     let (app, folder) = service_beside().await;
@@ -68,7 +76,7 @@ async fn no_path_leads_out() {
         ] {
             let call = app.call(name, arguments).await;
             let said = failed(&call, "TOOL_EXECUTION_ERROR");
-            assert!(!call.to_string().contains("planted-"), "{name} {way}: {call:#}");
+            assert!(!told(&call).contains("planted-"), "{name} {way}: {call:#}");
             assert!(!said.contains("os error"), "{name} {way}: {said}");
         }
     }

@@ -83,10 +83,6 @@ async fn a_folder_that_becomes_a_link_leads_nobody_out() {
     let (mut inside, before) = (0, swapper.rounds());
     for number in 0..40 {
         for call in round(&app, number).await {
-            assert!(
-                !call.to_string().replace(&edit("", SECRET, "").to_string(), "").contains("planted-9c1e\""),
-                "{call:#}"
-            );
             let output = call["output"].as_str().unwrap();
             assert!(!output.contains(SECRET), "{call:#}");
             inside += usize::from(call["status"] == "SUCCESS");
@@ -114,7 +110,7 @@ async fn a_file_that_becomes_a_link_or_a_pipe_leads_nobody_out_and_hangs_nobody(
             make(&temporary);
             fs::rename(&temporary, &place).unwrap();
         };
-        next(&|path| drop(fs::copy(work.join("spare"), path).unwrap()));
+        next(&|path| assert!(fs::copy(work.join("spare"), path).is_ok()));
         next(&|path| symlink(&out, path).unwrap());
         next(&|path| fs::hard_link(work.join("pipe"), path).unwrap());
     });

@@ -31,7 +31,7 @@ async fn the_readme_s_agent_finds_mends_and_runs_its_file() {
     }
     let told: Vec<(&str, &str)> = told.iter().map(|(name, output)| (name.as_str(), output.as_str())).collect();
     let expected = [
-        ("list", "src/greet.sh (29 bytes)"),
+        ("list", "src/greet.sh (27 bytes)"),
         ("search", "src/greet.sh:2: echo \"Helo, $1!\"\n[1 matching line in 1 file]"),
         ("read", script),
         ("edit", "Edited src/greet.sh: line 2"),
