@@ -138,12 +138,14 @@ async fn cancelling_ends_the_command_and_all_that_it_started() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_does_not_reach_the_service() {
-    let (app, _folder) = service(&[]).await;
+    let (app, folder) = service(&[]).await;
     let address = app.url("");
     let port = address.trim_end_matches('/').rsplit(':').next().unwrap();
     let call = bash(&app, &format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached")).await;
-    assert!(!failed(&call, "TOOL_EXECUTION_ERROR").contains("\": reached"), "{call:#}");
-    let open = serving(_folder.path(), |config| {
+    if call["details"]["sandbox"]["network"] != "not_enforced" {
+        assert!(!failed(&call, "TOOL_EXECUTION_ERROR").contains("\": reached"), "{call:#}");
+    }
+    let open = serving(folder.path(), |config| {
         helper(config);
         config.workspace.network = toolpost::domain::process::NetworkAccess::Allow;
     })
@@ -153,6 +155,18 @@ async fn a_command_does_not_reach_the_service() {
         succeeded(&bash(&open, &format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached")).await),
         "reached\n"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unless_told_otherwise_a_command_runs_confined_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = serving(folder.path(), |config| config.process.helper = env!("CARGO_BIN_EXE_toolpost").into()).await;
+    let call = bash(&app, "printf ran").await;
+    if call["details"]["sandbox"]["landlock"] == true {
+        assert_eq!(succeeded(&call), "ran");
+    } else {
+        assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("required"), "{call:#}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
 use super::*;
 use crate::support::eventually;
 
@@ -34,26 +36,27 @@ impl Swapper {
     fn rounds(&self) -> usize {
         self.rounds.load(Ordering::Relaxed)
     }
+
+    /// Lets it end; it must not have met with anything that it did not expect.
+    fn end(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
 }
 
 impl Drop for Swapper {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // A failed swap shows in the test's own assertions.
-        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
 /// `work/dir` is by turns a folder with a file, and a link to a folder outside with a secret in a file of that name.
 fn swapping_folder(folder: &Path) -> Swapper {
-    put(folder, &[("work/real/file", "inside\n"), ("out/file", SECRET)]);
-    let (work, out) = (folder.join("work"), folder.join("out"));
-    Swapper::start(move || {
-        fs::rename(work.join("real"), work.join("dir")).unwrap();
-        fs::rename(work.join("dir"), work.join("real")).unwrap();
-        symlink(&out, work.join("dir")).unwrap();
-        fs::remove_file(work.join("dir")).unwrap();
-    })
+    put(folder, &[("work/dir/file", "inside\n"), ("out/file", SECRET)]);
+    let work = folder.join("work");
+    symlink(folder.join("out"), work.join("other")).unwrap();
+    let swap = move || renameat_with(CWD, work.join("dir"), CWD, work.join("other"), RenameFlags::EXCHANGE).unwrap();
+    Swapper::start(swap)
 }
 
 /// The calls of one round, all at once.
@@ -89,7 +92,7 @@ async fn a_folder_that_becomes_a_link_leads_nobody_out() {
         }
     }
     assert!(swapper.rounds() > before, "it has swapped while calls ran");
-    drop(swapper);
+    swapper.end();
     assert!(inside > 0, "some calls meet the folder");
     assert_eq!(everything(&folder.path().join("out")), ["file"]);
     assert_eq!(fs::read_to_string(folder.path().join("out/file")).unwrap(), SECRET);
@@ -128,7 +131,7 @@ async fn a_file_that_becomes_a_link_or_a_pipe_leads_nobody_out_and_hangs_nobody(
             assert!(!call["output"].as_str().unwrap().contains(SECRET), "{call:#}");
         }
     }
-    drop(swapper);
+    swapper.end();
     assert_eq!(everything(&folder.path().join("out")), ["secret"]);
     assert_eq!(fs::read_to_string(folder.path().join("out/secret")).unwrap(), SECRET);
 }
