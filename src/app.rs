@@ -84,6 +84,14 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
+    /// The folder of the workspace tools.
+    #[error("the workspace {} cannot be used: {source}", folder.display())]
+    Workspace {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The tools folder.
     #[error("the tools folder {} cannot be read: {source}", folder.display())]
     Folder {
@@ -224,10 +232,11 @@ impl Builder {
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
         let read = BuiltinTool::new(builtin::ReadResult::new(stores.clone()));
         let system = system::tools(&stores, &clock, follow::manageable_groups(&shown));
-        let builtins =
-            builtin::standard(&clock).into_iter().chain([read]).chain(discovery).chain(system).chain(tools).collect();
         let ProcessConfig { registration, helper, limits } = &config.process;
         let processes = Processes::new(helper, *registration, *limits, secrets.clone());
+        let given = given::tools(&config, &client, &processes)?;
+        let builtins = builtin::standard(&clock).into_iter().chain([read]).chain(given);
+        let builtins = builtins.chain(discovery).chain(system).chain(tools).collect();
         let workshop = Workshop::new(builtins, client.clone(), wraps).processes(processes);
         let registry = Registry::new(workshop, clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
-use crate::domain::process::ResourceLimits;
+use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
 /// The defaults with what they mean: the reference of all settings.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -41,6 +41,8 @@ pub struct Config {
     pub tools: Tools,
     /// What `http` tools may reach.
     pub egress: EgressConfig,
+    /// The folder that the workspace tools work in.
+    pub workspace: WorkspaceConfig,
     /// Tools that are programs on this machine.
     pub process: ProcessConfig,
     /// The Model Context Protocol at `/mcp`.
@@ -233,6 +235,48 @@ pub struct Tools {
 pub struct EgressConfig {
     /// CIDRs, addresses or host names.
     pub allow: Vec<String>,
+    /// Whether there is `web_fetch`.
+    pub web_fetch: WebFetchMode,
+}
+
+impl EgressConfig {
+    /// Whether there is `web_fetch`.
+    #[must_use]
+    pub fn has_web_fetch(&self) -> bool {
+        match self.web_fetch {
+            WebFetchMode::On => true,
+            WebFetchMode::Off => false,
+            WebFetchMode::Auto => !self.allow.is_empty(),
+        }
+    }
+}
+
+/// When there is `web_fetch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WebFetchMode {
+    /// Where something is allowed beside the public internet.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// Settings of the workspace tools.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceConfig {
+    /// The folder; empty for none.
+    pub dir: String,
+    /// Whether there is `bash`.
+    pub bash: bool,
+    /// Whether it may use the network.
+    pub network: NetworkAccess,
+    /// Whether it runs where its confinement cannot be enforced.
+    pub sandbox: SandboxMode,
+    /// What it may read beside the workspace and the system.
+    pub read: Vec<String>,
 }
 
 /// Settings of tools that are programs on this machine.
@@ -304,7 +348,8 @@ impl Config {
             .with_list_parse_key("egress.allow")
             .with_list_parse_key("mcp.allowed_hosts")
             .with_list_parse_key("mcp.allowed_origins")
-            .with_list_parse_key("auth.jwt.algorithms");
+            .with_list_parse_key("auth.jwt.algorithms")
+            .with_list_parse_key("workspace.read");
         Ok(builder.add_source(environment).build()?.try_deserialize()?)
     }
 
@@ -359,6 +404,18 @@ mod tests {
         assert_eq!((config.limits.timeout_ms, config.limits.max_timeout_ms), (5, 1_800_000));
         std::fs::write(&file, "[limits]\ntimout_ms = 5\n").unwrap();
         assert!(Config::load(Some(&file)).unwrap_err().to_string().contains("timout_ms"));
+    }
+
+    #[test]
+    fn web_fetch_is_there_where_egress_is_on() {
+        let mut egress = Config::default().egress;
+        assert!(!egress.has_web_fetch());
+        egress.allow = vec!["10.0.0.0/8".into()];
+        assert!(egress.has_web_fetch());
+        egress.web_fetch = WebFetchMode::Off;
+        assert!(!egress.has_web_fetch());
+        egress = EgressConfig { allow: Vec::new(), web_fetch: WebFetchMode::On };
+        assert!(egress.has_web_fetch());
     }
 
     #[test]

@@ -41,6 +41,7 @@ impl CliError {
             StartError::Folder { .. } => {
                 Self::usage(error.to_string()).hint("Give --tools an existing folder of *.json and *.toml files.")
             }
+            StartError::Workspace { .. } => Self::usage(error.to_string()).hint("Give --workspace an existing folder."),
             StartError::SigningSecret(_) => Self::usage(error.to_string())
                 .hint("Leave it out, and the service makes one; `toolpost keys signing-secret` then shows it."),
             StartError::Hook { .. } => {

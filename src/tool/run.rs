@@ -41,6 +41,16 @@ impl Run {
         self.0.emitter.status(StatusUpdate { metadata: object(fields), ..StatusUpdate::default() });
     }
 
+    /// Only says that the work goes on, where silence is bounded.
+    pub fn still_there(&self) {
+        self.0.emitter.status(StatusUpdate::default());
+    }
+
+    /// Whether there are secrets among the arguments, which are taken out of whatever it says, a piece at a time.
+    pub(super) fn has_secrets(&self) -> bool {
+        self.0.redaction.is_some()
+    }
+
     /// Says how far it is: `current` of `total` steps.
     pub fn progress(&self, current: impl Into<f64>, total: impl Into<f64>, message: impl Into<String>) {
         self.report(current.into(), Some(total.into()), message.into());

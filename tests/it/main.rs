@@ -56,3 +56,4 @@ mod tool_calls;
 mod tools;
 mod validation;
 mod wire;
+mod workspace;
