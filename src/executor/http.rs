@@ -21,11 +21,13 @@ mod fault;
 mod fetch;
 mod headers;
 pub(super) mod known;
+mod payload;
 mod plan;
 mod read;
 pub mod reporting;
 mod status;
 mod stream;
+mod styles;
 mod target;
 pub(super) mod template;
 #[cfg(test)]
