@@ -9,6 +9,7 @@ use toolpost::config::Config;
 
 mod call;
 mod error;
+mod import;
 mod keys;
 mod openapi;
 mod options;
@@ -27,11 +28,12 @@ Examples:
   toolpost call calculate '{\"expression\": \"6 * 7\"}'     one call, without a server
   toolpost tools list
   toolpost tools validate examples/tools/*.json
+  toolpost import openapi petstore.yaml --dry-run       what would become of an API's description
   toolpost stats --json
 
 Exit codes:
   0  all went well
-  1  the call ended in ERROR, or a definition is not valid
+  1  the call ended in ERROR, a definition is not valid, or an operation cannot be imported
   2  wrong usage or bad input
   3  the service or the database could not be used
   130, 143  interrupted by SIGINT, SIGTERM
@@ -56,6 +58,8 @@ enum Command {
     Call(call::Args),
     /// List, show and check tools
     Tools(tools::Args),
+    /// Make tools of an API's description
+    Import(import::Args),
     /// Show how often, how well and how fast tools ran
     Stats(stats::Args),
     /// Show the key that outgoing requests are signed with
@@ -69,7 +73,7 @@ enum Command {
 pub enum Exit {
     /// All went well.
     Good,
-    /// The call ended in `ERROR`, or a definition is not valid.
+    /// The call ended in `ERROR`, a definition is not valid, or an operation cannot be imported.
     Bad,
     /// Wrong usage or bad input; clap's own code.
     Usage,
@@ -108,6 +112,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Serve(args) => serve::run(args, &options).await,
         Command::Call(args) => call::run(args, &options).await,
         Command::Tools(args) => tools::run(args, &options).await,
+        Command::Import(args) => import::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
         Command::Openapi => openapi::run(),

@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::serve::ListenerExt;
 use axum::{Router, ServiceExt};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -34,6 +35,7 @@ mod events;
 mod extract;
 mod groups;
 mod hooks;
+mod imports;
 mod layers;
 mod listing;
 mod once;
@@ -71,6 +73,8 @@ pub struct Shared {
     journal: Journal,
     signing_key: SigningKey,
     vault: Vault,
+    /// Documents that are imported at once.
+    imports: Semaphore,
     /// Fires when streams must end.
     closing: CancellationToken,
 }
@@ -83,6 +87,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(tools::validate))
         .routes(routes!(hooks::list, hooks::create))
         .routes(routes!(hooks::read, hooks::delete))
+        .routes(routes!(imports::openapi))
         .routes(routes!(tools::resume))
         .routes(routes!(groups::list, groups::create, groups::switch))
         .routes(routes!(groups::read, groups::change, groups::delete))
@@ -144,6 +149,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         journal: app.journal.clone(),
         signing_key: app.signing_key.clone(),
         vault: app.vault.clone(),
+        imports: Semaphore::new(imports::MOST_AT_ONCE),
         closing: closing.clone(),
     });
     let listener = listener.tap_io(|socket| {

@@ -202,15 +202,8 @@ fn check_cookies(cookies: &Fields, headers: &[HeaderTemplate], faults: &mut Vec<
 }
 
 fn method(text: &str) -> Result<Method, String> {
-    const ALLOWED: [Method; 7] = [
-        Method::GET,
-        Method::HEAD,
-        Method::OPTIONS,
-        Method::POST,
-        Method::PUT,
-        Method::PATCH,
-        Method::DELETE,
-    ];
+    const ALLOWED: [Method; 7] =
+        [Method::GET, Method::HEAD, Method::OPTIONS, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let found = ALLOWED.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(text));
     found.ok_or_else(|| "must be one of GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE".to_owned())
 }

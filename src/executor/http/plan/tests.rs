@@ -215,11 +215,20 @@ fn arrays_and_objects_are_written_in_their_style_wherever_they_stand() {
 fn a_body_can_be_text_bytes_or_nothing_at_all() {
     let text = json!({"url": "http://h", "body": "{t}", "body_type": "text"});
     let sent = request(text.clone(), json!({"t": "é\n<"})).unwrap();
-    assert_eq!((sent.body.unwrap(), &sent.private["content-type"]), ("é\n<".into(), &"text/plain; charset=utf-8".parse().unwrap()));
-    let bytes = json!({"url": "http://h", "body": "{t}", "body_type": "base64", "headers": {"Content-Type": "image/png"}});
+    assert_eq!(
+        (sent.body.unwrap(), &sent.private["content-type"]),
+        ("é\n<".into(), &"text/plain; charset=utf-8".parse().unwrap())
+    );
+    let bytes =
+        json!({"url": "http://h", "body": "{t}", "body_type": "base64", "headers": {"Content-Type": "image/png"}});
     let sent = request(bytes.clone(), json!({"t": "AP+A"})).unwrap();
-    assert_eq!((&sent.body.unwrap()[..], &sent.private["content-type"]), (&[0, 255, 128][..], &"image/png".parse().unwrap()));
-    assert!(request(bytes.clone(), json!({"t": "no base64"})).unwrap_err().starts_with("the request's body is not base64"));
+    assert_eq!(
+        (&sent.body.unwrap()[..], &sent.private["content-type"]),
+        (&[0, 255, 128][..], &"image/png".parse().unwrap())
+    );
+    assert!(
+        request(bytes.clone(), json!({"t": "no base64"})).unwrap_err().starts_with("the request's body is not base64")
+    );
     for absent in [text, bytes] {
         let sent = request(absent, json!({})).unwrap();
         assert_eq!((sent.body, sent.private.get("content-type")), (None, None));
@@ -237,7 +246,10 @@ fn what_does_not_fit_the_type_of_the_body_is_found() {
         (json!({"body_type": "base64"}), "/body"),
         (json!({"body_type": "text", "body": "x", "headers": {"Content-Type": "{a}"}}), "/headers/Content-Type"),
         (json!({"body_type": "form", "body": "{a}"}), "/body_type"),
-        (json!({"body_type": "json", "body": "{a}", "headers": {"Content-Type": "text/plain"}}), "/headers/Content-Type"),
+        (
+            json!({"body_type": "json", "body": "{a}", "headers": {"Content-Type": "text/plain"}}),
+            "/headers/Content-Type",
+        ),
         (json!({"body_type": "json"}), "/body"),
         (json!({"cookies": {"a b": "1"}}), "/cookies/a b"),
         (json!({"cookies": {"a": "1"}, "headers": {"Cookie": "b=1"}}), "/headers/Cookie"),
