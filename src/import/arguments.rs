@@ -97,6 +97,7 @@ impl<'d> Request<'d> {
             let own = members.get("description").and_then(Value::as_str).unwrap_or_default();
             let both = match own {
                 own if own.is_empty() || description.contains(own) => description.to_owned(),
+                own if own.contains(description) => own.to_owned(),
                 own => format!("{description} {own}"),
             };
             members.insert("description".to_owned(), both.into());

@@ -77,7 +77,7 @@ pub fn cleaned(text: &str) -> String {
 #[must_use]
 pub fn of_operation(id: Option<&str>, method: &str, path: &str) -> String {
     let own = id.map(cleaned).filter(|name| !name.is_empty());
-    own.unwrap_or_else(|| cleaned(&format!("{method}_{}", path.trim_matches('/'))))
+    own.unwrap_or_else(|| cleaned(format!("{method}/{}", path.trim_matches('/')).trim_end_matches('/')))
 }
 
 /// The prefix with a separator behind it.

@@ -133,7 +133,7 @@ pub fn definition<'d>(common: &'d Common<'d>, at: &Spot<'d>) -> Result<(ToolDefi
     let input = checked(input, &mut warnings)?;
 
     let mut definition = json!({
-        "name": at.tool, "title": title(at.operation), "description": description(at.operation),
+        "name": at.tool, "title": title(at.operation), "description": description(at),
         "category": category(common.members), "version": document_version(common.members),
         "tags": at.tags.iter().take(MOST_TAGS).collect::<Vec<_>>(),
         "input_schema": input, "annotations": annotations(at.method), "executor": executor,
@@ -268,7 +268,9 @@ fn title(operation: &Map<String, Value>) -> Option<String> {
         .map(|summary| json::shorten(summary.lines().next().unwrap_or_default(), LONGEST_TITLE - 1))
 }
 
-fn description(operation: &Map<String, Value>) -> String {
+/// What a model is told. Where the document says nothing, the request itself has to do.
+fn description(at: &Spot<'_>) -> String {
+    let operation = at.operation;
     let (summary, description) = (text(operation, "summary"), text(operation, "description"));
     let mut parts: Vec<&str> = Vec::new();
     match (summary, description) {
@@ -277,9 +279,12 @@ fn description(operation: &Map<String, Value>) -> String {
         }
         (summary, description) => parts.extend(summary.into_iter().chain(description)),
     }
-    let mut told = json::shorten(&parts.join("\n\n"), LONGEST_DESCRIPTION);
+    let mut told = match parts.is_empty() {
+        true => format!("{} {}", at.method.to_ascii_uppercase(), json::shorten(at.path, 200)),
+        false => json::shorten(&parts.join("\n\n"), LONGEST_DESCRIPTION),
+    };
     if is_true(operation, "deprecated") {
-        told = format!("{told}\n\nDeprecated.").trim_start().to_owned();
+        told.push_str("\n\nDeprecated.");
     }
     told
 }

@@ -16,6 +16,9 @@ mod polymorphic;
 /// Most bytes of one tool's schema before it is looked at closely, about.
 const LARGEST: usize = 512 * 1024;
 
+/// Deepest nesting of schemas: what is deeper is refused anyway.
+const MAX_DEPTH: usize = 64;
+
 /// Longest example and default that are told, in bytes, about.
 const LONGEST_EXAMPLE: usize = 1000;
 
@@ -39,6 +42,7 @@ pub struct Bundler<'d> {
     /// Definitions that are named and not made yet.
     waiting: VecDeque<(String, &'d Value)>,
     left: usize,
+    depth: usize,
     /// What the whole import may still cost.
     budget: &'d Cell<usize>,
 }
@@ -59,7 +63,7 @@ impl<'d> Bundler<'d> {
     #[must_use]
     pub fn new(document: &'d Value, version: Version, direction: Direction, budget: &'d Cell<usize>) -> Self {
         let (names, given, waiting) = (HashMap::new(), Unique::default(), VecDeque::new());
-        Self { document, version, direction, names, given, waiting, left: LARGEST, budget }
+        Self { document, version, direction, names, given, waiting, left: LARGEST, depth: 0, budget }
     }
 
     /// One schema; what it refers to stands in [`Self::definitions`].
@@ -145,6 +149,20 @@ impl<'d> Bundler<'d> {
 
     fn convert_object(&mut self, object: &'d Map<String, Value>, unseen: &BTreeSet<&'d str>) -> Result<Value, String> {
         self.charge(32)?;
+        if self.depth >= MAX_DEPTH {
+            return Err(format!("its schema is nested deeper than {MAX_DEPTH} levels"));
+        }
+        self.depth += 1;
+        let made = self.convert_keywords(object, unseen);
+        self.depth -= 1;
+        made
+    }
+
+    fn convert_keywords(
+        &mut self,
+        object: &'d Map<String, Value>,
+        unseen: &BTreeSet<&'d str>,
+    ) -> Result<Value, String> {
         let mut unseen = unseen.clone();
         self.find_hidden(object, &mut unseen)?;
         // Before 3.1 nothing else counts beside a reference; words do no harm.

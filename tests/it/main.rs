@@ -24,6 +24,7 @@ mod groups;
 mod hooks;
 mod http_executor;
 mod idempotency;
+mod import;
 mod listing;
 mod lowering;
 mod messages;

@@ -32,7 +32,7 @@ pub fn text(report: &Report, asked: &Openapi) -> String {
     if rows.is_empty() {
         summary
     } else {
-        format!("{}\n{summary}", print::table(&["RESULT", "TOOL", ""], rows, usize::MAX))
+        format!("{}\n{summary}", print::table(&["RESULT", "TOOL OR OPERATION", ""], rows, usize::MAX))
     }
 }
 
