@@ -9,6 +9,7 @@ use toolpost::config::Config;
 
 mod call;
 mod error;
+mod import;
 mod keys;
 mod mcp;
 mod openapi;
@@ -29,12 +30,13 @@ Examples:
   toolpost tools list
   toolpost mcp                                          the tools for a client of MCP that starts this program
   toolpost tools validate examples/tools/*.json
+  toolpost import openapi petstore.yaml --dry-run       what would become of an API's description
   toolpost stats --json
   toolpost keys create --scope call --scope read --expires 30d
 
 Exit codes:
   0  all went well
-  1  the call ended in ERROR, or a definition is not valid
+  1  the call ended in ERROR, a definition is not valid, or an operation cannot be imported
   2  wrong usage or bad input
   3  the service or the database could not be used
   130, 143  interrupted by SIGINT, SIGTERM
@@ -61,6 +63,8 @@ enum Command {
     Mcp(mcp::Args),
     /// List, show and check tools
     Tools(tools::Args),
+    /// Make tools of an API's description
+    Import(import::Args),
     /// Show how often, how well and how fast tools ran
     Stats(stats::Args),
     /// Make, list and revoke API keys; show what outgoing requests are signed with
@@ -74,7 +78,7 @@ enum Command {
 pub enum Exit {
     /// All went well.
     Good,
-    /// The call ended in `ERROR`, or a definition is not valid.
+    /// The call ended in `ERROR`, a definition is not valid, or an operation cannot be imported.
     Bad,
     /// Wrong usage or bad input; clap's own code.
     Usage,
@@ -114,6 +118,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Call(args) => call::run(args, &options).await,
         Command::Mcp(args) => mcp::run(args, &options).await,
         Command::Tools(args) => tools::run(args, &options).await,
+        Command::Import(args) => import::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
         Command::Openapi => openapi::run(),

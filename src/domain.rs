@@ -16,6 +16,7 @@ pub mod outcome;
 pub mod pause;
 pub mod preset;
 pub mod process;
+pub mod serialization;
 pub mod session;
 pub mod shape;
 pub mod stats;

@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::serve::ListenerExt;
 use axum::{Router, ServiceExt};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -38,6 +39,7 @@ mod extract;
 mod groups;
 mod hooks;
 mod keys;
+mod imports;
 mod layers;
 mod listing;
 mod mcp;
@@ -79,6 +81,8 @@ pub struct Shared {
     signing_key: SigningKey,
     vault: Vault,
     mcp: Endpoint,
+    /// Documents that are imported at once.
+    imports: Semaphore,
     /// Fires when streams must end.
     closing: CancellationToken,
 }
@@ -93,6 +97,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(hooks::read, hooks::delete))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::read, keys::revoke))
+        .routes(routes!(imports::openapi))
         .routes(routes!(tools::resume))
         .routes(routes!(groups::list, groups::create, groups::switch))
         .routes(routes!(groups::read, groups::change, groups::delete))
@@ -166,6 +171,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         signing_key: app.signing_key.clone(),
         vault: app.vault.clone(),
         mcp: mcp::endpoint(&app, listener.local_addr()?, closing.clone()),
+        imports: Semaphore::new(imports::MOST_AT_ONCE),
         closing: closing.clone(),
     });
     let listener = listener.tap_io(|socket| {

@@ -129,6 +129,7 @@ pub mod fault;
 pub mod formats;
 pub mod hooks;
 pub mod http;
+pub mod import;
 pub mod lifecycle;
 pub mod mcp;
 pub mod policy;

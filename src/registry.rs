@@ -16,6 +16,7 @@ mod dressed;
 pub mod dynamic;
 pub mod entry;
 pub mod files;
+pub mod imports;
 mod lowered;
 pub mod of_session;
 mod own;

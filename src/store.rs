@@ -25,6 +25,7 @@ pub mod presets;
 pub mod sessions;
 pub mod settings;
 pub mod stats;
+pub mod tool_batch;
 pub mod tools;
 
 pub use db::{Db, StoreError};

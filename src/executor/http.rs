@@ -22,11 +22,13 @@ mod fetch;
 mod headers;
 pub(super) mod known;
 mod page;
+mod payload;
 mod plan;
 mod read;
 pub mod reporting;
 mod status;
 mod stream;
+mod styles;
 mod target;
 pub(super) mod template;
 #[cfg(test)]

@@ -217,6 +217,18 @@ impl Problem {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail)
     }
 
+    /// 415 where YAML is taken, too.
+    pub fn neither_json_nor_yaml(found: Option<&HeaderValue>) -> Self {
+        let found = found.map_or("none", |value| value.to_str().unwrap_or("?"));
+        let detail = format!("the Content-Type must be application/json or application/yaml, not {found}");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail)
+    }
+
+    /// 503: other documents are being imported.
+    pub fn imports_busy() -> Self {
+        Self::unavailable("OVERLOADED", "other documents are being imported; nothing of this one was, try again")
+    }
+
     /// 500: nothing about the inside is told.
     pub fn internal() -> Self {
         let detail = "the service failed; its log knows more under the request's id";

@@ -37,10 +37,12 @@ pub(super) const BUMP: &str = "UPDATE tools_clock SET version = version + 1";
 /// And then this: whose they are.
 pub(super) const MARK: &str = "INSERT INTO tenant_clocks AS c (tenant, version) \
     VALUES ($1, (SELECT version FROM tools_clock)) ON CONFLICT (tenant) DO UPDATE SET version = excluded.version";
-const INSERT: &str = "INSERT INTO tools AS t (tenant, name, definition, revision, created_at, updated_at) \
+pub(super) const INSERT: &str = "INSERT INTO tools AS t (tenant, name, definition, revision, created_at, updated_at) \
     VALUES ($1, $2, $3, 1, $4, $4) ON CONFLICT (tenant, name) DO ";
-const REPLACE: &str = "UPDATE SET definition = excluded.definition, revision = t.revision + 1, \
+pub(super) const REPLACE: &str = "UPDATE SET definition = excluded.definition, revision = t.revision + 1, \
     updated_at = excluded.updated_at";
+pub(super) const REPLACE_REVISION: &str = "UPDATE tools SET definition = $3, revision = revision + 1, updated_at = $4 \
+    WHERE tenant = $1 AND name = $2 AND revision = $5";
 
 impl Store {
     /// All registered tools, and the version of the whole.
@@ -93,9 +95,7 @@ impl Store {
         let text = match expected {
             Expected::Anything => format!("{INSERT}{REPLACE}"),
             Expected::Absent => format!("{INSERT}NOTHING"),
-            Expected::Revision(_) => "UPDATE tools SET definition = $3, revision = revision + 1, updated_at = $4 \
-                 WHERE tenant = $1 AND name = $2 AND revision = $5"
-                .to_owned(),
+            Expected::Revision(_) => REPLACE_REVISION.to_owned(),
         };
         macro_rules! write {
             ($pool:expr) => {{

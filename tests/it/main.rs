@@ -26,6 +26,7 @@ mod http_executor;
 mod idempotency;
 mod jwt;
 mod keys;
+mod import;
 mod listing;
 mod lowering;
 mod mcp;
