@@ -95,7 +95,7 @@ async fn here(asked: &Openapi, document: source::Document, options: &Options) ->
     let settings = if asked.out.is_some() { options.bare_settings()? } else { options.quiet_settings()? };
     let database = settings.database_url();
     let app = super::start_beside(settings).await?;
-    let imported = app.engine.registry().check_imported(imported);
+    let imported = app.engine.registry().check_imported(app.store.tenant(), imported);
     let report = match &asked.out {
         Some(file) => write(file, imported, asked.dry_run),
         None => stored(&app, imported, asked, &database).await,

@@ -12,6 +12,7 @@ use url::Url;
 use super::described::BodyRefused;
 use super::problem::{FieldError, Problem};
 use super::{AppState, extract, reply};
+use crate::access::Access;
 use crate::domain::{json, shape};
 use crate::import::document::{self, Bounds};
 use crate::import::{self, Credential, ImportError, Options, Report};
@@ -81,7 +82,11 @@ struct Asked {
         BodyRefused,
         (status = 422, description = "The body does not have its shape, the document cannot be read or fetched, or nothing of it can be imported; `errors` say where and why"),
         (status = 503, description = "The database is away, or too many documents are being imported")))]
-pub(super) async fn openapi(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
+pub(super) async fn openapi(
+    State(state): State<AppState>,
+    access: Access,
+    request: Request,
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let is_yaml = is_yaml(parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()));
     if !is_yaml {
@@ -99,12 +104,12 @@ pub(super) async fn openapi(State(state): State<AppState>, request: Request) -> 
         read(&state, value).await?
     };
     let Asked { document, options, how, is_bare } = asked;
-    let registry = state.engine.registry().clone();
+    let (registry, tenant) = (state.engine.registry().clone(), access.tenant().clone());
     let made = tokio::task::spawn_blocking(move || {
-        import::openapi(&document, &options).map(|imported| registry.check_imported(imported))
+        import::openapi(&document, &options).map(|imported| registry.check_imported(&tenant, imported))
     });
     let imported = made.await.map_err(|_| Problem::internal())?.map_err(|error| refused(error, is_bare))?;
-    let report: Report = imports::register(state.engine.registry(), &state.store, imported, how).await?;
+    let report: Report = imports::register(state.engine.registry(), access.store(), imported, how).await?;
     Ok(reply::json(StatusCode::OK, &report))
 }
 

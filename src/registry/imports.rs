@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Registry, check, dynamic};
-use crate::domain::{Source, ToolDefinition};
+use crate::domain::{Source, Tenant, ToolDefinition};
 use crate::executor::HttpClient;
 use crate::import::{Imported, Offered, Refused, Report, Warning};
 use crate::store::tool_batch::ToolWrite;
@@ -41,9 +41,9 @@ impl Registry {
 
     /// Leaves out what could not be registered; the reasons join those of the import. It takes long: not for async threads.
     #[must_use]
-    pub fn check_imported(&self, mut imported: Imported) -> Imported {
+    pub fn check_imported(&self, tenant: &Tenant, mut imported: Imported) -> Imported {
         for Offered { operation, definition } in std::mem::take(&mut imported.offered) {
-            match self.try_fetched(definition.clone(), dynamic::Fetched::default()) {
+            match self.try_fetched(tenant, definition.clone(), dynamic::Fetched::default()) {
                 Ok(_) => imported.offered.push(Offered { operation, definition }),
                 Err(faults) => imported.refused.push(Refused { operation, reason: check::summary(&faults) }),
             }
@@ -51,8 +51,8 @@ impl Registry {
         imported
     }
 
-    fn plan(&self, definition: &ToolDefinition, how: How) -> Plan {
-        match self.api_entry(&definition.name) {
+    fn plan(&self, tenant: &Tenant, definition: &ToolDefinition, how: How) -> Plan {
+        match self.api_entry(tenant, &definition.name) {
             None => Plan::Write(Expected::Absent),
             Some(entry) if entry.declared == *definition => Plan::Leave,
             Some(entry) if how.replace => Plan::Write(Expected::Revision(entry.made.revision)),
@@ -66,8 +66,9 @@ impl Registry {
     }
 
     /// A registered tool comes before one of the same name from elsewhere, which may not be what is meant.
-    fn warn_of_hidden(&self, report: &mut Report) {
-        let snapshot = self.snapshot();
+    fn warn_of_hidden(&self, tenant: &Tenant, report: &mut Report) {
+        let Some(shelf) = self.shelf(tenant) else { return };
+        let snapshot = shelf.snapshot();
         for name in &report.created {
             let hidden = snapshot.get(name).filter(|entry| entry.made.source != Source::Api);
             if hidden.is_some() {
@@ -119,7 +120,7 @@ async fn register_chunk(
         let mut report = Report::default();
         let mut writes = Vec::new();
         for Offered { operation, definition } in offered {
-            let expected = match registry.plan(definition, how) {
+            let expected = match registry.plan(store.tenant(), definition, how) {
                 Plan::Write(expected) => expected,
                 Plan::Leave => {
                     report.unchanged.push(definition.name.clone());
@@ -136,7 +137,7 @@ async fn register_chunk(
             let definition_text = stored.map_err(|error| StoreError::Corrupt(error.to_string()))?;
             writes.push(ToolWrite { name: definition.name.clone(), definition: definition_text, expected });
         }
-        registry.warn_of_hidden(&mut report);
+        registry.warn_of_hidden(store.tenant(), &mut report);
         if how.dry_run || writes.is_empty() {
             return Ok(report);
         }

@@ -39,7 +39,7 @@ impl Store {
                     }
                     Statement::Counts(query)
                 });
-                change_all($pool, statements.collect()).await
+                change_all($pool, &self.tenant, statements.collect()).await
             }};
         }
         match &self.db {

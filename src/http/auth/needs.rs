@@ -69,6 +69,7 @@ const TABLE: &[(&str, &[(Method, Need)])] = &[
     ("/sessions/{id}/events", &[(Method::GET, FOLLOW)]),
     ("/sessions/{id}/messages", &[(Method::GET, FOLLOW)]),
     ("/sessions/{id}/prompt", &[(Method::GET, FOLLOW)]),
+    ("/imports/openapi", &[(Method::POST, TOOLS)]),
     ("/mcp", &[(Method::POST, CALL), (Method::GET, CALL), (Method::DELETE, CALL)]),
     ("/healthz", &[(Method::GET, Nothing)]),
     ("/readyz", &[(Method::GET, Nothing)]),

@@ -27,6 +27,14 @@ struct Case {
     sees: Sees,
 }
 
+/// An API with one operation.
+fn document() -> Value {
+    let responses = json!({"200": {"description": "all well"}});
+    let operation = json!({"operationId": "own_operation", "responses": responses});
+    json!({"openapi": "3.1.0", "info": {"title": "own", "version": "1"}, "servers": [{"url": "http://127.0.0.1:9"}],
+        "paths": {"/own": {"get": operation}}})
+}
+
 /// The case of a route. Ids are those of the owner.
 fn case(owner: &Owner, method: &str, route: &str) -> Case {
     use Sees::{Nothing, Open, OwnChange, OwnList, OwnStream};
@@ -48,6 +56,7 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
         ("put", "/tools/{name}/presets") => ("tool", Some(json!({"m": {"value": "x"}})), Nothing),
         ("post", "/tools/{name}/validate") => ("tool", Some(json!({"arguments": {}})), Nothing),
         ("post", "/tools/{name}/resume") => ("tool", None, Nothing),
+        ("post", "/imports/openapi") => ("", Some(document()), OwnChange),
         ("post", "/mcp") => ("", Some(json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})), OwnChange),
         ("delete", "/stats") => ("", None, OwnChange),
         ("post", "/tool-groups") => ("", Some(json!({"name": "own_group"})), OwnChange),
