@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
+use crate::executor::mcp::{Outfit, Servers};
 use crate::executor::token::{NotASecret, SigningKey};
 use crate::executor::vault::NotKeys;
 use crate::executor::{Egress, HttpClient, Instances, Processes, Reporting, Secrets, Vault};
@@ -27,6 +28,7 @@ use crate::registry::{Registry, check, refresh};
 use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Store, StoreError};
 use crate::tool::{BuiltinTool, builtin, system};
+use crate::upstreams::Upstreams;
 
 mod given;
 mod signing;
@@ -73,6 +75,9 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
+    /// The upstream MCP servers.
+    #[error("the upstream MCP servers cannot be used: {0}")]
+    Upstreams(String),
     /// A built-in tool whose definition is refused.
     #[error("the built-in tool \"{name}\" is refused: {reason}")]
     Builtin {
@@ -140,6 +145,8 @@ pub struct App {
     pub callbacks_kick: Arc<Notify>,
     /// Seals values that are written over the API.
     pub vault: Vault,
+    /// The upstream MCP servers.
+    pub upstreams: Arc<Upstreams>,
     node: Arc<str>,
     background: CancellationToken,
     writer: JoinHandle<()>,
@@ -197,6 +204,7 @@ impl Builder {
         let node: Arc<str> = node_name(&clock, is_command_line).into();
         let given_secret = given_signing_secret(&config)?;
         let secrets = given::secrets(secrets, &config)?;
+        let declarations = given::declarations(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let store = Store::open(&config.database_url()).await?;
         let lock = match Db::file(&config.database_url()) {
@@ -219,7 +227,17 @@ impl Builder {
         let builtins =
             builtin::standard(&clock).into_iter().chain([read]).chain(discovery).chain(system).chain(tools).collect();
         let processes = Processes::new(&config.process.helper, config.process.registration, secrets.clone());
-        let workshop = Workshop::new(builtins, client.clone(), wraps).processes(processes);
+        let servers = Servers::default();
+        let outfit = Outfit {
+            client: client.clone(),
+            processes: processes.clone(),
+            secrets: secrets.clone(),
+            clock: clock.clone(),
+            ids: ids.clone(),
+            pace: given::pace(&config.mcp_servers),
+        };
+        let workshop =
+            Workshop::new(builtins, client.clone(), wraps).processes(processes).servers(servers.clone());
         let registry = Registry::new(workshop, clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);
@@ -234,10 +252,14 @@ impl Builder {
         }
         registry.reload(&store).await?;
         hooks.reload(&store).await?;
+        let upstreams =
+            Upstreams::new(declarations, servers, outfit, registry.clone(), store.clone(), vault.clone());
+        upstreams.reload(!is_command_line).await?;
         if !is_command_line {
             tokio::spawn(refresh::run(registry.clone(), background.clone()));
         }
-        tokio::spawn(follow_tools(store.clone(), registry.clone(), hooks.clone(), background.clone()));
+        let followed = (registry.clone(), hooks.clone(), upstreams.clone());
+        tokio::spawn(follow_tools(store.clone(), followed, !is_command_line, background.clone()));
         let idle = Duration::from_millis(config.instances.idle_ms);
         tokio::spawn(end_idle_instances(registry.instances().clone(), idle, background.clone()));
         let bus = Bus::default();
@@ -277,6 +299,9 @@ impl Builder {
             let idle = Duration::from_millis(config.sessions.idle_ms);
             tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
         }
+        if !is_command_line {
+            upstreams.tried(Duration::from_millis(config.mcp_servers.start_wait_ms)).await;
+        }
         Ok(App {
             config,
             engine,
@@ -288,6 +313,7 @@ impl Builder {
             reporting,
             callbacks_kick,
             vault,
+            upstreams,
             node,
             background,
             writer,
@@ -333,6 +359,7 @@ impl App {
     pub async fn stop(self) {
         self.engine.drain(Duration::from_millis(self.config.server.drain_ms)).await;
         self.background.cancel();
+        self.upstreams.stop().await;
         self.engine.registry().instances().close().await;
         self.journal.close();
         // A database that is away is not waited for beyond this: what it should have got was never acknowledged.
@@ -372,8 +399,13 @@ fn manageable_groups(shown: &Shown) -> system::Manageable {
 /// How long the last changes may take to be written at the end.
 const LAST_WRITES: Duration = Duration::from_secs(5);
 
-/// Reads the registered tools and hooks again whenever another node, or the command line, has changed them.
-async fn follow_tools(store: Store, registry: Arc<Registry>, hooks: Arc<Hooks>, stop: CancellationToken) {
+/// Reads the registered tools, hooks and upstream servers again whenever another node, or the command line, has changed them.
+async fn follow_tools(
+    store: Store,
+    (registry, hooks, upstreams): (Arc<Registry>, Arc<Hooks>, Arc<Upstreams>),
+    starts: bool,
+    stop: CancellationToken,
+) {
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -387,6 +419,9 @@ async fn follow_tools(store: Store, registry: Arc<Registry>, hooks: Arc<Hooks>, 
         }
         if version != hooks.version() {
             let _ = hooks.reload(&store).await;
+        }
+        if version != upstreams.version() {
+            let _ = upstreams.reload(starts).await;
         }
     }
 }

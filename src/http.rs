@@ -20,6 +20,7 @@ use crate::events::Bus;
 use crate::executor::Vault;
 use crate::executor::token::SigningKey;
 use crate::store::{Journal, Store};
+use crate::upstreams::Upstreams;
 
 mod answer;
 mod arguments;
@@ -49,6 +50,7 @@ mod sessions;
 mod stats;
 mod tool_list;
 mod tools;
+mod upstreams;
 mod watch;
 
 pub use layers::Outermost;
@@ -71,6 +73,7 @@ pub struct Shared {
     journal: Journal,
     signing_key: SigningKey,
     vault: Vault,
+    upstreams: Arc<Upstreams>,
     /// Fires when streams must end.
     closing: CancellationToken,
 }
@@ -83,6 +86,10 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(tools::validate))
         .routes(routes!(hooks::list, hooks::create))
         .routes(routes!(hooks::read, hooks::delete))
+        .routes(routes!(upstreams::list, upstreams::create))
+        .routes(routes!(upstreams::read, upstreams::delete))
+        .routes(routes!(upstreams::restart))
+        .routes(routes!(upstreams::accept))
         .routes(routes!(tools::resume))
         .routes(routes!(groups::list, groups::create, groups::switch))
         .routes(routes!(groups::read, groups::change, groups::delete))
@@ -144,6 +151,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         journal: app.journal.clone(),
         signing_key: app.signing_key.clone(),
         vault: app.vault.clone(),
+        upstreams: app.upstreams.clone(),
         closing: closing.clone(),
     });
     let listener = listener.tap_io(|socket| {

@@ -25,6 +25,7 @@ mod search;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod upstream;
 pub mod view;
 mod words;
 
@@ -57,6 +58,7 @@ pub struct Registry {
 #[derive(Default)]
 struct Layers {
     builtin: Layer,
+    mcp: Layer,
     file: Layer,
     api: Layer,
     /// Presets that were written over the API.
@@ -70,7 +72,7 @@ struct Layers {
 impl Layers {
     /// Every definition, hidden ones included.
     fn all(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.builtin.values().chain(self.file.values()).chain(self.api.values())
+        self.builtin.values().chain(self.mcp.values()).chain(self.file.values()).chain(self.api.values())
     }
 
     /// The stored groups, and those that a definition names.
@@ -144,7 +146,7 @@ impl Registry {
         }
         let layers = self.layers();
         let found =
-            [&layers.api, &layers.file, &layers.builtin].into_iter().find_map(|layer| layer.get(&definition.name));
+            [&layers.api, &layers.file, &layers.mcp, &layers.builtin].into_iter().find_map(|layer| layer.get(&definition.name));
         let Some(entry) = found.cloned() else { return };
         drop(layers);
         presets::keep(&mut definition.presets, &entry.declared.presets);
@@ -279,6 +281,7 @@ impl Registry {
         let mut layers = self.layers();
         change(&mut layers);
         let mut shown = layers.builtin.clone();
+        shown.extend(layers.mcp.clone());
         shown.extend(layers.file.clone());
         shown.extend(layers.api.clone());
         layers.wardrobe.dress(&mut shown, &self.workshop);

@@ -25,6 +25,7 @@ pub mod sessions;
 pub mod settings;
 pub mod stats;
 pub mod tools;
+pub mod upstreams;
 
 pub use db::{Db, StoreError};
 pub use journal::Journal;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::http::known::Known;
 use super::http::template::{Arguments, Template};
 use super::secrets::is_valid_secret_name;
+use super::mcp::keeper;
 use super::{BoxFuture, Executor, Invocation, Secrets};
 use crate::domain::json::pointer_token;
 use crate::domain::process::{EnvValue, ProcessSpec};
@@ -22,7 +23,7 @@ mod protocol;
 mod run;
 mod supervise;
 mod tail;
-mod tree;
+pub(super) mod tree;
 mod verdict;
 
 /// Where programs are looked for if neither the definition nor the service says so.
@@ -46,6 +47,11 @@ impl Processes {
         let helper = if helper.is_empty() { own_helper() } else { Some(PathBuf::from(helper)) };
         Self { helper: helper.map(Into::into), registration, secrets: Some(secrets) }
     }
+
+    /// The program that runs others for the service.
+    pub(super) fn helper(&self) -> Option<&Path> {
+        self.helper.as_deref()
+    }
 }
 
 /// This program itself, by a name that stays good when its file is replaced.
@@ -63,9 +69,14 @@ pub fn run_helper_if_asked() -> Option<ExitCode> {
     let first = arguments.next()?;
     match first.to_str()? {
         protocol::SUPERVISE => Some(supervise::main()),
-        protocol::CONFINE => {
+        name @ (protocol::CONFINE | keeper::KEEP | keeper::BECOME) => {
             let rest: Option<Vec<String>> = arguments.map(|argument| argument.into_string().ok()).collect();
-            Some(rest.map_or(ExitCode::from(2), |rest| confine::main(&rest)))
+            let run = match name {
+                keeper::KEEP => keeper::keep,
+                keeper::BECOME => keeper::become_program,
+                _ => confine::main,
+            };
+            Some(rest.map_or(ExitCode::from(2), |rest| run(&rest)))
         }
         _ => None,
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::fixture::project_file;
 
 /// Which module stands on which floor; a module imports lower floors, or its own without a circle.
-const FLOORS: [(&str, u8); 20] = [
+const FLOORS: [(&str, u8); 21] = [
     ("domain", 0),
     ("fault", 0),
     ("schema", 1),
@@ -22,6 +22,7 @@ const FLOORS: [(&str, u8); 20] = [
     ("tool", 3),
     ("registry", 3),
     ("hooks", 3),
+    ("upstreams", 4),
     ("callbacks", 4),
     ("engine", 4),
     // Joins every concrete type; `http` and `mcp` serve what it has joined.

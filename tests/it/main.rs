@@ -50,5 +50,6 @@ mod stats;
 mod store;
 mod tool_calls;
 mod tools;
+mod upstreams;
 mod validation;
 mod wire;
