@@ -236,8 +236,7 @@ impl Builder {
             ids: ids.clone(),
             pace: given::pace(&config.mcp_servers),
         };
-        let workshop =
-            Workshop::new(builtins, client.clone(), wraps).processes(processes).servers(servers.clone());
+        let workshop = Workshop::new(builtins, client.clone(), wraps).processes(processes).servers(servers.clone());
         let registry = Registry::new(workshop, clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);
@@ -252,8 +251,7 @@ impl Builder {
         }
         registry.reload(&store).await?;
         hooks.reload(&store).await?;
-        let upstreams =
-            Upstreams::new(declarations, servers, outfit, registry.clone(), store.clone(), vault.clone());
+        let upstreams = Upstreams::new(declarations, servers, outfit, registry.clone(), store.clone(), vault.clone());
         upstreams.reload(!is_command_line).await?;
         if !is_command_line {
             tokio::spawn(refresh::run(registry.clone(), background.clone()));

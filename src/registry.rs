@@ -145,8 +145,9 @@ impl Registry {
             return;
         }
         let layers = self.layers();
-        let found =
-            [&layers.api, &layers.file, &layers.mcp, &layers.builtin].into_iter().find_map(|layer| layer.get(&definition.name));
+        let found = [&layers.api, &layers.file, &layers.mcp, &layers.builtin]
+            .into_iter()
+            .find_map(|layer| layer.get(&definition.name));
         let Some(entry) = found.cloned() else { return };
         drop(layers);
         presets::keep(&mut definition.presets, &entry.declared.presets);

@@ -2,7 +2,7 @@
 //!
 //! `executor::mcp` keeps each server up and says what it offers. `desk` does one thing after the other with that: it compares
 //! it with what was there before, holds it against the pins, and shows it in the registry. `declared` reads what stands in the
-//! settings, `sealed` what is stored.
+//! settings, `sealed` and `follow` what is stored, and `ask` is what the API asks for.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,16 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::domain::{Time, ToolDefinition, Upstream};
+use crate::domain::{Time, Upstream};
 use crate::executor::mcp::{Listed, Outfit, Server, Servers};
 use crate::executor::{BoxFuture, Vault, mcp};
 use crate::registry::Registry;
-use crate::store::upstreams::{Pinning, StoredPin, StoredUpstream};
 use crate::store::{Store, StoreError};
 
+mod ask;
 pub mod declared;
 mod desk;
+mod follow;
 mod sealed;
 mod view;
 
@@ -226,71 +227,6 @@ impl Upstreams {
         self.book().version
     }
 
-    /// Reads the stored servers and pins: new servers are put up, and started if `starts`; those that are gone are stopped.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn reload(&self, starts: bool) -> Result<(), StoreError> {
-        let (stored, pins, version) = self.store.upstreams().await?;
-        let (gone, changed) = self.follow(&stored, &pins, version);
-        for (name, server) in gone {
-            if let Some(server) = server {
-                server.stop().await;
-            }
-            desk::settle(&self.jobs, &name).await;
-        }
-        for name in changed {
-            desk::settle(&self.jobs, &name).await;
-        }
-        if starts {
-            self.start();
-        }
-        Ok(())
-    }
-
-    /// Makes the book say what is stored, unless that is older than what it says: the servers that are no more, and those
-    /// whose pins are others.
-    fn follow(
-        &self,
-        stored: &[StoredUpstream],
-        pins: &[StoredPin],
-        version: i64,
-    ) -> (Vec<(String, Option<Arc<Server>>)>, Vec<String>) {
-        let mut book = self.book();
-        if version < book.version {
-            return (Vec::new(), Vec::new());
-        }
-        book.version = version;
-        let is_gone = |name: &str, held: &Held| {
-            held.origin == Origin::Api && !stored.iter().any(|one| one.name == name && one.created_at == held.created_at)
-        };
-        let gone: Vec<String> =
-            book.held.iter().filter(|(name, held)| is_gone(name, held)).map(|(name, _)| name.clone()).collect();
-        let mut stopped = Vec::new();
-        for name in gone {
-            book.held.remove(&name);
-            let server = self.servers.remove(&name);
-            stopped.push((name, server));
-        }
-        for one in stored {
-            if !book.held.contains_key(&one.name) {
-                let upstream = sealed::open(one, &self.vault, self.store.tenant());
-                let held = self.put_up(&one.name, upstream, Held::new(Origin::Api, one.created_at));
-                book.held.insert(one.name.clone(), held);
-            }
-        }
-        let mut changed = Vec::new();
-        for (name, held) in &mut book.held {
-            let own = pins.iter().filter(|pin| pin.upstream == *name);
-            let own: BTreeMap<String, String> = own.map(|pin| (pin.tool.clone(), pin.hash.clone())).collect();
-            if held.pins != own {
-                held.pins = own;
-                changed.push(name.clone());
-            }
-        }
-        (stopped, changed)
-    }
-
     /// Starts all servers that do not run yet.
     pub fn start(&self) {
         self.servers.list().iter().for_each(Server::start);
@@ -314,132 +250,10 @@ impl Upstreams {
         }
     }
 
-    /// Starts the server of which a tool of this name could be, if there is one, and waits for it.
-    pub async fn reach(&self, tool: &str, wait: Duration) {
-        let snapshot = self.registry.snapshot().clone();
-        let of_definition = snapshot.find(tool).and_then(|entry| match &entry.declared.executor {
-            crate::domain::ExecutorSpec::Mcp { server, .. } => Some(server.clone()),
-            _ => None,
-        });
-        let name = of_definition.or_else(|| tool.split_once('.').map(|(server, _)| server.to_owned()));
-        if let Some(server) = name.and_then(|name| self.servers.get(&name)) {
-            server.start();
-            let _ = tokio::time::timeout(wait, server.tried()).await;
-        }
-    }
-
     /// Stops all servers.
     pub async fn stop(&self) {
         let servers = self.servers.list();
         futures_util::future::join_all(servers.iter().map(|server| server.stop())).await;
-    }
-
-    /// Puts up a server that was registered over the API, and starts it.
-    ///
-    /// # Errors
-    /// Why not.
-    pub async fn register(&self, name: &str, upstream: &Upstream) -> Result<(), Refused> {
-        self.reload(true).await?;
-        {
-            let book = self.book();
-            if book.held.contains_key(name) {
-                return Err(Refused::Taken);
-            }
-            if book.held.values().filter(|held| held.origin == Origin::Api).count() >= MOST {
-                return Err(Refused::TooMany);
-            }
-        }
-        let stored = sealed::seal(name, upstream, &self.vault, self.store.tenant(), self.outfit.clock.now())
-            .map_err(Refused::Vault)?;
-        if !self.store.insert_upstream(&stored).await? {
-            return Err(Refused::Taken);
-        }
-        self.reload(true).await?;
-        Ok(())
-    }
-
-    /// Takes down a server that was registered over the API.
-    ///
-    /// # Errors
-    /// Why not.
-    pub async fn delete(&self, name: &str) -> Result<(), Refused> {
-        if self.book().held.get(name).is_some_and(|held| held.origin == Origin::Config) {
-            return Err(Refused::Declared);
-        }
-        if !self.store.delete_upstream(name).await? {
-            return Err(Refused::Missing);
-        }
-        self.reload(true).await?;
-        Ok(())
-    }
-
-    /// Starts a server again, at once. Calls that it is working on fail.
-    ///
-    /// # Errors
-    /// If there is none, or it cannot be used.
-    pub fn restart(&self, name: &str) -> Result<(), Refused> {
-        let book = self.book();
-        let held = book.held.get(name).ok_or(Refused::Missing)?;
-        match &held.server {
-            Some(server) => {
-                server.start();
-                server.restart();
-                Ok(())
-            }
-            None => Err(Refused::Unusable(held.fault.clone().unwrap_or_default())),
-        }
-    }
-
-    /// Accepts the definitions that tools have now; without names, of all that rest.
-    ///
-    /// # Errors
-    /// If there is no such server or tool, or the database fails.
-    pub async fn accept(&self, name: &str, tools: Option<&[String]>) -> Result<(), Refused> {
-        let pins = {
-            let book = self.book();
-            let held = book.held.get(name).ok_or(Refused::Missing)?;
-            let offered = held.listed.iter().flat_map(|listed| &listed.tools);
-            let hashes: BTreeMap<&str, String> = offered.map(|told| (told.name.as_str(), desk::hash(told))).collect();
-            let wanted: Vec<String> = match tools {
-                Some(tools) => tools.iter().map(|tool| own_name(name, tool).to_owned()).collect(),
-                None => held.withheld.iter().cloned().collect(),
-            };
-            let mut pins = Vec::with_capacity(wanted.len());
-            for (place, tool) in wanted.into_iter().enumerate() {
-                let Some(hash) = hashes.get(tool.as_str()).cloned() else { return Err(Refused::NoSuchTool(place, tool)) };
-                pins.push((tool, hash));
-            }
-            pins
-        };
-        if !pins.is_empty() {
-            let now = self.outfit.clock.now();
-            self.store.pin(name, &pins, Pinning::Accepted, now).await?;
-            for (tool, _) in pins {
-                let change =
-                    Change { tool, kind: ChangeKind::Accepted, members: Vec::new(), is_withheld: false, at: now };
-                if let Some(held) = self.book().held.get_mut(name) {
-                    held.remember(change);
-                }
-            }
-            self.reload(true).await?;
-        }
-        Ok(())
-    }
-
-    /// Gives a definition that names a server's tool the words and schemas of that where it has none of its own.
-    pub fn complete(&self, definition: &mut ToolDefinition) {
-        let crate::domain::ExecutorSpec::Mcp { server, tool } = &definition.executor else { return };
-        let listed = self.book().held.get(server).and_then(|held| held.listed.clone());
-        let told = listed.iter().flat_map(|listed| &listed.tools).find(|told| told.name == *tool);
-        let Some(Ok(theirs)) = told.map(|told| mcp::definition(server, told, definition.output_check)) else { return };
-        if definition.input_schema.is_null() {
-            definition.input_schema = theirs.input_schema;
-            // A schema of one's own may have other results as well.
-            definition.output_schema = definition.output_schema.take().or(theirs.output_schema);
-        }
-        if definition.description.is_empty() {
-            definition.description = theirs.description;
-        }
     }
 }
 

@@ -23,14 +23,16 @@ mod ring;
 mod server;
 mod servers;
 mod session;
+mod standing;
 mod tap;
 mod told;
 pub mod values;
 
-pub use backoff::Pace;
 pub use self::http::header_fault;
-pub use server::{Audience, Listed, Server, Shown, State};
+pub use backoff::Pace;
+pub use server::Server;
 pub use servers::{Outfit, Servers};
+pub use standing::{Audience, Listed, Shown, State};
 pub use told::{Told, definition};
 
 /// Runs calls of one tool of an upstream server.
@@ -43,9 +45,16 @@ pub struct McpExecutor {
 
 impl McpExecutor {
     /// A tool of a server, which need not be there yet.
-    #[must_use]
-    pub fn new(servers: Servers, server: &str, tool: &str) -> Self {
-        Self { servers, server: server.into(), tool: tool.into() }
+    ///
+    /// # Errors
+    /// Every fault: a JSON Pointer within the `executor` object, and a sentence.
+    pub fn new(servers: Servers, server: &str, tool: &str) -> Result<Self, Vec<(String, String)>> {
+        let empty = [("/server", server), ("/tool", tool)].into_iter().filter(|(_, name)| name.is_empty());
+        let faults: Vec<_> = empty.map(|(place, _)| (place.to_owned(), "must not be empty".to_owned())).collect();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(Self { servers, server: server.into(), tool: tool.into() })
     }
 }
 

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::http::known::Known;
 use super::http::template::{Arguments, Template};
-use super::secrets::is_valid_secret_name;
 use super::mcp::keeper;
+use super::secrets::is_valid_secret_name;
 use super::{BoxFuture, Executor, Invocation, Secrets};
 use crate::domain::json::pointer_token;
 use crate::domain::process::{EnvValue, ProcessSpec};

@@ -358,12 +358,7 @@ impl Workshop {
             }
             ExecutorSpec::External {} => Some(Arc::new(ExternalExecutor)),
             ExecutorSpec::Mcp { server, tool } => {
-                for (place, name) in [("server", server), ("tool", tool)] {
-                    if name.is_empty() {
-                        faults.push(Fault::at(format!("/executor/{place}"), "must not be empty"));
-                    }
-                }
-                Some(Arc::new(McpExecutor::new(self.servers.clone(), server, tool)))
+                of_parts(McpExecutor::new(self.servers.clone(), server, tool), faults)
             }
             ExecutorSpec::Http(spec) => {
                 of_parts(HttpExecutor::new(spec, &known(definition), self.client.clone()), faults)

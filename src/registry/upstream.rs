@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::entry::Made;
 use super::entry::Entry;
+use super::entry::Made;
 use super::{Layer, Registry, check};
 use crate::domain::{Source, ToolDefinition};
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::domain::upstream::{Declared, Upstream, read_settings, server_name};
 use crate::domain::json;
+use crate::domain::upstream::{Declared, Upstream, read_settings, server_name};
 
 /// Largest file.
 const LARGEST: u64 = 1024 * 1024;
@@ -41,7 +41,8 @@ impl Declarations {
     }
 
     fn add(&mut self, name: &str, declared: Result<Declared, String>) -> Result<(), String> {
-        let cleaned = server_name(name).map_err(|fault| format!("the name \"{}\" {fault}", json::shorten(name, 100)))?;
+        let cleaned =
+            server_name(name).map_err(|fault| format!("the name \"{}\" {fault}", json::shorten(name, 100)))?;
         let declared = match declared {
             Ok(Declared::Off) => return Ok(()),
             Ok(Declared::On(upstream)) => Ok(upstream),

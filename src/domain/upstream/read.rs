@@ -15,8 +15,21 @@ use crate::domain::tool::{OutputCheck, SecretRef};
 const LONGEST_NAME: usize = 64;
 /// Everything that means something here.
 const KNOWN: [&str; 15] = [
-    "type", "transport", "command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "pin", "output_check",
-    "disabled", "enabled", "description",
+    "type",
+    "transport",
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "serverUrl",
+    "httpUrl",
+    "headers",
+    "pin",
+    "output_check",
+    "disabled",
+    "enabled",
+    "description",
 ];
 
 /// A server that is declared in the settings or in a file.

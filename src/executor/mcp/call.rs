@@ -41,12 +41,7 @@ impl Drop for InFlight {
 }
 
 /// Runs one call.
-pub async fn run(
-    link: &Arc<Link>,
-    server: &Server,
-    tool: &str,
-    invocation: &Invocation,
-) -> Result<Answer, Failure> {
+pub async fn run(link: &Arc<Link>, server: &Server, tool: &str, invocation: &Invocation) -> Result<Answer, Failure> {
     let name = &*invocation.name;
     let mut params = CallToolRequestParams::new(tool.to_owned());
     if let Value::Object(arguments) = &*invocation.arguments {
@@ -67,7 +62,8 @@ pub async fn run(
         let failure = fault::failure(name, error, link.url.as_ref());
         link.redaction.as_ref().map_or(failure.clone(), |redaction| redaction.failure(failure))
     };
-    let handle = link.peer.send_cancellable_request(request, options).await.map_err(|error| failed(error).never_left())?;
+    let handle =
+        link.peer.send_cancellable_request(request, options).await.map_err(|error| failed(error).never_left())?;
     let _listening = link.listeners.listen(handle.progress_token.clone(), &invocation.emitter);
     let mut in_flight = InFlight(Some(handle));
     let outcome = match in_flight.answer().await.map_err(failed)? {

@@ -44,7 +44,8 @@ mod tests {
     #[test]
     fn every_kind_of_content_is_taken() {
         let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
-        let resource = json!({"type": "resource", "resource": {"uri": "file:///b", "text": "b", "mimeType": "text/plain"}});
+        let resource =
+            json!({"type": "resource", "resource": {"uri": "file:///b", "text": "b", "mimeType": "text/plain"}});
         let audio = json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"});
         let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
         let text = json!({"type": "text", "text": "one\u{0}😀"});

@@ -73,7 +73,10 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>, url: &Url) -> Fault {
         StreamableHttpError::UnexpectedServerResponse(text) => Fault::terminal(json::shorten(text, LONGEST)),
         StreamableHttpError::UnexpectedContentType(kind) => {
             let kind = kind.as_deref().unwrap_or("no content type");
-            Fault::terminal(format!("its server answered neither JSON nor an event stream: {}", json::shorten(kind, 100)))
+            Fault::terminal(format!(
+                "its server answered neither JSON nor an event stream: {}",
+                json::shorten(kind, 100)
+            ))
         }
         StreamableHttpError::Deserialize(_) => Fault::terminal("its server answered something that is no message"),
         _ => lost(),
@@ -85,18 +88,22 @@ pub fn of_start(error: &ClientInitializeError, url: Option<&Url>) -> (String, bo
     match error {
         ClientInitializeError::TransportError { error, .. } => match (error.error.downcast_ref(), url) {
             (Some(StreamableHttpError::Client(error)), Some(url)) => (Fault::of_request(error, url).message, false),
-            (Some(http @ (StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_))), Some(url)) => {
-                (of_http(http, url).message, false)
-            }
+            (
+                Some(http @ (StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_))),
+                Some(url),
+            ) => (of_http(http, url).message, false),
             (Some(http), Some(url)) => (of_http(http, url).message, true),
             _ => ("the connection was lost while it was being set up".to_owned(), true),
         },
-        ClientInitializeError::ConnectionClosed(_) => ("it closed the connection while it was being set up".to_owned(), true),
+        ClientInitializeError::ConnectionClosed(_) => {
+            ("it closed the connection while it was being set up".to_owned(), true)
+        }
         ClientInitializeError::JsonRpcError(error) => {
             (format!("it refused the connection: {}", json::shorten(&error.message, LONGEST)), true)
         }
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
-            let versions: Vec<&str> = server_supported.iter().take(10).map(rmcp::model::ProtocolVersion::as_str).collect();
+            let versions: Vec<&str> =
+                server_supported.iter().take(10).map(rmcp::model::ProtocolVersion::as_str).collect();
             (format!("it speaks no protocol version that this service speaks, but {}", versions.join(", ")), true)
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => (of_start(fallback, url).0, false),

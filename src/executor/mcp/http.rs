@@ -14,8 +14,15 @@ use crate::executor::http::MAX_ANSWER_BYTES;
 const AT_ONCE: usize = 256;
 /// Headers that the protocol has for itself.
 const RESERVED: [&str; 9] = [
-    "accept", "content-type", "content-length", "host", "connection", "transfer-encoding", "mcp-session-id",
-    "mcp-protocol-version", "last-event-id",
+    "accept",
+    "content-type",
+    "content-length",
+    "host",
+    "connection",
+    "transfer-encoding",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "last-event-id",
 ];
 
 /// What is wrong with the name of a header, or its value.

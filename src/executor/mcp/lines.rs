@@ -172,7 +172,8 @@ fn id_of_ends(start: &[u8], end: &[u8]) -> Option<RequestId> {
     let last = || {
         let (_, rest) = end.rsplit_once("\"id\"")?;
         // Anything but other plain members behind it would be within the result.
-        let is_last = rest.trim_end().ends_with('}') && !rest.contains(['{', '[', ']']) && rest.matches('}').count() == 1;
+        let is_last =
+            rest.trim_end().ends_with('}') && !rest.contains(['{', '[', ']']) && rest.matches('}').count() == 1;
         is_last.then(|| number(rest.as_bytes())).flatten()
     };
     first.or_else(last).map(RequestId::Number)
@@ -193,7 +194,8 @@ mod tests {
         let first = format!("{{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{{\"a\":\"{long}\"}}}}\n");
         let last = format!("{{\"result\":{{\"id\":1,\"a\":\"{long}\"}},\"jsonrpc\":\"2.0\",\"id\": 5}}\n");
         let neither = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":\"{long}\"}}\n");
-        let text = format!("{first}{neither}{last}\n{{\"jsonrpc\":\"2.0\",\"id\":6,\"result\":{{\"content\":[]}}}}\r\n");
+        let text =
+            format!("{first}{neither}{last}\n{{\"jsonrpc\":\"2.0\",\"id\":6,\"result\":{{\"content\":[]}}}}\r\n");
         let mut lines = Lines::new(text.as_bytes(), tokio::io::sink());
         let (id, reason) = error_of(lines.receive().await);
         assert!(id == RequestId::Number(4) && reason.contains("16 MiB"), "{reason}");
@@ -217,7 +219,10 @@ mod tests {
     #[test]
     fn an_id_is_found_at_either_end_and_not_within() {
         assert_eq!(id_of_ends(br#"{"id" : 12,"result":{"#, b""), Some(RequestId::Number(12)));
-        assert_eq!(id_of_ends(br#"{"result":{"id":1"#, br#"x"}]},"id":3,"jsonrpc":"2.0"}"#), Some(RequestId::Number(3)));
+        assert_eq!(
+            id_of_ends(br#"{"result":{"id":1"#, br#"x"}]},"id":3,"jsonrpc":"2.0"}"#),
+            Some(RequestId::Number(3))
+        );
         assert_eq!(id_of_ends(br#"{"result":{"id":1"#, br#"x","id":3}}"#), None);
         assert_eq!(id_of_ends(br#"{"result":{"#, br#"{"id":3}]}}"#), None);
     }

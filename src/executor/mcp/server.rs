@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -16,11 +15,10 @@ use super::child::Running;
 use super::ring::Ring;
 use super::servers::Outfit;
 use super::session::{self, Beginning, Ending, Link, NoSession, Session};
+use super::standing::{Audience, Listed, Shown, State};
 use super::told::Told;
 use super::{fault, values};
-use crate::domain::Time;
 use crate::domain::upstream::Upstream;
-use crate::executor::BoxFuture;
 
 /// A server that has stayed up for so long is not one that fails again and again.
 const STABLE: Duration = Duration::from_secs(10);
@@ -28,57 +26,6 @@ const STABLE: Duration = Duration::from_secs(10);
 const END: Duration = Duration::from_secs(10);
 /// Between two tries to be told of changes.
 const LISTEN_AGAIN: Duration = Duration::from_secs(30);
-
-/// How a server stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = UpstreamState)]
-pub enum State {
-    /// It is being started.
-    Starting,
-    /// Its tools can be called.
-    Ready,
-    /// It is gone, and rests before it is started again; calls of its tools wait for that for a moment.
-    Backoff,
-    /// It was stopped, or is switched off.
-    Stopped,
-    /// It could not be started again and again. Its tools are not there until it is; it is tried further.
-    Failed,
-}
-
-/// What a server said that it has.
-#[derive(Debug, Default)]
-pub struct Listed {
-    /// Its tools.
-    pub tools: Vec<Told>,
-    /// What is none: what it is called, and why.
-    pub left_out: Vec<(String, String)>,
-}
-
-/// Who is told which tools a server has now; `None` when it is gone for good.
-pub trait Audience: Send + Sync + 'static {
-    /// What it does is done before the server is said to be ready.
-    fn hears(&self, server: &str, listed: Option<Arc<Listed>>) -> BoxFuture<()>;
-}
-
-/// What is known of a server.
-#[derive(Debug, Clone)]
-pub struct Shown {
-    /// How it stands.
-    pub state: State,
-    /// Since when.
-    pub since: Time,
-    /// The process that keeps its program.
-    pub pid: Option<u32>,
-    /// How often it was started again.
-    pub restarts: u64,
-    /// What went wrong last, and when.
-    pub last_error: Option<(String, Time)>,
-    /// The revision of the protocol that is spoken.
-    pub protocol_version: Option<String>,
-    /// What it calls itself, and its version.
-    pub implementation: Option<(String, String)>,
-}
 
 /// What calls can do with it.
 #[derive(Debug, Clone)]
@@ -225,7 +172,8 @@ impl Server {
     /// Why there is nothing.
     pub(super) async fn link(&self) -> Result<Arc<Link>, String> {
         let mut phase = self.phase.subscribe();
-        let settled = tokio::time::timeout(self.outfit.pace.wait, phase.wait_for(|phase| !matches!(phase, Phase::Coming)));
+        let settled =
+            tokio::time::timeout(self.outfit.pace.wait, phase.wait_for(|phase| !matches!(phase, Phase::Coming)));
         match settled.await {
             Ok(Ok(phase)) => match &*phase {
                 Phase::Ready(link) => Ok(link.clone()),
@@ -236,7 +184,8 @@ impl Server {
     }
 
     fn absence(&self) -> String {
-        let reason = self.shown().last_error.map_or_else(|| "it is just being started".to_owned(), |(reason, _)| reason);
+        let reason =
+            self.shown().last_error.map_or_else(|| "it is just being started".to_owned(), |(reason, _)| reason);
         format!("the upstream server \"{}\" is not there: {reason}", self.name)
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::backoff::Pace;
-use super::server::{Audience, Server};
+use super::server::Server;
+use super::standing::Audience;
 use crate::domain::upstream::Upstream;
 use crate::domain::{Clock, Ids};
 use crate::executor::{HttpClient, Processes, Secrets};

@@ -7,9 +7,7 @@ use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, Implementation, ListToolsRequest, PaginatedRequestParams,
     ProtocolVersion, ServerPeerInfo, ServerResult, SubscriptionFilter,
 };
-use rmcp::service::{
-    ClientLifecycleMode, ClientServiceExt, Peer, PeerRequestOptions, RunningService, ServiceError,
-};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, Peer, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::transport::Transport;
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::Value;
@@ -114,7 +112,8 @@ impl NoSession {
 /// # Errors
 /// Why there is none.
 pub async fn open(given: Given, beginning: Beginning, outfit: &Outfit, stderr: &Ring) -> Result<Session, NoSession> {
-    let redaction = Redaction::of(&given.secrets).map_err(|_| NoSession::because("its secrets are too long".to_owned()))?;
+    let redaction =
+        Redaction::of(&given.secrets).map_err(|_| NoSession::because("its secrets are too long".to_owned()))?;
     let redaction = redaction.map(Arc::new);
     let (listeners, changed, lost) = (Listeners::default(), Arc::<Notify>::default(), CancellationToken::new());
     let (begun, child, url) = match given.reached {
@@ -124,12 +123,14 @@ pub async fn open(given: Given, beginning: Beginning, outfit: &Outfit, stderr: &
             let (ring, hidden) = (stderr.clone(), redaction.clone());
             tokio::spawn(async move { ring.fill(pipes.stderr, hidden.as_deref()).await });
             let inner = Lines::new(pipes.stdout, pipes.stdin);
-            let tap = Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
+            let tap =
+                Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
             (begin(tap, beginning, None).await, Some(child), None)
         }
         Filled::Http { url, headers } => {
             let (inner, url) = http::transport(&outfit.client, &url, &headers).map_err(NoSession::because)?;
-            let tap = Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
+            let tap =
+                Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
             (begin(tap, beginning, Some(&url)).await, None, Some(url))
         }
     };
@@ -220,7 +221,9 @@ pub async fn tools(link: &Link) -> Result<Vec<Value>, ServiceError> {
 
 /// The tools of a page, each as it is: one that rmcp does not take is no reason not to see the others.
 fn page(result: ServerResult) -> Result<(Vec<Value>, Option<String>), ServiceError> {
-    let Ok(Value::Object(mut page)) = serde_json::to_value(result) else { return Err(ServiceError::UnexpectedResponse) };
+    let Ok(Value::Object(mut page)) = serde_json::to_value(result) else {
+        return Err(ServiceError::UnexpectedResponse);
+    };
     let Some(Value::Array(tools)) = page.remove("tools") else { return Err(ServiceError::UnexpectedResponse) };
     let next = page.get("nextCursor").and_then(Value::as_str).filter(|next| !next.is_empty()).map(str::to_owned);
     Ok((tools, next))

@@ -46,7 +46,11 @@ pub enum Filled {
 ///
 /// # Errors
 /// What is not there; never a value.
-pub fn fill(upstream: &Upstream, secrets: &Secrets, environment: &dyn Fn(&str) -> Option<String>) -> Result<Given, String> {
+pub fn fill(
+    upstream: &Upstream,
+    secrets: &Secrets,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Given, String> {
     let mut filler = Filler { expands: upstream.expands, secrets, environment, hidden: Vec::new() };
     let reached = match &upstream.reached {
         Reached::Stdio { command, args, env, cwd } => {
@@ -133,7 +137,8 @@ impl Filler<'_> {
                 Some((name, default)) => (name, Some(default)),
                 None => (inside, None),
             };
-            let found = self.secrets.get(name).ok().or_else(|| (self.environment)(name)).filter(|found| !found.is_empty());
+            let found =
+                self.secrets.get(name).ok().or_else(|| (self.environment)(name)).filter(|found| !found.is_empty());
             match (found, default) {
                 (Some(found), _) => {
                     self.hide(&found);

@@ -14,7 +14,8 @@ async fn events_of(app: &crate::support::App, call: &Value) -> Vec<crate::suppor
 async fn arguments_and_data_arrive_unchanged() {
     let fixture = Fixture::named(&["echo", "data"]);
     let app = fixture.served(json!({})).await;
-    let arguments = json!({"text": HARD_TEXT, "big": 9_007_199_254_740_993_i64, "half": 0.5, "nested": {"a": [null, true]}});
+    let arguments =
+        json!({"text": HARD_TEXT, "big": 9_007_199_254_740_993_i64, "half": 0.5, "nested": {"a": [null, true]}});
     let call = app.call("s.echo", arguments.clone()).await;
     succeeded(&call);
     assert_eq!(call["structured"], arguments);
@@ -36,7 +37,8 @@ async fn arguments_are_checked_before_the_server_sees_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_content_arrives() {
-    let app = Fixture::named(&["kinds"]).served(json!({})).await;
+    let fixture = Fixture::named(&["kinds"]);
+    let app = fixture.served(json!({})).await;
     let call = app.call("s.kinds", json!({})).await;
     assert_eq!(succeeded(&call), "a text");
     let kinds: Vec<&str> =
@@ -44,7 +46,8 @@ async fn every_kind_of_content_arrives() {
     assert_eq!(kinds, ["text", "image", "audio", "resource_link", "resource"]);
     assert_eq!(call["content"][1]["mime_type"], "image/png");
     // A model reads what a resource says, and learns of the others.
-    let message = json!({"tool_calls": [{"id": "c", "type": "function", "function": {"name": "s.kinds", "arguments": "{}"}}]});
+    let message =
+        json!({"tool_calls": [{"id": "c", "type": "function", "function": {"name": "s.kinds", "arguments": "{}"}}]});
     let answer = app.post("/tool-calls", &message).await.ok();
     let shown = answer["messages"][0]["content"].to_string();
     for part in ["a text", "within", "file:///a.txt", "audio"] {
@@ -82,7 +85,8 @@ async fn a_result_is_held_against_its_schema_as_the_server_is_declared() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn progress_reaches_those_who_watch_in_its_order() {
-    let app = Fixture::named(&["steps"]).served(json!({})).await;
+    let fixture = Fixture::named(&["steps"]);
+    let app = fixture.served(json!({})).await;
     let call = app.call("s.steps", json!({})).await;
     assert_eq!(succeeded(&call), "all done");
     // Nothing that was said before the result is lost behind it.
@@ -118,7 +122,8 @@ async fn the_server_is_told_of_a_call_that_takes_too_long() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_server_was_given_is_heard_by_nobody() {
-    let app = Fixture::named(&["mutter"]).served(json!({"env": {"TOKEN": "${TOKEN}"}})).await;
+    let fixture = Fixture::named(&["mutter"]);
+    let app = fixture.served(json!({"env": {"TOKEN": "${TOKEN}"}})).await;
     let call = app.call("s.mutter", json!({})).await;
     assert_eq!(succeeded(&call), "the token is [redacted]");
     let server = super::eventually("its words", || async {

@@ -23,7 +23,10 @@ on_both_databases!(
     async fn a_server_is_registered_used_kept_and_removed(backend: Backend) {
         let (app, server) = (service(backend).await, HttpServer::start(&["echo"]).await);
         let shown = registered(&app, &server, json!({})).await;
-        assert_eq!((&shown["state"], &shown["tools"], &shown["source"]), (&json!("ready"), &json!(["h.echo"]), &json!("api")));
+        assert_eq!(
+            (&shown["state"], &shown["tools"], &shown["source"]),
+            (&json!("ready"), &json!(["h.echo"]), &json!("api"))
+        );
         assert_eq!(shown["protocol_version"], "2026-07-28");
         let call = app.call("h.echo", json!({"a": [1, "é"]})).await;
         succeeded(&call);
@@ -139,7 +142,10 @@ async fn a_server_that_is_away_is_found_again() {
         Some(app.call("h.echo", json!({})).await).filter(|call| call["status"] == "ERROR")
     })
     .await;
-    assert!(["TOOL_EXECUTION_ERROR", "TOOL_UNAVAILABLE"].contains(&call["error"]["code"].as_str().unwrap()), "{call:#}");
+    assert!(
+        ["TOOL_EXECUTION_ERROR", "TOOL_UNAVAILABLE"].contains(&call["error"]["code"].as_str().unwrap()),
+        "{call:#}"
+    );
     app.upstream_in("h", "failed").await;
     app.has_tools("h", &[]).await;
     let server = HttpServer::on(port, &["echo"], None).await;

@@ -171,7 +171,9 @@ impl HttpServer {
     }
 
     pub async fn waits(&self, count: usize) {
-        bounded("a call that waits", self.shared.waiting.subscribe().wait_for(|waiting| *waiting >= count)).await.unwrap();
+        bounded("a call that waits", self.shared.waiting.subscribe().wait_for(|waiting| *waiting >= count))
+            .await
+            .unwrap();
     }
 
     pub async fn is_given_up(&self, count: usize) {

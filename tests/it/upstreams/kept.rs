@@ -1,8 +1,8 @@
 //! What is kept of servers in the database.
 
 use serde_json::json;
-use toolpost::domain::preset::Sealed;
 use toolpost::domain::Time;
+use toolpost::domain::preset::Sealed;
 use toolpost::store::Store;
 use toolpost::store::upstreams::{Pinning, StoredUpstream};
 

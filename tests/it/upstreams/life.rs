@@ -11,7 +11,8 @@ use crate::support::{App, Backend, Database, Options, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_is_shown_as_it_stands() {
-    let app = Fixture::named(&["echo"]).served(json!({"env": {"A": "b"}})).await;
+    let fixture = Fixture::named(&["echo"]);
+    let app = fixture.served(json!({"env": {"A": "b"}})).await;
     let list = app.get("/upstreams").await.ok();
     assert_eq!(list["total"], 1);
     let server = &list["upstreams"][0];
@@ -53,7 +54,8 @@ async fn a_server_that_dies_is_started_again_and_its_call_is_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_call_that_may_be_repeated_is_tried_again_after_a_crash() {
-    let idempotent = json!({"name": "crash", "inputSchema": {"type": "object"}, "annotations": {"idempotentHint": true}});
+    let idempotent =
+        json!({"name": "crash", "inputSchema": {"type": "object"}, "annotations": {"idempotentHint": true}});
     let fixture = Fixture::new(&json!([idempotent]));
     let app = fixture.served(json!({})).await;
     let retry = json!({"max_attempts": 2, "initial_backoff_ms": 1});
@@ -88,11 +90,12 @@ async fn a_service_starts_without_a_server_that_does_not() {
         "mute": {"command": "sleep", "args": ["300"]}});
     let hurried = |config: &mut toolpost::config::Config| {
         quick(config);
-        config.mcp_servers.start_timeout_ms = 100;
+        config.mcp_servers.start_timeout_ms = 4_000;
         config.mcp_servers.give_up_after = 1;
     };
     let app =
-        App::start_with(Backend::Sqlite, Options { configure: Some(hurried), ..options(fixture.file_of(&servers)) }).await;
+        App::start_with(Backend::Sqlite, Options { configure: Some(hurried), ..options(fixture.file_of(&servers)) })
+            .await;
     succeeded(&{
         app.has_tools("s", &["s.echo"]).await;
         app.call("s.echo", json!({})).await
@@ -104,7 +107,7 @@ async fn a_service_starts_without_a_server_that_does_not() {
     .await;
     eventually("the reason", || async {
         let server = app.upstream("mute").await;
-        server["last_error"]["message"].as_str().is_some_and(|told| told.contains("100 ms")).then_some(())
+        server["last_error"]["message"].as_str().is_some_and(|told| told.contains("4000 ms")).then_some(())
     })
     .await;
 }
@@ -160,7 +163,8 @@ async fn ten_clients_and_kill_9_leave_no_child_behind() {
                 tokio::spawn(async move {
                     succeeded(&client.call("s.child", json!({})).await);
                     // It ends with the service.
-                    let _ = client.request(reqwest::Method::POST, "/tool-calls").json(&json!({"name": name})).send().await;
+                    let _ =
+                        client.request(reqwest::Method::POST, "/tool-calls").json(&json!({"name": name})).send().await;
                 })
             })
             .collect();

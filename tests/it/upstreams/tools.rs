@@ -64,7 +64,8 @@ async fn recorded_tools_are_told_on_as_they_were_told() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_says_where_it_is_from_and_what_its_hints_mean() {
-    let app = Fixture::new(&told()).served(json!({})).await;
+    let fixture = Fixture::new(&told());
+    let app = fixture.served(json!({})).await;
     let read = app.get("/tools/s.read_file").await.ok();
     assert_eq!((&read["source"], &read["title"]), (&json!("mcp"), &json!("Read File")));
     assert_eq!(read["executor"], json!({"type": "mcp", "server": "s", "tool": "read_file"}));
@@ -99,7 +100,8 @@ async fn what_cannot_be_had_is_left_out_and_named() {
         {"name": "no_schema"}, {"inputSchema": {"type": "object"}}, tool("good"),
         {"name": "array", "inputSchema": {"type": "array"}},
         {"name": "outside", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "https://example.com/x"}}}}]);
-    let app = Fixture::new(&bad).served(json!({})).await;
+    let fixture = Fixture::new(&bad);
+    let app = fixture.served(json!({})).await;
     let server = app.upstream("s").await;
     assert_eq!(server["tools"], json!(["s.good"]));
     let left_out = server["left_out"].as_array().unwrap();
@@ -113,7 +115,8 @@ async fn what_cannot_be_had_is_left_out_and_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registered_tool_hides_an_upstream_one_and_gives_it_back() {
-    let app = Fixture::named(&["echo"]).served(json!({})).await;
+    let fixture = Fixture::named(&["echo"]);
+    let app = fixture.served(json!({})).await;
     app.echo_of("s.echo", json!({"own": {}})).await;
     assert_eq!(app.get("/tools/s.echo").await.ok()["source"], "api");
     assert_eq!(app.delete("/tools/s.echo").await.status, 204);
@@ -124,7 +127,8 @@ async fn a_registered_tool_hides_an_upstream_one_and_gives_it_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_of_one_s_own_may_use_an_upstream_tool() {
-    let app = Fixture::new(&told()).served(json!({})).await;
+    let fixture = Fixture::new(&told());
+    let app = fixture.served(json!({})).await;
     let executor = json!({"type": "mcp", "server": "s", "tool": "read_file"});
     let own = json!({"name": "my_reader", "executor": executor, "limits": {"max_output_lines": 1}});
     let registered = app.register(own).await;
