@@ -9,6 +9,15 @@ use crate::executor::mcp::Server;
 use crate::store::StoreError;
 use crate::store::upstreams::{StoredPin, StoredUpstream};
 
+/// What was done with the book.
+#[derive(Default)]
+struct Followed {
+    /// The servers that are no more, to be stopped.
+    gone: Vec<(String, Option<Arc<Server>>)>,
+    /// Those whose pins are others.
+    changed: Vec<String>,
+}
+
 impl Upstreams {
     /// Reads the stored servers and pins: new servers are put up, and started if `starts`; those that are gone are stopped.
     ///
@@ -16,7 +25,7 @@ impl Upstreams {
     /// If the database fails.
     pub async fn reload(&self, starts: bool) -> Result<(), StoreError> {
         let (stored, pins, version) = self.store.upstreams().await?;
-        let (gone, changed) = self.follow(&stored, &pins, version);
+        let Followed { gone, changed } = self.follow(&stored, &pins, version);
         for (name, server) in gone {
             if let Some(server) = server {
                 server.stop().await;
@@ -34,15 +43,10 @@ impl Upstreams {
 
     /// Makes the book say what is stored, unless that is older than what it says: the servers that are no more, and those
     /// whose pins are others.
-    fn follow(
-        &self,
-        stored: &[StoredUpstream],
-        pins: &[StoredPin],
-        version: i64,
-    ) -> (Vec<(String, Option<Arc<Server>>)>, Vec<String>) {
+    fn follow(&self, stored: &[StoredUpstream], pins: &[StoredPin], version: i64) -> Followed {
         let mut book = self.book();
         if version < book.version {
-            return (Vec::new(), Vec::new());
+            return Followed::default();
         }
         book.version = version;
         let is_gone = |name: &str, held: &Held| {
@@ -73,6 +77,6 @@ impl Upstreams {
                 changed.push(name.clone());
             }
         }
-        (stopped, changed)
+        Followed { gone: stopped, changed }
     }
 }

@@ -46,8 +46,7 @@ impl Ring {
     /// Reads to the end. A line is redacted before it is cut to what is shown: a part of a secret would not be known for one.
     pub async fn fill(&self, mut from: impl AsyncRead + Unpin, redaction: Option<&Redaction>) {
         let (mut line, mut piece) = (Vec::new(), vec![0; PIECE]);
-        loop {
-            let Ok(read) = from.read(&mut piece).await else { break };
+        while let Ok(read) = from.read(&mut piece).await {
             if read == 0 {
                 break;
             }
