@@ -86,6 +86,8 @@ struct Held {
     listed: Option<Arc<Listed>>,
     /// Whether it is gone for good.
     is_gone: bool,
+    /// The tools that are shown, by their names there; those that rest are among them.
+    offered: Vec<String>,
     /// What was refused of it: the tool, and why.
     refused: Vec<(String, String)>,
     pins: BTreeMap<String, String>,
@@ -103,6 +105,7 @@ impl Held {
             created_at,
             listed: None,
             is_gone: true,
+            offered: Vec::new(),
             refused: Vec::new(),
             pins: BTreeMap::new(),
             withheld: HashSet::new(),

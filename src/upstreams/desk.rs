@@ -130,12 +130,15 @@ impl Upstreams {
         }
         // Whoever uses such a tool under a name of their own is not to use it either.
         running.withhold(withheld.clone());
+        let mut names: Vec<String> = offered.iter().map(|offered| offered.definition.name.clone()).collect();
         for (name, reason) in self.shown(server, offered).await {
+            names.retain(|offered| *offered != name);
             let tool = super::own_name(server, &name).to_owned();
             tracing::warn!(upstream = server, tool, reason, "a tool is left out");
             refused.push((tool, reason));
         }
         if let Some(held) = self.book().held.get_mut(server) {
+            held.offered = names.iter().map(|name| super::own_name(server, name).to_owned()).collect();
             (held.refused, held.withheld) = (refused, withheld);
         }
     }

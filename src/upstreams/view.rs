@@ -140,10 +140,8 @@ fn view(name: &str, held: &Held) -> UpstreamView {
     let shown = held.server.as_ref().map(|server| server.shown());
     let upstream = held.server.as_ref().map(|server| &server.upstream);
     let full = |tool: &str| format!("{name}.{tool}");
-    let is_refused = |tool: &str| held.refused.iter().any(|(refused, _)| refused == tool);
-    let offered = held.listed.iter().filter(|_| !held.is_gone).flat_map(|listed| &listed.tools);
-    let offered: Vec<&str> = offered.map(|told| told.name.as_str()).filter(|tool| !is_refused(tool)).collect();
-    let (withheld, free): (Vec<&str>, Vec<&str>) = offered.into_iter().partition(|tool| held.withheld.contains(*tool));
+    let offered = held.offered.iter().filter(|_| !held.is_gone).map(String::as_str);
+    let (withheld, free): (Vec<&str>, Vec<&str>) = offered.partition(|tool| held.withheld.contains(*tool));
     let (mut command, mut url, mut env, mut headers, mut transport) = (None, None, Vec::new(), Vec::new(), None);
     match upstream.map(|upstream| &upstream.reached) {
         Some(Reached::Stdio { command: program, env: variables, .. }) => {
