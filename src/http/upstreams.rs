@@ -63,7 +63,8 @@ pub(super) struct Acceptance {
 
 /// Lists the upstream servers, as this node has them.
 #[utoipa::path(get, path = "/upstreams", operation_id = "list_upstreams", tag = "upstreams",
-    responses((status = 200, description = "The servers", body = UpstreamList)))]
+    responses((status = 200, description = "The servers", body = UpstreamList),
+        (status = 503, description = "The service is stopping")))]
 pub(super) async fn list(State(state): State<AppState>) -> Response {
     let upstreams = state.upstreams.list();
     reply::json(StatusCode::OK, &UpstreamList { total: upstreams.len(), upstreams })

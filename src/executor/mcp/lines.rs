@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_answers_a_call_and_is_no_answer_fails_that_call() {
-        let (id, reason) = error_of(read(br#"{"jsonrpc":"2.0","id":7,"result":{"n":100000000000000000000}}"#));
+        let (id, reason) = error_of(read(br#"{"jsonrpc":"2.0","id":7,"result":{"n":100000000000000000001}}"#));
         assert!(id == RequestId::Number(7) && reason.contains("its answer is none"), "{reason}");
         assert_eq!(error_of(read(br#"{"jsonrpc":"1.0","id":8,"result":{}}"#)).0, RequestId::Number(8));
         for nothing in [&b"Server started"[..], b"", b"  \r", b"{\"jsonrpc\":\"2.0\"", br#"{"id":1,"method":"x"}"#] {
