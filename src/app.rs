@@ -17,6 +17,7 @@ use crate::config::{Config, ProcessConfig};
 use crate::domain::{Call, CallRequest, Clock, Ids, Tenant};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
+use crate::executor::mcp::{Outfit, Servers};
 use crate::executor::token::{NotASecret, SigningKey};
 use crate::executor::vault::NotKeys;
 use crate::executor::{Egress, HttpClient, Processes, Reporting, Secrets, Vault};
@@ -29,6 +30,7 @@ use crate::registry::{Registry, check, refresh};
 use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Store, StoreError, Stores};
 use crate::tool::{BuiltinTool, builtin, system};
+use crate::upstreams::Upstreams;
 
 mod follow;
 mod given;
@@ -76,6 +78,9 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
+    /// The upstream MCP servers.
+    #[error("the upstream MCP servers cannot be used: {0}")]
+    Upstreams(String),
     /// A built-in tool whose definition is refused.
     #[error("the built-in tool \"{name}\" is refused: {reason}")]
     Builtin {
@@ -155,6 +160,8 @@ pub struct App {
     pub callbacks_kick: Arc<Notify>,
     /// Seals values that are written over the API.
     pub vault: Vault,
+    /// The upstream MCP servers.
+    pub upstreams: Arc<Upstreams>,
     node: Arc<str>,
     background: CancellationToken,
     writer: JoinHandle<()>,
@@ -212,6 +219,7 @@ impl Builder {
         let node: Arc<str> = node_name(&clock, is_command_line).into();
         let given_secret = given_signing_secret(&config)?;
         let secrets = given::secrets(secrets, &config)?;
+        let declarations = given::declarations(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let stores = Stores::open(&config.database_url()).await?;
         let store = stores.of(&Tenant::default());
@@ -237,7 +245,16 @@ impl Builder {
         let given = given::tools(&config, &client, &processes)?;
         let builtins = builtin::standard(&clock).into_iter().chain([read]).chain(given);
         let builtins = builtins.chain(discovery).chain(system).chain(tools).collect();
-        let workshop = Workshop::new(builtins, client.clone(), wraps).processes(processes);
+        let servers = Servers::default();
+        let outfit = Outfit {
+            client: client.clone(),
+            processes: processes.clone(),
+            secrets: secrets.clone(),
+            clock: clock.clone(),
+            ids: ids.clone(),
+            pace: given::pace(&config.mcp_servers),
+        };
+        let workshop = Workshop::new(builtins, client.clone(), wraps).processes(processes).servers(servers.clone());
         let registry = Registry::new(workshop, clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);
@@ -252,11 +269,14 @@ impl Builder {
         }
         registry.reload(&store).await?;
         hooks.reload(&stores).await?;
+        let upstreams = Upstreams::new(declarations, servers, outfit, registry.clone(), store.clone(), vault.clone());
+        upstreams.reload(!is_command_line).await?;
         if !is_command_line {
             tokio::spawn(refresh::run(registry.clone(), background.clone()));
         }
         tokio::spawn(follow::fold_stats(stores.clone(), background.clone()));
-        tokio::spawn(follow::follow_tools(stores.clone(), registry.clone(), hooks.clone(), background.clone()));
+        let followed = (registry.clone(), hooks.clone(), upstreams.clone());
+        tokio::spawn(follow::follow_tools(stores.clone(), followed, !is_command_line, background.clone()));
         let idle = Duration::from_millis(config.instances.idle_ms);
         tokio::spawn(follow::end_idle_instances(registry.instances().clone(), idle, background.clone()));
         let bus = Bus::default();
@@ -304,6 +324,9 @@ impl Builder {
             let idle = Duration::from_millis(config.sessions.idle_ms);
             tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
         }
+        if !is_command_line {
+            upstreams.tried(Duration::from_millis(config.mcp_servers.start_wait_ms)).await;
+        }
         Ok(App {
             config,
             engine,
@@ -317,6 +340,7 @@ impl Builder {
             reporting,
             callbacks_kick,
             vault,
+            upstreams,
             node,
             background,
             writer,
@@ -363,6 +387,7 @@ impl App {
     pub async fn stop(self) {
         self.engine.drain(Duration::from_millis(self.config.server.drain_ms)).await;
         self.background.cancel();
+        self.upstreams.stop().await;
         self.engine.registry().instances().close().await;
         self.journal.close();
         // A database that is away is not waited for beyond this: what it should have got was never acknowledged.

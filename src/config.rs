@@ -47,6 +47,11 @@ pub struct Config {
     pub process: ProcessConfig,
     /// The Model Context Protocol at `/mcp`.
     pub mcp: McpConfig,
+    /// How upstream MCP servers are kept.
+    pub mcp_servers: McpServersConfig,
+    /// Upstream MCP servers, by name. What they are given may be secrets.
+    #[serde(default)]
+    pub upstreams: HiddenObjects,
     /// Secrets that tools are given.
     pub secrets: SecretsConfig,
     /// Objects for tools that name them, by name.
@@ -303,6 +308,28 @@ pub struct McpConfig {
     pub sessions: usize,
     /// Whether there is what the official conformance suite asks for.
     pub conformance: bool,
+}
+
+/// Settings of upstream MCP servers.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpServersConfig {
+    /// A JSON file with `mcpServers`; empty for none.
+    pub file: String,
+    /// How long the service's start waits for them.
+    pub start_wait_ms: u64,
+    /// How long one may take to say what it is.
+    pub start_timeout_ms: u64,
+    /// How long a call waits for one that is being started.
+    pub call_wait_ms: u64,
+    /// How often tools are listed again unasked.
+    pub poll_ms: u64,
+    /// The rest after the first failed start.
+    pub initial_backoff_ms: u64,
+    /// The longest rest.
+    pub max_backoff_ms: u64,
+    /// Failed starts in a row after which the tools are there no more.
+    pub give_up_after: u32,
 }
 
 /// Settings of the log.

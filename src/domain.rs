@@ -24,6 +24,7 @@ pub mod tenant;
 pub mod time;
 pub mod tool;
 pub mod truncation;
+pub mod upstream;
 pub mod vendor;
 
 pub use answer::Answer;
@@ -44,4 +45,5 @@ pub use session::{Agent, Completion, Session, SessionState, Task};
 pub use tenant::Tenant;
 pub use time::Time;
 pub use tool::{ExecutorSpec, Source, ToolDefinition};
+pub use upstream::Upstream;
 pub use vendor::Vendor;

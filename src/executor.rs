@@ -16,6 +16,7 @@ pub mod external;
 pub mod http;
 pub mod images;
 pub mod instances;
+pub mod mcp;
 pub mod outside;
 pub mod process;
 pub mod redaction;

@@ -23,6 +23,7 @@ use crate::executor::Vault;
 use crate::executor::token::SigningKey;
 use crate::mcp::Endpoint;
 use crate::store::{Journal, Stores};
+use crate::upstreams::Upstreams;
 
 mod answer;
 mod arguments;
@@ -56,6 +57,7 @@ mod sessions;
 mod stats;
 mod tool_list;
 mod tools;
+mod upstreams;
 mod watch;
 
 pub use layers::Outermost;
@@ -83,6 +85,7 @@ pub struct Shared {
     mcp: Endpoint,
     /// Documents that are imported at once.
     imports: Semaphore,
+    upstreams: Arc<Upstreams>,
     /// Fires when streams must end.
     closing: CancellationToken,
 }
@@ -98,6 +101,10 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::read, keys::revoke))
         .routes(routes!(imports::openapi))
+        .routes(routes!(upstreams::list, upstreams::create))
+        .routes(routes!(upstreams::read, upstreams::delete))
+        .routes(routes!(upstreams::restart))
+        .routes(routes!(upstreams::accept))
         .routes(routes!(tools::resume))
         .routes(routes!(groups::list, groups::create, groups::switch))
         .routes(routes!(groups::read, groups::change, groups::delete))
@@ -122,8 +129,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::events::stream))
         .routes(routes!(sessions::told::messages))
         .routes(routes!(sessions::told::prompt))
-        .routes(routes!(mcp::post))
-        .route("/mcp", mcp::others())
+        .routes(routes!(mcp::post, mcp::stream, mcp::end))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
 }
@@ -172,6 +178,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         vault: app.vault.clone(),
         mcp: mcp::endpoint(&app, listener.local_addr()?, closing.clone()),
         imports: Semaphore::new(imports::MOST_AT_ONCE),
+        upstreams: app.upstreams.clone(),
         closing: closing.clone(),
     });
     let listener = listener.tap_io(|socket| {

@@ -138,3 +138,4 @@ pub mod schema;
 pub mod store;
 pub mod telemetry;
 pub mod tool;
+pub mod upstreams;

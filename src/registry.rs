@@ -27,6 +27,7 @@ pub mod shelf;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
+pub mod upstream;
 pub mod view;
 mod words;
 
@@ -62,6 +63,7 @@ pub struct Registry {
 #[derive(Default)]
 struct Layers {
     builtin: Layer,
+    mcp: Layer,
     file: Layer,
     own: HashMap<Tenant, Own>,
 }
@@ -69,13 +71,13 @@ struct Layers {
 impl Layers {
     /// All layers, whosever they are.
     fn all(&self) -> impl Iterator<Item = &Layer> {
-        [&self.builtin, &self.file].into_iter().chain(self.own.values().map(|own| &own.api))
+        [&self.builtin, &self.mcp, &self.file].into_iter().chain(self.own.values().map(|own| &own.api))
     }
 
     /// A tenant's stored groups, and those that a definition names.
     fn groups_of(&self, own: &Own) -> Groups {
         let mut groups = own.groups.clone();
-        let entries = [&self.builtin, &self.file, &own.api].into_iter().flat_map(Layer::values);
+        let entries = [&self.builtin, &self.mcp, &self.file, &own.api].into_iter().flat_map(Layer::values);
         for name in entries.flat_map(|entry| &entry.definition.groups) {
             if !groups.contains_key(name) {
                 groups.insert(name.clone(), Arc::new(Group::named(name)));
@@ -84,11 +86,12 @@ impl Layers {
         groups
     }
 
-    /// What a tenant sees: `api` over `file` over `builtin`.
+    /// What a tenant sees: `api` over `file` over `mcp` over `builtin`.
     fn snapshot_of(&mut self, tenant: &Tenant, workshop: &Workshop) -> Snapshot {
         // Taken out meanwhile: what it is shown over is beside it.
         let mut own = self.own.remove(tenant).unwrap_or_default();
         let mut shown = self.builtin.clone();
+        shown.extend(self.mcp.clone());
         shown.extend(self.file.clone());
         shown.extend(own.api.clone());
         own.wardrobe.dress(&mut shown, workshop);
@@ -173,7 +176,7 @@ impl Registry {
         }
         let layers = self.layers();
         let api = layers.own.get(tenant).map(|own| &own.api);
-        let sources = api.into_iter().chain([&layers.file, &layers.builtin]);
+        let sources = api.into_iter().chain([&layers.file, &layers.mcp, &layers.builtin]);
         let found = sources.into_iter().find_map(|layer| layer.get(&definition.name));
         let Some(entry) = found.cloned() else { return };
         drop(layers);

@@ -27,6 +27,7 @@ pub mod settings;
 pub mod stats;
 pub mod tool_batch;
 pub mod tools;
+pub mod upstreams;
 
 pub use db::{Db, StoreError};
 pub use journal::Journal;

@@ -11,6 +11,11 @@ pub fn start(log: &Log) {
         eprintln!("log.filter: {error}; `info` is used");
         EnvFilter::new("info")
     });
+    // rmcp logs whole messages; what is to be known of upstream servers, this service says itself.
+    let filter = match (log.filter.contains("rmcp"), "rmcp=off".parse()) {
+        (false, Ok(quiet)) => filter.add_directive(quiet),
+        _ => filter,
+    };
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_span_events(FmtSpan::NONE).with_writer(std::io::stderr);
     // A second start, as in tests, keeps the first one's settings.

@@ -12,6 +12,7 @@ use crate::registry::Registry;
 use crate::registry::discovery::Shown;
 use crate::store::{StoreError, Stores};
 use crate::tool::system;
+use crate::upstreams::Upstreams;
 
 /// How often the registered tools are compared with what other nodes may have made of them.
 const LOOK_AT_TOOLS: Duration = Duration::from_secs(1);
@@ -31,8 +32,13 @@ pub(super) fn manageable_groups(shown: &Shown) -> system::Manageable {
     })
 }
 
-/// Reads the registered tools and hooks again whenever another node, or the command line, has changed them.
-pub(super) async fn follow_tools(stores: Stores, registry: Arc<Registry>, hooks: Arc<Hooks>, stop: CancellationToken) {
+/// Reads the registered tools, hooks and upstream servers again whenever another node, or the command line, has changed them.
+pub(super) async fn follow_tools(
+    stores: Stores,
+    (registry, hooks, upstreams): (Arc<Registry>, Arc<Hooks>, Arc<Upstreams>),
+    starts: bool,
+    stop: CancellationToken,
+) {
     // Up to which version the changes of other tenants are shown.
     let mut shown = -1;
     loop {
@@ -52,6 +58,9 @@ pub(super) async fn follow_tools(stores: Stores, registry: Arc<Registry>, hooks:
         }
         if version != hooks.version() {
             let _ = hooks.reload(&stores).await;
+        }
+        if version != upstreams.version() {
+            let _ = upstreams.reload(starts).await;
         }
     }
 }

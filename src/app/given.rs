@@ -1,15 +1,18 @@
 //! What the operator gives: secrets, the keys that values are sealed with, whose tokens count, a folder, the web.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::StartError;
 use crate::auth::jwt::JwtSettings;
-use crate::config::{Config, JwtConfig, WorkspaceConfig};
+use crate::config::{Config, JwtConfig, McpServersConfig, WorkspaceConfig};
+use crate::executor::mcp::Pace;
 use crate::executor::token::SigningKey;
 use crate::executor::{HttpClient, Processes, Secrets, SecretsFile, Vault};
 use crate::tool::BuiltinTool;
 use crate::tool::web_fetch::WebFetch;
 use crate::tool::workspace::{self, Shell, Workspace};
+use crate::upstreams::Declarations;
 
 /// The secrets, with those of the file that the settings name.
 ///
@@ -23,6 +26,27 @@ pub(super) fn secrets(secrets: Secrets, config: &Config) -> Result<Secrets, Star
     let file = PathBuf::from(path);
     let opened = SecretsFile::open(file.clone()).map_err(|reason| StartError::SecretsFile { file, reason })?;
     Ok(secrets.or_file(opened))
+}
+
+/// The upstream servers that the settings declare.
+///
+/// # Errors
+/// What is wrong with their file, or their names.
+pub(super) fn declarations(config: &Config) -> Result<Declarations, StartError> {
+    Declarations::read(&config.upstreams.0, &config.mcp_servers.file).map_err(StartError::Upstreams)
+}
+
+/// The clocks of upstream servers.
+pub(super) fn pace(config: &McpServersConfig) -> Pace {
+    let ms = Duration::from_millis;
+    Pace {
+        start: ms(config.start_timeout_ms.max(1)),
+        wait: ms(config.call_wait_ms),
+        poll: ms(config.poll_ms.max(100)),
+        initial_backoff: ms(config.initial_backoff_ms.max(1)),
+        max_backoff: ms(config.max_backoff_ms.max(1)),
+        give_up_after: config.give_up_after.max(1),
+    }
 }
 
 /// The id of the key that follows from the signing secret.

@@ -22,6 +22,8 @@ mod screen;
 
 use screen::Screen;
 
+/// How long an upstream server may take to be there: its first start may download it.
+const UPSTREAM_WAIT: Duration = Duration::from_secs(60);
 /// How long the last events may take to arrive after the end itself.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
@@ -50,6 +52,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let mut signals =
         Signals::new().map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
     let app = super::start_beside(config).await?;
+    app.upstreams.reach(&args.name, UPSTREAM_WAIT).await;
     let ids = app.engine.ids(1);
     let reader = app.bus.subscribe(ids.clone());
     let submission = Submission {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
-use toolpost::config::{Config, Hidden, LogFormat};
+use toolpost::config::{Config, Hidden, HiddenObjects, LogFormat};
 
 use super::error::CliError;
 
@@ -32,6 +32,10 @@ pub struct Options {
     /// [env: TOOLPOST_WORKSPACE]
     #[arg(long, global = true, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
     workspace: Option<String>,
+    /// JSON file with an `mcpServers` object: upstream MCP servers whose tools appear as NAME.tool
+    /// [env: TOOLPOST_MCP_SERVERS]
+    #[arg(long, global = true, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
+    mcp_servers: Option<String>,
     /// Settings file, TOML [env: TOOLPOST_CONFIG]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -64,6 +68,8 @@ impl Options {
         "sqlite::memory:".clone_into(&mut config.store.database_url);
         config.tools.dir.clear();
         config.workspace.dir.clear();
+        config.mcp_servers.file.clear();
+        config.upstreams = HiddenObjects::default();
         Ok(config)
     }
 
@@ -75,6 +81,9 @@ impl Options {
         }
         if let Some(folder) = self.tools.clone().or_else(|| variable(env, "TOOLPOST_TOOLS")) {
             config.tools.dir = folder;
+        }
+        if let Some(file) = self.mcp_servers.clone().or_else(|| variable(env, "TOOLPOST_MCP_SERVERS")) {
+            config.mcp_servers.file = file;
         }
         if let Some(discovery) = self.discovery.then_some(true).or_else(|| switch(env, "TOOLPOST_TOOLS_DISCOVERY")) {
             config.tools.discovery = discovery;
@@ -176,5 +185,7 @@ mod tests {
         assert!(settled(&[], &[("TOOLPOST_TOOLS_DISCOVERY", "true")]).tools.discovery);
         assert!(!settled(&[], &[("TOOLPOST_TOOLS_DISCOVERY", "false")]).tools.discovery);
         assert_eq!(config.server.signing_secret.0, "whsec_x");
+        assert_eq!(settled(&["--mcp-servers", "a.json"], &[]).mcp_servers.file, "a.json");
+        assert_eq!(settled(&[], &[("TOOLPOST_MCP_SERVERS", "b.json")]).mcp_servers.file, "b.json");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use toolpost::app::App;
@@ -67,7 +68,7 @@ struct List<'a> {
 pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
     match command {
         Command::List { json, format } => {
-            let app = super::start_beside(options.quiet_settings()?).await?;
+            let app = started(options).await?;
             let snapshot = app.engine.registry().default_shelf().snapshot().clone();
             let shown = match format {
                 Some(format) => print::result(&String::from_utf8_lossy(&snapshot.rendered(format, false).body)),
@@ -77,7 +78,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
             shown.map(|()| Exit::Good)
         }
         Command::Show { name, json } => {
-            let app = super::start_beside(options.quiet_settings()?).await?;
+            let app = started(options).await?;
             let shown = find(&app, &name).and_then(|entry| {
                 let active = View::from(&**app.engine.registry().default_shelf().snapshot()).is_available(&entry);
                 if json {
@@ -91,6 +92,14 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
         }
         Command::Validate { files, json } => validate::run(&files, json, options).await,
     }
+}
+
+/// With the tools of upstream servers, as far as they are there soon.
+async fn started(options: &Options) -> Result<App, CliError> {
+    let app = super::start_beside(options.quiet_settings()?).await?;
+    app.upstreams.start();
+    app.upstreams.tried(Duration::from_millis(app.config.mcp_servers.start_wait_ms)).await;
+    Ok(app)
 }
 
 /// The tool of this name.
@@ -124,6 +133,7 @@ fn list(snapshot: &Snapshot, json: bool) -> Result<(), CliError> {
 fn source(source: Source) -> &'static str {
     match source {
         Source::Builtin => "builtin",
+        Source::Mcp => "mcp",
         Source::File => "file",
         Source::Api => "api",
     }
@@ -134,6 +144,7 @@ fn executor(definition: &ToolDefinition) -> String {
         ExecutorSpec::Builtin { name } => format!("builtin {name}"),
         ExecutorSpec::Http(spec) => format!("http {} {}", spec.method, spec.url),
         ExecutorSpec::Process(spec) => format!("process {}", spec.argv.join(" ")),
+        ExecutorSpec::Mcp { server, tool } => format!("mcp {server} {tool}"),
         ExecutorSpec::External {} => "external".to_owned(),
     }
 }

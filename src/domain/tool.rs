@@ -1,6 +1,7 @@
 //! A tool as it is declared.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -9,6 +10,7 @@ use super::preset::{self, Presets};
 use super::process::ProcessSpec;
 use super::serialization::{BodyType, ValueStyle};
 use super::shape::{self, ShapeError};
+use super::upstream::ToldByUpstream;
 use super::{LimitsSpec, Time, json};
 
 /// Where a definition comes from; a later variant shadows an earlier one.
@@ -17,6 +19,8 @@ use super::{LimitsSpec, Time, json};
 pub enum Source {
     /// Compiled in.
     Builtin,
+    /// Of an upstream MCP server.
+    Mcp,
     /// From the folder given by `--tools`.
     File,
     /// Registered over HTTP.
@@ -161,6 +165,13 @@ pub enum ExecutorSpec {
     Http(Box<HttpSpec>),
     /// A program on the server.
     Process(Box<ProcessSpec>),
+    /// A tool of an upstream MCP server.
+    Mcp {
+        /// The server's name.
+        server: String,
+        /// The tool's name there.
+        tool: String,
+    },
     /// Someone outside does the work and posts its result.
     External {},
 }
@@ -336,6 +347,9 @@ pub struct ToolDefinition {
     pub context: Vec<String>,
     /// What runs it.
     pub executor: ExecutorSpec,
+    /// What its upstream MCP server says of it beside all this.
+    #[serde(skip)]
+    pub upstream: Option<Arc<ToldByUpstream>>,
 }
 
 fn yes() -> bool {

@@ -73,7 +73,8 @@ impl Engine {
                 };
                 spec.env.values().filter_map(secret).collect()
             }
-            ExecutorSpec::Builtin { .. } | ExecutorSpec::External {} => Vec::new(),
+            // What a server of its own is given is no part of the definition.
+            ExecutorSpec::Builtin { .. } | ExecutorSpec::Mcp { .. } | ExecutorSpec::External {} => Vec::new(),
         };
         named.into_iter().filter_map(|named| self.settings.secrets.get(&named).ok()).map(Value::String).collect()
     }

@@ -266,15 +266,15 @@ pub(super) fn status_change(job: &Job) -> Change {
     job.recorder.reported(call, reported)
 }
 
-/// Holds a good result against the output schema, if the tool has one.
 /// Whose slots a call takes: a tool of the server is one for everybody, one that a tenant has registered is its own.
 fn slots_of(call: &Call, entry: &Entry) -> Arc<str> {
     match entry.made.source {
         Source::Api => format!("{}\0{}", call.tenant.as_str(), entry.name).into(),
-        Source::Builtin | Source::File => entry.name.clone(),
+        Source::Builtin | Source::Mcp | Source::File => entry.name.clone(),
     }
 }
 
+/// Holds a good result against the output schema, if the tool has one.
 fn check_output(entry: &Entry, mut outcome: Outcome) -> Outcome {
     let Some(schema) = entry.output.as_ref().filter(|_| !outcome.is_error()) else { return outcome };
     let text = serde_json::Value::String(outcome.output.clone());

@@ -17,7 +17,7 @@ mod client;
 mod deliver;
 pub mod egress;
 mod exchange;
-mod fault;
+pub(super) mod fault;
 mod fetch;
 mod headers;
 pub(super) mod known;

@@ -7,7 +7,6 @@ use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use tokio_util::sync::CancellationToken;
@@ -64,12 +63,28 @@ pub(super) async fn post(State(state): State<AppState>, request: Request) -> Res
     told(state.mcp.answer(parts, body, caller).await).await
 }
 
-/// `GET` and `DELETE`: the streams and the ends of sessions.
-pub(super) fn others() -> MethodRouter<AppState> {
-    get(other).delete(other)
+/// The messages to the client of a session, for clients before revision 2026-07-28.
+#[utoipa::path(get, path = "/mcp", operation_id = "mcp_stream", tag = "mcp",
+    responses((status = 200, description = "Messages of JSON-RPC as events", content_type = "text/event-stream", body = String),
+        (status = 403, description = "The `Host` or the `Origin` is not one of the service's"),
+        (status = 404, description = "There is no such session"),
+        (status = 405, description = "Without `Mcp-Session-Id` there is nothing to read"),
+        (status = 406, description = "`Accept` must have text/event-stream")))]
+pub(super) async fn stream(state: State<AppState>, request: Request) -> Result<Response, Problem> {
+    of_session(state, request).await
 }
 
-async fn other(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
+/// Ends a session, for clients before revision 2026-07-28.
+#[utoipa::path(delete, path = "/mcp", operation_id = "mcp_end", tag = "mcp",
+    responses((status = 200, description = "It has ended"),
+        (status = 403, description = "The `Host` or the `Origin` is not one of the service's"),
+        (status = 404, description = "There is no such session"),
+        (status = 405, description = "Without `Mcp-Session-Id` there is nothing to end")))]
+pub(super) async fn end(state: State<AppState>, request: Request) -> Result<Response, Problem> {
+    of_session(state, request).await
+}
+
+async fn of_session(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let is_end = parts.method == Method::DELETE;
     let mut answer = told(state.mcp.answer(parts, Bytes::new(), Caller::default()).await).await?;

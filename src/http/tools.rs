@@ -132,6 +132,7 @@ pub(super) async fn delete(
     let Some(registered) = state.engine.registry().api_entry(access.tenant(), &name) else {
         let detail = match shown.made.source {
             crate::domain::Source::File => format!("\"{name}\" is declared in the tools folder; remove it there"),
+            crate::domain::Source::Mcp => format!("\"{name}\" is a tool of an upstream MCP server; remove that"),
             _ => format!("\"{name}\" is built in; a registered tool of the same name can hide it"),
         };
         return Err(Problem::conflict("TOOL_NOT_REGISTERED", detail));
@@ -245,6 +246,7 @@ async fn compile(
 ) -> Result<(ToolDefinition, Fetched), Problem> {
     let registry = state.engine.registry().clone();
     registry.keep_presets(access.tenant(), &mut definition);
+    state.upstreams.complete(&mut definition);
     let fetched = registry.fetch_for(&definition).await;
     let unknown = unknown_groups(state, access, &definition.groups).await?;
     let tenant = access.tenant().clone();

@@ -89,5 +89,7 @@ fn dressed(declared: &Entry, stored: &Stored, workshop: &Workshop) -> Result<Ent
         created_at,
         updated_at: updated_at.max(stored.updated_at),
     };
-    workshop.make_with(definition, made, declared.fetched.clone()).map_err(|faults| check::summary(&faults))
+    let entry = workshop.make_with(definition, made, declared.fetched.clone());
+    let entry = entry.map_err(|faults| check::summary(&faults))?;
+    Ok(entry.withheld(declared.is_withheld))
 }

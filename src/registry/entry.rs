@@ -16,6 +16,7 @@ use super::presets;
 use crate::domain::tool::DefinitionError;
 use crate::domain::{ExecutorSpec, Paused, Session, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
+use crate::executor::mcp::{McpExecutor, Servers};
 use crate::executor::process::{ProcessExecutor, Processes};
 use crate::executor::{Available, Executor, ExternalExecutor, Instances, Pool, Stands, System};
 use crate::policy::{self, Stack, Wrap};
@@ -66,6 +67,8 @@ pub struct Entry {
     pub fetched: Fetched,
     /// What it stands for, if it is there for the sake of the others.
     pub stands: Option<Stands>,
+    /// Nobody can call it for now: its upstream server has changed it, and that was not accepted yet.
+    pub is_withheld: bool,
     lowered: LoweredForms,
     etag: OnceLock<String>,
 }
@@ -134,6 +137,12 @@ impl Entry {
         })
     }
 
+    /// The same, to be called or not.
+    #[must_use]
+    pub(super) fn withheld(self, is_withheld: bool) -> Self {
+        Self { is_withheld, ..self }
+    }
+
     /// Its arguments as this target can say them; found out once.
     ///
     /// # Errors
@@ -199,6 +208,7 @@ pub struct Workshop {
     wraps: Vec<Wrap>,
     instances: Instances,
     processes: Processes,
+    servers: Servers,
 }
 
 impl Workshop {
@@ -206,13 +216,26 @@ impl Workshop {
     #[must_use]
     pub fn new(builtins: Vec<BuiltinTool>, client: HttpClient, wraps: Vec<Wrap>) -> Self {
         let builtins = builtins.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect();
-        Self { builtins, client, wraps, instances: Instances::default(), processes: Processes::default() }
+        Self {
+            builtins,
+            client,
+            wraps,
+            instances: Instances::default(),
+            processes: Processes::default(),
+            servers: Servers::default(),
+        }
     }
 
     /// How it runs programs; not at all unless given.
     #[must_use]
     pub fn processes(self, processes: Processes) -> Self {
         Self { processes, ..self }
+    }
+
+    /// Which upstream MCP servers there are; none unless given.
+    #[must_use]
+    pub fn servers(self, servers: Servers) -> Self {
+        Self { servers, ..self }
     }
 
     pub(super) fn builtins(&self) -> impl Iterator<Item = &BuiltinTool> {
@@ -251,7 +274,7 @@ impl Workshop {
         definition.title.get_or_insert_with(|| declared.name.clone());
         let builtin = match &declared.executor {
             ExecutorSpec::Builtin { name } => self.builtins.get(name),
-            ExecutorSpec::Http(_) | ExecutorSpec::Process(_) | ExecutorSpec::External {} => None,
+            _ => None,
         };
         if matches!(declared.executor, ExecutorSpec::Process(_))
             && made.source == Source::Api
@@ -299,6 +322,7 @@ impl Workshop {
                 stands: executor.stands(),
                 instances: executor.pool(),
                 is_available: executor.is_available(),
+                is_withheld: false,
                 lowered: LoweredForms::default(),
                 stack: policy::stack(&definition, executor, &self.wraps),
                 validate,
@@ -333,6 +357,9 @@ impl Workshop {
                 builtin.map(|builtin| own(&builtin.executor).unwrap_or_else(|| builtin.executor.clone()))
             }
             ExecutorSpec::External {} => Some(Arc::new(ExternalExecutor)),
+            ExecutorSpec::Mcp { server, tool } => {
+                of_parts(McpExecutor::new(self.servers.clone(), server, tool), faults)
+            }
             ExecutorSpec::Http(spec) => {
                 of_parts(HttpExecutor::new(spec, &known(definition), self.client.clone()), faults)
             }

@@ -93,7 +93,7 @@ impl<'a> View<'a> {
     }
 
     /// Whether a tool can be called: one of its groups is active, or it is in none; and the session has it, if that has
-    /// tools of its own.
+    /// tools of its own. A tool that is withheld cannot be called by anybody.
     #[must_use]
     pub fn is_available(&self, entry: &Entry) -> bool {
         let tools = self.restriction();
@@ -106,7 +106,7 @@ impl<'a> View<'a> {
 
     fn is_switched_on(&self, entry: &Entry) -> bool {
         let groups = &entry.definition.groups;
-        groups.is_empty() || groups.iter().any(|group| self.is_active(group))
+        !entry.is_withheld && (groups.is_empty() || groups.iter().any(|group| self.is_active(group)))
     }
 
     /// Whether a group is active: as the session has it, else as everybody.

@@ -46,6 +46,7 @@ impl About {
             presets: Presets::new(),
             context: Vec::new(),
             executor: ExecutorSpec::Builtin { name: name.to_owned() },
+            upstream: None,
         })
     }
 

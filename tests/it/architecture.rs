@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::fixture::project_file;
 
 /// Which module stands on which floor; a module imports lower floors, or its own without a circle.
-const FLOORS: [(&str, u8); 23] = [
+const FLOORS: [(&str, u8); 24] = [
     ("domain", 0),
     ("fault", 0),
     ("schema", 1),
@@ -25,6 +25,7 @@ const FLOORS: [(&str, u8); 23] = [
     ("hooks", 3),
     // A caller with the store and the tools that are theirs.
     ("access", 4),
+    ("upstreams", 4),
     ("callbacks", 4),
     ("auth", 5),
     ("engine", 5),

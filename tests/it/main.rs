@@ -55,6 +55,7 @@ mod store;
 mod tenants;
 mod tool_calls;
 mod tools;
+mod upstreams;
 mod validation;
 mod wire;
 mod workspace;

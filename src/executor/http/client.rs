@@ -66,6 +66,14 @@ impl HttpClient {
         Ok(Self { inner, egress, secrets, clock, reporting })
     }
 
+    /// The same client for whoever speaks with one server by a protocol of its own; it follows no redirect.
+    ///
+    /// # Errors
+    /// The address is not allowed. What a name resolves to is checked at each connection.
+    pub fn for_url(&self, url: &Url) -> Result<reqwest::Client, super::egress::Denied> {
+        self.egress.check_url(url).map(|()| self.inner.clone())
+    }
+
     /// Sends a request and follows redirects, each of them through the guard, as the Fetch standard has it ("HTTP-redirect
     /// fetch"):
     /// - 307 and 308 send the same request again, and so do 301 and 302 but for a `POST`;

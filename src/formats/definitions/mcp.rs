@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{DefinitionLoss, Told, description};
+use crate::domain::ToolDefinition;
 use crate::domain::tool::Annotations;
+use crate::domain::upstream::ToldByUpstream;
 
 /// Whether clients are told of this output schema: they hold `structuredContent` against it, which is an object there.
 #[must_use]
@@ -40,9 +42,28 @@ pub(super) fn tool(told: &Told<'_>) -> (Value, Vec<DefinitionLoss>) {
         "idempotentHint": idempotent,
         "openWorldHint": open_world,
     });
+    if let Some(upstream) = &definition.upstream {
+        as_told(&mut tool, upstream, definition);
+        return (tool, losses);
+    }
     // Older clients look for it here.
     if definition.display_name() != definition.name {
         tool["annotations"]["title"] = definition.display_name().into();
     }
     (tool, losses)
+}
+
+/// A tool of an upstream server is told as that server tells it, but for its name.
+fn as_told(tool: &mut Value, upstream: &ToldByUpstream, definition: &ToolDefinition) {
+    let Value::Object(members) = tool else { return };
+    let mut put = |name: &str, value: Option<Value>| match value {
+        Some(value) => drop(members.insert(name.to_owned(), value)),
+        None => drop(members.shift_remove(name)),
+    };
+    put("title", upstream.title.clone().map(Value::String));
+    put("description", (!definition.description.is_empty()).then(|| definition.description.clone().into()));
+    put("annotations", upstream.annotations.clone().map(Value::Object));
+    if upstream.icons.is_some() {
+        put("icons", upstream.icons.clone());
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::{Map, Value};
+
 use crate::domain::{Call, ContentBlock};
 
 /// A result for a model.
@@ -39,10 +41,7 @@ impl<'a> ForModel<'a> {
             ContentBlock::Image { mime_type, .. } => {
                 Piece::Text(format!("[an image ({mime_type}) is left out: it cannot be shown here]").into())
             }
-            ContentBlock::Other(block) => {
-                let kind = block.get("type").and_then(|kind| kind.as_str()).unwrap_or_default();
-                Piece::Text(format!("[a block of type \"{kind}\" is left out: it cannot be shown here]").into())
-            }
+            ContentBlock::Other(block) => Piece::Text(words(block)),
         });
         let pieces = pieces.filter(|piece| !matches!(piece, Piece::Text(text) if text.trim().is_empty())).collect();
         Self { pieces, is_error }
@@ -76,6 +75,24 @@ impl<'a> ForModel<'a> {
             .collect();
         texts.join("\n")
     }
+}
+
+/// What a block of another type says in words: a resource of MCP has a text, and a link leads somewhere.
+fn words(block: &Map<String, Value>) -> Cow<'_, str> {
+    let text = |value: Option<&'_ Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let kind = block.get("type").and_then(Value::as_str).unwrap_or_default();
+    if kind == "resource"
+        && let Some(text) = block.get("resource").and_then(|resource| resource.get("text")).and_then(Value::as_str)
+    {
+        return text.into();
+    }
+    if kind == "resource_link"
+        && let Some(uri) = text(block.get("uri"))
+    {
+        let name = text(block.get("title")).or_else(|| text(block.get("name"))).unwrap_or_default();
+        return format!("[a link to the resource \"{name}\": {uri}]").into();
+    }
+    format!("[a block of type \"{kind}\" is left out: it cannot be shown here]").into()
 }
 
 /// The types of images that every vendor takes which takes any.

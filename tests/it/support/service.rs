@@ -38,6 +38,8 @@ pub struct Options {
     pub tools_dir: Option<PathBuf>,
     /// `--workspace DIR`.
     pub workspace: Option<PathBuf>,
+    /// `--mcp-servers FILE`.
+    pub mcp_servers: Option<PathBuf>,
     /// `--egress-allow`, repeated.
     pub egress_allow: Vec<String>,
     /// Tools beside the four that are always there.
@@ -123,6 +125,9 @@ impl Service {
         }
         if let Some(folder) = &options.workspace {
             config.workspace.dir = folder.display().to_string();
+        }
+        if let Some(file) = &options.mcp_servers {
+            config.mcp_servers.file = file.display().to_string();
         }
         if let Some(secret) = &options.signing_secret {
             config.server.signing_secret.0.clone_from(secret);

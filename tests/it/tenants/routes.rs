@@ -16,6 +16,10 @@ enum Sees {
     OwnChange,
     /// A stream without anything of the other tenant's.
     OwnStream,
+    /// 405: there is nothing of the kind outside of a session.
+    NotThere,
+    /// 403: only the operator may.
+    Operators,
     /// It belongs to nobody, and nobody has to say who they are.
     Open,
 }
@@ -37,7 +41,7 @@ fn document() -> Value {
 
 /// The case of a route. Ids are those of the owner.
 fn case(owner: &Owner, method: &str, route: &str) -> Case {
-    use Sees::{Nothing, Open, OwnChange, OwnList, OwnStream};
+    use Sees::{NotThere, Nothing, Open, Operators, OwnChange, OwnList, OwnStream};
     let Owner { ended, waiting, partial, hook, key, .. } = owner;
     let tool = json!({"description": "own", "executor": {"type": "builtin", "name": "echo"}});
     let named = |name: &str| {
@@ -57,6 +61,13 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
         ("post", "/tools/{name}/validate") => ("tool", Some(json!({"arguments": {}})), Nothing),
         ("post", "/tools/{name}/resume") => ("tool", None, Nothing),
         ("post", "/imports/openapi") => ("", Some(document()), OwnChange),
+        // Without a session there is nothing to read or to end, whoever asks.
+        ("get" | "delete", "/mcp") => ("", None, NotThere),
+        ("get", "/upstreams") => ("", None, OwnList),
+        // The operator's, whose servers are there for everybody.
+        ("post", "/upstreams") => ("", Some(json!({"name": "own", "url": "https://127.0.0.1:9/mcp"})), Operators),
+        ("get" | "delete", "/upstreams/{name}") => ("tool", None, Nothing),
+        ("post", "/upstreams/{name}/restart" | "/upstreams/{name}/accept") => ("tool", Some(json!({})), Nothing),
         ("post", "/mcp") => ("", Some(json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})), OwnChange),
         ("delete", "/stats") => ("", None, OwnChange),
         ("post", "/tool-groups") => ("", Some(json!({"name": "own_group"})), OwnChange),
@@ -112,13 +123,14 @@ async fn routes(app: &App) -> Vec<(String, String)> {
 }
 
 /// All that a stranger gets of every route.
-async fn tried(stranger: &Client, owner: &Owner, cases: &[(String, Case)], sees_all_keys: bool) {
+async fn tried(stranger: &Client, owner: &Owner, cases: &[(String, Case)], is_operator: bool) {
     // Lists first: what the others make has the owner's names.
-    let in_order = [Sees::OwnList, Sees::OwnStream, Sees::Open, Sees::Nothing, Sees::OwnChange];
+    let in_order =
+        [Sees::OwnList, Sees::OwnStream, Sees::Open, Sees::Nothing, Sees::NotThere, Sees::Operators, Sees::OwnChange];
     let cases = in_order.into_iter().flat_map(|sees| cases.iter().filter(move |(_, case)| case.sees == sees));
     for (method, case) in cases {
         let what = format!("{method} {}", case.path);
-        if case.path.starts_with("/keys") && sees_all_keys {
+        if (case.path.starts_with("/keys") || case.sees == Sees::Operators) && is_operator {
             continue;
         }
         if case.sees == Sees::OwnStream {
@@ -131,6 +143,8 @@ async fn tried(stranger: &Client, owner: &Owner, cases: &[(String, Case)], sees_
                 let text = answer.text();
                 assert_eq!(answer.status, 404, "{what}: {text}");
             }
+            Sees::NotThere => assert_eq!(answer.status, 405, "{what}: {}", answer.text()),
+            Sees::Operators => assert_eq!(answer.status, 403, "{what}: {}", answer.text()),
             Sees::OwnList | Sees::OwnChange | Sees::Open => {
                 assert!((200..300).contains(&answer.status), "{what}: {} {}", answer.status, answer.text());
                 let is_own = case.path.contains(MARK) || !answer.text().contains(MARK);

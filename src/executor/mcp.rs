@@ -1,0 +1,80 @@
+//! Tools of upstream MCP servers. Each server is kept up by one task of its own and shared by all calls; this is the only
+//! place of the service's MCP client that knows rmcp.
+//!
+//! `server` keeps a server up (start, list, restart, stop), `session` is one connection of it, over the pipes of a program
+//! (`child`, `lines`) or over HTTP (`http`); `tap` hears what the server says by itself; `call` is one call, `convert` and
+//! `fault` make our words of its end, and `told` ours of a tool's definition.
+
+use std::sync::Arc;
+
+use super::{BoxFuture, Executor, Invocation};
+use crate::domain::{Answer, Failure};
+
+mod backoff;
+mod call;
+mod child;
+mod convert;
+mod fault;
+mod http;
+mod lines;
+mod progress;
+mod ring;
+mod server;
+mod servers;
+mod session;
+mod standing;
+mod tap;
+mod told;
+pub mod values;
+
+pub use self::http::header_fault;
+pub use backoff::Pace;
+pub use server::Server;
+pub use servers::{Outfit, Servers};
+pub use standing::{Audience, Listed, Shown, State};
+pub use told::{Told, definition};
+
+/// Runs calls of one tool of an upstream server.
+#[derive(Debug, Clone)]
+pub struct McpExecutor {
+    servers: Servers,
+    server: Arc<str>,
+    tool: Arc<str>,
+}
+
+impl McpExecutor {
+    /// A tool of a server, which need not be there yet.
+    ///
+    /// # Errors
+    /// Every fault: a JSON Pointer within the `executor` object, and a sentence.
+    pub fn new(servers: Servers, server: &str, tool: &str) -> Result<Self, Vec<(String, String)>> {
+        let empty = [("/server", server), ("/tool", tool)].into_iter().filter(|(_, name)| name.is_empty());
+        let faults: Vec<_> = empty.map(|(place, _)| (place.to_owned(), "must not be empty".to_owned())).collect();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(Self { servers, server: server.into(), tool: tool.into() })
+    }
+}
+
+impl Executor for McpExecutor {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+        let Self { servers, server, tool } = self.clone();
+        Box::pin(async move {
+            let refused = |reason: String| {
+                let details = serde_json::json!({ "server": &*server, "tool": &*tool, "reason": reason });
+                Failure::unavailable(&invocation.name).with_details(details).never_left()
+            };
+            let Some(running) = servers.get(&server) else {
+                return Err(refused(format!("there is no upstream server \"{server}\"")));
+            };
+            if running.is_withheld(&tool) {
+                return Err(refused("its definition has changed, and nobody has accepted that yet".to_owned()));
+            }
+            match running.link().await {
+                Ok(link) => call::run(&link, &running, &tool, &invocation).await,
+                Err(reason) => Err(refused(reason).retryable(None)),
+            }
+        })
+    }
+}

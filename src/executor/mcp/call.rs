@@ -1,0 +1,85 @@
+//! One call of a server's tool. Whoever gives it up tells the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::RoleClient;
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, RequestMetaObject, ServerResult};
+use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
+use serde_json::Value;
+
+use super::server::Server;
+use super::session::Link;
+use super::{convert, fault};
+use crate::domain::{Answer, Failure};
+use crate::executor::Invocation;
+
+/// How long telling a server that nobody waits any more may take.
+const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// A request that nobody has given up yet.
+struct InFlight(Option<RequestHandle<RoleClient>>);
+
+impl InFlight {
+    async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = &mut self.0 else { return Err(ServiceError::TransportClosed) };
+        let answer = (&mut handle.rx).await;
+        self.0 = None;
+        answer.unwrap_or(Err(ServiceError::TransportClosed))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let Some(handle) = self.0.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            // A server that takes nothing more cannot be told.
+            let _ = tokio::time::timeout(LAST_WORD, handle.cancel(Some("the call was given up".to_owned()))).await;
+        });
+    }
+}
+
+/// Runs one call.
+pub async fn run(link: &Arc<Link>, server: &Server, tool: &str, invocation: &Invocation) -> Result<Answer, Failure> {
+    let name = &*invocation.name;
+    let mut params = CallToolRequestParams::new(tool.to_owned());
+    if let Value::Object(arguments) = &*invocation.arguments {
+        params = params.with_arguments(arguments.clone());
+    }
+    let mut options = PeerRequestOptions::no_options();
+    if let Some(traceparent) = &invocation.traceparent {
+        let mut meta = RequestMetaObject::new();
+        meta.set_traceparent(&**traceparent);
+        options = options.with_meta(meta);
+    }
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    let failed = |error: ServiceError| {
+        if fault::is_broken(&error) {
+            // Whether the server is still there is found out at once.
+            server.look_again();
+        }
+        let failure = fault::failure(name, error, link.url.as_ref());
+        link.redaction.as_ref().map_or(failure.clone(), |redaction| redaction.failure(failure))
+    };
+    let handle =
+        link.peer.send_cancellable_request(request, options).await.map_err(|error| failed(error).never_left())?;
+    let _listening = link.listeners.listen(handle.progress_token.clone(), &invocation.emitter);
+    let mut in_flight = InFlight(Some(handle));
+    let outcome = match in_flight.answer().await.map_err(failed)? {
+        ServerResult::CallToolResult(result) => convert::outcome(name, result),
+        ServerResult::InputRequiredResult(_) => {
+            let message = "its server wants to ask somebody something, which is not possible here";
+            return Err(Failure::execution(name, message));
+        }
+        ServerResult::CreateTaskResult(_) => {
+            return Err(Failure::execution(name, "its server made a task of it, though none was asked for"));
+        }
+        _ => return Err(failed(ServiceError::UnexpectedResponse)),
+    };
+    let outcome = match &link.redaction {
+        Some(redaction) => redaction.outcome(outcome),
+        None => outcome,
+    };
+    Ok(Answer::Outcome(Box::new(outcome)))
+}

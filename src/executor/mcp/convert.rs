@@ -1,0 +1,77 @@
+//! From a server's result to an outcome.
+
+use std::sync::Arc;
+
+use rmcp::model::CallToolResult;
+use serde_json::{Map, Value, json};
+
+use crate::domain::{Answer, ContentBlock, Outcome, outcome_of};
+
+/// The outcome of a call of the tool `name`.
+pub fn outcome(name: &str, result: CallToolResult) -> Outcome {
+    let is_error = result.is_error == Some(true);
+    let structured = result.structured_content;
+    let content: Vec<ContentBlock> = result.content.iter().map(|block| shown(json!(block))).collect();
+    if is_error {
+        // One conversion for every executor.
+        let mut given = Map::from_iter([("content".to_owned(), json!(content)), ("is_error".to_owned(), true.into())]);
+        given.extend(structured.map(|structured| ("structured".to_owned(), structured)));
+        return outcome_of(name, Answer::Json(Value::Object(given)));
+    }
+    match structured {
+        // The text of data is the data.
+        Some(data) if content.is_empty() => Outcome::data(Arc::new(data)),
+        None if content.is_empty() => outcome_of(name, Answer::Nothing),
+        structured => Outcome { structured: structured.map(Arc::new), ..Outcome::blocks(content) },
+    }
+}
+
+/// A block of a server's as one of ours. What is none any more, as an image that is not base64, says so.
+fn shown(block: Value) -> ContentBlock {
+    let kind = block.get("type").and_then(Value::as_str).unwrap_or("unknown").to_owned();
+    ContentBlock::from_value(block)
+        .unwrap_or_else(|| ContentBlock::Text(format!("[a block of type \"{kind}\" is left out: it cannot be read]")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(result: Value) -> Outcome {
+        outcome("s.t", serde_json::from_value(result).unwrap())
+    }
+
+    #[test]
+    fn every_kind_of_content_is_taken() {
+        let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
+        let resource =
+            json!({"type": "resource", "resource": {"uri": "file:///b", "text": "b", "mimeType": "text/plain"}});
+        let audio = json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"});
+        let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+        let text = json!({"type": "text", "text": "one\u{0}😀"});
+        let outcome = of(json!({"content": [text, image, audio, link, resource]}));
+        assert_eq!((outcome.output.as_str(), outcome.is_error(), &outcome.structured), ("one\u{0}😀", false, &None));
+        let ours = json!({"type": "image", "data": "AA==", "mime_type": "image/png"});
+        assert_eq!(json!(outcome.content), json!([text, ours, audio, link, resource]));
+    }
+
+    #[test]
+    fn data_is_structured_and_its_own_text_where_there_is_no_other() {
+        let data = json!({"n": 1});
+        let both = of(json!({"content": [{"type": "text", "text": "one"}], "structuredContent": data}));
+        assert_eq!((both.output.as_str(), both.structured.as_deref()), ("one", Some(&data)));
+        let alone = of(json!({"structuredContent": data}));
+        assert_eq!((alone.output.as_str(), alone.structured.as_deref()), ("{\"n\":1}", Some(&data)));
+        assert_eq!(of(json!({"content": []})).output, "Done");
+    }
+
+    #[test]
+    fn an_error_is_one_with_its_own_words() {
+        let failed = of(json!({"content": [{"type": "text", "text": "no such city"}], "isError": true}));
+        assert_eq!(failed.output, "Error executing tool \"s.t\": no such city");
+        assert_eq!(failed.error.unwrap().message, "no such city");
+        assert!(of(json!({"content": [], "isError": true})).is_error());
+        let broken = of(json!({"content": [{"type": "image", "data": "!", "mimeType": "image/png"}]}));
+        assert!(broken.output.contains("\"image\" is left out"), "{}", broken.output);
+    }
+}

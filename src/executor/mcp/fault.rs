@@ -1,0 +1,124 @@
+//! What went wrong between us and a server: for the call that it ends, and for whoever looks after the server.
+
+use rmcp::model::ErrorData;
+use rmcp::service::{ClientInitializeError, ServiceError};
+use rmcp::transport::DynamicTransportError;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+use serde_json::json;
+use url::Url;
+
+use crate::domain::{Failure, json};
+use crate::executor::http::fault::Fault;
+
+/// Longest text of another's that is repeated, in characters.
+const LONGEST: usize = 1000;
+
+/// The failure of a call. `url` is where an HTTP server is.
+pub fn failure(name: &str, error: ServiceError, url: Option<&Url>) -> Failure {
+    match error {
+        ServiceError::McpError(error) => refused(name, &error),
+        ServiceError::TransportSend(error) => of_transport(&error, url).into_failure(name),
+        ServiceError::TransportClosed => lost().into_failure(name),
+        ServiceError::Cancelled { .. } => Failure::cancelled(),
+        // rmcp's own words about what it received are not for a model.
+        _ => Failure::execution(name, "its server answered something that is no result of a tool"),
+    }
+}
+
+/// A server that has answered with an error of JSON-RPC.
+fn refused(name: &str, error: &ErrorData) -> Failure {
+    let message = json::shorten(&error.message, LONGEST);
+    let code = error.code.0;
+    let mut details = json!({ "mcp_code": code });
+    if let Some(data) = error.data.as_ref().filter(|data| data.to_string().len() <= 4 * LONGEST) {
+        details["mcp_data"] = data.clone();
+    }
+    Failure::execution(name, format!("{message} (MCP error {code})")).with_details(details)
+}
+
+fn lost() -> Fault {
+    Fault { retryable: true, ..Fault::terminal("the connection to its server was lost before it answered") }
+}
+
+/// Whether a connection is no longer good for anything.
+pub fn is_broken(error: &ServiceError) -> bool {
+    matches!(error, ServiceError::TransportSend(_) | ServiceError::TransportClosed)
+}
+
+fn of_transport(error: &DynamicTransportError, url: Option<&Url>) -> Fault {
+    let (Some(http), Some(url)) = (error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>(), url) else {
+        return lost();
+    };
+    of_http(http, url)
+}
+
+fn of_http(error: &StreamableHttpError<reqwest::Error>, url: &Url) -> Fault {
+    match error {
+        StreamableHttpError::Client(error) => Fault::of_request(error, url),
+        StreamableHttpError::HttpStatus(status) => {
+            let seconds = status.retry_after.as_deref().and_then(|seconds| seconds.trim().parse::<u64>().ok());
+            Fault {
+                retryable: true,
+                retry_after_ms: seconds.map(|seconds| seconds.saturating_mul(1000)),
+                ..Fault::terminal(format!("its server answered HTTP {}", status.status))
+            }
+        }
+        StreamableHttpError::AuthRequired(_) => Fault::terminal("its server answered HTTP 401: it wants authorization"),
+        StreamableHttpError::InsufficientScope(_) => {
+            Fault::terminal("its server answered HTTP 403: its authorization does not reach so far")
+        }
+        StreamableHttpError::ResponseBodyTooLarge { max_size } => {
+            Fault::terminal(format!("its answer is larger than {max_size} bytes (16 MiB)"))
+        }
+        StreamableHttpError::UnexpectedServerResponse(text) => Fault::terminal(json::shorten(text, LONGEST)),
+        StreamableHttpError::UnexpectedContentType(kind) => {
+            let kind = kind.as_deref().unwrap_or("no content type");
+            Fault::terminal(format!(
+                "its server answered neither JSON nor an event stream: {}",
+                json::shorten(kind, 100)
+            ))
+        }
+        StreamableHttpError::Deserialize(_) => Fault::terminal("its server answered something that is no message"),
+        _ => lost(),
+    }
+}
+
+/// Why a connection did not come about, and whether the older way of beginning it could help.
+pub fn of_start(error: &ClientInitializeError, url: Option<&Url>) -> (String, bool) {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => match (error.error.downcast_ref(), url) {
+            (Some(StreamableHttpError::Client(error)), Some(url)) => (Fault::of_request(error, url).message, false),
+            (
+                Some(http @ (StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_))),
+                Some(url),
+            ) => (of_http(http, url).message, false),
+            (Some(http), Some(url)) => (of_http(http, url).message, true),
+            _ => ("the connection was lost while it was being set up".to_owned(), true),
+        },
+        ClientInitializeError::ConnectionClosed(_) => {
+            ("it closed the connection while it was being set up".to_owned(), true)
+        }
+        ClientInitializeError::JsonRpcError(error) => {
+            (format!("it refused the connection: {}", json::shorten(&error.message, LONGEST)), true)
+        }
+        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+            let versions: Vec<&str> =
+                server_supported.iter().take(10).map(rmcp::model::ProtocolVersion::as_str).collect();
+            (format!("it speaks no protocol version that this service speaks, but {}", versions.join(", ")), true)
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => (of_start(fallback, url).0, false),
+        _ => ("it answered something that is no answer of an MCP server".to_owned(), true),
+    }
+}
+
+/// What went wrong, for whoever looks after the server.
+pub fn told(error: ServiceError, link: &super::session::Link) -> String {
+    let reason = match error {
+        ServiceError::Timeout { timeout } => format!("it did not answer within {} ms", timeout.as_millis()),
+        error => failure("", error, link.url.as_ref()).message,
+    };
+    match &link.redaction {
+        Some(redaction) => redaction.text(&reason).into_owned(),
+        None => reason,
+    }
+}

@@ -1,0 +1,62 @@
+//! All upstream servers of this node, by name.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::backoff::Pace;
+use super::server::Server;
+use super::standing::Audience;
+use crate::domain::upstream::Upstream;
+use crate::domain::{Clock, Ids};
+use crate::executor::{HttpClient, Processes, Secrets};
+
+/// What servers are reached with.
+#[derive(Debug, Clone)]
+pub struct Outfit {
+    /// For those with HTTP.
+    pub client: HttpClient,
+    /// For those that are programs.
+    pub processes: Processes,
+    /// What is put into their texts.
+    pub secrets: Secrets,
+    /// The time.
+    pub clock: Clock,
+    /// Chance.
+    pub ids: Ids,
+    /// Their clocks.
+    pub pace: Pace,
+}
+
+/// The servers. Cheap to clone; all clones have the same.
+#[derive(Debug, Clone, Default)]
+pub struct Servers(Arc<Mutex<BTreeMap<String, Arc<Server>>>>);
+
+impl Servers {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Server>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Arc<Server>> {
+        self.all().get(name).cloned()
+    }
+
+    /// Puts up a server, which is started by [`Server::start`]. Another one of this name is to be stopped first.
+    pub fn add(&self, name: &str, upstream: Upstream, outfit: Outfit, audience: Arc<dyn Audience>) -> Arc<Server> {
+        let server = Arc::new(Server::new(name, upstream, outfit, audience));
+        self.all().insert(name.to_owned(), server.clone());
+        server
+    }
+
+    /// Forgets a server; it is not stopped by that.
+    pub fn remove(&self, name: &str) -> Option<Arc<Server>> {
+        self.all().remove(name)
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<Server>> {
+        self.all().values().cloned().collect()
+    }
+}

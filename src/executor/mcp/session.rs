@@ -1,0 +1,247 @@
+//! One connection of a server, from its beginning to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ClientRequest, Implementation, ListToolsRequest, PaginatedRequestParams,
+    ProtocolVersion, ServerPeerInfo, ServerResult, SubscriptionFilter,
+};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, Peer, PeerRequestOptions, RunningService, ServiceError};
+use rmcp::transport::Transport;
+use rmcp::{ClientHandler, RoleClient};
+use serde_json::Value;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::child::{self, Running};
+use super::lines::Lines;
+use super::progress::Listeners;
+use super::ring::Ring;
+use super::servers::Outfit;
+use super::tap::Tap;
+use super::values::{Filled, Given};
+use super::{fault, http};
+use crate::executor::Redaction;
+
+/// Most pages of a list of tools.
+const MOST_PAGES: usize = 100;
+/// Most tools of a server.
+const MOST_TOOLS: usize = 2000;
+/// How long a page may take.
+const PAGE: Duration = Duration::from_secs(30);
+/// How long the end of a connection may take.
+const END: Duration = Duration::from_secs(2);
+
+/// What calls are made with.
+#[derive(Debug)]
+pub struct Link {
+    /// The server.
+    pub peer: Peer<RoleClient>,
+    /// Where its progress goes.
+    pub listeners: Listeners,
+    /// The values that it was given, and that nobody is to hear.
+    pub redaction: Option<Arc<Redaction>>,
+    /// Where it is, if it is an HTTP server.
+    pub url: Option<Url>,
+}
+
+/// A connection that is up.
+pub struct Session {
+    /// What calls are made with.
+    pub link: Arc<Link>,
+    /// What the server has said of itself.
+    pub info: Option<Arc<ServerPeerInfo>>,
+    /// Fires when it has said that its tools have changed.
+    pub changed: Arc<Notify>,
+    /// Its program, if it has one.
+    pub child: Option<Running>,
+    running: RunningService<RoleClient, Caller>,
+    lost: CancellationToken,
+}
+
+/// Who we are to a server.
+struct Caller;
+
+impl ClientHandler for Caller {
+    fn get_info(&self) -> ClientConfig {
+        let implementation = Implementation::new("toolpost", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), implementation)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+}
+
+/// How a connection begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beginning {
+    /// With the newest revision, or else an older one.
+    Newest,
+    /// With `initialize`, as servers of older revisions want it; some of them take nothing before it.
+    Initialize,
+}
+
+impl Beginning {
+    fn mode(self) -> ClientLifecycleMode {
+        match self {
+            Self::Newest => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::LATEST],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+            Self::Initialize => ClientLifecycleMode::Initialize,
+        }
+    }
+}
+
+/// Why there is no connection.
+pub struct NoSession {
+    /// For people.
+    pub reason: String,
+    /// Whether another beginning could help.
+    pub may_be_older: bool,
+}
+
+impl NoSession {
+    fn because(reason: String) -> Self {
+        Self { reason, may_be_older: false }
+    }
+}
+
+/// Begins a connection.
+///
+/// # Errors
+/// Why there is none.
+pub async fn open(given: Given, beginning: Beginning, outfit: &Outfit, stderr: &Ring) -> Result<Session, NoSession> {
+    let redaction =
+        Redaction::of(&given.secrets).map_err(|_| NoSession::because("its secrets are too long".to_owned()))?;
+    let redaction = redaction.map(Arc::new);
+    let (listeners, changed, lost) = (Listeners::default(), Arc::<Notify>::default(), CancellationToken::new());
+    let (begun, child, url) = match given.reached {
+        Filled::Stdio { argv, env, cwd } => {
+            let (child, pipes) =
+                child::start(&outfit.processes, &argv, &env, cwd.as_deref()).map_err(NoSession::because)?;
+            let (ring, hidden) = (stderr.clone(), redaction.clone());
+            tokio::spawn(async move { ring.fill(pipes.stderr, hidden.as_deref()).await });
+            let inner = Lines::new(pipes.stdout, pipes.stdin);
+            let tap =
+                Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
+            (begin(tap, beginning, None).await, Some(child), None)
+        }
+        Filled::Http { url, headers } => {
+            let (inner, url) = http::transport(&outfit.client, &url, &headers).map_err(NoSession::because)?;
+            let tap =
+                Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
+            (begin(tap, beginning, Some(&url)).await, None, Some(url))
+        }
+    };
+    let clean = |reason: String| match &redaction {
+        Some(redaction) => redaction.text(&reason).into_owned(),
+        None => reason,
+    };
+    match begun {
+        Ok(running) => {
+            let link = Link { peer: running.peer().clone(), listeners, redaction, url };
+            let info = link.peer.peer_info();
+            Ok(Session { link: Arc::new(link), info, changed, child, running, lost })
+        }
+        Err(NoSession { reason, may_be_older }) => {
+            let ended = match child {
+                Some(child) => child.end().await,
+                None => None,
+            };
+            let reason = ended.map_or(reason.clone(), |ended| format!("{reason}; {ended}"));
+            Err(NoSession { reason: clean(reason), may_be_older })
+        }
+    }
+}
+
+async fn begin(
+    transport: Tap<impl Transport<RoleClient> + 'static>,
+    beginning: Beginning,
+    url: Option<&Url>,
+) -> Result<RunningService<RoleClient, Caller>, NoSession> {
+    Caller.serve_with_lifecycle(transport, beginning.mode()).await.map_err(|error| {
+        let (reason, may_be_older) = fault::of_start(&error, url);
+        NoSession { reason, may_be_older: may_be_older && beginning == Beginning::Newest }
+    })
+}
+
+impl Session {
+    /// What it is used by, who tells of changes, and what ends of it.
+    pub fn split(self) -> (Arc<Link>, Arc<Notify>, Ending) {
+        let Self { link, changed, child, running, lost, .. } = self;
+        (link, changed, Ending { running, child, lost })
+    }
+}
+
+/// What ends of a connection. Dropped, it ends in the background.
+pub struct Ending {
+    running: RunningService<RoleClient, Caller>,
+    child: Option<Running>,
+    lost: CancellationToken,
+}
+
+impl Ending {
+    /// Pends until the connection is lost.
+    pub async fn wait(&self) {
+        self.lost.cancelled().await;
+    }
+
+    /// Ends it. Says how its program ended, if it has one.
+    pub async fn end(mut self) -> Option<String> {
+        let _ = self.running.close_with_timeout(END).await;
+        match self.child.take() {
+            Some(child) => child.end().await,
+            None => None,
+        }
+    }
+}
+
+/// All tools that a server has now.
+///
+/// # Errors
+/// Why they are not known.
+pub async fn tools(link: &Link) -> Result<Vec<Value>, ServiceError> {
+    let (mut tools, mut cursor) = (Vec::new(), None);
+    for _ in 0..MOST_PAGES {
+        let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
+        let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
+        let handle = link.peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(PAGE)).await?;
+        let (page, next) = page(handle.await_response().await?)?;
+        tools.extend(page);
+        // A cursor that stays the same would lead round in circles.
+        if next.is_none() || next == cursor || tools.len() > MOST_TOOLS {
+            break;
+        }
+        cursor = next;
+    }
+    tools.truncate(MOST_TOOLS);
+    Ok(tools)
+}
+
+/// The tools of a page, each as it is: one that rmcp does not take is no reason not to see the others.
+fn page(result: ServerResult) -> Result<(Vec<Value>, Option<String>), ServiceError> {
+    let Ok(Value::Object(mut page)) = serde_json::to_value(result) else {
+        return Err(ServiceError::UnexpectedResponse);
+    };
+    let Some(Value::Array(tools)) = page.remove("tools") else { return Err(ServiceError::UnexpectedResponse) };
+    let next = page.get("nextCursor").and_then(Value::as_str).filter(|next| !next.is_empty()).map(str::to_owned);
+    Ok((tools, next))
+}
+
+/// Waits for a word of a server of the newest revision that its tools have changed; older ones say it unasked.
+pub async fn hear_of_changes(link: &Link, info: Option<&ServerPeerInfo>, changed: &Notify) {
+    let tells = info.is_some_and(|info| {
+        let tools = info.capabilities.tools.as_ref();
+        !info.protocol_version.has_initialize() && tools.is_some_and(|tools| tools.list_changed == Some(true))
+    });
+    if tells {
+        let filter = SubscriptionFilter::builder().tools_list_changed().build();
+        if let Ok(mut subscription) = link.peer.listen(filter).await {
+            // What it says, the tap has heard already.
+            while let Ok(Some(_)) = subscription.next().await {}
+            // Whatever was said while nobody listened is seen by looking.
+            changed.notify_one();
+        }
+    }
+}

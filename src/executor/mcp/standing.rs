@@ -1,0 +1,60 @@
+//! How a server stands, what it says that it has, and who is told of that.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::told::Told;
+use crate::domain::Time;
+use crate::executor::BoxFuture;
+
+/// How a server stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = UpstreamState)]
+pub enum State {
+    /// It is being started.
+    Starting,
+    /// Its tools can be called.
+    Ready,
+    /// It is gone, and rests before it is started again; calls of its tools wait for that for a moment.
+    Backoff,
+    /// It was stopped, or is switched off.
+    Stopped,
+    /// It could not be started again and again. Its tools are not there until it is; it is tried further.
+    Failed,
+}
+
+/// What a server said that it has.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// Its tools.
+    pub tools: Vec<Told>,
+    /// What is none: what it is called, and why.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// Who is told which tools a server has now; `None` when it is gone for good.
+pub trait Audience: Send + Sync + 'static {
+    /// What it does is done before the server is said to be ready.
+    fn hears(&self, server: &str, listed: Option<Arc<Listed>>) -> BoxFuture<()>;
+}
+
+/// What is known of a server.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// How it stands.
+    pub state: State,
+    /// Since when.
+    pub since: Time,
+    /// The process that keeps its program.
+    pub pid: Option<u32>,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// What went wrong last, and when.
+    pub last_error: Option<(String, Time)>,
+    /// The revision of the protocol that is spoken.
+    pub protocol_version: Option<String>,
+    /// What it calls itself, and its version.
+    pub implementation: Option<(String, String)>,
+}

@@ -1,0 +1,134 @@
+//! From what a server says of a tool to a definition of ours, and to what is compared when it says it again.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::domain::limits::LimitsSpec;
+use crate::domain::once::fingerprint;
+use crate::domain::tool::{Annotations, OutputCheck, RetrySpec};
+use crate::domain::upstream::ToldByUpstream;
+use crate::domain::{ExecutorSpec, Presets, ToolDefinition};
+
+/// What a server said of a tool: one item of its `tools/list`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// Its name there.
+    pub name: String,
+    /// All of it.
+    pub tool: Value,
+    /// SHA-256 of what a model is told of it, whatever the order of members.
+    pub fingerprint: [u8; 32],
+}
+
+/// The members of a tool that a model is told.
+const MEMBERS: [&str; 6] = ["title", "description", "inputSchema", "outputSchema", "annotations", "icons"];
+
+impl Told {
+    /// Reads one item; its name, or its place, is all that is left of one that has none.
+    ///
+    /// # Errors
+    /// What it is called instead, and why it is none.
+    pub fn read(place: usize, tool: Value) -> Result<Self, (String, String)> {
+        let name = tool.get("name").and_then(Value::as_str).map(str::to_owned);
+        let Some(name) = name else { return Err((format!("#{place}"), "it has no name".to_owned())) };
+        let told: Map<String, Value> =
+            MEMBERS.iter().filter_map(|member| Some(((*member).to_owned(), tool.get(*member)?.clone()))).collect();
+        Ok(Self { name, fingerprint: fingerprint(&Value::Object(told)), tool })
+    }
+
+    /// Which members differ.
+    #[must_use]
+    pub fn differs(&self, before: &Self) -> Vec<&'static str> {
+        let differs = |member: &&&str| self.tool.get(**member) != before.tool.get(**member);
+        MEMBERS.iter().filter(differs).copied().collect()
+    }
+}
+
+/// Our definition of a server's tool. Whether it can be one is found out where definitions are compiled.
+///
+/// # Errors
+/// If it has not even the shape of one.
+pub fn definition(server: &str, told: &Told, output_check: OutputCheck) -> Result<ToolDefinition, String> {
+    let Told { name, tool, .. } = told;
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let input_schema = tool.get("inputSchema").filter(|schema| schema.is_object()).cloned();
+    let Some(input_schema) = input_schema else { return Err("its inputSchema is no object".to_owned()) };
+    let annotations = tool.get("annotations").and_then(Value::as_object).cloned();
+    let hint = |name: &str, default: bool| {
+        annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Value::as_bool).unwrap_or(default)
+    };
+    let usual = Annotations::default();
+    let title = text(tool.get("title"));
+    let upstream = ToldByUpstream {
+        title: title.clone(),
+        icons: tool.get("icons").filter(|icons| icons.is_array()).cloned(),
+        annotations: annotations.clone(),
+    };
+    Ok(ToolDefinition {
+        name: format!("{server}.{name}"),
+        title: title.or_else(|| text(annotations.as_ref().and_then(|hints| hints.get("title")))),
+        description: text(tool.get("description")).unwrap_or_default(),
+        category: None,
+        tags: Vec::new(),
+        version: None,
+        examples: Vec::new(),
+        input_schema,
+        definition_url: None,
+        definition_ttl_ms: None,
+        output_schema: tool.get("outputSchema").filter(|schema| schema.is_object()).cloned(),
+        output_check,
+        annotations: Annotations {
+            read_only: hint("readOnlyHint", usual.read_only),
+            destructive: hint("destructiveHint", usual.destructive),
+            idempotent: hint("idempotentHint", usual.idempotent),
+            open_world: hint("openWorldHint", usual.open_world),
+        },
+        groups: Vec::new(),
+        asynchronous: false,
+        concurrency_safe: None,
+        limits: LimitsSpec::default(),
+        retry: RetrySpec::default(),
+        cache: None,
+        coerce: true,
+        presets: Presets::new(),
+        context: Vec::new(),
+        executor: ExecutorSpec::Mcp { server: server.to_owned(), tool: name.clone() },
+        upstream: Some(Arc::new(upstream)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(tool: Value) -> Told {
+        Told::read(0, tool).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_of_a_tool_becomes_a_definition() {
+        let tool = json!({"name": "read", "title": "Read", "description": "Reads.", "inputSchema": {"type": "object"},
+            "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true, "openWorldHint": false}});
+        let definition = definition("files", &told(tool), OutputCheck::Strict).unwrap();
+        assert_eq!((definition.name.as_str(), definition.title.as_deref()), ("files.read", Some("Read")));
+        let Annotations { read_only, destructive, idempotent, open_world } = definition.annotations;
+        assert_eq!([read_only, destructive, idempotent, open_world], [true, true, false, false]);
+        assert_eq!(definition.executor, ExecutorSpec::Mcp { server: "files".into(), tool: "read".into() });
+        let said = definition.upstream.unwrap();
+        assert_eq!(json!(said.annotations), json!({"readOnlyHint": true, "openWorldHint": false}));
+    }
+
+    #[test]
+    fn a_change_is_one_whatever_the_order_of_members() {
+        let one = told(json!({"name": "t", "inputSchema": {"type": "object", "title": "A"}}));
+        let same = told(json!({"inputSchema": {"title": "A", "type": "object"}, "name": "t", "_meta": {"x": 1}}));
+        let other = told(json!({"name": "t", "inputSchema": {"type": "object"}, "description": "now"}));
+        assert_eq!(one.fingerprint, same.fingerprint);
+        assert_ne!(one.fingerprint, other.fingerprint);
+        assert_eq!(other.differs(&one), ["description", "inputSchema"]);
+        assert_eq!(Told::read(3, json!({"inputSchema": {}})).unwrap_err().0, "#3");
+    }
+}

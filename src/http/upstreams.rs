@@ -1,0 +1,228 @@
+//! `/upstreams`: the MCP servers whose tools are here.
+
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+
+use super::described::BodyRefused;
+use super::extract::JsonBody;
+use super::problem::{FieldError, Problem};
+use super::{AppState, Shared, reply};
+use crate::access::Access;
+use crate::domain::json::{pointer_token, shorten};
+use crate::domain::process::EnvValue;
+use crate::domain::shape;
+use crate::domain::tool::OutputCheck;
+use crate::domain::upstream::{Reached, Upstream, read_registered};
+use crate::executor::http::check_url;
+use crate::executor::mcp::header_fault;
+use crate::executor::secrets::is_valid_secret_name;
+use crate::upstreams::{Refused, UpstreamDetails, UpstreamView};
+
+/// Longest header, in bytes.
+const LONGEST_HEADER: usize = 8192;
+/// Most headers.
+const MOST_HEADERS: usize = 50;
+
+/// What `GET /upstreams` answers.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct UpstreamList {
+    /// All upstream servers, by name.
+    upstreams: Vec<UpstreamView>,
+    /// How many there are.
+    total: usize,
+}
+
+/// An upstream MCP server with Streamable HTTP. Programs can be declared in the service's settings only.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "only the document reads it")]
+pub(super) struct UpstreamDefinition {
+    /// Its tools are `NAME.tool`.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    name: String,
+    /// Where it is.
+    #[schema(max_length = 2048)]
+    url: String,
+    /// Headers of every request: texts, which are kept encrypted and never shown, or `{"secret": "NAME"}`.
+    headers: Option<std::collections::BTreeMap<String, EnvValue>>,
+    /// Whether a tool whose definition has changed rests until it is accepted.
+    pin: Option<bool>,
+    /// What a result means that does not match its tool's output schema; `warn` unless given.
+    output_check: Option<OutputCheck>,
+}
+
+/// Which changed definitions are accepted.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Acceptance {
+    /// The tools; all that rest unless given.
+    tools: Option<Vec<String>>,
+}
+
+/// Lists the upstream servers, as this node has them.
+#[utoipa::path(get, path = "/upstreams", operation_id = "list_upstreams", tag = "upstreams",
+    responses((status = 200, description = "The servers", body = UpstreamList),
+        (status = 503, description = "The service is stopping")))]
+pub(super) async fn list(State(state): State<AppState>, access: Access) -> Response {
+    // They are the operator's; others see their tools.
+    let upstreams = if access.tenant().is_default() { state.upstreams.list() } else { Vec::new() };
+    reply::json(StatusCode::OK, &UpstreamList { total: upstreams.len(), upstreams })
+}
+
+/// Registers a server with Streamable HTTP; it is connected to from now on, by every node. Its tools appear when it
+/// answers; the answer waits for that for a moment.
+#[utoipa::path(post, path = "/upstreams", operation_id = "create_upstream", tag = "upstreams", request_body = UpstreamDefinition,
+    responses((status = 201, description = "Registered", body = UpstreamDetails, headers(("Location" = String))),
+        BodyRefused,
+        (status = 409, description = "There is a server of this name, or there are too many"),
+        (status = 422, description = "The server is refused; `errors` say where and why"),
+        (status = 503, description = "The database is away")))]
+pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
+    if !access.tenant().is_default() {
+        return Err(Problem::forbidden("upstream servers are the operator's: their tools are for all tenants"));
+    }
+    let (name, upstream) = read_registered(&body.value)?;
+    let faults = faults(&upstream);
+    if !faults.is_empty() {
+        return Err(Problem::invalid(faults));
+    }
+    state.upstreams.register(&name, &upstream).await.map_err(problem)?;
+    state.upstreams.settled(&name, Duration::from_millis(state.config.mcp_servers.start_wait_ms)).await;
+    let mut response = shown(&state, &name, StatusCode::CREATED)?;
+    if let Ok(location) = HeaderValue::from_str(&format!("/upstreams/{name}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Reads a server, with the last lines of its standard error and the last changes of its tools.
+#[utoipa::path(get, path = "/upstreams/{name}", operation_id = "read_upstream", tag = "upstreams",
+    params(("name" = String, Path, description = "The server's name")),
+    responses((status = 200, description = "The server", body = UpstreamDetails),
+        (status = 404, description = "There is no such server")))]
+pub(super) async fn read(
+    State(state): State<AppState>,
+    access: Access,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    require_operator(&access, &name)?;
+    shown(&state, &name, StatusCode::OK)
+}
+
+/// Removes a registered server with its tools. Calls that it is working on fail.
+#[utoipa::path(delete, path = "/upstreams/{name}", operation_id = "delete_upstream", tag = "upstreams",
+    params(("name" = String, Path, description = "The server's name")),
+    responses((status = 204, description = "Removed"),
+        (status = 404, description = "There is no such server"),
+        (status = 409, description = "The server is declared in the settings"),
+        (status = 503, description = "The database is away")))]
+pub(super) async fn delete(
+    State(state): State<AppState>,
+    access: Access,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    require_operator(&access, &name)?;
+    state.upstreams.delete(&name).await.map_err(problem)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Starts a server again, at once, on this node. Calls that it is working on fail.
+#[utoipa::path(post, path = "/upstreams/{name}/restart", operation_id = "restart_upstream", tag = "upstreams",
+    params(("name" = String, Path, description = "The server's name")),
+    responses((status = 202, description = "It is being started", body = UpstreamDetails),
+        (status = 404, description = "There is no such server"),
+        (status = 409, description = "The server cannot be used as it is declared")))]
+pub(super) async fn restart(
+    State(state): State<AppState>,
+    access: Access,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    require_operator(&access, &name)?;
+    state.upstreams.restart(&name).map_err(problem)?;
+    shown(&state, &name, StatusCode::ACCEPTED)
+}
+
+/// Accepts the definitions that tools of a pinned server have now, so that they can be called again.
+#[utoipa::path(post, path = "/upstreams/{name}/accept", operation_id = "accept_upstream_tools", tag = "upstreams", request_body = Acceptance,
+    params(("name" = String, Path, description = "The server's name")),
+    responses((status = 200, description = "The server as it is now", body = UpstreamDetails),
+        BodyRefused,
+        (status = 404, description = "There is no such server"),
+        (status = 422, description = "The server does not offer such a tool"),
+        (status = 503, description = "The database is away")))]
+pub(super) async fn accept(
+    State(state): State<AppState>,
+    access: Access,
+    Path(name): Path<String>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    require_operator(&access, &name)?;
+    shape::expect_objects(&body.value, &[""])?;
+    let Acceptance { tools } = body.read()?;
+    state.upstreams.accept(&name, tools.as_deref()).await.map_err(problem)?;
+    shown(&state, &name, StatusCode::OK)
+}
+
+/// To other tenants these servers do not exist.
+fn require_operator(access: &Access, name: &str) -> Result<(), Problem> {
+    if access.tenant().is_default() { Ok(()) } else { Err(no_such_upstream(name)) }
+}
+
+fn shown(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
+    let details = state.upstreams.details(name).ok_or_else(|| no_such_upstream(name))?;
+    Ok(reply::json(status, &details))
+}
+
+fn no_such_upstream(name: &str) -> Problem {
+    Problem::not_found(format!("there is no upstream server \"{}\"", shorten(name, 64)))
+}
+
+/// Everything about a server that needs no connection.
+fn faults(upstream: &Upstream) -> Vec<FieldError> {
+    let Reached::Http { url, headers } = &upstream.reached else { return Vec::new() };
+    let mut faults = Vec::new();
+    let mut fault = |pointer: String, message: String| faults.push(FieldError { pointer, message });
+    if let Err(message) = check_url(url) {
+        fault("/url".to_owned(), message);
+    }
+    if headers.len() > MOST_HEADERS {
+        fault("/headers".to_owned(), format!("must have at most {MOST_HEADERS} headers"));
+    }
+    for (name, value) in headers {
+        let pointer = format!("/headers/{}", pointer_token(name));
+        match value {
+            EnvValue::Secret(secret) if !is_valid_secret_name(&secret.secret) => {
+                fault(format!("{pointer}/secret"), "must be 1 to 128 of A-Z, a-z, 0-9 and `_`".to_owned());
+            }
+            EnvValue::Text(text) if text.len() > LONGEST_HEADER => {
+                fault(pointer.clone(), format!("must have at most {LONGEST_HEADER} bytes"));
+            }
+            _ => {}
+        }
+        let text = match value {
+            EnvValue::Text(text) => Some(text.as_str()),
+            EnvValue::Secret(_) => None,
+        };
+        if let Some(message) = header_fault(name, text) {
+            fault(pointer, message);
+        }
+    }
+    faults
+}
+
+fn problem(refused: Refused) -> Problem {
+    let told = refused.to_string();
+    match refused {
+        Refused::Missing => Problem::not_found(told),
+        Refused::Taken => Problem::conflict("UPSTREAM_EXISTS", told),
+        Refused::Declared => Problem::conflict("UPSTREAM_NOT_REGISTERED", told),
+        Refused::TooMany => Problem::conflict("TOO_MANY_UPSTREAMS", told),
+        Refused::Unusable(_) => Problem::conflict("UPSTREAM_UNUSABLE", told),
+        Refused::NoSuchTool(place, _) => Problem::field(format!("/tools/{place}"), told),
+        Refused::Vault(_) => Problem::field("/headers", told),
+        Refused::Store(error) => error.into(),
+    }
+}

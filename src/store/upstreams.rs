@@ -1,0 +1,153 @@
+//! Upstream MCP servers that were registered over HTTP, and the pinned definitions of tools. They share the clock of the tools.
+
+use super::tools::{Statement, change, change_all};
+use super::{Db, Store, StoreError, db};
+use crate::domain::Time;
+use crate::domain::preset::Sealed;
+
+/// A registered server as it is stored.
+#[derive(Clone, PartialEq)]
+pub struct StoredUpstream {
+    /// Its name.
+    pub name: String,
+    /// What is no secret of it, as JSON.
+    pub definition: String,
+    /// Its address and headers.
+    pub sealed: Sealed,
+    /// When it was registered.
+    pub created_at: Time,
+}
+
+impl std::fmt::Debug for StoredUpstream {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("StoredUpstream").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The definition of a tool that somebody relies on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredPin {
+    /// The server.
+    pub upstream: String,
+    /// The tool's name there.
+    pub tool: String,
+    /// What stands for the definition.
+    pub hash: String,
+}
+
+/// Whether a pin takes the place of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pinning {
+    /// Only where there is none: the first definition that was seen.
+    First,
+    /// Always: somebody has accepted it.
+    Accepted,
+}
+
+type Row = (String, String, String, Vec<u8>, i64);
+
+impl Store {
+    /// All registered servers, all pins, and the version of the whole.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn upstreams(&self) -> Result<(Vec<StoredUpstream>, Vec<StoredPin>, i64), StoreError> {
+        const SQL: &str =
+            "SELECT name, definition, key_id, sealed, created_at FROM upstreams WHERE tenant = $1 ORDER BY name";
+        const PINS: &str = "SELECT upstream, tool, hash FROM upstream_pins WHERE tenant = $1 ORDER BY upstream, tool";
+        // The version first: if something changes in between, the next look reads again rather than never.
+        let version = self.tools_version().await?;
+        let rows: Vec<Row> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
+        let pins: Vec<(String, String, String)> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(PINS).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
+        let servers = rows.into_iter().map(|(name, definition, key_id, bytes, created)| StoredUpstream {
+            name,
+            definition,
+            sealed: Sealed { key_id, bytes },
+            created_at: Time(created),
+        });
+        let pins = pins.into_iter().map(|(upstream, tool, hash)| StoredPin { upstream, tool, hash });
+        Ok((servers.collect(), pins.collect(), version))
+    }
+
+    /// Adds a server; returns whether there was none of that name.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn insert_upstream(&self, upstream: &StoredUpstream) -> Result<bool, StoreError> {
+        const SQL: &str = "INSERT INTO upstreams (tenant, name, definition, key_id, sealed, created_at) \
+            VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, name) DO NOTHING";
+        macro_rules! write {
+            ($pool:expr) => {{
+                let query = sqlx::query(SQL)
+                    .bind(self.tenant.as_str().to_owned())
+                    .bind(upstream.name.clone())
+                    .bind(upstream.definition.clone())
+                    .bind(upstream.sealed.key_id.clone())
+                    .bind(upstream.sealed.bytes.clone())
+                    .bind(upstream.created_at.0);
+                change($pool, &self.tenant, query).await
+            }};
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+
+    /// Removes a server and its pins; returns whether there was one.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete_upstream(&self, name: &str) -> Result<bool, StoreError> {
+        const SQL: &str = "DELETE FROM upstreams WHERE tenant = $1 AND name = $2";
+        const PINS: &str = "DELETE FROM upstream_pins WHERE tenant = $1 AND upstream = $2";
+        macro_rules! write {
+            ($pool:expr) => {{
+                let of = |sql| sqlx::query(sql).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
+                change_all($pool, &self.tenant, vec![Statement::Counts(of(SQL)), Statement::Follows(of(PINS))]).await
+            }};
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+
+    /// Pins definitions of one server's tools, all or none.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn pin(
+        &self,
+        upstream: &str,
+        pins: &[(String, String)],
+        pinning: Pinning,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        const FIRST: &str = "INSERT INTO upstream_pins (tenant, upstream, tool, hash, updated_at) \
+            VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant, upstream, tool) DO NOTHING";
+        const ACCEPTED: &str = "INSERT INTO upstream_pins (tenant, upstream, tool, hash, updated_at) \
+            VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant, upstream, tool) DO UPDATE SET \
+            hash = excluded.hash, updated_at = excluded.updated_at";
+        let sql = if pinning == Pinning::First { FIRST } else { ACCEPTED };
+        macro_rules! write {
+            ($pool:expr) => {{
+                let statements = pins.iter().map(|(tool, hash)| {
+                    sqlx::query(sql)
+                        .bind(self.tenant.as_str().to_owned())
+                        .bind(upstream.to_owned())
+                        .bind(tool.clone())
+                        .bind(hash.clone())
+                        .bind(now.0)
+                });
+                change_all($pool, &self.tenant, statements.map(Statement::Follows).collect()).await.map(drop)
+            }};
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The servers that the settings declare, and the file of `mcpServers` that people have for other programs.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::domain::json;
+use crate::domain::upstream::{Declared, Upstream, read_settings, server_name};
+
+/// Largest file.
+const LARGEST: u64 = 1024 * 1024;
+
+/// Servers by name, each usable or why not. Those that are switched off are not among them.
+#[derive(Debug, Default)]
+pub struct Declarations(pub BTreeMap<String, Result<Upstream, String>>);
+
+impl Declarations {
+    /// Those of the settings, and of the file if one is named. What is wrong with one server is no reason not to have the
+    /// others; a file that is none is.
+    ///
+    /// # Errors
+    /// What is wrong with the file, or with names.
+    pub fn read(settings: &BTreeMap<String, Map<String, Value>>, file: &str) -> Result<Self, String> {
+        let mut found = Self::default();
+        for (name, members) in settings {
+            found.add(name, read_settings(members, true).map_err(|error| error.to_string()))?;
+        }
+        if !file.trim().is_empty() {
+            let path = Path::new(file.trim());
+            let fault = |reason: String| format!("{}: {reason}", path.display());
+            for (name, members) in servers_of(path).map_err(fault)? {
+                let declared = match &members {
+                    Value::Object(members) => read_settings(members, false).map_err(|error| error.to_string()),
+                    other => Err(format!("must be an object, not {}", json::type_name(other))),
+                };
+                found.add(&name, declared).map_err(fault)?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn add(&mut self, name: &str, declared: Result<Declared, String>) -> Result<(), String> {
+        let cleaned =
+            server_name(name).map_err(|fault| format!("the name \"{}\" {fault}", json::shorten(name, 100)))?;
+        let declared = match declared {
+            Ok(Declared::Off) => return Ok(()),
+            Ok(Declared::On(upstream)) => Ok(upstream),
+            Err(fault) => Err(fault),
+        };
+        if self.0.insert(cleaned.clone(), declared).is_some() {
+            return Err(format!("there are two servers \"{cleaned}\""));
+        }
+        Ok(())
+    }
+}
+
+/// `mcpServers` of a file; some programs call it `servers`, and some have nothing around it.
+fn servers_of(path: &Path) -> Result<Map<String, Value>, String> {
+    let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if size > LARGEST {
+        return Err(format!("it is larger than {LARGEST} bytes"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let value = json::parse(&bytes).map_err(|error| format!("it is no JSON: {error}"))?;
+    let Value::Object(mut members) = value else {
+        return Err(format!("it must be an object, not {}", json::type_name(&value)));
+    };
+    let named = ["mcpServers", "servers"].into_iter().find_map(|name| members.shift_remove(name));
+    match named {
+        Some(Value::Object(servers)) => Ok(servers),
+        Some(other) => Err(format!("its mcpServers must be an object, not {}", json::type_name(&other))),
+        None => Err("it has no \"mcpServers\"".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of_file(text: &str) -> Result<Declarations, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mcp.json");
+        std::fs::write(&path, text).unwrap();
+        Declarations::read(&BTreeMap::new(), path.to_str().unwrap())
+    }
+
+    #[test]
+    fn a_file_of_another_program_is_read_and_one_bad_server_spoils_no_other() {
+        let text = json!({"mcpServers": {"git": {"command": "uvx"}, "old one": {"type": "sse", "url": "https://h/sse"},
+            "off": {"command": "x", "disabled": true}, "odd": 5}});
+        let Declarations(found) = of_file(&text.to_string()).unwrap();
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["git", "odd", "old_one"]);
+        assert!(found["git"].is_ok() && found["odd"].is_err());
+        assert!(found["old_one"].as_ref().unwrap_err().contains("Streamable HTTP"));
+        assert!(of_file("{\"servers\": {}}").unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_told_with_its_name() {
+        for (text, reason) in [
+            ("{", "no JSON"),
+            ("[]", "must be an object"),
+            ("{}", "no \"mcpServers\""),
+            (r#"{"mcpServers": {"a b": {"command": "x"}, "a_b": {"command": "x"}}}"#, "two servers \"a_b\""),
+        ] {
+            let error = of_file(text).unwrap_err();
+            assert!(error.contains(reason) && error.contains("mcp.json"), "{error}");
+        }
+        assert!(Declarations::read(&BTreeMap::new(), "/nowhere/mcp.json").is_err());
+    }
+
+    #[test]
+    fn a_typo_in_the_settings_is_told() {
+        let members = json!({"command": "x", "arg": []});
+        let settings = BTreeMap::from([("a".to_owned(), members.as_object().unwrap().clone())]);
+        let Declarations(found) = Declarations::read(&settings, "").unwrap();
+        assert!(found["a"].as_ref().unwrap_err().contains("/arg"));
+    }
+}

@@ -1,0 +1,174 @@
+//! One thing after the other: what a server offers is compared with what it did before, held against the pins, and shown.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
+
+use super::{Change, ChangeKind, Upstreams};
+use crate::executor::mcp::{Listed, Told, definition};
+use crate::registry::upstream::Offered;
+use crate::store::upstreams::Pinning;
+
+/// What is to be done, and who waits for it.
+pub(super) struct Job {
+    server: String,
+    /// What the server has said, if it has said anything, and which one of that name it is.
+    news: Option<(Uuid, Option<Arc<Listed>>)>,
+    done: oneshot::Sender<()>,
+}
+
+/// Hears what one server says.
+pub(super) struct Ear {
+    /// Who does something about it.
+    pub jobs: mpsc::Sender<Job>,
+    /// Which server it is: there may have been another one of its name.
+    pub id: Uuid,
+}
+
+/// A server has said what it offers; `None`: it is gone.
+pub(super) async fn heard(jobs: &mpsc::Sender<Job>, server: String, id: Uuid, listed: Option<Arc<Listed>>) {
+    ask(jobs, server, Some((id, listed))).await;
+}
+
+/// Pins have changed, or a server is no more.
+pub(super) async fn settle(jobs: &mpsc::Sender<Job>, server: &str) {
+    ask(jobs, server.to_owned(), None).await;
+}
+
+async fn ask(jobs: &mpsc::Sender<Job>, server: String, news: Option<(Uuid, Option<Arc<Listed>>)>) {
+    let (done, settled) = oneshot::channel();
+    if jobs.send(Job { server, news, done }).await.is_ok() {
+        let _ = settled.await;
+    }
+}
+
+/// Until nobody has servers any more.
+pub(super) async fn run(upstreams: Weak<Upstreams>, mut jobs: mpsc::Receiver<Job>) {
+    while let Some(Job { server, news, done }) = jobs.recv().await {
+        let Some(upstreams) = upstreams.upgrade() else { return };
+        if let Some((id, listed)) = news {
+            upstreams.take(&server, id, listed);
+        }
+        upstreams.show(&server).await;
+        let _ = done.send(());
+    }
+}
+
+/// What stands for a definition.
+pub(super) fn hash(told: &Told) -> String {
+    told.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Upstreams {
+    /// Takes note of what a server offers, and of what is different.
+    fn take(&self, server: &str, id: Uuid, listed: Option<Arc<Listed>>) {
+        let now = self.outfit.clock.now();
+        let mut book = self.book();
+        let Some(held) = book.held.get_mut(server).filter(|held| held.id == id) else { return };
+        let Some(listed) = listed else {
+            held.is_gone = true;
+            return;
+        };
+        held.is_gone = false;
+        let is_pinned = held.server.as_ref().is_some_and(|server| server.upstream.pin);
+        let before = held.listed.replace(listed.clone());
+        let of_before = |name: &str| before.iter().flat_map(|listed| &listed.tools).find(|told| told.name == name);
+        let mut changes = Vec::new();
+        let mut change = |tool: &str, kind, members, is_withheld| {
+            changes.push(Change { tool: tool.to_owned(), kind, members, is_withheld, at: now });
+        };
+        for told in &listed.tools {
+            let pin = held.pins.get(&told.name);
+            let is_withheld = is_pinned && pin.is_some_and(|pin| *pin != hash(told));
+            match of_before(&told.name) {
+                Some(old) if old.fingerprint == told.fingerprint => {}
+                Some(old) => change(&told.name, ChangeKind::Changed, told.differs(old), is_withheld),
+                // It was another one when it was seen last, be it before a restart.
+                None if is_withheld => change(&told.name, ChangeKind::Changed, Vec::new(), true),
+                None if before.is_some() => change(&told.name, ChangeKind::Added, Vec::new(), false),
+                None => {}
+            }
+        }
+        for old in before.iter().flat_map(|listed| &listed.tools) {
+            if !listed.tools.iter().any(|told| told.name == old.name) {
+                change(&old.name, ChangeKind::Removed, Vec::new(), false);
+            }
+        }
+        for change in changes {
+            let Change { tool, kind, is_withheld, .. } = &change;
+            tracing::warn!(upstream = server, tool, change = ?kind, quarantined = is_withheld, "a tool has changed");
+            held.remember(change);
+        }
+    }
+
+    /// Shows what a server offers, as far as it may be.
+    async fn show(&self, server: &str) {
+        let Some((listed, unpinned, withheld)) = self.judged(server) else {
+            self.shown(server, Vec::new()).await;
+            return;
+        };
+        if !unpinned.is_empty() {
+            let now = self.outfit.clock.now();
+            // A database that is away is told of elsewhere; they are pinned when the server is listed again.
+            if self.store.pin(server, &unpinned, Pinning::First, now).await.is_ok()
+                && let Some(held) = self.book().held.get_mut(server)
+            {
+                for (tool, hash) in unpinned {
+                    held.pins.entry(tool).or_insert(hash);
+                }
+            }
+        }
+        let Some(running) = self.servers.get(server) else { return };
+        let (mut offered, mut refused) = (Vec::new(), listed.left_out.clone());
+        for told in &listed.tools {
+            match definition(server, told, running.upstream.output_check) {
+                Ok(definition) => offered.push(Offered { definition, is_withheld: withheld.contains(&told.name) }),
+                Err(reason) => refused.push((told.name.clone(), reason)),
+            }
+        }
+        // Whoever uses such a tool under a name of their own is not to use it either.
+        running.withhold(withheld.clone());
+        let mut names: Vec<String> = offered.iter().map(|offered| offered.definition.name.clone()).collect();
+        for (name, reason) in self.shown(server, offered).await {
+            names.retain(|offered| *offered != name);
+            let tool = super::own_name(server, &name).to_owned();
+            tracing::warn!(upstream = server, tool, reason, "a tool is left out");
+            refused.push((tool, reason));
+        }
+        if let Some(held) = self.book().held.get_mut(server) {
+            held.offered = names.iter().map(|name| super::own_name(server, name).to_owned()).collect();
+            (held.refused, held.withheld) = (refused, withheld);
+        }
+    }
+
+    /// What a server offers, what of it is to be pinned as it is, and what rests.
+    #[expect(clippy::type_complexity, reason = "three lists, taken apart at once")]
+    fn judged(&self, server: &str) -> Option<(Arc<Listed>, Vec<(String, String)>, HashSet<String>)> {
+        let book = self.book();
+        let held = book.held.get(server).filter(|held| !held.is_gone)?;
+        let listed = held.listed.clone()?;
+        let (mut unpinned, mut withheld) = (Vec::new(), HashSet::new());
+        if held.server.as_ref().is_some_and(|server| server.upstream.pin) {
+            for told in &listed.tools {
+                match held.pins.get(&told.name) {
+                    None => unpinned.push((told.name.clone(), hash(told))),
+                    Some(pin) if *pin == hash(told) => {}
+                    Some(_) => drop(withheld.insert(told.name.clone())),
+                }
+            }
+        }
+        Some((listed, unpinned, withheld))
+    }
+
+    /// Schemas can be made to take long, so they are not compiled where others wait.
+    async fn shown(&self, server: &str, offered: Vec<Offered>) -> Vec<(String, String)> {
+        let (registry, server) = (self.registry.clone(), server.to_owned());
+        let shown = tokio::task::spawn_blocking(move || registry.show_upstream(&server, offered)).await;
+        shown.unwrap_or_else(|_| {
+            tracing::error!("the tools of an upstream server could not be shown");
+            Vec::new()
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! From the database to the servers of this node: what is stored there, by whichever node, is put up here, and what is gone is
+//! taken down.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Held, Origin, Upstreams, desk, sealed};
+use crate::executor::mcp::Server;
+use crate::store::StoreError;
+use crate::store::upstreams::{StoredPin, StoredUpstream};
+
+/// What was done with the book.
+#[derive(Default)]
+struct Followed {
+    /// The servers that are no more, to be stopped.
+    gone: Vec<(String, Option<Arc<Server>>)>,
+    /// Those whose pins are others.
+    changed: Vec<String>,
+}
+
+impl Upstreams {
+    /// Reads the stored servers and pins: new servers are put up, and started if `starts`; those that are gone are stopped.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn reload(&self, starts: bool) -> Result<(), StoreError> {
+        let (stored, pins, version) = self.store.upstreams().await?;
+        let Followed { gone, changed } = self.follow(&stored, &pins, version);
+        for (name, server) in gone {
+            if let Some(server) = server {
+                server.stop().await;
+            }
+            desk::settle(&self.jobs, &name).await;
+        }
+        for name in changed {
+            desk::settle(&self.jobs, &name).await;
+        }
+        if starts {
+            self.start();
+        }
+        Ok(())
+    }
+
+    /// Makes the book say what is stored, unless that is older than what it says: the servers that are no more, and those
+    /// whose pins are others.
+    fn follow(&self, stored: &[StoredUpstream], pins: &[StoredPin], version: i64) -> Followed {
+        let mut book = self.book();
+        if version < book.version {
+            return Followed::default();
+        }
+        book.version = version;
+        let is_gone = |name: &str, held: &Held| {
+            held.origin == Origin::Api
+                && !stored.iter().any(|one| one.name == name && one.created_at == held.created_at)
+        };
+        let gone: Vec<String> =
+            book.held.iter().filter(|(name, held)| is_gone(name, held)).map(|(name, _)| name.clone()).collect();
+        let mut stopped = Vec::new();
+        for name in gone {
+            book.held.remove(&name);
+            let server = self.servers.remove(&name);
+            stopped.push((name, server));
+        }
+        for one in stored {
+            if !book.held.contains_key(&one.name) {
+                let upstream = sealed::open(one, &self.vault, self.store.tenant());
+                let held = self.put_up(&one.name, upstream, Held::new(Origin::Api, one.created_at));
+                book.held.insert(one.name.clone(), held);
+            }
+        }
+        let mut changed = Vec::new();
+        for (name, held) in &mut book.held {
+            let own = pins.iter().filter(|pin| pin.upstream == *name);
+            let own: BTreeMap<String, String> = own.map(|pin| (pin.tool.clone(), pin.hash.clone())).collect();
+            if held.pins != own {
+                held.pins = own;
+                changed.push(name.clone());
+            }
+        }
+        Followed { gone: stopped, changed }
+    }
+}

@@ -1,0 +1,38 @@
+//! What is kept of servers in the database.
+
+use serde_json::json;
+use toolpost::domain::Time;
+use toolpost::domain::preset::Sealed;
+use toolpost::store::Store;
+use toolpost::store::upstreams::{Pinning, StoredUpstream};
+
+use crate::support::{Backend, Database};
+
+on_both_databases!(
+    async fn servers_and_pins_are_kept_and_move_the_clock(backend: Backend) {
+        let database = Database::fresh(backend).await;
+        let store = Store::open(&database.url).await.unwrap();
+        let server = StoredUpstream {
+            name: "a".into(),
+            definition: json!({"pin": true}).to_string(),
+            sealed: Sealed { key_id: "k".into(), bytes: vec![0, 255, 7] },
+            created_at: Time(5),
+        };
+        let (_, _, before) = store.upstreams().await.unwrap();
+        assert!(store.insert_upstream(&server).await.unwrap());
+        assert!(!store.insert_upstream(&server).await.unwrap(), "its name is taken");
+        let pin = |hash: &str| vec![("t".to_owned(), hash.to_owned())];
+        store.pin("a", &pin("1"), Pinning::First, Time(6)).await.unwrap();
+        store.pin("a", &pin("2"), Pinning::First, Time(7)).await.unwrap();
+        let (servers, pins, after) = store.upstreams().await.unwrap();
+        assert!(servers == [server] && after > before);
+        assert_eq!(pins.iter().map(|pin| pin.hash.as_str()).collect::<Vec<_>>(), ["1"], "the first one counts");
+        store.pin("a", &pin("3"), Pinning::Accepted, Time(8)).await.unwrap();
+        assert_eq!(store.upstreams().await.unwrap().1[0].hash, "3");
+        assert!(store.delete_upstream("a").await.unwrap());
+        assert!(!store.delete_upstream("a").await.unwrap());
+        let (servers, pins, _) = store.upstreams().await.unwrap();
+        assert!(servers.is_empty() && pins.is_empty(), "its pins go with it");
+        store.close().await;
+    }
+);

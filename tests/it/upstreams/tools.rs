@@ -1,0 +1,142 @@
+//! What a server offers is in every list, and follows it.
+
+use serde_json::{Value, json};
+
+use super::{Fixture, tool};
+use crate::support::shapes::succeeded;
+
+/// What servers say of their tools, with all that can be said.
+fn told() -> Value {
+    json!([
+        {"name": "read_file", "title": "Read File", "description": "Reads.\n\n{braces} and \"quotes\"",
+            "inputSchema": {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "required": ["path"],
+                "properties": {"path": {"type": "string"}, "tail": {"description": "Last lines", "type": "number"}}},
+            "annotations": {"readOnlyHint": true, "openWorldHint": false},
+            "outputSchema": {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+                "properties": {"content": {"type": "string"}}, "required": ["content"], "additionalProperties": false}},
+        {"name": "git_status", "description": "Shows the working tree status",
+            "inputSchema": {"properties": {"repo_path": {"title": "Repo Path", "type": "string"}}, "required": ["repo_path"],
+                "type": "object", "title": "statusArguments"},
+            "annotations": {"destructiveHint": false, "idempotentHint": true, "openWorldHint": false, "readOnlyHint": false}},
+        {"name": "bare", "inputSchema": {"type": "object"}},
+        {"name": "titled", "inputSchema": {"type": "object"}, "annotations": {"title": "Has a title"},
+            "icons": [{"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"]}]},
+    ])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_are_told_on_as_they_were_told() {
+    let fixture = Fixture::new(&told());
+    // In several pages.
+    let app = fixture.served(json!({"env": {"PAGE": "1"}})).await;
+    let list = app.get("/tools?format=mcp").await.ok();
+    let own = |name: &str| {
+        let mut tool = list["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap().clone();
+        tool["name"] = name.strip_prefix("s.").unwrap().into();
+        tool
+    };
+    for tool in told().as_array().unwrap() {
+        assert_eq!(own(&format!("s.{}", tool["name"].as_str().unwrap())), *tool);
+    }
+    assert_eq!(fixture.heard("tools/list").len(), 4);
+}
+
+/// With `TOOLPOST_MCP_TOOLS`, a folder of recorded `tools/list` answers, those are told on as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_tools_are_told_on_as_they_were_told() {
+    let Some(folder) = std::env::var_os("TOOLPOST_MCP_TOOLS") else { return };
+    for file in std::fs::read_dir(folder).unwrap() {
+        let recorded: Value = serde_json::from_slice(&std::fs::read(file.unwrap().path()).unwrap()).unwrap();
+        let fixture = Fixture::new(&recorded["tools"]);
+        let app = fixture.served(json!({})).await;
+        let list = app.get("/tools?format=mcp").await.ok();
+        let server = app.upstream("s").await;
+        assert_eq!(server["left_out"], json!([]));
+        for tool in recorded["tools"].as_array().unwrap() {
+            let name = format!("s.{}", tool["name"].as_str().unwrap());
+            let shown = list["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == name.as_str()).unwrap();
+            for member in ["title", "description", "inputSchema", "outputSchema", "annotations"] {
+                assert_eq!(shown.get(member), tool.get(member), "{name} {member}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_says_where_it_is_from_and_what_its_hints_mean() {
+    let fixture = Fixture::new(&told());
+    let app = fixture.served(json!({})).await;
+    let read = app.get("/tools/s.read_file").await.ok();
+    assert_eq!((&read["source"], &read["title"]), (&json!("mcp"), &json!("Read File")));
+    assert_eq!(read["executor"], json!({"type": "mcp", "server": "s", "tool": "read_file"}));
+    let hints = json!({"read_only": true, "destructive": true, "idempotent": false, "open_world": false});
+    assert_eq!(read["annotations"], hints);
+    assert_eq!(app.get("/tools/s.titled").await.ok()["title"], "Has a title");
+    // A vendor who refuses the dot knows it by another name, and calls it by that.
+    let list = app.get("/tools?format=openai").await.ok();
+    let functions: Vec<&str> =
+        list["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect();
+    let alias = functions.iter().find(|name| name.starts_with("s_bare")).unwrap();
+    assert_eq!(succeeded(&app.call(alias, json!({})).await), "bare was called");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_follow_what_their_server_says_of_them() {
+    let fixture = Fixture::named(&["announce", "old"]);
+    let app = fixture.served(json!({})).await;
+    app.has_tools("s", &["s.announce", "s.old"]).await;
+    fixture.offer(&json!([tool("announce"), tool("new")]));
+    app.call("s.announce", json!({})).await;
+    app.has_tools("s", &["s.announce", "s.new"]).await;
+    let changes = app.upstream("s").await["changes"].clone();
+    let told = |change: &Value| format!("{} {}", change["change"].as_str().unwrap(), change["tool"].as_str().unwrap());
+    assert_eq!(changes.as_array().unwrap().iter().map(told).collect::<Vec<_>>(), ["added s.new", "removed s.old"]);
+    assert_eq!(app.call("s.old", json!({})).await["error"]["code"], "TOOL_NOT_FOUND");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_had_is_left_out_and_named() {
+    let bad = json!([tool("good"), {"name": "no/slash", "inputSchema": {"type": "object"}},
+        {"name": "no_schema"}, {"inputSchema": {"type": "object"}}, tool("good"),
+        {"name": "array", "inputSchema": {"type": "array"}},
+        {"name": "outside", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "https://example.com/x"}}}}]);
+    let fixture = Fixture::new(&bad);
+    let app = fixture.served(json!({})).await;
+    let server = app.upstream("s").await;
+    assert_eq!(server["tools"], json!(["s.good"]));
+    let left_out = server["left_out"].as_array().unwrap();
+    let mut tools: Vec<&str> = left_out.iter().map(|one| one["tool"].as_str().unwrap()).collect();
+    tools.sort_unstable();
+    assert_eq!(tools, ["#3", "array", "good", "no/slash", "no_schema", "outside"]);
+    let reason = |tool: &str| left_out.iter().find(|one| one["tool"] == tool).unwrap()["reason"].as_str().unwrap();
+    assert!(reason("no/slash").contains("/name") && reason("array").contains("/input_schema"), "{server:#}");
+    assert_eq!(app.tools_of("s").await, ["s.good"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registered_tool_hides_an_upstream_one_and_gives_it_back() {
+    let fixture = Fixture::named(&["echo"]);
+    let app = fixture.served(json!({})).await;
+    app.echo_of("s.echo", json!({"own": {}})).await;
+    assert_eq!(app.get("/tools/s.echo").await.ok()["source"], "api");
+    assert_eq!(app.delete("/tools/s.echo").await.status, 204);
+    assert_eq!(app.get("/tools/s.echo").await.ok()["source"], "mcp");
+    let refused = app.delete("/tools/s.echo").await;
+    assert_eq!((refused.status, &refused.json["code"]), (409, &json!("TOOL_NOT_REGISTERED")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_of_one_s_own_may_use_an_upstream_tool() {
+    let fixture = Fixture::new(&told());
+    let app = fixture.served(json!({})).await;
+    let executor = json!({"type": "mcp", "server": "s", "tool": "read_file"});
+    let own = json!({"name": "my_reader", "executor": executor, "limits": {"max_output_lines": 1}});
+    let registered = app.register(own).await;
+    assert_eq!(registered["input_schema"], told()[0]["inputSchema"]);
+    assert_eq!(succeeded(&app.call("my_reader", json!({"path": "x"})).await), "read_file was called");
+    let nowhere = json!({"name": "a", "input_schema": {"type": "object"},
+        "executor": {"type": "mcp", "server": "gone", "tool": "x"}});
+    app.register(nowhere).await;
+    let call = app.call("a", json!({})).await;
+    assert_eq!(call["error"]["code"], "TOOL_UNAVAILABLE", "{call:#}");
+}
