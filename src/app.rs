@@ -29,6 +29,7 @@ use crate::store::{Db, Journal, Store, StoreError};
 use crate::tool::{BuiltinTool, builtin, system};
 
 mod given;
+mod retention;
 mod signing;
 
 pub use signing::{given_signing_secret, kept_signing_secret};
@@ -279,6 +280,7 @@ impl Builder {
         if !is_command_line {
             let idle = Duration::from_millis(config.sessions.idle_ms);
             tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
+            tokio::spawn(retention::run(store.clone(), clock.clone(), config.retention, background.clone()));
         }
         Ok(App {
             config,

@@ -9,6 +9,10 @@ use serde_json::{Map, Value};
 use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
 
+mod retention;
+
+pub use retention::RetentionConfig;
+
 /// The defaults with what they mean: the reference of all settings.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
@@ -34,6 +38,8 @@ pub struct Config {
     pub instances: InstancesConfig,
     /// Sessions.
     pub sessions: SessionsConfig,
+    /// How long what has happened is kept.
+    pub retention: RetentionConfig,
     /// What tools there are.
     pub tools: Tools,
     /// What `http` tools may reach.

@@ -21,6 +21,7 @@ mod migrate;
 pub mod nodes;
 pub mod once;
 pub mod presets;
+pub mod retention;
 pub mod sessions;
 pub mod settings;
 pub mod stats;
