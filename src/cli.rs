@@ -9,6 +9,7 @@ use toolpost::config::Config;
 
 mod call;
 mod error;
+mod export;
 mod keys;
 mod openapi;
 mod options;
@@ -28,6 +29,7 @@ Examples:
   toolpost tools list
   toolpost tools validate examples/tools/*.json
   toolpost stats --json
+  toolpost export --since 2026-01-01 --out calls.ndjson
 
 Exit codes:
   0  all went well
@@ -58,6 +60,8 @@ enum Command {
     Tools(tools::Args),
     /// Show how often, how well and how fast tools ran
     Stats(stats::Args),
+    /// Write calls as NDJSON: one ToolCall a line, oldest first, also beside a running service
+    Export(export::Args),
     /// Show the key that outgoing requests are signed with
     Keys(keys::Args),
     /// Print the API's description, OpenAPI 3.1
@@ -109,6 +113,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Call(args) => call::run(args, &options).await,
         Command::Tools(args) => tools::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
+        Command::Export(args) => export::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
         Command::Openapi => openapi::run(),
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
 
+mod origins;
 mod retention;
 
 pub use retention::RetentionConfig;
@@ -70,6 +71,19 @@ pub struct Server {
     pub max_body_bytes: usize,
     /// How long a request body may take.
     pub body_timeout_ms: u64,
+    /// How long the headers of a request may take.
+    pub header_timeout_ms: u64,
+    /// How long a connection may ask nothing.
+    pub idle_timeout_ms: u64,
+    /// How long a client may read nothing of what there is for it.
+    pub write_timeout_ms: u64,
+    /// Most connections at once.
+    pub max_connections: usize,
+    /// Largest head of a request.
+    pub max_header_bytes: usize,
+    /// Whose pages may use the service from a browser.
+    #[serde(deserialize_with = "origins::read")]
+    pub cors_origins: Vec<String>,
     /// Memory that requests in flight may hold.
     pub max_in_flight_mib: usize,
     /// How long running calls may take to end after the first signal.
@@ -252,7 +266,8 @@ impl Config {
             .separator("__")
             .try_parsing(true)
             .list_separator(",")
-            .with_list_parse_key("egress.allow");
+            .with_list_parse_key("egress.allow")
+            .with_list_parse_key("server.cors_origins");
         Ok(builder.add_source(environment).build()?.try_deserialize()?)
     }
 

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
-use axum::serve::ListenerExt;
-use axum::{Router, ServiceExt};
+use axum::Router;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
@@ -27,6 +25,7 @@ mod cache_control;
 mod call_body;
 mod calls;
 mod conversation;
+mod cors;
 mod described;
 mod docs;
 mod end;
@@ -45,14 +44,19 @@ mod problem;
 mod range;
 mod reach;
 mod reply;
+mod security;
+mod server;
 mod sessions;
 mod stats;
 mod tool_list;
 mod tools;
 mod watch;
+mod wire;
 
 pub use layers::Outermost;
 pub use problem::Problem;
+
+use server::Server;
 
 /// How long connections may take to end once everything else has.
 const LINGER: Duration = Duration::from_secs(2);
@@ -125,7 +129,7 @@ pub fn service(state: AppState) -> Outermost<Router> {
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
         .with_state(state.clone());
-    Outermost { inner: router, state }
+    Outermost::new(router, state)
 }
 
 /// Serves until `drain` fires; then takes no new calls, lets running ones end, and closes everything.
@@ -146,18 +150,13 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         vault: app.vault.clone(),
         closing: closing.clone(),
     });
-    let listener = listener.tap_io(|socket| {
-        // Answers are written whole; waiting for more only delays them.
-        let _ = socket.set_nodelay(true);
-    });
-    let service = ServiceExt::<Request>::into_make_service(service(state));
-    let closed = closing.clone();
-    let server = axum::serve(listener, service).with_graceful_shutdown(async move { closed.cancelled().await });
-    let mut server = tokio::spawn(async move { server.await });
+    let server = Server::new(service(state.clone()), state);
+    let mut server = tokio::spawn(server.run(listener, closing.clone()));
     tokio::select! {
+        // It does not end by itself.
         ended = &mut server => {
             app.stop().await;
-            return ended.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
+            return ended.map_err(std::io::Error::other);
         }
         () = drain.cancelled() => {}
     }

@@ -9,7 +9,7 @@ use utoipa::openapi::schema::AnyOf;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use super::{AppState, described, problem};
+use super::{AppState, described, problem, security};
 use crate::domain::Status;
 use crate::domain::failure::Code;
 use crate::events::{render, session};
@@ -96,7 +96,13 @@ pub(super) fn router(document: &utoipa::openapi::OpenApi) -> Router<AppState> {
         if let Some(location) = response.headers_mut().get_mut(header::LOCATION) {
             *location = HeaderValue::from_static("docs/");
         }
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, security::OF_A_PAGE);
         response
     }));
-    Router::new().route("/openapi.json", get(json)).merge(page)
+    let all = Router::new().route("/openapi.json", get(json)).merge(page);
+    // There is nobody's data in it.
+    all.layer(axum::middleware::map_response(async |mut response: Response| {
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        response
+    }))
 }
