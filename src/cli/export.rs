@@ -71,12 +71,7 @@ struct Written {
     is_cut_off: bool,
 }
 
-async fn write(
-    store: &Store,
-    filter: ExportFilter,
-    target: &mut Target,
-    database: &str,
-) -> Result<Written, CliError> {
+async fn write(store: &Store, filter: ExportFilter, target: &mut Target, database: &str) -> Result<Written, CliError> {
     let mut export = store.export(filter);
     let mut written = Written::default();
     let mut screen = Screen::new();

@@ -36,6 +36,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let drain = CancellationToken::new();
     toolpost::lifecycle::on_signals(drain.clone())
         .map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
+    let connections = config.server.max_connections;
     let app = tokio::select! {
         started = super::start(config) => started?,
         () = drain.cancelled() => return Ok(Exit::Good),
@@ -44,6 +45,17 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         tracing::info!("open to everyone on this machine: this version has no API keys");
     } else {
         tracing::warn!("open to everyone who can reach {address}: this version has no API keys");
+    }
+    // Files, the database and tools need some as well.
+    let wanted = connections as u64 + 1000;
+    if let Some(descriptors) = toolpost::lifecycle::raise_descriptors(wanted)
+        && descriptors < wanted
+    {
+        tracing::warn!(
+            descriptors,
+            connections,
+            "fewer file descriptors (ulimit -n) than server.max_connections needs"
+        );
     }
     announce(address);
     toolpost::http::serve(app, listener, drain)

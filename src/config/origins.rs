@@ -10,7 +10,8 @@ pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Str
 }
 
 fn origin(text: &str) -> Result<String, String> {
-    let refused = || format!("\"{text}\" is no origin: give a scheme, a host and perhaps a port, as in https://a.example.com");
+    let refused =
+        || format!("\"{text}\" is no origin: give a scheme, a host and perhaps a port, as in https://a.example.com");
     let url = Url::parse(text.trim()).map_err(|_| refused())?;
     let is_one = matches!(url.scheme(), "http" | "https") && url.path() == "/" && url.query().is_none();
     let has_login = !url.username().is_empty() || url.password().is_some();

@@ -119,7 +119,8 @@ impl Problem {
 
     /// 403: a page of another origin would change something.
     pub fn foreign_page() -> Self {
-        let detail = "a page of another origin may not do this; the operator names origins that may in server.cors_origins";
+        let detail =
+            "a page of another origin may not do this; the operator names origins that may in server.cors_origins";
         Self::new(StatusCode::FORBIDDEN, "CROSS_ORIGIN", detail)
     }
 

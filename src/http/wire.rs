@@ -136,8 +136,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     /// Nothing more has come: is that still in time?
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.turns.is_busy() {
-            // Whoever works on the request has clocks of its own.
+        if self.turns.is_busy() || self.stalled.is_some() {
+            // Whoever works on the request has clocks of its own, and so has an answer that is still being read.
             return Poll::Pending;
         }
         if self.awaited == Awaited::Nothing {
@@ -170,15 +170,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         self.write_alarm.poll(since + self.clocks.write, context).map(|()| io::ErrorKind::TimedOut.into())
     }
 
-    fn after_write(
-        &mut self,
-        written: Poll<io::Result<usize>>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
+    fn after_write(&mut self, written: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match written {
             Poll::Pending => self.poll_stalled(context).map(Err),
             done => {
                 self.stalled = None;
+                if matches!(self.awaited, Awaited::Request(_)) {
+                    // The answer before is still on its way: it is from its end that the next request is waited for.
+                    self.awaited = Awaited::Nothing;
+                }
                 done
             }
         }

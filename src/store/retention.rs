@@ -120,8 +120,7 @@ impl Store {
     /// If the database fails.
     pub async fn forgotten_until(&self) -> Result<i64, StoreError> {
         const SQL: &str = "SELECT calls_pos, events_pos FROM retention WHERE one = 1";
-        let (calls, events): (i64, i64) =
-            db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_one(pool).await)?;
+        let (calls, events): (i64, i64) = db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_one(pool).await)?;
         Ok(calls.max(events))
     }
 
@@ -222,7 +221,10 @@ mod tests {
         assert_eq!((enough.until(), enough.may_go_on), (Some(4), true));
         let all = Stretch::of(read(), Time(99), 100);
         assert_eq!((all.until(), all.may_go_on), (Some(8), true));
-        assert_eq!((Stretch::of(Vec::new(), Time(99), 9).until(), Stretch::of(read(), Time(5), 9).until()), (None, None));
+        assert_eq!(
+            (Stretch::of(Vec::new(), Time(99), 9).until(), Stretch::of(read(), Time(5), 9).until()),
+            (None, None)
+        );
     }
 
     #[test]

@@ -111,5 +111,6 @@ async fn more_connections_than_there_is_room_for_are_a_503_until_there_is() {
     assert!(is_problem(&answer, 503), "{answer}");
     assert!(answer.to_ascii_lowercase().contains("retry-after: 1"), "{answer}");
     drop(held);
-    eventually("room", || async { exchange(&app, request, b"").await.starts_with("HTTP/1.1 200 ").then_some(()) }).await;
+    eventually("room", || async { exchange(&app, request, b"").await.starts_with("HTTP/1.1 200 ").then_some(()) })
+        .await;
 }

@@ -102,7 +102,10 @@ async fn good(app: &App, name: &str) -> Value {
 /// What an earlier version has left is all there.
 async fn everything_is_there(app: &App, old: &Old) {
     let whole = app.stored(&old.id(1)).await;
-    assert_eq!((&whole["status"], &whole["output"], &whole["call_id"]), (&json!("SUCCESS"), &json!("kept 1"), &json!("call_1")));
+    assert_eq!(
+        (&whole["status"], &whole["output"], &whole["call_id"]),
+        (&json!("SUCCESS"), &json!("kept 1"), &json!("call_1"))
+    );
     assert_eq!((&whole["arguments"], &whole["duration_ms"]), (&json!({"n": 1}), &json!(7)));
     assert_eq!(whole["metadata"]["callback"]["state"], "delivered");
     assert_eq!(events_of(app, &old.id(1)).await, ["tool_call", "status", "status", "status", "tool_result"]);

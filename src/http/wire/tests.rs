@@ -91,6 +91,24 @@ async fn who_reads_nothing_is_given_up_and_who_reads_slowly_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_is_read_slowly_is_not_cut_off_by_the_wait_for_the_next_request() {
+    let (wire, mut there, _) = wire();
+    let (mut reading, mut writing) = tokio::io::split(wire);
+    let slowly = async {
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            there.read_exact(&mut [0; 64]).await.unwrap();
+        }
+    };
+    let much = [7; 1280];
+    let ((read, written, ()), seconds) =
+        took(async { tokio::join!(reading.read(&mut [0; 9]), writing.write_all(&much), slowly) }).await;
+    written.unwrap();
+    assert_eq!(read.unwrap(), 0);
+    assert!((400..=475).contains(&seconds), "{seconds}: it ends 75 s after the last byte was taken");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_library_says_by_itself_is_said_in_our_words() {
     let (mut wire, mut there, turns) = wire();
     let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -107,7 +125,8 @@ async fn what_the_library_says_by_itself_is_said_in_our_words() {
     there.read_exact(&mut same).await.unwrap();
     assert_eq!(&same, looks_like_it);
     drop(turn);
-    for other in [&b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..], b"HTTP/1.1 400 B\r\ncontent-length: 9\r\n\r\n"] {
+    for other in [&b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..], b"HTTP/1.1 400 B\r\ncontent-length: 9\r\n\r\n"]
+    {
         assert_eq!(said_by_the_library(other), None);
     }
 }

@@ -41,10 +41,28 @@ async fn request_bodies_are_answered_whatever_they_are() {
     let app = app().await;
     let take = |input: &[u8]| is_sound(&wait(app.post_raw("/tool-calls", input.to_vec())));
     let words = &[
-        "\"name\":\"echo\"", "\"arguments\":", "\"calls\":[", "\"tool_calls\":[", "\"function_call\"", "\"tool_use\"",
-        "\"functionCall\":{", "\"wait\":\"accepted\"", "\"wait\":1", "\"session\":\"s\"", "\"limits\":{\"timeout_ms\":1}",
-        "\"partial\":true", "\"format\":\"gemini\"", "\"stop_reason\":\"max_tokens\"", "\"dedupe\":\"call_id\"", "\\u0000",
-        "\"mode\":\"serial\"", "null", "[[[[", "1e999", "99999999999999999999", "\\ud83d",
+        "\"name\":\"echo\"",
+        "\"arguments\":",
+        "\"calls\":[",
+        "\"tool_calls\":[",
+        "\"function_call\"",
+        "\"tool_use\"",
+        "\"functionCall\":{",
+        "\"wait\":\"accepted\"",
+        "\"wait\":1",
+        "\"session\":\"s\"",
+        "\"limits\":{\"timeout_ms\":1}",
+        "\"partial\":true",
+        "\"format\":\"gemini\"",
+        "\"stop_reason\":\"max_tokens\"",
+        "\"dedupe\":\"call_id\"",
+        "\\u0000",
+        "\"mode\":\"serial\"",
+        "null",
+        "[[[[",
+        "1e999",
+        "99999999999999999999",
+        "\\ud83d",
     ];
     let beside = &[
         "tests/fixtures/messages/anthropic.json",
@@ -71,10 +89,26 @@ async fn headers_are_answered_whatever_they_are() {
         if is_good { Ok(()) } else { Err(answer) }
     };
     let words = &[
-        "prefer: wait=1", "prefer: respond-async", "range: bytes=0-1", "if-match: \"x\"", "idempotency-key: k", "accept: */*",
-        "content-type: application/json", "transfer-encoding: chunked", "cache-control: no-store", "last-event-id: 7",
-        "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "x-request-id: ", "\r\n", ": ", "\t", "\u{7f}",
-        "origin: null", "sec-fetch-site: cross-site", "expect: 100-continue", "authorization: Bearer ",
+        "prefer: wait=1",
+        "prefer: respond-async",
+        "range: bytes=0-1",
+        "if-match: \"x\"",
+        "idempotency-key: k",
+        "accept: */*",
+        "content-type: application/json",
+        "transfer-encoding: chunked",
+        "cache-control: no-store",
+        "last-event-id: 7",
+        "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "x-request-id: ",
+        "\r\n",
+        ": ",
+        "\t",
+        "\u{7f}",
+        "origin: null",
+        "sec-fetch-site: cross-site",
+        "expect: 100-continue",
+        "authorization: Bearer ",
     ];
     Target { name: "headers", beside: &[], words, inputs: 80, take }.run();
     assert_eq!(app.call("echo", json!({})).await["status"], "SUCCESS");
@@ -104,8 +138,27 @@ async fn templates_are_taken_or_refused_and_filled_in_without_harm() {
         is_sound(&wait(send(shown)))
     };
     let words = &[
-        "{a}", "{b}", "{", "}", "{{", "}}", "{a.b}", "http://127.0.0.1:1/", "https://", "//", "@", "?q={a}", "#{b}", "%2f", "..",
-        "[::1]", "\\", "{\"a\":{a}}", "user:{a}@", "\u{202e}", "localhost",
+        "{a}",
+        "{b}",
+        "{",
+        "}",
+        "{{",
+        "}}",
+        "{a.b}",
+        "http://127.0.0.1:1/",
+        "https://",
+        "//",
+        "@",
+        "?q={a}",
+        "#{b}",
+        "%2f",
+        "..",
+        "[::1]",
+        "\\",
+        "{\"a\":{a}}",
+        "user:{a}@",
+        "\u{202e}",
+        "localhost",
     ];
     Target { name: "templates", beside: &[], words, inputs: 60, take }.run();
 }

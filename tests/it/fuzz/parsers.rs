@@ -5,13 +5,8 @@ use toolpost::formats::{sse, stream};
 
 use super::driver::Target;
 
-const VENDORS: [Option<Vendor>; 5] = [
-    None,
-    Some(Vendor::OpenAi),
-    Some(Vendor::OpenAiResponses),
-    Some(Vendor::Anthropic),
-    Some(Vendor::Gemini),
-];
+const VENDORS: [Option<Vendor>; 5] =
+    [None, Some(Vendor::OpenAi), Some(Vendor::OpenAiResponses), Some(Vendor::Anthropic), Some(Vendor::Gemini)];
 
 /// The same bytes in pieces whose sizes follow from them.
 fn pieces(input: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -101,9 +96,24 @@ fn models_streams_are_followed_alike_however_they_are_cut() {
         Ok(())
     };
     let words = &[
-        "data: ", "\n\n", "[DONE]", "\"tool_calls\":[", "\"index\":", "\"arguments\":\"", "\\\"", "\"id\":\"call_0\"",
-        "null", "\"finish_reason\":\"length\"", "\"type\":\"content_block_stop\"", "\"functionCall\":{", "event: ", "]}",
-        "18446744073709551616", "1e400", "\\ud800", "\"choices\":[{}]",
+        "data: ",
+        "\n\n",
+        "[DONE]",
+        "\"tool_calls\":[",
+        "\"index\":",
+        "\"arguments\":\"",
+        "\\\"",
+        "\"id\":\"call_0\"",
+        "null",
+        "\"finish_reason\":\"length\"",
+        "\"type\":\"content_block_stop\"",
+        "\"functionCall\":{",
+        "event: ",
+        "]}",
+        "18446744073709551616",
+        "1e400",
+        "\\ud800",
+        "\"choices\":[{}]",
     ];
     let beside = &[
         "tests/fixtures/streams/anthropic.sse",

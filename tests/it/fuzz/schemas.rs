@@ -37,10 +37,28 @@ fn take(input: &[u8]) -> Result<(), String> {
 #[test]
 fn schemas_are_taken_or_refused_and_arguments_are_valid_or_told_why() {
     let words = &[
-        "\"type\":\"object\"", "\"properties\":{", "\"$ref\":\"#\"", "\"$defs\":{\"a\":", "\"anyOf\":[", "\"pattern\":\"(a*)*\"",
-        "\"enum\":[", "\"default\":", "\"required\":[\"a\"]", "\"additionalProperties\":false", "\"const\":null",
-        "\"minimum\":1e308", "\"$schema\":\"http://json-schema.org/draft-07/schema#\"", "\"multipleOf\":0.1", "\"format\":\"date\"",
-        "true", "null", "[]", "{}", "\"1\"", "9223372036854775808", "\\u0000",
+        "\"type\":\"object\"",
+        "\"properties\":{",
+        "\"$ref\":\"#\"",
+        "\"$defs\":{\"a\":",
+        "\"anyOf\":[",
+        "\"pattern\":\"(a*)*\"",
+        "\"enum\":[",
+        "\"default\":",
+        "\"required\":[\"a\"]",
+        "\"additionalProperties\":false",
+        "\"const\":null",
+        "\"minimum\":1e308",
+        "\"$schema\":\"http://json-schema.org/draft-07/schema#\"",
+        "\"multipleOf\":0.1",
+        "\"format\":\"date\"",
+        "true",
+        "null",
+        "[]",
+        "{}",
+        "\"1\"",
+        "9223372036854775808",
+        "\\u0000",
     ];
     Target { name: "schemas", beside: &[], words, inputs: 400, take }.run();
 }

@@ -27,7 +27,8 @@ on_both_databases!(
     async fn every_call_is_told_once_and_in_order(backend: Backend) {
         let log = Log::open(backend).await;
         let start = ACCEPTED_AT / 1000;
-        let calls: Vec<Call> = (0..2100_i64).map(|n| at(start + n * 1000, 1, if n % 7 == 0 { "seven" } else { "t" })).collect();
+        let calls: Vec<Call> =
+            (0..2100_i64).map(|n| at(start + n * 1000, 1, if n % 7 == 0 { "seven" } else { "t" })).collect();
         let changes = calls.iter().rev().map(whole).collect();
         assert!(log.together(changes).await.iter().all(Result::is_ok));
         let ids: Vec<Uuid> = calls.iter().map(|call| call.id).collect();

@@ -28,8 +28,7 @@ const ROW: &str = "id, tenant, session, batch_id, tool, status, attempt, seq, no
 const ROW_AGAIN: &str = "UPDATE tool_calls AS c SET status = u.status, attempt = u.attempt, seq = u.seq, \
      started_pos = COALESCE(c.started_pos, u.started), settled_pos = u.settled, record = u.record \
      FROM u WHERE c.id = u.id AND c.status + 0 < 2 AND c.attempt <= u.attempt AND c.seq < u.seq AND c.node = u.node";
-const STATS: &str =
-    "tenant, tool, minute, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at";
+const STATS: &str = "tenant, tool, minute, executed, code, bucket, calls, total_ms, min_ms, max_ms, retries, last_at";
 const STATS_AGAIN: &str = "ON CONFLICT (tenant, tool, minute, executed, code, bucket) DO UPDATE SET \
      calls = s.calls + excluded.calls, total_ms = s.total_ms + excluded.total_ms, \
      min_ms = {MIN}(s.min_ms, excluded.min_ms), max_ms = {MAX}(s.max_ms, excluded.max_ms), \
@@ -158,7 +157,8 @@ impl Old {
 
     /// It says that it lives.
     pub fn beats(&self) -> String {
-        "INSERT INTO nodes AS n (node, beat) VALUES ('cli-old', 1) ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1".to_owned()
+        "INSERT INTO nodes AS n (node, beat) VALUES ('cli-old', 1) ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1"
+            .to_owned()
     }
 
     /// The request whose key is taken.

@@ -24,7 +24,11 @@ fn taken_away(sql: &str) -> Option<&'static str> {
 fn migrations_take_nothing_away_from_nodes_of_the_version_before() {
     for backend in [Backend::Sqlite, Backend::Postgres] {
         for (number, name, sql) in migrations(backend).into_iter().filter(|(number, ..)| *number >= FIRST) {
-            assert_eq!(taken_away(&sql), None, "{number:04}_{name} ({backend:?}): expand first, contract a version later");
+            assert_eq!(
+                taken_away(&sql),
+                None,
+                "{number:04}_{name} ({backend:?}): expand first, contract a version later"
+            );
         }
     }
 }
@@ -40,7 +44,8 @@ fn what_takes_away_is_seen() {
     ] {
         assert!(taken_away(sql).is_some(), "{sql}");
     }
-    for sql in ["ALTER TABLE a ADD COLUMN b TEXT; -- DROP TABLE a", "ALTER TABLE a ADD COLUMN b INT NOT NULL DEFAULT 0"] {
+    for sql in ["ALTER TABLE a ADD COLUMN b TEXT; -- DROP TABLE a", "ALTER TABLE a ADD COLUMN b INT NOT NULL DEFAULT 0"]
+    {
         assert_eq!(taken_away(sql), None, "{sql}");
     }
 }
