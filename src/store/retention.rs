@@ -5,7 +5,7 @@
 //! until their last commit comes. The row of `retention` says how far that has gone; whoever holds it deletes, and nobody
 //! waits for it. What commits have counted is in the sums before they go.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use sqlx::{Connection, QueryBuilder};
 use uuid::Uuid;
@@ -14,8 +14,9 @@ use super::db::in_transaction;
 use super::{Db, Store, StoreError, codec, db};
 use crate::domain::Time;
 
-/// Most reported events that are deleted in one step.
+/// Most reported events that are deleted in one step, and most bytes of calls: on SQLite the journal waits meanwhile.
 const MOST_EVENTS: i64 = 2000;
+const MOST_BYTES: i64 = 32 * 1024 * 1024;
 
 /// What is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,8 @@ const HOLD_POSTGRES: &str = "UPDATE retention SET calls_pos = calls_pos \
     RETURNING calls_pos, events_pos, (SELECT pos FROM stats_folded)";
 const COMMITS: &str = "SELECT last_pos, at, calls FROM commits WHERE last_pos > $1 AND last_pos <= $2 \
     ORDER BY last_pos LIMIT $3";
+const ENDED: &str = "SELECT id, settled_pos, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) \
+    FROM tool_calls WHERE status > 1 AND id";
 const FORGET_COMMITS: &str = "DELETE FROM commits WHERE last_pos > $1 AND last_pos <= $2";
 const MOVE_CALLS: &str = "UPDATE retention SET calls_pos = $1 WHERE one = 1";
 const MOVE_EVENTS: &str = "UPDATE retention SET events_pos = $1 WHERE one = 1";
@@ -69,15 +72,16 @@ impl Store {
                 .bind(from).bind(folded).bind(i64::from(most))
                 .fetch_all(&mut *transaction).await?;
             let mut stretch = Stretch::of(commits, before, most as usize);
-            let ended: Vec<(Uuid, i64)> = match stretch.ids().as_slice() {
+            let ended: Vec<(Uuid, i64, i64)> = match stretch.ids().as_slice() {
                 [] => Vec::new(),
                 ids => {
-                    let mut query = among("SELECT id, settled_pos FROM tool_calls WHERE status > 1 AND id", ids);
+                    let mut query = among(ENDED, ids);
                     query.build_query_as().persistent(false).fetch_all(&mut *transaction).await?
                 }
             };
             if part == Part::Calls && !ended.is_empty() {
-                let ids: Vec<Uuid> = ended.iter().map(|(id, _)| *id).collect();
+                stretch.end_within(&ended.iter().map(|(id, _, bytes)| (*id, *bytes)).collect(), MOST_BYTES);
+                let ids: Vec<Uuid> = ended.iter().map(|(id, ..)| *id).collect();
                 let mut query = among("SELECT call_id FROM callbacks WHERE state = 0 AND call_id", &ids);
                 let awaited: Vec<(Uuid,)> =
                     query.build_query_as().persistent(false).fetch_all(&mut *transaction).await?;
@@ -85,7 +89,7 @@ impl Store {
             }
             let Some(until) = stretch.until() else { break 'step None };
             // One that ended behind the stretch has its turn with that commit.
-            let ended: Vec<Uuid> = ended.into_iter().filter(|(_, pos)| *pos <= until).map(|(id, _)| id).collect();
+            let ended: Vec<Uuid> = ended.into_iter().filter(|(_, pos, _)| *pos <= until).map(|(id, ..)| id).collect();
             let mut pruned = Pruned { is_unfinished: stretch.may_go_on, ..Pruned::default() };
             if !ended.is_empty() {
                 let mut query = events_of(&ended);
@@ -171,6 +175,19 @@ impl Stretch {
         }
     }
 
+    /// Leaves out what is too much beside the first commit, with the sizes of the calls that are to go.
+    fn end_within(&mut self, sizes: &HashMap<Uuid, i64>, most: i64) {
+        let mut bytes = 0;
+        let place = self.commits.iter().position(|(_, ids)| {
+            bytes += ids.iter().filter_map(|id| sizes.get(id)).sum::<i64>();
+            bytes > most
+        });
+        if let Some(place) = place.map(|place| place.max(1)).filter(|place| *place < self.commits.len()) {
+            self.commits.truncate(place);
+            self.may_go_on = true;
+        }
+    }
+
     /// The position of the last of them.
     fn until(&self) -> Option<i64> {
         self.commits.last().map(|(pos, _)| *pos)
@@ -225,6 +242,20 @@ mod tests {
             (Stretch::of(Vec::new(), Time(99), 9).until(), Stretch::of(read(), Time(5), 9).until()),
             (None, None)
         );
+    }
+
+    #[test]
+    fn large_calls_go_a_few_at_a_time_and_one_that_is_too_large_alone() {
+        let stretch = || Stretch::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[3])], Time(9), 99);
+        let ending = |sizes: [i64; 3]| {
+            let mut stretch = stretch();
+            let sizes = sizes.into_iter().zip(1..).map(|(bytes, id)| (Uuid::from_u128(id), bytes)).collect();
+            stretch.end_within(&sizes, 10);
+            (stretch.until(), stretch.may_go_on)
+        };
+        assert_eq!(ending([4, 6, 1]), (Some(4), true));
+        assert_eq!(ending([11, 1, 1]), (Some(2), true));
+        assert_eq!(ending([1, 1, 1]), (Some(6), true));
     }
 
     #[test]
