@@ -14,10 +14,10 @@ fn take(input: &[u8]) -> Result<(), String> {
     let Ok(schema) = json::parse(lines.next().unwrap_or_default()) else { return Ok(()) };
     let Ok(compiled) = compile(&schema, Role::Input) else { return Ok(()) };
     for vendor in [Vendor::OpenAi, Vendor::OpenAiStrict, Vendor::Anthropic, Vendor::Gemini] {
-        if let (Ok(one), Ok(again)) = (lower(&schema, vendor), lower(&schema, vendor))
-            && one.schema.to_string() != again.schema.to_string()
-        {
-            return Err(format!("{vendor:?}: {} is not {}", one.schema, again.schema));
+        let lowered = || lower(&schema, vendor).map(|lowered| lowered.schema.to_string());
+        let (one, again) = (lowered(), lowered());
+        if one != again {
+            return Err(format!("{vendor:?}: {one:?} is not {again:?}"));
         }
     }
     let Ok(arguments) = json::parse(lines.next().unwrap_or_default()) else { return Ok(()) };
