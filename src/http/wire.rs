@@ -61,17 +61,6 @@ impl Drop for Turn {
     }
 }
 
-/// What a connection without a request in work is waiting for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Awaited {
-    /// Nothing that is timed.
-    Nothing,
-    /// A request, since then.
-    Request(Instant),
-    /// The rest of its headers, since then.
-    Headers(Instant),
-}
-
 /// A clock that is mostly not looked at: it is set again only when it has run out too early.
 #[derive(Default)]
 struct Alarm(Option<Pin<Box<Sleep>>>);
@@ -98,9 +87,13 @@ pub(super) struct Wire<S> {
     clocks: Clocks,
     turns: Arc<Turns>,
     last_words: LastWords,
-    awaited: Awaited,
-    /// Requests that had begun at the last look.
+    /// Requests that had begun at the last look, and whether one was in work.
     seen: u64,
+    was_busy: bool,
+    /// When something was last done here: from then on the next request is waited for.
+    active: Instant,
+    /// When the first bytes of a request came whose headers are not complete.
+    begun: Option<Instant>,
     read_alarm: Alarm,
     /// Since when the other side takes nothing.
     stalled: Option<Instant>,
@@ -116,8 +109,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             clocks,
             turns,
             last_words,
-            awaited: Awaited::Nothing,
             seen: 0,
+            was_busy: false,
+            active: Instant::now(),
+            begun: None,
             read_alarm: Alarm::default(),
             stalled: None,
             write_alarm: Alarm::default(),
@@ -125,34 +120,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
-    /// Brings what is awaited up to what has happened.
+    /// Takes notice of requests that have begun or are done with.
     fn look(&mut self) {
-        let begun = self.turns.begun();
-        if self.turns.is_busy() || begun != self.seen {
-            self.seen = begun;
-            self.awaited = Awaited::Nothing;
+        let (begun, is_busy) = (self.turns.begun(), self.turns.is_busy());
+        if is_busy || self.was_busy || begun != self.seen {
+            (self.seen, self.was_busy, self.begun) = (begun, is_busy, None);
+            self.active = Instant::now();
         }
     }
 
-    /// Nothing more has come: is that still in time?
+    /// Nothing more has come: is that still in time? The alarm is set also while there is no reason to: nobody may look
+    /// again once there is one.
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.turns.is_busy() || self.stalled.is_some() {
-            // Whoever works on the request has clocks of its own, and so has an answer that is still being read.
-            return Poll::Pending;
-        }
-        if self.awaited == Awaited::Nothing {
-            self.awaited = Awaited::Request(Instant::now());
-        }
-        let (since, patience) = match self.awaited {
-            Awaited::Nothing => return Poll::Pending,
-            Awaited::Request(since) => (since, self.clocks.idle),
-            Awaited::Headers(since) => (since, self.clocks.header),
+        // Whoever works on a request has clocks of its own, and so has an answer that is still being read.
+        let is_timed = !self.turns.is_busy() && self.stalled.is_none();
+        let (since, patience) = match self.begun.filter(|_| is_timed) {
+            Some(begun) => (begun, self.clocks.header),
+            None if is_timed => (self.active, self.clocks.idle),
+            None => (Instant::now(), self.clocks.idle),
         };
         if patience.is_zero() {
             return Poll::Pending;
         }
         ready!(self.read_alarm.poll(since + patience, context));
-        if matches!(self.awaited, Awaited::Headers(_)) {
+        if self.begun.is_some() {
             let words = (self.last_words)(Problem::headers_timeout(patience));
             // Said as far as it fits into the socket: whoever is too slow is not waited for again.
             let _ = Pin::new(&mut self.stream).poll_write(context, &words);
@@ -174,11 +165,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         match written {
             Poll::Pending => self.poll_stalled(context).map(Err),
             done => {
-                self.stalled = None;
-                if matches!(self.awaited, Awaited::Request(_)) {
-                    // The answer before is still on its way: it is from its end that the next request is waited for.
-                    self.awaited = Awaited::Nothing;
-                }
+                (self.stalled, self.active) = (None, Instant::now());
                 done
             }
         }
@@ -227,8 +214,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
             Poll::Pending => this.poll_patience(context),
             done => {
                 let has_read = buf.filled().len() > before;
-                if has_read && !this.turns.is_busy() && !matches!(this.awaited, Awaited::Headers(_)) {
-                    this.awaited = Awaited::Headers(Instant::now());
+                if has_read && !this.turns.is_busy() && this.begun.is_none() {
+                    this.begun = Some(Instant::now());
                 }
                 done
             }

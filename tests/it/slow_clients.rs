@@ -38,7 +38,8 @@ async fn headers_that_never_end_are_a_408() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_asks_nothing_is_closed_without_a_word() {
-    let app = app(|config| config.server.idle_timeout_ms = 50).await;
+    // Long enough for a request to be sent, on any machine.
+    let app = app(|config| config.server.idle_timeout_ms = 1000).await;
     let mut fresh = connect(&app).await;
     assert_eq!(to_the_end(&mut fresh).await, "");
     let mut used = connect(&app).await;

@@ -66,6 +66,24 @@ async fn a_request_in_work_is_not_timed_and_the_next_one_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_wait_for_the_next_request_ends_although_nobody_reads_after_the_answer() {
+    let (wire, mut there, turns) = wire();
+    let (mut reading, mut writing) = tokio::io::split(wire);
+    let turn = turns.begin();
+    let answering = async {
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        drop(turn);
+        writing.write_all(b"answer").await.unwrap();
+        there.read_exact(&mut [0; 6]).await.unwrap();
+    };
+    let mut little = [0; 9];
+    // The library reads once while it works, and then waits for that to end.
+    let ((read, ()), seconds) = took(async { tokio::join!(reading.read(&mut little), answering) }).await;
+    assert_eq!(read.unwrap(), 0);
+    assert!((175..=250).contains(&seconds), "{seconds}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_was_done_with_between_two_looks_counts() {
     let (mut wire, mut there, turns) = wire();
     there.write_all(b"GET /").await.unwrap();
