@@ -51,18 +51,18 @@ async fn a_connection_that_asks_nothing_is_closed_without_a_word() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_takes_longer_than_all_clocks_is_answered() {
     let app = app(|config| {
-        config.server.idle_timeout_ms = 20;
-        config.server.header_timeout_ms = 20;
-        config.server.write_timeout_ms = 20;
+        config.server.idle_timeout_ms = 500;
+        config.server.header_timeout_ms = 500;
+        config.server.write_timeout_ms = 500;
     })
     .await;
-    let call = app.call("wait", json!({"ms": 300})).await;
+    let call = app.call("wait", json!({"ms": 1500})).await;
     assert_eq!(call["status"], "SUCCESS");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_never_reads_loses_its_connection() {
-    let app = app(|config| config.server.write_timeout_ms = 100).await;
+    let app = app(|config| config.server.write_timeout_ms = 1000).await;
     let mut sleeping = connect(&app).await;
     sleeping.write_all(b"GET /events HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let many = vec!["x".repeat(1000); 3000];

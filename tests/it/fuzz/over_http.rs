@@ -4,6 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
+use toolpost::config::Config;
 
 use super::driver::Target;
 use crate::support::client::send;
@@ -11,14 +12,16 @@ use crate::support::raw::exchange;
 use crate::support::{App, Backend, Options, Response};
 
 /// A service that waits for nobody long.
-async fn app() -> App {
-    let configure: fn(&mut toolpost::config::Config) = |config| {
-        config.server.body_timeout_ms = 300;
-        config.server.header_timeout_ms = 300;
-        config.server.idle_timeout_ms = 300;
-        config.limits.timeout_ms = 300;
-    };
+async fn app(configure: fn(&mut Config)) -> App {
     App::start_with(Backend::Sqlite, Options { configure: Some(configure), ..Options::default() }).await
+}
+
+/// Its clocks, with one of its own for connections that ask nothing.
+fn hurry(config: &mut Config, idle_timeout_ms: u64) {
+    config.server.body_timeout_ms = 300;
+    config.server.header_timeout_ms = 300;
+    config.server.idle_timeout_ms = idle_timeout_ms;
+    config.limits.timeout_ms = 300;
 }
 
 fn wait<T>(work: impl Future<Output = T>) -> T {
@@ -38,7 +41,8 @@ fn is_sound(answer: &Response) -> Result<(), String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn request_bodies_are_answered_whatever_they_are() {
-    let app = app().await;
+    // Its connections are used again, also after a while.
+    let app = app(|config| hurry(config, 0)).await;
     let take = |input: &[u8]| is_sound(&wait(app.post_raw("/tool-calls", input.to_vec())));
     let words = &[
         "\"name\":\"echo\"",
@@ -76,7 +80,7 @@ async fn request_bodies_are_answered_whatever_they_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_are_answered_whatever_they_are() {
-    let app = app().await;
+    let app = app(|config| hurry(config, 500)).await;
     let body = br#"{"name":"echo","arguments":{}}"#;
     let take = |input: &[u8]| {
         let mut head = b"POST /tool-calls HTTP/1.1\r\nhost: x\r\nconnection: close\r\n".to_vec();
@@ -116,7 +120,8 @@ async fn headers_are_answered_whatever_they_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn templates_are_taken_or_refused_and_filled_in_without_harm() {
-    let app = app().await;
+    // Its connections are used again, also after a while.
+    let app = app(|config| hurry(config, 0)).await;
     // `URL`, a header, a body and the argument, a line each.
     let take = |input: &[u8]| {
         let text = String::from_utf8_lossy(input);
