@@ -117,7 +117,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod app;
+pub mod auth;
 pub mod callbacks;
 pub mod config;
 pub mod dispatch;
@@ -129,7 +131,9 @@ pub mod fault;
 pub mod formats;
 pub mod hooks;
 pub mod http;
+pub mod import;
 pub mod lifecycle;
+pub mod mcp;
 pub mod policy;
 pub mod registry;
 pub mod schema;

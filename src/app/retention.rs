@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::RetentionConfig;
 use crate::domain::{Clock, Time};
 use crate::store::retention::{Part, Pruned};
-use crate::store::{Store, StoreError};
+use crate::store::{StoreError, Stores};
 
 /// Longest time between two looks, and the shortest.
 const LOOKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
@@ -15,7 +15,7 @@ const LOOKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_mil
 const MESSAGES_MS: u64 = 60 * 60 * 1000;
 
 /// Looks now and then for what is too old, until `stop` fires. On several nodes one of them deletes at a time.
-pub(super) async fn run(store: Store, clock: Clock, config: RetentionConfig, stop: CancellationToken) {
+pub(super) async fn run(stores: Stores, clock: Clock, config: RetentionConfig, stop: CancellationToken) {
     let parts = [(Part::Calls, config.calls_ms), (Part::Events, config.events_ms)];
     let Some(shortest) = parts.iter().map(|(_, kept)| *kept).filter(|kept| *kept > 0).min() else { return };
     let look = (Duration::from_millis(shortest) / 4).clamp(LOOKS.1, LOOKS.0);
@@ -24,7 +24,7 @@ pub(super) async fn run(store: Store, clock: Clock, config: RetentionConfig, sto
             let before = ago(&clock, kept);
             let done = tokio::select! {
                 () = stop.cancelled() => return,
-                done = delete(&store, part, before, &config) => done,
+                done = delete(&stores, part, before, &config) => done,
             };
             match done {
                 Ok((0, 0)) => {}
@@ -34,7 +34,7 @@ pub(super) async fn run(store: Store, clock: Clock, config: RetentionConfig, sto
             }
         }
         // What could not be forgotten now is forgotten later.
-        let _ = store.forget_messages_of_nobody(ago(&clock, MESSAGES_MS)).await;
+        let _ = stores.forget_messages_of_nobody(ago(&clock, MESSAGES_MS)).await;
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(look) => {}
@@ -43,10 +43,10 @@ pub(super) async fn run(store: Store, clock: Clock, config: RetentionConfig, sto
 }
 
 /// Everything of one part, with rests in between. Returns how many calls and events it was.
-async fn delete(store: &Store, part: Part, before: Time, config: &RetentionConfig) -> Result<(u64, u64), StoreError> {
+async fn delete(stores: &Stores, part: Part, before: Time, config: &RetentionConfig) -> Result<(u64, u64), StoreError> {
     let mut done = (0, 0);
     loop {
-        let Pruned { calls, events, is_unfinished } = store.prune(part, before, config.batch.max(1)).await?;
+        let Pruned { calls, events, is_unfinished } = stores.prune(part, before, config.batch.max(1)).await?;
         done = (done.0 + calls, done.1 + events);
         if !is_unfinished {
             return Ok(done);

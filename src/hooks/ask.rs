@@ -37,6 +37,7 @@ impl Hooks {
         let said = said.await?;
         if matches!(said, Before::Block(_)) {
             self.counts.note_blocked();
+            hook.counts.note_blocked();
         }
         Ok(said)
     }
@@ -49,10 +50,12 @@ impl Hooks {
         match &hook.target {
             Target::Redact(redact) => {
                 self.counts.note_asked();
+                hook.counts.note_asked();
                 return Ok(redact.apply(image));
             }
             Target::Truncate(truncate) => {
                 self.counts.note_asked();
+                hook.counts.note_asked();
                 return Ok(truncate.apply(image));
             }
             _ => {}
@@ -87,11 +90,13 @@ impl Hooks {
 
     async fn within<T>(&self, hook: &Hook, asking: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
         self.counts.note_asked();
+        hook.counts.note_asked();
         let longest = hook.definition().timeout_ms;
         let answered = tokio::time::timeout(Duration::from_millis(longest), asking).await;
         let late = |_| Err((HookFaultKind::Timeout, format!("no answer within {longest} ms")));
         answered.unwrap_or_else(late).map_err(|(kind, reason)| {
             self.counts.note_failed();
+            hook.counts.note_failed();
             let reason = json::shorten(&reason, LONGEST_REASON);
             tracing::warn!(hook = hook.id(), event = hook.event().as_str(), ?kind, reason, "a hook failed");
             HookFault { hook: hook.id().to_owned(), event: hook.event(), kind, reason }

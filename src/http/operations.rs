@@ -34,7 +34,7 @@ pub(super) async fn readyz(State(state): State<AppState>) -> Result<Response, Pr
     if state.engine.is_draining() {
         return Err(Problem::shutting_down());
     }
-    let answers = tokio::time::timeout(PING, state.store.ping()).await;
+    let answers = tokio::time::timeout(PING, state.stores.ping()).await;
     if !state.journal.is_healthy() || !matches!(answers, Ok(Ok(()))) {
         return Err(Problem::store_unavailable("the database is away"));
     }

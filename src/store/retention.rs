@@ -11,7 +11,7 @@ use sqlx::{Connection, QueryBuilder};
 use uuid::Uuid;
 
 use super::db::in_transaction;
-use super::{Db, Store, StoreError, codec, db};
+use super::{Db, StoreError, Stores, codec, db};
 use crate::domain::Time;
 
 /// Most reported events that are deleted in one step, and most bytes of calls: on SQLite the journal waits meanwhile.
@@ -52,7 +52,7 @@ const FORGET_COMMITS: &str = "DELETE FROM commits WHERE last_pos > $1 AND last_p
 const MOVE_CALLS: &str = "UPDATE retention SET calls_pos = $1 WHERE one = 1";
 const MOVE_EVENTS: &str = "UPDATE retention SET events_pos = $1 WHERE one = 1";
 
-impl Store {
+impl Stores {
     /// Deletes a part of what ended before `before`, about `most` calls of it. Unfinished calls, and calls whose end is
     /// still to be told to a callback URL, stay; if another node is at it, nothing is done.
     ///
