@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use tokio::time::Instant;
-use toolpost::domain::{Clock, Time};
+use toolpost::domain::{Clock, Tenant, Time};
 use toolpost::formats::native::ToolCall;
-use toolpost::store::Store;
 use toolpost::store::export::ExportFilter;
+use toolpost::store::{Store, Stores};
 
 use super::error::CliError;
 use super::options::Options;
-use super::{Exit, print};
+use super::{Exit, keys, print};
 
 /// How often a terminal is told how far it is.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -34,6 +34,9 @@ pub struct Args {
     /// Of this tool
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
+    /// Of this tenant
+    #[arg(long, default_value = "default", value_name = "NAME", value_parser = keys::tenant)]
+    tenant: Tenant,
     /// Write this file, which is there once it is whole; standard output unless given
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -43,12 +46,13 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let config = options.quiet_settings()?;
     toolpost::telemetry::start(&config.log);
     let database = config.database_url();
-    let Args { since, until, session, name, out } = args;
+    let Args { since, until, session, name, tenant, out } = args;
     let until = until.unwrap_or_else(|| Clock::system().now());
     let filter = ExportFilter { session, name, since, until: Some(until) };
     let mut target = Target::open(out.as_deref())?;
     // Only the store is needed: no tools are read, and nothing runs.
-    let store = Store::open(&database).await.map_err(|error| CliError::store(&error, &database))?;
+    let stores = Stores::open(&database).await.map_err(|error| CliError::store(&error, &database))?;
+    let store = stores.of(&tenant);
     let written = write(&store, filter, &mut target, &database).await;
     store.close().await;
     let Written { calls, unreadable, is_cut_off } = written?;

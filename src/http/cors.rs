@@ -11,6 +11,7 @@ use axum::http::header::{
 };
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use url::Url;
 
 use super::problem::Problem;
 use super::security::RESOURCE_POLICY;
@@ -31,23 +32,33 @@ const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 const VARIES: HeaderValue = HeaderValue::from_static("origin");
 const CROSS_ORIGIN: HeaderValue = HeaderValue::from_static("cross-origin");
 
-/// The origins whose pages may use the service.
+/// Where an endpoint has rules of its own about origins.
+const MCP: &str = "/mcp";
+
+/// The origins whose pages may use the service, and those that may use [`MCP`] alone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cors(Arc<[HeaderValue]>);
+pub(super) struct Cors {
+    all: Arc<[HeaderValue]>,
+    of_mcp: Arc<[HeaderValue]>,
+}
 
 impl Cors {
-    pub fn of(origins: &[String]) -> Self {
+    pub fn of(origins: &[String], of_mcp: &[String]) -> Self {
         // What is no header value is no origin that a browser could have.
-        Self(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect())
+        let all = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect();
+        Self { all, of_mcp: of_mcp.iter().filter_map(|given| written(given)).collect() }
     }
 
     /// The origin that asks, if it is a named one.
-    pub fn named(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        headers.get(ORIGIN).filter(|origin| self.0.contains(origin)).cloned()
+    pub fn named(&self, request: &Request) -> Option<HeaderValue> {
+        let is_named =
+            |origin: &&HeaderValue| self.all.contains(origin) || is_of_mcp(request) && self.of_mcp.contains(origin);
+        request.headers().get(ORIGIN).filter(is_named).cloned()
     }
 
     /// What is answered before anything is looked at: a browser's question whether a page may ask, and a request by which
-    /// a page of an origin that is not named would change something. Browsers say by themselves whose page it is.
+    /// a page of an origin that is not named would change something. Browsers say by themselves whose page it is. Pages
+    /// that say their origin to [`MCP`] are its own to judge.
     pub fn answer(&self, request: &Request, named: Option<&HeaderValue>) -> Option<Response> {
         let headers = request.headers();
         if request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
@@ -62,12 +73,13 @@ impl Cors {
         let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
         let from = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         let is_foreign = matches!(from, Some(b"cross-site" | b"same-site"));
-        (changes && is_foreign && named.is_none()).then(|| Problem::foreign_page().into_response())
+        let is_judged = named.is_some() || is_of_mcp(request) && headers.contains_key(ORIGIN);
+        (changes && is_foreign && !is_judged).then(|| Problem::foreign_page().into_response())
     }
 
     /// Lets a page of a named origin read the answer.
     pub fn open(&self, headers: &mut HeaderMap, named: Option<HeaderValue>) {
-        if self.0.is_empty() {
+        if self.all.is_empty() && self.of_mcp.is_empty() {
             return;
         }
         headers.append(VARY, VARIES);
@@ -77,4 +89,16 @@ impl Cors {
             headers.insert(RESOURCE_POLICY, CROSS_ORIGIN);
         }
     }
+}
+
+fn is_of_mcp(request: &Request) -> bool {
+    request.uri().path() == MCP
+}
+
+/// An origin as browsers write it.
+fn written(given: &str) -> Option<HeaderValue> {
+    let origin = Url::parse(given).ok()?.origin();
+    // One that is none would be written as `null`, which is what any page in a sandbox says.
+    let origin = origin.is_tuple().then(|| origin.ascii_serialization())?;
+    HeaderValue::from_str(&origin).ok()
 }

@@ -30,7 +30,7 @@ pub struct Outermost<S> {
 
 impl<S> Outermost<S> {
     pub(super) fn new(inner: S, state: AppState) -> Self {
-        let cors = Cors::of(&state.config.server.cors_origins);
+        let cors = Cors::of(&state.config.server.cors_origins, &state.config.mcp.allowed_origins);
         Self { inner, state, cors }
     }
 }
@@ -52,7 +52,7 @@ where
         let given = request.headers().get(REQUEST_ID).filter(|id| is_good(id)).cloned();
         let id = given.unwrap_or_else(|| new_id(&self.state));
         let cors = self.cors.clone();
-        let named = cors.named(request.headers());
+        let named = cors.named(&request);
         if let Some(answer) = cors.answer(&request, named.as_ref()) {
             let mut response = finish(answer, id);
             cors.open(response.headers_mut(), named);

@@ -111,3 +111,51 @@ async fn a_foreign_page_cannot_have_a_browser_change_anything() {
     let link = app.request(Method::GET, "/docs/").header("sec-fetch-site", "cross-site");
     assert_eq!(send(link).await.status, 200, "a link may lead here");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_s_question_needs_no_key_and_refusals_can_be_read() {
+    let app = open_to_a_page().await;
+    app.key(json!({"scopes": ["admin"]})).await;
+    let answer = preflight(&app, PAGE).await;
+    assert_eq!((answer.status, answer.header("access-control-allow-origin")), (204, PAGE));
+    let other = preflight(&app, "https://other.example.com").await;
+    assert_eq!((other.status, other.header("access-control-allow-origin")), (401, ""));
+    let refused = send(app.request(Method::GET, "/tools").header("origin", PAGE)).await;
+    assert_eq!((refused.status, refused.header("access-control-allow-origin")), (401, PAGE));
+}
+
+/// What `/mcp` says to a page of this origin, which the browser calls foreign.
+async fn asked_mcp(app: &App, origin: &str) -> Response {
+    let ping = app.request(Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
+    let ping = ping.header("origin", origin).header("sec-fetch-site", "cross-site");
+    send(ping.json(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}))).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mcp_judges_origins_itself_and_answers_with_the_same_headers() {
+    const OF_MCP: &str = "https://agent.example.com";
+    let configure: fn(&mut toolpost::config::Config) = |config| {
+        config.server.cors_origins = vec![PAGE.to_owned()];
+        config.mcp.allowed_origins = vec![format!("{OF_MCP}:443")];
+    };
+    let app = App::start_with(Backend::Sqlite, Options { configure: Some(configure), ..Options::default() }).await;
+    for origin in [PAGE, OF_MCP] {
+        let answer = asked_mcp(&app, origin).await;
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, origin));
+        let question = app.request(Method::OPTIONS, "/mcp").header("origin", origin);
+        let answer = send(question.header("access-control-request-method", "POST")).await;
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (204, origin));
+    }
+    assert_eq!(preflight(&app, OF_MCP).await.header("access-control-allow-origin"), "", "for /mcp alone");
+    let here = asked_mcp(&app, "http://localhost:3000").await;
+    assert_eq!((here.status, here.header("x-content-type-options")), (200, "nosniff"));
+    for header in ["content-security-policy", "referrer-policy", "cross-origin-resource-policy", "cache-control"] {
+        assert!(!here.header(header).is_empty(), "{header}");
+    }
+    for origin in ["https://evil.example.org", "null"] {
+        let problem = asked_mcp(&app, origin).await.problem(403);
+        assert!(problem["detail"].as_str().unwrap().contains("allowed_origins"), "{problem}");
+    }
+    let nameless = app.request(Method::POST, "/mcp").header("sec-fetch-site", "cross-site");
+    assert_eq!(send(nameless.json(&json!({}))).await.problem(403)["code"], "CROSS_ORIGIN");
+}

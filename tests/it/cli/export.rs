@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::program::{Home, Program};
+use crate::support::Client;
 
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -33,6 +34,27 @@ fn a_file_is_there_once_it_is_whole_and_a_running_service_is_not_in_the_way() {
     let written = std::fs::read_to_string(home.path().join("calls.ndjson")).unwrap();
     assert_eq!(lines(&written)[0]["name"], "echo");
     assert!(!home.path().join("calls.ndjson.part").exists());
+    service.signal("TERM");
+    assert_eq!(service.end().code, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_tenant_s_calls_are_written_by_themselves() {
+    let home = Home::new();
+    let made = home.run(&["keys", "create", "--scope", "call", "--tenant", "one"]);
+    let key = made.out.lines().last().unwrap();
+    home.run(&["call", "echo"]);
+    let mut service = Program::start(&mut home.command(&["serve", "--listen", "127.0.0.1:0"]));
+    let open = Client::new(service.out("toolpost listening on ").trim_start_matches("toolpost listening on "));
+    let call = open.with_key(key).call("echo", json!({"of": "one"})).await;
+    let of = |words: &[&str]| {
+        let ended = home.run(&[&["export"][..], words].concat());
+        lines(&ended.out).into_iter().map(|call| call["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&["--tenant", "one"]), [call["id"].clone()]);
+    assert_eq!(of(&[]).len(), 1);
+    assert_ne!(of(&[]), of(&["--tenant", "one"]));
+    assert_eq!(of(&["--tenant", "two"]), Vec::<Value>::new());
     service.signal("TERM");
     assert_eq!(service.end().code, Some(0));
 }

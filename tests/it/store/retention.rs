@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sqlx::Connection;
-use toolpost::domain::{Call, Outcome, Time};
+use toolpost::domain::{Call, Outcome, Tenant, Time};
 use toolpost::store::callbacks::{CallbackNote, CallbackRow, Noted};
 use toolpost::store::inbox::Message;
 use toolpost::store::journal::Change;
@@ -74,6 +74,21 @@ on_both_databases!(
         assert_eq!(log.counts("t").await, (3, 3, 0));
         assert_eq!(log.read_back(0, 10).await, log.events_of(&next).await);
         assert_eq!(log.store.forgotten_until().await.unwrap(), log.store.last_pos().await.unwrap() - 5);
+    }
+);
+
+on_both_databases!(
+    async fn the_calls_of_all_tenants_go(backend: Backend) {
+        let log = Log::open(backend).await;
+        let one = Tenant::named("one").unwrap();
+        let theirs = ended(&Call { tenant: one.clone(), ..log.call("t") }, Outcome::text("done"), 3);
+        log.write(&theirs, WHOLE).await.unwrap();
+        let ours = log.whole_call("t").await;
+        let store = log.store.stores().of(&one);
+        assert!(store.call(theirs.id).await.unwrap().is_some() && log.is_there(&ours).await);
+        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 2);
+        assert!(store.call(theirs.id).await.unwrap().is_none() && !log.is_there(&ours).await);
+        assert_eq!(store.stats(Some("t")).await.unwrap()[0].success_count, 1, "the stats stay");
     }
 );
 
