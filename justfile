@@ -14,6 +14,10 @@ test *arguments:
 chaos tests="chaos::":
     TOOLPOST_CHAOS=long scripts/test --test it -- --nocapture --test-threads 1 {{tests}}
 
+# Take changed inputs for so many seconds a target; TOOLPOST_FUZZ_SEED=N repeats a run's choices.
+fuzz seconds="60" tests="fuzz::":
+    TOOLPOST_FUZZ_SECONDS={{seconds}} scripts/test --test it -- --nocapture --test-threads 1 {{tests}}
+
 # Check format, lints and documentation.
 lint:
     cargo fmt --check

@@ -34,6 +34,7 @@ use crate::upstreams::Upstreams;
 
 mod follow;
 mod given;
+mod retention;
 mod signing;
 
 pub use signing::{given_signing_secret, kept_signing_secret};
@@ -323,6 +324,7 @@ impl Builder {
         if !is_command_line {
             let idle = Duration::from_millis(config.sessions.idle_ms);
             tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
+            tokio::spawn(retention::run(store.stores().clone(), clock.clone(), config.retention, background.clone()));
         }
         if !is_command_line {
             upstreams.tried(Duration::from_millis(config.mcp_servers.start_wait_ms)).await;

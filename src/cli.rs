@@ -9,6 +9,7 @@ use toolpost::config::Config;
 
 mod call;
 mod error;
+mod export;
 mod import;
 mod keys;
 mod mcp;
@@ -32,6 +33,7 @@ Examples:
   toolpost tools validate examples/tools/*.json
   toolpost import openapi petstore.yaml --dry-run       what would become of an API's description
   toolpost stats --json
+  toolpost export --since 2026-01-01 --out calls.ndjson
   toolpost keys create --scope call --scope read --expires 30d
 
 Exit codes:
@@ -67,6 +69,8 @@ enum Command {
     Import(import::Args),
     /// Show how often, how well and how fast tools ran
     Stats(stats::Args),
+    /// Write calls as NDJSON: one ToolCall a line, oldest first, also beside a running service
+    Export(export::Args),
     /// Make, list and revoke API keys; show what outgoing requests are signed with
     Keys(keys::Args),
     /// Print the API's description, OpenAPI 3.1
@@ -120,6 +124,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Tools(args) => tools::run(args, &options).await,
         Command::Import(args) => import::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
+        Command::Export(args) => export::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
         Command::Openapi => openapi::run(),
     }

@@ -10,6 +10,11 @@ use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
+mod origins;
+mod retention;
+
+pub use retention::RetentionConfig;
+
 /// The defaults with what they mean: the reference of all settings.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
@@ -35,6 +40,8 @@ pub struct Config {
     pub instances: InstancesConfig,
     /// Sessions.
     pub sessions: SessionsConfig,
+    /// How long what has happened is kept.
+    pub retention: RetentionConfig,
     /// Who may do what.
     pub auth: AuthConfig,
     /// What tools there are.
@@ -76,6 +83,19 @@ pub struct Server {
     pub max_body_bytes: usize,
     /// How long a request body may take.
     pub body_timeout_ms: u64,
+    /// How long the headers of a request may take.
+    pub header_timeout_ms: u64,
+    /// How long a connection may ask nothing.
+    pub idle_timeout_ms: u64,
+    /// How long a client may read nothing of what there is for it.
+    pub write_timeout_ms: u64,
+    /// Most connections at once.
+    pub max_connections: usize,
+    /// Largest head of a request.
+    pub max_header_bytes: usize,
+    /// Whose pages may use the service from a browser.
+    #[serde(deserialize_with = "origins::read")]
+    pub cors_origins: Vec<String>,
     /// Memory that requests in flight may hold.
     pub max_in_flight_mib: usize,
     /// How long running calls may take to end after the first signal.
@@ -373,6 +393,7 @@ impl Config {
             .try_parsing(true)
             .list_separator(",")
             .with_list_parse_key("egress.allow")
+            .with_list_parse_key("server.cors_origins")
             .with_list_parse_key("mcp.allowed_hosts")
             .with_list_parse_key("mcp.allowed_origins")
             .with_list_parse_key("auth.jwt.algorithms")

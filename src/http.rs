@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
-use axum::serve::ListenerExt;
-use axum::{Router, ServiceExt};
+use axum::Router;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +30,7 @@ mod cache_control;
 mod call_body;
 mod calls;
 mod conversation;
+mod cors;
 mod described;
 mod docs;
 mod end;
@@ -53,15 +52,20 @@ mod problem;
 mod range;
 mod reach;
 mod reply;
+mod security;
+mod server;
 mod sessions;
 mod stats;
 mod tool_list;
 mod tools;
 mod upstreams;
 mod watch;
+mod wire;
 
 pub use layers::Outermost;
 pub use problem::Problem;
+
+use server::Server;
 
 /// How long connections may take to end once everything else has.
 const LINGER: Duration = Duration::from_secs(2);
@@ -152,7 +156,7 @@ pub fn service(state: AppState) -> Outermost<Router> {
         .with_state(state.clone());
     // Behind it is whatever was mounted before: nothing is to be mounted after.
     let router = router.layer(gate);
-    Outermost { inner: router, state }
+    Outermost::new(router, state)
 }
 
 /// Serves until `drain` fires; then takes no new calls, lets running ones end, and closes everything.
@@ -181,18 +185,13 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         upstreams: app.upstreams.clone(),
         closing: closing.clone(),
     });
-    let listener = listener.tap_io(|socket| {
-        // Answers are written whole; waiting for more only delays them.
-        let _ = socket.set_nodelay(true);
-    });
-    let service = ServiceExt::<Request>::into_make_service(service(state));
-    let closed = closing.clone();
-    let server = axum::serve(listener, service).with_graceful_shutdown(async move { closed.cancelled().await });
-    let mut server = tokio::spawn(async move { server.await });
+    let server = Server::new(service(state.clone()), state);
+    let mut server = tokio::spawn(server.run(listener, closing.clone()));
     tokio::select! {
+        // It does not end by itself.
         ended = &mut server => {
             app.stop().await;
-            return ended.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
+            return ended.map_err(std::io::Error::other);
         }
         () = drain.cancelled() => {}
     }

@@ -115,6 +115,8 @@
 //! A call's path is [`http`] → [`engine`] → [`registry`] and [`schema`] → [`policy`] → [`executor`] → [`store`] →
 //! [`events`]; [`app`] joins them, and [`domain`] has the words that all of them speak.
 
+#![forbid(unsafe_code)]
+
 pub mod access;
 pub mod app;
 pub mod auth;

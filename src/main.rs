@@ -1,5 +1,7 @@
 //! The `toolpost` program: arguments, a runtime, an exit code. Everything else is in the library and in [`cli`].
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 use clap::Parser;

@@ -10,6 +10,8 @@ use super::{Exit, print};
 
 mod callers;
 
+pub use callers::tenant;
+
 /// Which key.
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -44,6 +44,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let drain = CancellationToken::new();
     toolpost::lifecycle::on_signals(drain.clone())
         .map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
+    let connections = config.server.max_connections;
     let app = tokio::select! {
         started = super::start(config) => started?,
         () = drain.cancelled() => return Ok(Exit::Good),
@@ -53,6 +54,17 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         Some(_) if is_insecure => tracing::warn!("open to everyone who can reach {address}: no API keys are asked for"),
         // `http::serve` closes it on any other address.
         Some(_) => tracing::warn!("open to everyone on this machine: there are no API keys; the first one closes it"),
+    }
+    // Files, the database and tools need some as well.
+    let wanted = connections as u64 + 1000;
+    if let Some(descriptors) = toolpost::lifecycle::raise_descriptors(wanted)
+        && descriptors < wanted
+    {
+        tracing::warn!(
+            descriptors,
+            connections,
+            "fewer file descriptors (ulimit -n) than server.max_connections needs"
+        );
     }
     announce(address);
     toolpost::http::serve(app, listener, drain)

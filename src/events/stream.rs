@@ -172,7 +172,8 @@ impl EventFilter {
 }
 
 /// Events of all calls: everything behind `after`, or only what is new from now on; then what happens, without end. A
-/// position that there is not yet, as after a database was made anew, is now.
+/// position that there is not yet, as after a database was made anew, is now; behind one that is kept no more, the stream
+/// begins with the oldest that is.
 ///
 /// # Errors
 /// If the store fails before the stream has begun.
@@ -185,7 +186,10 @@ pub async fn of_all(
 ) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static, StoreError> {
     let live = bus.subscribe_all();
     let now = store.last_pos().await?;
-    let last = after.unwrap_or(now).min(now);
+    let last = match after {
+        Some(after) => after.max(store.forgotten_until().await?).min(now),
+        None => now,
+    };
     Ok(body(AllCalls {
         bus: bus.clone(),
         rest_until: None,

@@ -10,7 +10,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::auth::needs;
-use super::{AppState, described, problem};
+use super::{AppState, described, problem, security};
 use crate::domain::Status;
 use crate::domain::failure::Code;
 use crate::events::{render, session};
@@ -20,7 +20,7 @@ use crate::formats::native;
 /// What of the document belongs to no single route.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Toolpost", description = "Executes the tool calls of LLM agents.\n\nTwo kinds of failure never mix: a request that is not one is a 4xx or 5xx with `application/problem+json`; a tool call that fails is a 200 whose ToolCall has the status `ERROR`, because a model must read it.\n\nEvents are Server-Sent Events. `event:` is `tool_call`, `status`, `progress`, `hook_error`, `tool_result`, `batch` or `session`; `data:` is one JSON object, described by ToolCallEvent, StatusEvent, ProgressEvent, HookErrorEvent, ToolResultEvent, BatchAnswer and SessionEvent; `id:` resumes any stream."),
+    info(title = "Toolpost", description = "Executes the tool calls of LLM agents.\n\nTwo kinds of failure never mix: a request that is not one is a 4xx or 5xx with `application/problem+json`; a tool call that fails is a 200 whose ToolCall has the status `ERROR`, because a model must read it. Before any route looks at it, a request can be answered 400 (no HTTP), 403 (a page of another origin), 408, 414, 431 or 503 (no room), all of them problems.\n\nEvents are Server-Sent Events. `event:` is `tool_call`, `status`, `progress`, `hook_error`, `tool_result`, `batch` or `session`; `data:` is one JSON object, described by ToolCallEvent, StatusEvent, ProgressEvent, HookErrorEvent, ToolResultEvent, BatchAnswer and SessionEvent; `id:` resumes any stream."),
     tags((name = "tools", description = "What can be called"), (name = "hooks", description = "Who is asked around calls"), (name = "tool calls", description = "Calling, and what happened"),
         (name = "sessions", description = "What the calls of a conversation have in common"),
         (name = "events", description = "What happens, as it does"), (name = "stats", description = "How often, how well, how fast"),
@@ -99,7 +99,13 @@ pub(super) fn router(document: &utoipa::openapi::OpenApi) -> Router<AppState> {
         if let Some(location) = response.headers_mut().get_mut(header::LOCATION) {
             *location = HeaderValue::from_static("docs/");
         }
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, security::OF_A_PAGE);
         response
     }));
-    Router::new().route("/openapi.json", get(json)).merge(page)
+    let all = Router::new().route("/openapi.json", get(json)).merge(page);
+    // There is nobody's data in it.
+    all.layer(axum::middleware::map_response(async |mut response: Response| {
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        response
+    }))
 }

@@ -50,7 +50,7 @@ pub(super) struct AllParams {
     /// Of this session.
     session: Option<String>,
     /// The `id:` of the last event that was seen; `Last-Event-ID` comes first. 0 is the beginning; without either, only
-    /// what is new is sent.
+    /// what is new is sent. From before the oldest that is kept (`[retention]`), the stream begins with that.
     after: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What every request passes: its id, and problems written out.
+//! What every request passes: its id, whether its page may ask, problems written out, and what answers say to browsers.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -12,8 +12,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tower::Service;
 
-use super::AppState;
+use super::cors::Cors;
 use super::problem::Problem;
+use super::{AppState, security, server};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken over from a caller.
@@ -22,8 +23,16 @@ const LONGEST_ID: usize = 128;
 /// Gives each request an id (the caller's, if it is a good one), keeps a panic to itself, and writes problems out.
 #[derive(Clone)]
 pub struct Outermost<S> {
-    pub(super) inner: S,
-    pub(super) state: AppState,
+    inner: S,
+    state: AppState,
+    cors: Cors,
+}
+
+impl<S> Outermost<S> {
+    pub(super) fn new(inner: S, state: AppState) -> Self {
+        let cors = Cors::of(&state.config.server.cors_origins, &state.config.mcp.allowed_origins);
+        Self { inner, state, cors }
+    }
 }
 
 impl<S> Service<Request> for Outermost<S>
@@ -42,13 +51,24 @@ where
     fn call(&mut self, request: Request) -> Self::Future {
         let given = request.headers().get(REQUEST_ID).filter(|id| is_good(id)).cloned();
         let id = given.unwrap_or_else(|| new_id(&self.state));
+        let cors = self.cors.clone();
+        let named = cors.named(&request);
+        if let Some(answer) = cors.answer(&request, named.as_ref()) {
+            let mut response = finish(answer, id);
+            cors.open(response.headers_mut(), named);
+            return Box::pin(std::future::ready(Ok(response)));
+        }
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
         Box::pin(async move {
             let response = answer.await.unwrap_or_else(|_| {
                 tracing::error!(request_id = ?id, "a request handler panicked");
                 Ok(Problem::internal().into_response())
             });
-            response.map(|response| finish(response, id))
+            response.map(|response| {
+                let mut response = finish(response, id);
+                cors.open(response.headers_mut(), named);
+                response
+            })
         })
     }
 }
@@ -68,6 +88,7 @@ fn finish(mut response: Response, id: HeaderValue) -> Response {
         response = written;
     }
     response.headers_mut().insert(REQUEST_ID, id);
+    security::secure(response.headers_mut());
     response
 }
 
@@ -85,6 +106,11 @@ fn new_id(state: &AppState) -> HeaderValue {
     let mut text = uuid::Uuid::encode_buffer();
     // A hyphenated UUID is a valid header value.
     HeaderValue::from_str(id.as_hyphenated().encode_lower(&mut text)).unwrap_or(HeaderValue::from_static("unknown"))
+}
+
+/// A problem as bytes, for a connection that ends with it.
+pub(super) fn last_words(state: &AppState, problem: Problem) -> bytes::Bytes {
+    server::bytes_of(finish(problem.into_response(), new_id(state)))
 }
 
 /// Paths that there are not.

@@ -33,7 +33,8 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
     allowed_hosts.extend(public_url.and_then(|url| url.host_str().map(str::to_owned)));
     let settings = Settings {
         allowed_hosts,
-        allowed_origins: config.allowed_origins.clone(),
+        // Pages that may use the whole service may use this, too.
+        allowed_origins: [&config.allowed_origins[..], &app.config.server.cors_origins].concat(),
         sessions: config.sessions,
         max_body_bytes: app.config.server.max_body_bytes,
     };

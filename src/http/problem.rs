@@ -1,5 +1,7 @@
 //! A request that is not one: `application/problem+json` (RFC 9457). A tool call that fails is none of these.
 
+use std::time::Duration;
+
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -122,6 +124,30 @@ impl Problem {
         Self::new(StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", detail)
     }
 
+    /// 403: a page of another origin would change something.
+    pub fn foreign_page() -> Self {
+        let detail =
+            "a page of another origin may not do this; the operator names origins that may in server.cors_origins";
+        Self::new(StatusCode::FORBIDDEN, "CROSS_ORIGIN", detail)
+    }
+
+    /// 408: a request whose headers do not come to an end.
+    pub fn headers_timeout(after: Duration) -> Self {
+        let detail = format!("the request headers did not arrive within {} ms", after.as_millis());
+        Self::new(StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", detail)
+    }
+
+    /// 414 or 431: the address or the headers are too long.
+    pub fn head_too_large(status: StatusCode) -> Self {
+        let detail = "the address or the headers of the request are too large, or the headers too many";
+        Self::new(status, "REQUEST_HEAD_TOO_LARGE", detail)
+    }
+
+    /// 400: what came is no HTTP/1.1.
+    pub fn no_http() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", "this is no HTTP/1.1 request")
+    }
+
     /// 409.
     pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, detail)
@@ -239,6 +265,11 @@ impl Problem {
     pub fn overloaded() -> Self {
         let detail = "too many calls are in flight; nothing was accepted, try again";
         Self::unavailable("OVERLOADED", detail)
+    }
+
+    /// 503: no more connections are taken.
+    pub fn too_many_connections() -> Self {
+        Self::unavailable("OVERLOADED", "too many connections are open; nothing was read from this one, try again")
     }
 
     /// 503: this call cannot take more just now.

@@ -39,7 +39,10 @@ pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Ve
         (header::CONTENT_TYPE, media_type),
         (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox"),
+        ),
     ];
     let mut response = (status, fixed, bytes).into_response();
     let told = [(header::ETAG, Some(tag.to_owned())), (header::CONTENT_RANGE, content_range)];

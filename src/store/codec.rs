@@ -58,6 +58,12 @@ pub(super) fn ids_of(bytes: &[u8]) -> Vec<Uuid> {
     bytes.chunks_exact(16).filter_map(|bytes| Uuid::from_slice(bytes).ok()).collect()
 }
 
+/// No id that was made at this time or later comes before it: ids are UUIDv7.
+pub(super) fn first_id_at(time: Time) -> Uuid {
+    let millis = u128::try_from(time.0.div_euclid(1000)).unwrap_or(0).min((1 << 48) - 1);
+    Uuid::from_u128(millis << 80)
+}
+
 /// The columns that a call is read from.
 pub(super) const COLUMNS: &str = "id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, \
      accepted_pos, started_pos, settled_pos, arguments, record";

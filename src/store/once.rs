@@ -8,6 +8,9 @@ use crate::domain::{Claim, Once, Tenant, Time};
 /// How long a key is kept, in milliseconds: 24 hours (contract, section 3).
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// Most keys that one statement forgets.
+const FORGOTTEN_AT_ONCE: i64 = 500;
+
 /// The key as it is taken now, if it is.
 pub(super) async fn stored(db: &Db, tenant: &Tenant, key: &[u8; 32], now: Time) -> Result<Option<Claim>, StoreError> {
     const SQL: &str = "SELECT fingerprint, batch_id, calls FROM idempotency_keys \
@@ -33,13 +36,19 @@ impl Store {
 }
 
 impl Stores {
-    /// Forgets keys whose time is over.
+    /// Forgets keys whose time is over, a few at a time: the journal waits for none of it.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn forget_keys(&self, now: Time) -> Result<(), StoreError> {
-        const SQL: &str = "DELETE FROM idempotency_keys WHERE expires_at <= $1";
-        db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(now.0).execute(pool).await.map(drop))?;
-        Ok(())
+        const SQL: &str = "DELETE FROM idempotency_keys WHERE (tenant, key) IN \
+            (SELECT tenant, key FROM idempotency_keys WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+        loop {
+            let forgotten = db::on_writer!(&self.db, pool =>
+                sqlx::query(SQL).bind(now.0).bind(FORGOTTEN_AT_ONCE).execute(pool).await?.rows_affected());
+            if forgotten < FORGOTTEN_AT_ONCE.unsigned_abs() {
+                return Ok(());
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::support::{App, Backend, Client, Event, EventStream, bounded};
+use crate::support::{App, Backend, Client, Event, EventStream, Options, bounded};
 
 /// Asks for all events with little room to receive them, and reads no further than the head. HTTP/1.0, so that the body
 /// is not chunked.
@@ -37,7 +37,9 @@ fn is_result_of(event: &Event, call_id: &str) -> bool {
 
 on_both_databases!(
     async fn a_reader_that_sleeps_is_cut_off_and_resumes_while_others_and_calls_go_on(backend: Backend) {
-        let app = App::start(backend).await;
+        // However long all of this takes, it is not given up for reading nothing.
+        let configure: fn(&mut toolpost::config::Config) = |config| config.server.write_timeout_ms = 0;
+        let app = App::start_with(backend, Options { configure: Some(configure), ..Options::default() }).await;
         let sleeping = sleeper(&app).await;
         let mut awake = app.events("/events").await;
         // More than the sockets between them hold, then more commits than a reader may be behind.

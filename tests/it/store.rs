@@ -15,10 +15,12 @@ use crate::support::{Backend, Database, bounded};
 
 mod callbacks;
 mod commits;
+mod export;
 mod groups;
 mod mixed;
 mod pages;
 mod refusals;
+mod retention;
 mod round_trip;
 mod sequences;
 mod sessions;

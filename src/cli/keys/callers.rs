@@ -62,7 +62,8 @@ fn scope(text: &str) -> Result<Scope, String> {
     Scope::named(text).ok_or_else(|| "a scope is call, read, tools or admin".to_owned())
 }
 
-fn tenant(text: &str) -> Result<Tenant, String> {
+/// A tenant as it is named on the command line.
+pub fn tenant(text: &str) -> Result<Tenant, String> {
     Tenant::named(text).ok_or_else(|| "a tenant has 1 to 128 bytes, none of them a control".to_owned())
 }
 

@@ -61,6 +61,11 @@ impl App {
         self.service.store()
     }
 
+    /// Where its database is, for whoever writes there beside it.
+    pub fn database_url(&self) -> String {
+        self.service.database_url().to_owned()
+    }
+
     fn of(service: Service) -> Self {
         let client = Client::new(&service.url(""));
         Self { service, client }

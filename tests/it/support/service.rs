@@ -170,6 +170,11 @@ impl Service {
         &self.store
     }
 
+    /// Where its database is.
+    pub fn database_url(&self) -> &str {
+        &self.database.url
+    }
+
     /// The address of `path`, which begins with a slash.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)

@@ -1,0 +1,54 @@
+//! What every answer says to browsers: that it is what its type says, for nobody's frame and nobody's cache.
+
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+
+pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+const NOTHING: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
+const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+/// May be kept by whom it was for, who asks each time whether it is still so.
+const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
+
+/// What a page of the service itself may do: load what lies beside it, and ask the service.
+pub(super) const OF_A_PAGE: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'none'",
+);
+
+/// Adds what an answer does not say itself.
+pub(super) fn secure(headers: &mut HeaderMap) {
+    let caching = if headers.contains_key(ETAG) { ASK_AGAIN } else { NO_STORE };
+    let said = [
+        (X_CONTENT_TYPE_OPTIONS, NOSNIFF),
+        (REFERRER_POLICY, NO_REFERRER),
+        (CONTENT_SECURITY_POLICY, NOTHING),
+        (RESOURCE_POLICY, SAME_ORIGIN),
+        (CACHE_CONTROL, caching),
+    ];
+    headers.reserve(said.len());
+    for (name, value) in said {
+        headers.entry(name).or_insert(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_s_own_words_come_first() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
+        secure(&mut headers);
+        assert_eq!((headers[CACHE_CONTROL].as_bytes(), headers.len()), (&b"max-age=60"[..], 5));
+        let mut tagged = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"1\""))]);
+        secure(&mut tagged);
+        assert_eq!(tagged[CACHE_CONTROL], "private, no-cache");
+    }
+}

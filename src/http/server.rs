@@ -1,0 +1,209 @@
+//! The server: takes connections, so many at once, serves HTTP/1.1 on each, and ends them when the service does.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, HttpBody};
+use axum::extract::ConnectInfo;
+use axum::http::{Request, Response};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service;
+
+use super::layers::Outermost;
+use super::problem::Problem;
+use super::wire::{Clocks, LastWords, Turn, Turns, Wire};
+use super::{AppState, layers};
+
+/// Rest after a connection could not be taken, as when the process has no more descriptors.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+/// How many are told at once that there is no room, and how long that may take; more are only closed.
+const REFUSED_AT_ONCE: usize = 64;
+const REFUSAL: Duration = Duration::from_secs(1);
+/// What is read and written at once on a connection.
+const BUFFER: usize = 128 * 1024;
+
+/// A server of one service.
+#[derive(Clone)]
+pub(super) struct Server {
+    service: Outermost<Router>,
+    state: AppState,
+    clocks: Clocks,
+    http: http1::Builder,
+    room: Arc<Semaphore>,
+    room_to_refuse: Arc<Semaphore>,
+}
+
+impl Server {
+    pub fn new(service: Outermost<Router>, state: AppState) -> Self {
+        let settings = &state.config.server;
+        let clocks = Clocks {
+            header: Duration::from_millis(settings.header_timeout_ms),
+            idle: Duration::from_millis(settings.idle_timeout_ms),
+            write: Duration::from_millis(settings.write_timeout_ms),
+        };
+        let mut http = http1::Builder::new();
+        // The clocks are the wire's: they tell a slow request from none.
+        http.header_read_timeout(None).max_header_size(settings.max_header_bytes);
+        http.max_buf_size(BUFFER.max(settings.max_header_bytes));
+        let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
+        Self { service, state, clocks, http, room, room_to_refuse: Arc::new(Semaphore::new(REFUSED_AT_ONCE)) }
+    }
+
+    /// Serves until `closing` fires and every connection has ended. Dropped before, it cuts off what is left.
+    pub async fn run(self, listener: TcpListener, closing: CancellationToken) {
+        let (ending, _) = watch::channel(());
+        let connections = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                () = closing.cancelled() => break,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((socket, peer)) => self.take(socket, peer, &ending, &connections),
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::error!(%error, "connections cannot be taken");
+                    tokio::select! {
+                        () = closing.cancelled() => break,
+                        () = tokio::time::sleep(AFTER_A_FAILURE) => {}
+                    }
+                }
+            }
+        }
+        drop(listener);
+        ending.send_replace(());
+        connections.close();
+        connections.wait().await;
+    }
+
+    fn take(&self, socket: TcpStream, peer: SocketAddr, ending: &watch::Sender<()>, connections: &TaskTracker) {
+        // Answers are written whole; waiting for more only delays them.
+        let _ = socket.set_nodelay(true);
+        let mut ending = ending.subscribe();
+        let Ok(place) = self.room.clone().try_acquire_owned() else {
+            let Ok(place) = self.room_to_refuse.clone().try_acquire_owned() else { return };
+            let words = layers::last_words(&self.state, Problem::too_many_connections());
+            connections.spawn(async move {
+                tokio::select! {
+                    _ = tokio::time::timeout(REFUSAL, refuse(socket, words)) => {}
+                    _ = ending.changed() => {}
+                }
+                drop(place);
+            });
+            return;
+        };
+        let server = self.clone();
+        connections.spawn(async move {
+            server.serve(socket, peer, ending).await;
+            drop(place);
+        });
+    }
+
+    async fn serve(self, socket: TcpStream, peer: SocketAddr, mut ending: watch::Receiver<()>) {
+        let turns = Arc::<Turns>::default();
+        let state = self.state;
+        let last_words: LastWords = Arc::new(move |problem| layers::last_words(&state, problem));
+        let wire = Wire::new(socket, self.clocks, turns.clone(), last_words);
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let turn = turns.begin();
+            let mut service = self.service.clone();
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            let response = service.call(request);
+            async move { Ok::<_, Infallible>(response.await?.map(|body| Attended { body, _turn: turn })) }
+        });
+        let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(wire), answer));
+        loop {
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::trace!(%error, "a connection broke");
+                    }
+                    return;
+                }
+                ending = ending.changed() => match ending {
+                    Ok(()) => connection.as_mut().graceful_shutdown(),
+                    // Nobody waits any more.
+                    Err(_) => return,
+                },
+            }
+        }
+    }
+}
+
+/// Says so, and lets the other side close: what it has sent meanwhile would otherwise destroy the answer on its way.
+async fn refuse(mut socket: TcpStream, words: Bytes) -> io::Result<()> {
+    socket.write_all(&words).await?;
+    socket.shutdown().await?;
+    let mut nothing = [0; 1024];
+    while socket.read(&mut nothing).await? > 0 {}
+    Ok(())
+}
+
+/// Whether it is only the connection that was about to be taken that failed.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// A body whose end is the end of its request.
+struct Attended {
+    body: Body,
+    _turn: Turn,
+}
+
+impl HttpBody for Attended {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// An answer as bytes, for a connection that ends with it.
+pub(super) fn bytes_of(response: Response<Body>) -> Bytes {
+    use futures_util::FutureExt;
+    let (parts, body) = response.into_parts();
+    // A problem is there at once.
+    let body = body.collect().now_or_never().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
+    let reason = parts.status.canonical_reason().unwrap_or_default();
+    let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", parts.status.as_u16()).into_bytes();
+    for (name, value) in &parts.headers {
+        bytes.extend_from_slice(name.as_str().as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len()).as_bytes());
+    bytes.extend_from_slice(&body);
+    bytes.into()
+}

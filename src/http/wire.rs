@@ -1,0 +1,271 @@
+//! A connection as the service sees it: what is read and written goes through clocks, so that nobody keeps a connection by
+//! doing nothing. What the HTTP library answers by itself becomes a problem document.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::problem::Problem;
+
+/// How long a client may do nothing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clocks {
+    /// Between the first byte of a request and the end of its headers.
+    pub header: Duration,
+    /// Between two requests, and before the first.
+    pub idle: Duration,
+    /// With something to be read by it that it does not read.
+    pub write: Duration,
+}
+
+/// Makes an answer of a problem, for a connection that ends with it.
+pub(super) type LastWords = Arc<dyn Fn(Problem) -> Bytes + Send + Sync>;
+
+/// The requests of one connection: how many have begun, and how many are done with.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    begun: AtomicU64,
+    done: AtomicU64,
+}
+
+/// A request from its beginning until its whole answer was handed over. Dropped, it is done with.
+#[derive(Debug)]
+pub(super) struct Turn(Arc<Turns>);
+
+impl Turns {
+    pub fn begin(self: &Arc<Self>) -> Turn {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        Turn(self.clone())
+    }
+
+    fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.begun() != self.done.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A clock that is mostly not looked at: it is set again only when it has run out too early.
+#[derive(Default)]
+struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    fn poll(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if sleep.deadline() > deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        loop {
+            ready!(sleep.as_mut().poll(context));
+            if Instant::now() >= deadline {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(deadline);
+        }
+    }
+}
+
+/// A stream with clocks.
+pub(super) struct Wire<S> {
+    stream: S,
+    clocks: Clocks,
+    turns: Arc<Turns>,
+    last_words: LastWords,
+    /// Requests that had begun at the last look, and whether one was in work.
+    seen: u64,
+    was_busy: bool,
+    /// When something was last done here: from then on the next request is waited for.
+    active: Instant,
+    /// When the first bytes of a request came whose headers are not complete.
+    begun: Option<Instant>,
+    read_alarm: Alarm,
+    /// Since when the other side takes nothing.
+    stalled: Option<Instant>,
+    write_alarm: Alarm,
+    /// What goes out in the place of what the HTTP library wanted to say.
+    own: Bytes,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    pub fn new(stream: S, clocks: Clocks, turns: Arc<Turns>, last_words: LastWords) -> Self {
+        Self {
+            stream,
+            clocks,
+            turns,
+            last_words,
+            seen: 0,
+            was_busy: false,
+            active: Instant::now(),
+            begun: None,
+            read_alarm: Alarm::default(),
+            stalled: None,
+            write_alarm: Alarm::default(),
+            own: Bytes::new(),
+        }
+    }
+
+    /// Takes notice of requests that have begun or are done with.
+    fn look(&mut self) {
+        let (begun, is_busy) = (self.turns.begun(), self.turns.is_busy());
+        if is_busy || self.was_busy || begun != self.seen {
+            (self.seen, self.was_busy, self.begun) = (begun, is_busy, None);
+            self.active = Instant::now();
+        }
+    }
+
+    /// Nothing more has come: is that still in time? The alarm is set also while there is no reason to: nobody may look
+    /// again once there is one.
+    fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Whoever works on a request has clocks of its own, and so has an answer that is still being read.
+        let is_timed = !self.turns.is_busy() && self.stalled.is_none();
+        let (since, patience) = match self.begun.filter(|_| is_timed) {
+            Some(begun) => (begun, self.clocks.header),
+            None if is_timed => (self.active, self.clocks.idle),
+            None => (Instant::now(), self.clocks.idle),
+        };
+        if patience.is_zero() {
+            return Poll::Pending;
+        }
+        ready!(self.read_alarm.poll(since + patience, context));
+        if self.begun.is_some() {
+            let words = (self.last_words)(Problem::headers_timeout(patience));
+            // Said as far as it fits into the socket: whoever is too slow is not waited for again.
+            let _ = Pin::new(&mut self.stream).poll_write(context, &words);
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Nothing more can be written: is that still in time?
+    fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let since = *self.stalled.get_or_insert_with(Instant::now);
+        if self.clocks.write.is_zero() {
+            return Poll::Pending;
+        }
+        self.write_alarm.poll(since + self.clocks.write, context).map(|()| io::ErrorKind::TimedOut.into())
+    }
+
+    fn after_write(&mut self, written: Poll<io::Result<usize>>, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Pending => self.poll_stalled(context).map(Err),
+            done => {
+                (self.stalled, self.active) = (None, Instant::now());
+                done
+            }
+        }
+    }
+
+    /// Takes down what the HTTP library says by itself, and what is said instead.
+    fn replaces(&mut self, said: &[u8]) -> bool {
+        if self.turns.is_busy() {
+            return false;
+        }
+        let Some(status) = said_by_the_library(said) else { return false };
+        self.own = (self.last_words)(match status {
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => Problem::head_too_large(status),
+            _ => Problem::no_http(),
+        });
+        true
+    }
+
+    fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.own.has_remaining() {
+            let written = Pin::new(&mut self.stream).poll_write(context, &self.own);
+            match ready!(self.after_write(written, context))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => self.own.advance(count),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The status of a refusal without a body, which is what the HTTP library answers to what is no request. All of ours have
+/// a body.
+fn said_by_the_library(said: &[u8]) -> Option<StatusCode> {
+    let is_bare = said.starts_with(b"HTTP/1.1 4")
+        && said.ends_with(b"\r\n\r\n")
+        && said.windows(21).any(|part| part == b"\r\ncontent-length: 0\r\n");
+    is_bare.then(|| StatusCode::from_bytes(said.get(9..12)?).ok()).flatten()
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        this.look();
+        match Pin::new(&mut this.stream).poll_read(context, buf) {
+            Poll::Pending => this.poll_patience(context),
+            done => {
+                let has_read = buf.filled().len() > before;
+                if has_read && !this.turns.is_busy() && this.begun.is_none() {
+                    this.begun = Some(Instant::now());
+                }
+                done
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_own(context))?;
+        if this.replaces(buf) {
+            return Poll::Ready(Ok(buf.len()));
+        }
+        let written = Pin::new(&mut this.stream).poll_write(context, buf);
+        this.after_write(written, context)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_own(context))?;
+        if let [only] = bufs
+            && this.replaces(only)
+        {
+            return Poll::Ready(Ok(only.len()));
+        }
+        let written = Pin::new(&mut this.stream).poll_write_vectored(context, bufs);
+        this.after_write(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_own(context))?;
+        Pin::new(&mut this.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_own(context))?;
+        Pin::new(&mut this.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests;

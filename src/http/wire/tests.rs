@@ -1,0 +1,150 @@
+//! The clocks, with time that only goes on when nothing else does.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use super::*;
+
+const CLOCKS: Clocks =
+    Clocks { header: Duration::from_secs(10), idle: Duration::from_secs(75), write: Duration::from_secs(30) };
+
+fn wire() -> (Wire<DuplexStream>, DuplexStream, Arc<Turns>) {
+    let (here, there) = tokio::io::duplex(64);
+    let turns = Arc::<Turns>::default();
+    let last_words: LastWords = Arc::new(|_| Bytes::from_static(b"too slow"));
+    (Wire::new(here, CLOCKS, turns.clone(), last_words), there, turns)
+}
+
+async fn took<T>(work: impl Future<Output = T>) -> (T, u64) {
+    let start = Instant::now();
+    let done = work.await;
+    (done, start.elapsed().as_secs())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_asks_nothing_ends_quietly() {
+    let (mut wire, _there, _) = wire();
+    let (read, seconds) = took(wire.read(&mut [0; 9])).await;
+    assert_eq!((read.unwrap(), seconds), (0, 75), "as if the other side had closed it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn headers_that_do_not_come_to_an_end_are_told_so() {
+    let (mut wire, mut there, _) = wire();
+    there.write_all(b"GET /").await.unwrap();
+    wire.read_exact(&mut [0; 5]).await.unwrap();
+    let drip = async {
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            there.write_all(b"x").await.unwrap();
+        }
+    };
+    let reading = async {
+        loop {
+            if let Err(error) = wire.read(&mut [0; 9]).await {
+                return error;
+            }
+        }
+    };
+    let ((error, ()), seconds) = took(async { tokio::join!(reading, drip) }).await;
+    assert_eq!((error.kind(), seconds), (io::ErrorKind::TimedOut, 10), "counted from the first byte");
+    let mut said = [0; 8];
+    there.read_exact(&mut said).await.unwrap();
+    assert_eq!(&said, b"too slow");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_work_is_not_timed_and_the_next_one_begins_anew() {
+    let (mut wire, mut there, turns) = wire();
+    there.write_all(b"GET /").await.unwrap();
+    wire.read_exact(&mut [0; 5]).await.unwrap();
+    let turn = turns.begin();
+    let in_work = tokio::time::timeout(Duration::from_secs(3600), wire.read(&mut [0; 9])).await;
+    assert!(in_work.is_err(), "nothing fires meanwhile");
+    drop(turn);
+    let (read, seconds) = took(wire.read(&mut [0; 9])).await;
+    assert_eq!((read.unwrap(), seconds), (0, 75), "its headers were complete");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_the_next_request_ends_although_nobody_reads_after_the_answer() {
+    let (wire, mut there, turns) = wire();
+    let (mut reading, mut writing) = tokio::io::split(wire);
+    let turn = turns.begin();
+    let answering = async {
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        drop(turn);
+        writing.write_all(b"answer").await.unwrap();
+        there.read_exact(&mut [0; 6]).await.unwrap();
+    };
+    let mut little = [0; 9];
+    // The library reads once while it works, and then waits for that to end.
+    let ((read, ()), seconds) = took(async { tokio::join!(reading.read(&mut little), answering) }).await;
+    assert_eq!(read.unwrap(), 0);
+    assert!((175..=250).contains(&seconds), "{seconds}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_done_with_between_two_looks_counts() {
+    let (mut wire, mut there, turns) = wire();
+    there.write_all(b"GET /").await.unwrap();
+    wire.read_exact(&mut [0; 5]).await.unwrap();
+    drop(turns.begin());
+    assert_eq!(took(wire.read(&mut [0; 9])).await.1, 75);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_nothing_is_given_up_and_who_reads_slowly_is_not() {
+    let (mut wire, mut there, _) = wire();
+    let much = [7; 640];
+    let slowly = async {
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            there.read_exact(&mut [0; 64]).await.unwrap();
+        }
+    };
+    let (written, ()) = tokio::join!(wire.write_all(&much), slowly);
+    written.unwrap();
+    let (written, seconds) = took(wire.write_all(&much)).await;
+    assert_eq!((written.unwrap_err().kind(), seconds), (io::ErrorKind::TimedOut, 30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_read_slowly_is_not_cut_off_by_the_wait_for_the_next_request() {
+    let (wire, mut there, _) = wire();
+    let (mut reading, mut writing) = tokio::io::split(wire);
+    let slowly = async {
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            there.read_exact(&mut [0; 64]).await.unwrap();
+        }
+    };
+    let (much, mut little) = ([7; 1280], [0; 9]);
+    let ((read, written, ()), seconds) =
+        took(async { tokio::join!(reading.read(&mut little), writing.write_all(&much), slowly) }).await;
+    written.unwrap();
+    assert_eq!(read.unwrap(), 0);
+    assert!((400..=475).contains(&seconds), "{seconds}: it ends 75 s after the last byte was taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_library_says_by_itself_is_said_in_our_words() {
+    let (mut wire, mut there, turns) = wire();
+    let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    wire.write_all(bare).await.unwrap();
+    wire.flush().await.unwrap();
+    let mut said = [0; 8];
+    there.read_exact(&mut said).await.unwrap();
+    assert_eq!(&said, b"too slow");
+    // An answer of ours that looks like it is not touched.
+    let turn = turns.begin();
+    let looks_like_it = b"HTTP/1.1 400 Bad\r\ncontent-length: 0\r\n\r\n";
+    wire.write_all(looks_like_it).await.unwrap();
+    let mut same = [0; 39];
+    there.read_exact(&mut same).await.unwrap();
+    assert_eq!(&same, looks_like_it);
+    drop(turn);
+    for other in [&b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..], b"HTTP/1.1 400 B\r\ncontent-length: 9\r\n\r\n"]
+    {
+        assert_eq!(said_by_the_library(other), None);
+    }
+}

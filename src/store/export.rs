@@ -1,0 +1,140 @@
+//! All calls, oldest first, for whoever takes them elsewhere: a look at ids and sizes, then the calls themselves in portions
+//! that fit into memory. No statement looks at more than a page of rows, so it works beside a running service.
+
+use std::collections::VecDeque;
+
+use sqlx::{Postgres, QueryBuilder, Sqlite};
+use uuid::Uuid;
+
+use super::codec::{self, CallRow};
+use super::events::by_ids;
+use super::{Db, Store, StoreError};
+use crate::domain::{Call, Time};
+
+/// Rows that are looked at in one statement.
+const PAGE: i64 = 1000;
+/// Calls that are read in one statement, and how many bytes of them; one that is larger comes alone.
+const PORTION: usize = 256;
+const PORTION_BYTES: i64 = 8 * 1024 * 1024;
+/// By how much the time in an id may differ from the time of acceptance, in milliseconds.
+const SLACK_MS: u64 = 60 * 60 * 1000;
+
+/// Which calls are exported; absent fields ask nothing.
+#[derive(Debug, Clone, Default)]
+pub struct ExportFilter {
+    /// Of this session.
+    pub session: Option<String>,
+    /// Of this tool.
+    pub name: Option<String>,
+    /// Accepted at or after.
+    pub since: Option<Time>,
+    /// Accepted before.
+    pub until: Option<Time>,
+}
+
+/// A walk through all calls.
+#[derive(Debug)]
+pub struct Export {
+    store: Store,
+    filter: ExportFilter,
+    /// The last id that was looked at.
+    after: Uuid,
+    /// What was looked at and is to be read, with its size.
+    wanted: VecDeque<(Uuid, i64)>,
+    is_over: bool,
+}
+
+type Looked = (Uuid, String, i64, i64);
+
+impl Store {
+    /// Begins a walk through all calls that are wanted, oldest first.
+    #[must_use]
+    pub fn export(&self, filter: ExportFilter) -> Export {
+        let earliest = filter.since.map(|since| Time(since.0.saturating_sub(SLACK_MS.cast_signed() * 1000)));
+        let after = earliest.map_or(Uuid::nil(), codec::first_id_at);
+        Export { store: self.clone(), filter, after, wanted: VecDeque::new(), is_over: false }
+    }
+}
+
+impl Export {
+    /// The next calls; `None` at the end. One that cannot be read is an error in its place.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn next(&mut self) -> Result<Option<Vec<Result<Call, StoreError>>>, StoreError> {
+        while self.wanted.is_empty() {
+            if self.is_over {
+                return Ok(None);
+            }
+            self.look().await?;
+        }
+        let (mut ids, mut bytes) = (Vec::new(), 0);
+        while let Some((id, size)) = self.wanted.front().copied()
+            && (ids.is_empty() || ids.len() < PORTION && bytes + size <= PORTION_BYTES)
+        {
+            bytes += size;
+            ids.push(id);
+            self.wanted.pop_front();
+        }
+        let mut rows: Vec<CallRow> = match &self.store.db {
+            Db::Sqlite(pools) => {
+                by_ids::<Sqlite>(&ids).build_query_as().persistent(false).fetch_all(&pools.reader).await?
+            }
+            Db::Postgres(pools) => {
+                by_ids::<Postgres>(&ids).build_query_as().persistent(false).fetch_all(&pools.reader).await?
+            }
+        };
+        rows.sort_unstable_by_key(|row| row.id);
+        let mut calls = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut call = row.decode();
+            if let Ok(call) = &mut call {
+                self.store.show_callbacks(std::slice::from_mut(call)).await?;
+            }
+            calls.push(call);
+        }
+        Ok(Some(calls))
+    }
+
+    /// Looks at the next page of ids.
+    async fn look(&mut self) -> Result<(), StoreError> {
+        let rows: Vec<Looked> = match &self.store.db {
+            Db::Sqlite(pools) => self.page::<Sqlite>().build_query_as().fetch_all(&pools.reader).await?,
+            Db::Postgres(pools) => self.page::<Postgres>().build_query_as().fetch_all(&pools.reader).await?,
+        };
+        self.is_over = rows.len() < PAGE as usize;
+        let latest = self.filter.until.map(|until| codec::first_id_at(until.plus_millis(SLACK_MS)));
+        let name = self.filter.name.as_deref().map(codec::indexed_name);
+        for (id, tool, created_at, size) in rows {
+            self.after = id;
+            if latest.is_some_and(|latest| id >= latest) {
+                self.is_over = true;
+                break;
+            }
+            let is_in_time = self.filter.since.is_none_or(|since| created_at >= since.0)
+                && self.filter.until.is_none_or(|until| created_at < until.0);
+            if is_in_time && name.as_deref().is_none_or(|name| name == tool) {
+                self.wanted.push_back((id, size));
+            }
+        }
+        Ok(())
+    }
+
+    fn page<D: sqlx::Database>(&self) -> QueryBuilder<D>
+    where
+        String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+        i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+        Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    {
+        let mut query = QueryBuilder::<D>::new(
+            "SELECT id, tool, created_at, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) \
+             FROM tool_calls WHERE tenant = ",
+        );
+        query.push_bind(self.store.tenant.as_str().to_owned()).push(" AND id > ").push_bind(self.after);
+        if let Some(session) = &self.filter.session {
+            query.push(" AND session = ").push_bind(session.replace('\0', "\u{fffd}"));
+        }
+        query.push(" ORDER BY id LIMIT ").push_bind(PAGE);
+        query
+    }
+}

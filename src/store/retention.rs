@@ -1,0 +1,267 @@
+//! Deleting what is older than it is to be kept: a few commits at a time, from the oldest on.
+//!
+//! A commit names its calls, and every call that has ended is named by the commit that ended it. So whoever goes through
+//! the commits meets each ended call by its key: nothing is searched for, and calls that have not ended are passed over
+//! until their last commit comes. The row of `retention` says how far that has gone; whoever holds it deletes, and nobody
+//! waits for it. What commits have counted is in the sums before they go.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::{Connection, QueryBuilder};
+use uuid::Uuid;
+
+use super::db::in_transaction;
+use super::{Db, StoreError, Stores, codec, db};
+use crate::domain::Time;
+
+/// Most reported events that are deleted in one step, and most bytes of calls: on SQLite the journal waits meanwhile.
+const MOST_EVENTS: i64 = 2000;
+const MOST_BYTES: i64 = 32 * 1024 * 1024;
+
+/// What is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Ended calls with all that belongs to them, and the commits that told of them.
+    Calls,
+    /// Only what tools reported while ended calls ran.
+    Events,
+}
+
+/// What one step has deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Calls.
+    pub calls: u64,
+    /// Reported events.
+    pub events: u64,
+    /// Whether another step may find more.
+    pub is_unfinished: bool,
+}
+
+/// Takes the row unless somebody has it: how far calls and events are gone, and how far the sums go.
+const HOLD_SQLITE: &str = "UPDATE retention SET calls_pos = calls_pos WHERE one = 1 \
+    RETURNING calls_pos, events_pos, (SELECT pos FROM stats_folded)";
+const HOLD_POSTGRES: &str = "UPDATE retention SET calls_pos = calls_pos \
+    WHERE one = (SELECT one FROM retention WHERE one = 1 FOR UPDATE SKIP LOCKED) \
+    RETURNING calls_pos, events_pos, (SELECT pos FROM stats_folded)";
+const COMMITS: &str = "SELECT last_pos, at, calls FROM commits WHERE last_pos > $1 AND last_pos <= $2 \
+    ORDER BY last_pos LIMIT $3";
+const ENDED: &str = "SELECT id, settled_pos, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) \
+    FROM tool_calls WHERE status > 1 AND id";
+const FORGET_COMMITS: &str = "DELETE FROM commits WHERE last_pos > $1 AND last_pos <= $2";
+const MOVE_CALLS: &str = "UPDATE retention SET calls_pos = $1 WHERE one = 1";
+const MOVE_EVENTS: &str = "UPDATE retention SET events_pos = $1 WHERE one = 1";
+
+impl Stores {
+    /// Deletes a part of what ended before `before`, about `most` calls of it. Unfinished calls, and calls whose end is
+    /// still to be told to a callback URL, stay; if another node is at it, nothing is done.
+    ///
+    /// # Errors
+    /// If the database fails; then nothing was deleted.
+    pub async fn prune(&self, part: Part, before: Time, most: u32) -> Result<Pruned, StoreError> {
+        self.fold_stats().await?;
+        let hold = match &self.db {
+            Db::Sqlite(_) => HOLD_SQLITE,
+            Db::Postgres(_) => HOLD_POSTGRES,
+        };
+        let pruned = in_transaction!(&self.db, transaction => 'step: {
+            let held: Option<(i64, i64, i64)> = sqlx::query_as(hold).fetch_optional(&mut *transaction).await?;
+            let Some((calls_pos, events_pos, folded)) = held else { break 'step None };
+            let from = if part == Part::Calls { calls_pos } else { events_pos.max(calls_pos) };
+            let commits: Vec<(i64, i64, Vec<u8>)> = sqlx::query_as(COMMITS)
+                .bind(from).bind(folded).bind(i64::from(most))
+                .fetch_all(&mut *transaction).await?;
+            let mut stretch = Stretch::of(commits, before, most as usize);
+            let ended: Vec<(Uuid, i64, i64)> = match stretch.ids().as_slice() {
+                [] => Vec::new(),
+                ids => {
+                    let mut query = among(ENDED, ids);
+                    query.build_query_as().persistent(false).fetch_all(&mut *transaction).await?
+                }
+            };
+            if part == Part::Calls && !ended.is_empty() {
+                stretch.end_within(&ended.iter().map(|(id, _, bytes)| (*id, *bytes)).collect(), MOST_BYTES);
+                let ids: Vec<Uuid> = ended.iter().map(|(id, ..)| *id).collect();
+                let mut query = among("SELECT call_id FROM callbacks WHERE state = 0 AND call_id", &ids);
+                let awaited: Vec<(Uuid,)> =
+                    query.build_query_as().persistent(false).fetch_all(&mut *transaction).await?;
+                stretch.end_before(&awaited.into_iter().map(|(id,)| id).collect());
+            }
+            let Some(until) = stretch.until() else { break 'step None };
+            // One that ended behind the stretch has its turn with that commit.
+            let ended: Vec<Uuid> = ended.into_iter().filter(|(_, pos, _)| *pos <= until).map(|(id, ..)| id).collect();
+            let mut pruned = Pruned { is_unfinished: stretch.may_go_on, ..Pruned::default() };
+            if !ended.is_empty() {
+                let mut query = events_of(&ended);
+                pruned.events = query.build().persistent(false).execute(&mut *transaction).await?.rows_affected();
+                if pruned.events >= MOST_EVENTS.unsigned_abs() {
+                    // The rest of them, and their calls, come with the next step.
+                    break 'step Some(Pruned { is_unfinished: true, ..pruned });
+                }
+            }
+            if part == Part::Calls {
+                for head in ["DELETE FROM inbox WHERE call_id", "DELETE FROM callbacks WHERE call_id"] {
+                    if !ended.is_empty() {
+                        among(head, &ended).build().persistent(false).execute(&mut *transaction).await?;
+                    }
+                }
+                if !ended.is_empty() {
+                    let mut query = among("DELETE FROM tool_calls WHERE id", &ended);
+                    pruned.calls = query.build().persistent(false).execute(&mut *transaction).await?.rows_affected();
+                }
+                sqlx::query(FORGET_COMMITS).bind(from).bind(until).execute(&mut *transaction).await?;
+            }
+            let forward = if part == Part::Calls { MOVE_CALLS } else { MOVE_EVENTS };
+            sqlx::query(forward).bind(until).execute(&mut *transaction).await?;
+            Some(pruned)
+        })?;
+        Ok(pruned.unwrap_or_default())
+    }
+
+    /// The position up to which what happened is kept no more; 0 if everything is there.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn forgotten_until(&self) -> Result<i64, StoreError> {
+        const SQL: &str = "SELECT calls_pos, events_pos FROM retention WHERE one = 1";
+        let (calls, events): (i64, i64) = db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_one(pool).await)?;
+        Ok(calls.max(events))
+    }
+
+    /// Forgets messages about calls that there are no more.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn forget_messages_of_nobody(&self, before: Time) -> Result<(), StoreError> {
+        const SQL: &str = "DELETE FROM inbox WHERE id < $1 AND NOT EXISTS \
+            (SELECT 1 FROM tool_calls AS c WHERE c.id = inbox.call_id)";
+        let before = codec::first_id_at(before);
+        db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(before).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+}
+
+/// Commits that follow one another, old enough to go.
+#[derive(Debug)]
+struct Stretch {
+    commits: Vec<(i64, Vec<Uuid>)>,
+    may_go_on: bool,
+}
+
+impl Stretch {
+    fn of(read: Vec<(i64, i64, Vec<u8>)>, before: Time, most: usize) -> Self {
+        let (there, mut calls) = (read.len(), 0);
+        let old = read.into_iter().take_while(|(_, at, ids)| {
+            let has_room = calls < most;
+            calls += ids.len() / 16;
+            has_room && *at < before.0
+        });
+        let commits: Vec<(i64, Vec<Uuid>)> = old.map(|(pos, _, ids)| (pos, codec::ids_of(&ids))).collect();
+        let may_go_on = !commits.is_empty() && (calls >= most || commits.len() == there);
+        Self { commits, may_go_on }
+    }
+
+    fn ids(&self) -> Vec<Uuid> {
+        let ids: HashSet<Uuid> = self.commits.iter().flat_map(|(_, ids)| ids).copied().collect();
+        ids.into_iter().collect()
+    }
+
+    /// Leaves out what begins with the first commit that names one of these.
+    fn end_before(&mut self, awaited: &HashSet<Uuid>) {
+        let place = self.commits.iter().position(|(_, ids)| ids.iter().any(|id| awaited.contains(id)));
+        if let Some(place) = place {
+            self.commits.truncate(place);
+            self.may_go_on = false;
+        }
+    }
+
+    /// Leaves out what is too much beside the first commit, with the sizes of the calls that are to go.
+    fn end_within(&mut self, sizes: &HashMap<Uuid, i64>, most: i64) {
+        let mut bytes = 0;
+        let place = self.commits.iter().position(|(_, ids)| {
+            bytes += ids.iter().filter_map(|id| sizes.get(id)).sum::<i64>();
+            bytes > most
+        });
+        if let Some(place) = place.map(|place| place.max(1)).filter(|place| *place < self.commits.len()) {
+            self.commits.truncate(place);
+            self.may_go_on = true;
+        }
+    }
+
+    /// The position of the last of them.
+    fn until(&self) -> Option<i64> {
+        self.commits.last().map(|(pos, _)| *pos)
+    }
+}
+
+/// `HEAD IN (…)`.
+fn among<D: sqlx::Database>(head: &str, ids: &[Uuid]) -> QueryBuilder<D>
+where
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new(head);
+    query.push(" IN (");
+    let mut list = query.separated(", ");
+    for id in ids {
+        list.push_bind(*id);
+    }
+    query.push(")");
+    query
+}
+
+/// Deletes so many reported events of these calls.
+fn events_of<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
+where
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let head = "DELETE FROM call_events WHERE (call_id, seq) IN (SELECT call_id, seq FROM call_events WHERE call_id";
+    let mut query = among(head, ids);
+    query.push(" LIMIT ").push_bind(MOST_EVENTS).push(")");
+    query
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commit(pos: i64, at: i64, calls: &[u128]) -> (i64, i64, Vec<u8>) {
+        (pos, at, codec::ids_in_a_row(&calls.iter().map(|id| Uuid::from_u128(*id)).collect::<Vec<_>>()))
+    }
+
+    #[test]
+    fn a_stretch_ends_with_what_is_young_and_with_what_is_enough() {
+        let read = || vec![commit(2, 10, &[1]), commit(4, 11, &[2, 3]), commit(6, 30, &[4]), commit(8, 12, &[5])];
+        let young = Stretch::of(read(), Time(20), 100);
+        assert_eq!((young.until(), young.may_go_on), (Some(4), false), "an older one behind a young one waits for it");
+        let enough = Stretch::of(read(), Time(99), 2);
+        assert_eq!((enough.until(), enough.may_go_on), (Some(4), true));
+        let all = Stretch::of(read(), Time(99), 100);
+        assert_eq!((all.until(), all.may_go_on), (Some(8), true));
+        assert_eq!(
+            (Stretch::of(Vec::new(), Time(99), 9).until(), Stretch::of(read(), Time(5), 9).until()),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn large_calls_go_a_few_at_a_time_and_one_that_is_too_large_alone() {
+        let stretch = || Stretch::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[3])], Time(9), 99);
+        let ending = |sizes: [i64; 3]| {
+            let mut stretch = stretch();
+            let sizes = sizes.into_iter().zip(1..).map(|(bytes, id)| (Uuid::from_u128(id), bytes)).collect();
+            stretch.end_within(&sizes, 10);
+            (stretch.until(), stretch.may_go_on)
+        };
+        assert_eq!(ending([4, 6, 1]), (Some(4), true));
+        assert_eq!(ending([11, 1, 1]), (Some(2), true));
+        assert_eq!(ending([1, 1, 1]), (Some(6), true));
+    }
+
+    #[test]
+    fn a_call_that_is_waited_for_holds_its_commit_and_all_behind_it() {
+        let mut stretch = Stretch::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[1])], Time(9), 9);
+        stretch.end_before(&HashSet::from([Uuid::from_u128(2)]));
+        assert_eq!((stretch.until(), stretch.may_go_on, stretch.ids()), (Some(2), false, vec![Uuid::from_u128(1)]));
+    }
+}

@@ -1,0 +1,125 @@
+//! Readers of streams: however the bytes are cut, they say the same.
+
+use toolpost::domain::Vendor;
+use toolpost::formats::{sse, stream};
+
+use super::driver::Target;
+
+const VENDORS: [Option<Vendor>; 5] =
+    [None, Some(Vendor::OpenAi), Some(Vendor::OpenAiResponses), Some(Vendor::Anthropic), Some(Vendor::Gemini)];
+
+/// The same bytes in pieces whose sizes follow from them.
+fn pieces(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = input;
+    std::iter::from_fn(move || {
+        let first = *rest.first()?;
+        let (piece, later) = rest.split_at((usize::from(first) % 7 + 1).min(rest.len()));
+        rest = later;
+        Some(piece)
+    })
+}
+
+fn events<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Result<Vec<sse::Event>, sse::TooLarge> {
+    let mut parser = sse::Parser::new(4096);
+    let mut found = Vec::new();
+    for mut part in parts {
+        while let Some(event) = parser.next(&mut part)? {
+            found.push(event);
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn event_streams_are_read_alike_however_they_are_cut() {
+    let take = |input: &[u8]| {
+        let (whole, cut) = (events(std::iter::once(input)), events(pieces(input)));
+        if whole == cut { Ok(()) } else { Err(format!("whole: {whole:?}\ncut: {cut:?}")) }
+    };
+    let words = &["data:", "event:", "id: ", ":", "\r\n", "\n\n", "\r", "\u{feff}", "data\n", "retry: 1\n"];
+    Target { name: "sse", beside: &[], words, inputs: 400, take }.run();
+}
+
+fn said<'a>(vendor: Option<Vendor>, parts: impl Iterator<Item = &'a [u8]>) -> (Vec<stream::Said>, bool) {
+    let mut parser = stream::Parser::new(vendor);
+    let mut said = Vec::new();
+    let mut is_broken = false;
+    for part in parts {
+        is_broken |= parser.push(part, &mut said).is_err();
+    }
+    parser.finish(&mut said);
+    (said, is_broken)
+}
+
+/// Every call is opened once, in order, closed or cut off once, and not spoken of afterwards.
+fn is_in_order(said: &[stream::Said]) -> Result<(), String> {
+    let (mut opened, mut over) = (0, std::collections::BTreeSet::new());
+    for (at, one) in said.iter().enumerate() {
+        let place = match one {
+            stream::Said::Opened { place, .. } => {
+                if *place != opened {
+                    return Err(format!("call {place} is opened after {opened} others: {said:?}"));
+                }
+                opened += 1;
+                continue;
+            }
+            stream::Said::Ended if at + 1 < said.len() => return Err(format!("more after the end: {said:?}")),
+            stream::Said::Ended => continue,
+            stream::Said::Delta { place, .. } | stream::Said::Value { place, .. } => place,
+            stream::Said::Closed { place, .. } | stream::Said::CutOff { place } => {
+                if !over.insert(*place) {
+                    return Err(format!("call {place} ends twice: {said:?}"));
+                }
+                if *place >= opened {
+                    return Err(format!("call {place} ends unopened: {said:?}"));
+                }
+                continue;
+            }
+        };
+        if *place >= opened || over.contains(place) {
+            return Err(format!("call {place} is spoken of out of turn: {said:?}"));
+        }
+    }
+    if over.len() == opened { Ok(()) } else { Err(format!("{} of {opened} calls end: {said:?}", over.len())) }
+}
+
+#[test]
+fn models_streams_are_followed_alike_however_they_are_cut() {
+    let take = |input: &[u8]| {
+        for vendor in VENDORS {
+            let (whole, cut) = (said(vendor, std::iter::once(input)), said(vendor, pieces(input)));
+            if whole != cut {
+                return Err(format!("{vendor:?}\nwhole: {whole:?}\ncut: {cut:?}"));
+            }
+            is_in_order(&whole.0).map_err(|wrong| format!("{vendor:?}: {wrong}"))?;
+        }
+        Ok(())
+    };
+    let words = &[
+        "data: ",
+        "\n\n",
+        "[DONE]",
+        "\"tool_calls\":[",
+        "\"index\":",
+        "\"arguments\":\"",
+        "\\\"",
+        "\"id\":\"call_0\"",
+        "null",
+        "\"finish_reason\":\"length\"",
+        "\"type\":\"content_block_stop\"",
+        "\"functionCall\":{",
+        "event: ",
+        "]}",
+        "18446744073709551616",
+        "1e400",
+        "\\ud800",
+        "\"choices\":[{}]",
+    ];
+    let beside = &[
+        "tests/fixtures/streams/anthropic.sse",
+        "tests/fixtures/streams/openai.sse",
+        "tests/fixtures/streams/openai-responses.sse",
+        "tests/fixtures/streams/gemini.json",
+    ];
+    Target { name: "streams", beside, words, inputs: 300, take }.run();
+}

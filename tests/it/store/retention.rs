@@ -1,0 +1,247 @@
+//! What has ended is deleted in small steps once it is old enough; nothing else is, and the sums stay.
+
+use std::sync::Arc;
+
+use sqlx::Connection;
+use toolpost::domain::{Call, Outcome, Tenant, Time};
+use toolpost::store::callbacks::{CallbackNote, CallbackRow, Noted};
+use toolpost::store::inbox::Message;
+use toolpost::store::journal::Change;
+use toolpost::store::retention::{Part, Pruned};
+
+use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, WHOLE, ended, life};
+use crate::support::{Backend, Database, bounded};
+
+/// Later than every commit.
+const LATER: Time = Time(ACCEPTED_AT + 1);
+
+impl Log {
+    async fn prune(&self, part: Part, most: u32) -> Pruned {
+        bounded("a step", self.store.prune(part, LATER, most)).await.unwrap()
+    }
+
+    /// All steps that there are to be made. Returns how many there were, and what they have deleted.
+    async fn prune_all(&self, part: Part, most: u32) -> (u32, Pruned) {
+        let (mut steps, mut all) = (0, Pruned::default());
+        loop {
+            let step = self.prune(part, most).await;
+            (steps, all.calls, all.events) = (steps + 1, all.calls + step.calls, all.events + step.events);
+            if !step.is_unfinished {
+                return (steps, all);
+            }
+        }
+    }
+
+    async fn is_there(&self, call: &Call) -> bool {
+        self.store.call(call.id).await.unwrap().is_some()
+    }
+
+    async fn whole_call(&self, name: &str) -> Call {
+        let call = ended(&self.call(name), Outcome::text("done"), 3);
+        self.write(&call, WHOLE).await.unwrap();
+        call
+    }
+
+    /// A call in four commits, with an event that it reported.
+    async fn lived_call(&self, name: &str) -> Call {
+        let (changes, call) = life(&self.call(name));
+        for change in changes {
+            bounded("a change", self.journal.write(change)).await.unwrap();
+        }
+        call
+    }
+}
+
+on_both_databases!(
+    async fn ended_calls_go_with_all_that_is_theirs_and_the_stats_stay(backend: Backend) {
+        let log = Log::open(backend).await;
+        let (whole, lived) = (log.whole_call("t").await, log.lived_call("t").await);
+        let row = CallbackRow { call_id: whole.id, url: "http://x/".into(), event_id: log.ids.next() };
+        log.store.insert_callbacks(&[row]).await.unwrap();
+        let noted = Noted::Delivered { status: 200, at: LATER };
+        log.store.note_callbacks(&[CallbackNote { call_id: whole.id, attempt: 1, noted }]).await.unwrap();
+        let message = Message { call: lived.id, kind: "cancel".into(), body: "{}".into() };
+        log.store.leave_message(log.ids.next(), &message).await.unwrap();
+        let (_, pruned) = log.prune_all(Part::Calls, 500).await;
+        assert_eq!(pruned, Pruned { calls: 2, events: 1, is_unfinished: false });
+        assert!(!log.is_there(&whole).await && !log.is_there(&lived).await);
+        assert_eq!(log.store.callback_state(whole.id).await.unwrap(), None);
+        assert!(!log.store.has_messages().await.unwrap());
+        assert_eq!((log.commits().await, log.read_back(0, 10).await), (0, Vec::new()));
+        assert_eq!(log.counts("t").await, (2, 2, 0), "the stats stay");
+        // What comes afterwards is counted and told as ever.
+        let next = log.whole_call("t").await;
+        assert_eq!(log.counts("t").await, (3, 3, 0));
+        assert_eq!(log.read_back(0, 10).await, log.events_of(&next).await);
+        assert_eq!(log.store.forgotten_until().await.unwrap(), log.store.last_pos().await.unwrap() - 5);
+    }
+);
+
+on_both_databases!(
+    async fn the_calls_of_all_tenants_go(backend: Backend) {
+        let log = Log::open(backend).await;
+        let one = Tenant::named("one").unwrap();
+        let theirs = ended(&Call { tenant: one.clone(), ..log.call("t") }, Outcome::text("done"), 3);
+        log.write(&theirs, WHOLE).await.unwrap();
+        let ours = log.whole_call("t").await;
+        let store = log.store.stores().of(&one);
+        assert!(store.call(theirs.id).await.unwrap().is_some() && log.is_there(&ours).await);
+        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 2);
+        assert!(store.call(theirs.id).await.unwrap().is_none() && !log.is_there(&ours).await);
+        assert_eq!(store.stats(Some("t")).await.unwrap()[0].success_count, 1, "the stats stay");
+    }
+);
+
+on_both_databases!(
+    async fn a_call_that_has_not_ended_stays_until_it_has(backend: Backend) {
+        let log = Log::open(backend).await;
+        let open = log.call("open");
+        log.write(&open, ACCEPTED).await.unwrap();
+        let gone = log.whole_call("gone").await;
+        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1);
+        assert!(log.is_there(&open).await && !log.is_there(&gone).await);
+        let end = ended(&open, Outcome::text("late"), 9);
+        log.write(&end, SETTLED).await.unwrap();
+        assert_eq!(log.stored(&open).await.outcome, end.outcome);
+        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1);
+        assert!(!log.is_there(&open).await);
+        assert_eq!(log.counts("open").await, (1, 1, 0));
+    }
+);
+
+on_both_databases!(
+    async fn what_is_younger_stays(backend: Backend) {
+        let log = Log::open(backend).await;
+        let (old, young, last) = (log.whole_call("t").await, log.whole_call("t").await, log.whole_call("t").await);
+        log.sql("UPDATE commits SET at = at + 5000000 WHERE last_pos = 10").await;
+        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1);
+        assert!(!log.is_there(&old).await && log.is_there(&young).await);
+        assert!(log.is_there(&last).await, "what comes behind a younger one has its turn after it");
+        assert_eq!(log.read_back(0, 10).await.first().map(|told| told.0), Some(6));
+    }
+);
+
+on_both_databases!(
+    async fn much_goes_in_small_steps(backend: Backend) {
+        let log = Log::open(backend).await;
+        for _ in 0..7 {
+            log.lived_call("t").await;
+        }
+        let (steps, pruned) = log.prune_all(Part::Calls, 4).await;
+        assert_eq!((pruned.calls, pruned.events), (7, 7));
+        assert!(steps >= 7, "a call is in four commits, and a step sees four: {steps}");
+        assert_eq!(log.prune(Part::Calls, 4).await, Pruned::default());
+    }
+);
+
+on_both_databases!(
+    async fn more_events_than_a_step_deletes_go_in_several(backend: Backend) {
+        let log = Log::open(backend).await;
+        let call = log.lived_call("t").await;
+        let id = match backend {
+            Backend::Sqlite => format!("X'{}'", call.id.simple()),
+            Backend::Postgres => format!("'{}'", call.id),
+        };
+        log.sql(&format!(
+            "INSERT INTO call_events (call_id, seq, pos, kind, data) WITH RECURSIVE n (k) AS \
+             (SELECT 100 UNION ALL SELECT k + 1 FROM n WHERE k < 4599) SELECT {id}, k, 5, 'status', '{{}}' FROM n"
+        ))
+        .await;
+        let (steps, pruned) = log.prune_all(Part::Calls, 500).await;
+        assert_eq!((pruned.calls, pruned.events), (1, 4501));
+        assert!(steps >= 3, "{steps}");
+        assert!(!log.is_there(&call).await);
+    }
+);
+
+on_both_databases!(
+    async fn what_was_reported_can_go_before_its_call(backend: Backend) {
+        let log = Log::open(backend).await;
+        let (changes, running) = life(&log.call("running"));
+        for change in changes.into_iter().take(3) {
+            bounded("a change", log.journal.write(change)).await.unwrap();
+        }
+        let lived = log.lived_call("t").await;
+        assert_eq!(log.events_of(&lived).await.len(), 6);
+        assert_eq!(log.prune_all(Part::Events, 500).await.1, Pruned { calls: 0, events: 1, is_unfinished: false });
+        assert_eq!(log.stored(&lived).await.outcome, lived.outcome);
+        let kinds: Vec<&str> = log.events_of(&lived).await.iter().map(|told| told.2).collect();
+        assert_eq!(kinds, ["tool_call", "status", "status", "status", "tool_result"]);
+        assert_eq!(log.events_of(&running).await.len(), 4, "one that runs has all of its events");
+        assert_eq!(log.store.forgotten_until().await.unwrap(), log.store.last_pos().await.unwrap());
+        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1, "its call goes later");
+    }
+);
+
+on_both_databases!(
+    async fn a_call_whose_end_is_still_to_be_told_stays(backend: Backend) {
+        let log = Log::open(backend).await;
+        let before = log.whole_call("t").await;
+        let awaited = log.whole_call("t").await;
+        let row = CallbackRow { call_id: awaited.id, url: "http://x/".into(), event_id: log.ids.next() };
+        log.store.insert_callbacks(&[row]).await.unwrap();
+        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1);
+        assert!(!log.is_there(&before).await && log.is_there(&awaited).await);
+        let given_up = Noted::Failed { status: None, error: "gone".into(), next_at: None };
+        log.store.note_callbacks(&[CallbackNote { call_id: awaited.id, attempt: 0, noted: given_up }]).await.unwrap();
+        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1);
+    }
+);
+
+on_both_databases!(
+    async fn messages_about_calls_that_are_gone_go(backend: Backend) {
+        let log = Log::open(backend).await;
+        let open = log.call("open");
+        log.write(&open, ACCEPTED).await.unwrap();
+        for call in [open.id, log.ids.next()] {
+            let message = Message { call, kind: "cancel".into(), body: "{}".into() };
+            log.store.leave_message(log.ids.next(), &message).await.unwrap();
+        }
+        log.store.forget_messages_of_nobody(Time(0)).await.unwrap();
+        let count = async || log.store.messages("node", uuid::Uuid::nil()).await.unwrap().len();
+        assert_eq!(count().await, 1);
+        log.store.forget_messages_of_nobody(LATER).await.unwrap();
+        assert_eq!(count().await, 1, "that of the call that is there");
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_another_node_deletes_nothing_is_done_and_nothing_waits() {
+    let database = Database::fresh(Backend::Postgres).await;
+    let log = Log::on(database.clone(), toolpost::domain::Ids::counted()).await;
+    let call = log.whole_call("t").await;
+    let mut other = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    let mut held = other.begin().await.unwrap();
+    sqlx::query("SELECT one FROM retention FOR UPDATE").execute(&mut *held).await.unwrap();
+    assert_eq!(log.prune(Part::Calls, 500).await, Pruned::default());
+    log.whole_call("t").await;
+    assert!(log.is_there(&call).await);
+    held.rollback().await.unwrap();
+    assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 2);
+}
+
+on_both_databases!(
+    async fn calls_are_written_while_others_are_deleted(backend: Backend) {
+        let mut log = Log::open(backend).await;
+        for _ in 0..20 {
+            log.lived_call("old").await;
+        }
+        let deleting = {
+            let store = log.store.clone();
+            tokio::spawn(async move { while store.prune(Part::Calls, LATER, 4).await.unwrap().is_unfinished {} })
+        };
+        let mut receipts = Vec::new();
+        for _ in 0..50 {
+            let call = ended(&log.call("new"), Outcome::text("x"), 1);
+            receipts.push(log.journal.enqueue(Change::new(Arc::new(call), WHOLE)).await.unwrap());
+        }
+        for receipt in receipts {
+            assert_eq!(bounded("a commit", receipt).await.unwrap(), Ok(()));
+        }
+        bounded("the deletion", deleting).await.unwrap();
+        log.prune_all(Part::Calls, 500).await;
+        assert_eq!((log.counts("old").await, log.counts("new").await), ((20, 20, 0), (50, 50, 0)));
+        assert_eq!(log.commits().await, 0);
+        log.told().await;
+    }
+);
