@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::callbacks::Callbacks;
+use crate::callbacks::{self, Callbacks};
 use crate::config::Config;
 use crate::domain::{Call, CallRequest, Clock, Ids};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
@@ -24,8 +24,10 @@ use crate::registry::discovery::{self, Shown};
 use crate::registry::entry::Workshop;
 use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check, refresh};
+use crate::store::journal::Committed;
 use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Store, StoreError};
+use crate::telemetry::{Metrics, Tracer, metrics};
 use crate::tool::{BuiltinTool, builtin, system};
 
 mod given;
@@ -47,6 +49,9 @@ pub enum StartError {
     /// What `http` tools may reach.
     #[error("egress.allow: {0}")]
     Egress(String),
+    /// Where traces are to be sent.
+    #[error("telemetry.otlp_endpoint: {0}")]
+    Telemetry(String),
     /// The HTTP client.
     #[error("the HTTP client cannot be made: {0}")]
     Client(String),
@@ -142,6 +147,12 @@ pub struct App {
     pub callbacks_kick: Arc<Notify>,
     /// Seals values that are written over the API.
     pub vault: Vault,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// What is traced.
+    pub tracer: Tracer,
+    /// What becomes of callbacks.
+    pub callback_counts: Arc<callbacks::Counts>,
     node: Arc<str>,
     background: CancellationToken,
     writer: JoinHandle<()>,
@@ -213,6 +224,9 @@ impl Builder {
         }
         let client =
             HttpClient::new(egress, secrets.clone(), clock.clone(), reporting.clone()).map_err(StartError::Client)?;
+        // Its own client needs what was made ready for the one above.
+        let tracer = Tracer::new(&config.telemetry).map_err(StartError::Telemetry)?;
+        let metrics = Metrics::default();
         let hooks = hooks_of(&config, hooks, &client, &signing_key, &clock, &ids)?;
         let shown = Shown::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
@@ -244,11 +258,16 @@ impl Builder {
         let idle = Duration::from_millis(config.instances.idle_ms);
         tokio::spawn(end_idle_instances(registry.instances().clone(), idle, background.clone()));
         let bus = Bus::default();
-        let publisher = bus.clone();
-        let sink = Arc::new(move |committed: &_| publisher.publish(committed));
+        let (publisher, counting) = (bus.clone(), metrics.clone());
+        let sink = Arc::new(move |committed: &Committed| {
+            publisher.publish(committed);
+            counting.committed(committed.changes(), committed.took, committed.ended());
+        });
+        tokio::spawn(keep_metrics(metrics.clone(), background.clone()));
         let (journal, writer) = Journal::start(store.db().clone(), clock.clone(), ids.clone(), sink);
         let callbacks_kick = Arc::<Notify>::default();
         let callbacks = Callbacks::new(store.clone(), client, signing_key.clone(), clock.clone());
+        let callback_counts = callbacks.counts();
         let callbacks = tokio::spawn(callbacks.run(callbacks_kick.clone(), background.clone()));
         let settings = Settings {
             node: node.clone(),
@@ -265,6 +284,8 @@ impl Builder {
             secrets: secrets.clone(),
             vault: vault.clone(),
             context: config.context.0.clone().into(),
+            metrics: metrics.clone(),
+            tracer: tracer.clone(),
         };
         let engine = Engine::new(registry, journal.clone(), store.clone(), clock.clone(), ids, settings);
         let engine = Arc::new(engine);
@@ -291,6 +312,9 @@ impl Builder {
             reporting,
             callbacks_kick,
             vault,
+            metrics,
+            tracer,
+            callback_counts,
             node,
             background,
             writer,
@@ -356,6 +380,7 @@ impl App {
             tracing::warn!("the database is away; what is left behind is seen to once the lease is over");
         }
         self.store.close().await;
+        self.tracer.stop().await;
         drop(self.lock);
     }
 }
@@ -403,6 +428,16 @@ async fn fold_stats(store: Store, stop: CancellationToken) {
         }
         // A database that is away is told of by the journal; the next turn goes on where this one stopped.
         let _ = store.fold_stats().await;
+    }
+}
+
+/// Keeps samples from gathering in memory while nobody asks for them.
+async fn keep_metrics(metrics: Metrics, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(metrics::UPKEEP) => metrics.run_upkeep(),
+        }
     }
 }
 

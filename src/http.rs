@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::callbacks::Counts;
 use crate::config::Config;
 use crate::domain::Clock;
 use crate::engine::Engine;
@@ -20,6 +21,7 @@ use crate::events::Bus;
 use crate::executor::Vault;
 use crate::executor::token::SigningKey;
 use crate::store::{Journal, Store};
+use crate::telemetry::{Metrics, Tracer};
 
 mod answer;
 mod arguments;
@@ -36,6 +38,8 @@ mod groups;
 mod hooks;
 mod layers;
 mod listing;
+mod measured;
+mod metrics;
 mod once;
 mod operations;
 mod piped;
@@ -71,6 +75,9 @@ pub struct Shared {
     journal: Journal,
     signing_key: SigningKey,
     vault: Vault,
+    metrics: Metrics,
+    tracer: Tracer,
+    callback_counts: Arc<Counts>,
     /// Fires when streams must end.
     closing: CancellationToken,
 }
@@ -109,6 +116,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::told::prompt))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
+        .routes(routes!(metrics::metrics))
 }
 
 /// The OpenAPI document of this version.
@@ -120,10 +128,12 @@ pub fn openapi() -> OpenApi {
 /// The whole interface as a service.
 pub fn service(state: AppState) -> Outermost<Router> {
     let (router, document) = routes().split_for_parts();
+    let measure = measured::Measure::new(&state.metrics, state.tracer.clone(), &document);
     let router = router
         .merge(docs::router(&docs::finish(document)))
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
+        .layer(measure)
         .with_state(state.clone());
     Outermost { inner: router, state }
 }
@@ -144,6 +154,9 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         journal: app.journal.clone(),
         signing_key: app.signing_key.clone(),
         vault: app.vault.clone(),
+        metrics: app.metrics.clone(),
+        tracer: app.tracer.clone(),
+        callback_counts: app.callback_counts.clone(),
         closing: closing.clone(),
     });
     let listener = listener.tap_io(|socket| {

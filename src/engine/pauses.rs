@@ -1,7 +1,7 @@
 //! Tools that time out again and again rest for a while; tools never share a count.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::{Clock, Paused};
@@ -23,6 +23,8 @@ pub struct Pauses {
     tools: Mutex<HashMap<Arc<str>, Count>>,
     /// How many tools have a count: mostly none, and then nothing is looked up.
     counted: AtomicUsize,
+    /// How often a tool was paused.
+    paused: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +37,7 @@ impl Pauses {
     /// Nobody rests.
     #[must_use]
     pub fn new(rule: PauseRule, clock: Clock) -> Self {
-        Self { rule, clock, tools: Mutex::default(), counted: AtomicUsize::new(0) }
+        Self { rule, clock, tools: Mutex::default(), counted: AtomicUsize::new(0), paused: AtomicU64::new(0) }
     }
 
     fn tools(&self) -> MutexGuard<'_, HashMap<Arc<str>, Count>> {
@@ -64,6 +66,21 @@ impl Pauses {
         self.counted.load(Ordering::Relaxed) > 0
     }
 
+    /// How many tools rest now.
+    #[must_use]
+    pub fn resting(&self) -> usize {
+        if !self.any() {
+            return 0;
+        }
+        self.tools().values().filter(|count| self.of_count(Some(count)).is_some()).count()
+    }
+
+    /// How often a tool was paused since the start.
+    #[must_use]
+    pub fn paused(&self) -> u64 {
+        self.paused.load(Ordering::Relaxed)
+    }
+
     /// Milliseconds until the tool may run again.
     #[must_use]
     pub fn left_ms(&self, paused: &Paused) -> u64 {
@@ -90,6 +107,7 @@ impl Pauses {
             } else {
                 let until = now.plus_millis(self.rule.cooldown_ms);
                 tracing::warn!(tool = &**tool, timeouts, "the tool is paused");
+                self.paused.fetch_add(1, Ordering::Relaxed);
                 Count::Resting(Paused { since: now, until, timeouts })
             };
         } else if self.of_count(tools.get(tool)).is_none() {
@@ -124,10 +142,11 @@ mod tests {
         pauses.note(&tool, true);
         let paused = pauses.of("a").unwrap();
         assert_eq!((paused.timeouts, pauses.left_ms(&paused), pauses.of("b")), (3, 1000, None));
+        assert_eq!((pauses.resting(), pauses.paused()), (1, 1));
         clock.advance_ms(1000);
-        assert_eq!(pauses.of("a"), None);
+        assert_eq!((pauses.of("a"), pauses.resting()), (None, 0));
         (0..2).for_each(|_| pauses.note(&tool, true));
-        assert_eq!(pauses.of("a"), None, "it starts from nothing");
+        assert_eq!((pauses.of("a"), pauses.paused()), (None, 1), "it starts from nothing");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use super::Hooks;
 use super::answer::{Before, Rewrite};
 use super::call::HookCall;
+use super::counts::HookOutcome;
 use super::hook::{Hook, Target};
 use super::rust::Asked;
 use crate::domain::{Call, HookEvent, HookFault, HookFaultKind, json};
@@ -35,9 +36,11 @@ impl Hooks {
             }
         });
         let said = said.await?;
-        if matches!(said, Before::Block(_)) {
+        let is_blocked = matches!(said, Before::Block(_));
+        if is_blocked {
             self.counts.note_blocked();
         }
+        self.counts.note_ended(hook.event(), if is_blocked { HookOutcome::Blocked } else { HookOutcome::Ok });
         Ok(said)
     }
 
@@ -49,10 +52,12 @@ impl Hooks {
         match &hook.target {
             Target::Redact(redact) => {
                 self.counts.note_asked();
+                self.counts.note_ended(hook.event(), HookOutcome::Ok);
                 return Ok(redact.apply(image));
             }
             Target::Truncate(truncate) => {
                 self.counts.note_asked();
+                self.counts.note_ended(hook.event(), HookOutcome::Ok);
                 return Ok(truncate.apply(image));
             }
             _ => {}
@@ -66,6 +71,7 @@ impl Hooks {
             }
         });
         let rewrite = rewrite.await?;
+        self.counts.note_ended(hook.event(), HookOutcome::Ok);
         let changes = !rewrite.is_empty();
         if changes {
             rewrite.apply(image);
@@ -82,7 +88,9 @@ impl Hooks {
                 _ => Ok(()),
             }
         })
-        .await
+        .await?;
+        self.counts.note_ended(hook.event(), HookOutcome::Ok);
+        Ok(())
     }
 
     async fn within<T>(&self, hook: &Hook, asking: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
@@ -92,6 +100,7 @@ impl Hooks {
         let late = |_| Err((HookFaultKind::Timeout, format!("no answer within {longest} ms")));
         answered.unwrap_or_else(late).map_err(|(kind, reason)| {
             self.counts.note_failed();
+            self.counts.note_ended(hook.event(), outcome_of(kind));
             let reason = json::shorten(&reason, LONGEST_REASON);
             tracing::warn!(hook = hook.id(), event = hook.event().as_str(), ?kind, reason, "a hook failed");
             HookFault { hook: hook.id().to_owned(), event: hook.event(), kind, reason }
@@ -102,6 +111,14 @@ impl Hooks {
         let id = self.ids.next().to_string();
         let headers = webhook_headers(key.unwrap_or(&self.key), &id, self.now(), &body);
         self.client.ask(url, headers, body).await.map_err(|reason| (HookFaultKind::Failed, reason))
+    }
+}
+
+fn outcome_of(kind: HookFaultKind) -> HookOutcome {
+    match kind {
+        HookFaultKind::Timeout => HookOutcome::Timeout,
+        HookFaultKind::Unreadable => HookOutcome::Unreadable,
+        HookFaultKind::Failed => HookOutcome::Failed,
     }
 }
 

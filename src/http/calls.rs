@@ -15,6 +15,7 @@ use super::problem::Problem;
 use super::{AppState, answer, cache_control, conversation, once, watch};
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
+use crate::telemetry::Context;
 
 /// One call: a ToolCall. A batch or a model's message: its results.
 #[derive(utoipa::ToSchema)]
@@ -131,7 +132,9 @@ pub(super) async fn submit(
         return Ok(state.engine.submit(submission, ids, bytes)?);
     }
     let engine = state.engine.clone();
-    let submitted = tokio::task::spawn_blocking(move || engine.submit(submission, ids, bytes)).await;
+    let context = Context::current();
+    let submitted = move || context.run(|| engine.submit(submission, ids, bytes));
+    let submitted = tokio::task::spawn_blocking(submitted).await;
     Ok(submitted.map_err(|_| Problem::internal())??)
 }
 

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
-use std::task::{Context, Poll};
+use std::task::{Context as Poller, Poll};
 
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
@@ -14,6 +14,7 @@ use tower::Service;
 
 use super::AppState;
 use super::problem::Problem;
+use crate::telemetry::Context;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken over from a caller.
@@ -35,21 +36,22 @@ where
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(context)
+    fn poll_ready(&mut self, poller: &mut Poller<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(poller)
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
         let given = request.headers().get(REQUEST_ID).filter(|id| is_good(id)).cloned();
         let id = given.unwrap_or_else(|| new_id(&self.state));
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
-        Box::pin(async move {
+        let context = Context::of_request(id.clone());
+        Box::pin(context.scope(async move {
             let response = answer.await.unwrap_or_else(|_| {
-                tracing::error!(request_id = ?id, "a request handler panicked");
+                tracing::error!("a request handler panicked");
                 Ok(Problem::internal().into_response())
             });
             response.map(|response| finish(response, id))
-        })
+        }))
     }
 }
 

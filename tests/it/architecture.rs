@@ -14,6 +14,8 @@ const FLOORS: [(&str, u8); 20] = [
     ("formats", 1),
     // Settings are values: whoever joins or shows them may read them.
     ("config", 1),
+    // Counts and tells; whoever does something may say so.
+    ("telemetry", 1),
     ("store", 2),
     ("events", 2),
     ("dispatch", 2),
@@ -29,7 +31,6 @@ const FLOORS: [(&str, u8); 20] = [
     ("http", 6),
     ("mcp", 6),
     ("lifecycle", 7),
-    ("telemetry", 7),
 ];
 /// Modules above all floors, which nothing imports.
 const ROOFS: [&str; 3] = ["cli", "main", "lib"];
