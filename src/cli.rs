@@ -8,6 +8,7 @@ use toolpost::app::{App, Builder};
 use toolpost::config::Config;
 
 mod call;
+mod doctor;
 mod error;
 mod keys;
 mod openapi;
@@ -28,10 +29,11 @@ Examples:
   toolpost tools list
   toolpost tools validate examples/tools/*.json
   toolpost stats --json
+  toolpost doctor                                       what is wrong with the set-up, if anything is
 
 Exit codes:
   0  all went well
-  1  the call ended in ERROR, or a definition is not valid
+  1  the call ended in ERROR, a definition is not valid, or the doctor found a fault
   2  wrong usage or bad input
   3  the service or the database could not be used
   130, 143  interrupted by SIGINT, SIGTERM
@@ -60,6 +62,8 @@ enum Command {
     Stats(stats::Args),
     /// Show the key that outgoing requests are signed with
     Keys(keys::Args),
+    /// Check the set-up and say what is wrong with it
+    Doctor(doctor::Args),
     /// Print the API's description, OpenAPI 3.1
     Openapi,
 }
@@ -110,6 +114,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Tools(args) => tools::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
+        Command::Doctor(args) => doctor::run(args, &options).await,
         Command::Openapi => openapi::run(),
     }
 }

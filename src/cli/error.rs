@@ -72,6 +72,11 @@ impl CliError {
         }
     }
 
+    /// What went wrong, in a sentence.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
     /// Tells standard error; the exit code.
     pub fn tell(&self) -> Exit {
         super::print::note(&self.to_string());
