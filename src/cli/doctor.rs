@@ -89,7 +89,8 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
             all(&config).await
         }
         Err(error) => {
-            let advice = "Mend the file of --config (TOOLPOST_CONFIG), or the variable that is named, and run this again.";
+            let advice =
+                "Mend the file of --config (TOOLPOST_CONFIG), or the variable that is named, and run this again.";
             vec![Check::fail("settings", error.what(), advice)]
         }
     };

@@ -23,8 +23,7 @@ pub enum HookOutcome {
 
 impl HookOutcome {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Ok, Self::Blocked, Self::Failed, Self::Timeout, Self::Unreadable, Self::Dropped];
+    pub const ALL: [Self; 6] = [Self::Ok, Self::Blocked, Self::Failed, Self::Timeout, Self::Unreadable, Self::Dropped];
 
     /// As metrics name it.
     #[must_use]

@@ -114,14 +114,14 @@ async fn sqlite(url: &str, file: Option<&Path>) -> Result<Examined, StoreError> 
     let mut connection = options.busy_timeout(BUSY).disable_statement_logging().connect().await?;
     let found = look!(connection, "BEGIN IMMEDIATE", "SELECT 'SQLite ' || sqlite_version()", "sqlite/");
     connection.close().await?;
-    let place = file.map_or_else(|| "in memory; nothing outlives the process".to_owned(), |at| at.display().to_string());
+    let place =
+        file.map_or_else(|| "in memory; nothing outlives the process".to_owned(), |at| at.display().to_string());
     let is_served = file.is_some_and(lock::is_held);
     Ok(Examined::There(Box::new(Found { place, is_served, ..found })))
 }
 
 async fn postgres(url: &str) -> Result<Examined, StoreError> {
-    let options =
-        PgConnectOptions::from_str(url).map_err(|_| StoreError::Url { url: without_password(url) })?;
+    let options = PgConnectOptions::from_str(url).map_err(|_| StoreError::Url { url: without_password(url) })?;
     let options = options.application_name("toolpost doctor").disable_statement_logging();
     let mut connection = options.connect().await?;
     let version = "SELECT 'PostgreSQL ' || split_part(current_setting('server_version'), ' ', 1)";
@@ -184,7 +184,8 @@ mod tests {
             "UPDATE _sqlx_migrations SET version = 9999 WHERE version = 1",
         ];
         for statement in statements {
-            crate::store::db::on_writer!(store.db(), pool => sqlx::query(statement).execute(pool).await.map(drop)).unwrap();
+            crate::store::db::on_writer!(store.db(), pool => sqlx::query(statement).execute(pool).await.map(drop))
+                .unwrap();
         }
         store.close().await;
         let looked = found(&url).await;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::App;
 
 /// Every route of the service; the names of parameters are left out.
-const ROUTES: [(&str, &str); 26] = [
+const ROUTES: [(&str, &str); 27] = [
     ("get", "/tools"),
     ("post", "/tools"),
     ("get", "/tools/{}"),
@@ -33,6 +33,7 @@ const ROUTES: [(&str, &str); 26] = [
     ("get", "/events"),
     ("get", "/healthz"),
     ("get", "/readyz"),
+    ("get", "/metrics"),
     ("get", "/openapi.json"),
 ];
 

@@ -50,9 +50,11 @@ fn folder(app: &App, dir: &str) -> Check {
         return Check::ok(NAME, "none is set; tools come from the program and over the API");
     }
     match ToolsFolder::new(PathBuf::from(dir)).read(app.engine.registry()) {
-        Err(error) => {
-            Check::fail(NAME, format!("{dir} cannot be read: {error}"), "Give --tools an existing folder of *.json and *.toml files.")
-        }
+        Err(error) => Check::fail(
+            NAME,
+            format!("{dir} cannot be read: {error}"),
+            "Give --tools an existing folder of *.json and *.toml files.",
+        ),
         Ok(broken) => match broken.first() {
             None => Check::ok(NAME, dir),
             Some(first) => Check::warn(
@@ -70,12 +72,10 @@ async fn sandbox(app: &App) -> Check {
         "name": PROBE, "input_schema": {"type": "object"}, "annotations": {"read_only": true},
         "executor": {"type": "process", "argv": ["true"], "network": "deny"},
     });
-    let shown = tool::read_definition(definition)
-        .map_err(|error| error.to_string())
-        .and_then(|definition| {
-            let shown = app.engine.registry().show_files(vec![(definition, Time(0))]);
-            shown.map_err(|(_, faults)| toolpost::registry::check::summary(&faults))
-        });
+    let shown = tool::read_definition(definition).map_err(|error| error.to_string()).and_then(|definition| {
+        let shown = app.engine.registry().show_files(vec![(definition, Time(0))]);
+        shown.map_err(|(_, faults)| toolpost::registry::check::summary(&faults))
+    });
     let advice = "Tools that are programs (`process`) do not run here; others do. See `process.helper`.";
     if let Err(reason) = shown {
         return Check::warn(NAME, reason, advice);
@@ -121,7 +121,10 @@ mod tests {
     #[test]
     fn what_holds_programs_is_named_and_what_is_missing_too() {
         let whole = of_facts(&json!({"landlock_abi": 6, "network": "namespace"}));
-        assert_eq!((whole.status, whole.found.as_str()), (Verdict::Ok, "Landlock 6; the network is denied by a namespace"));
+        assert_eq!(
+            (whole.status, whole.found.as_str()),
+            (Verdict::Ok, "Landlock 6; the network is denied by a namespace")
+        );
         let partly = of_facts(&json!({"landlock_abi": 4, "network": "no_tcp"}));
         assert!(partly.status == Verdict::Warn && partly.found.contains("TCP"), "{partly:?}");
         let none = of_facts(&json!({"landlock_abi": null, "network": "not_enforced"}));

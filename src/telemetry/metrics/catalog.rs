@@ -50,10 +50,20 @@ pub const CATALOG: &[Described] = &[
         &["tool", "outcome"],
         "Calls that ended on this node: SUCCESS, CACHED (a kept result), or the error code",
     ),
-    metric("toolpost_call_duration_seconds", OF_CALLS, &["tool"], "How long calls ran that ran, all attempts and rests"),
+    metric(
+        "toolpost_call_duration_seconds",
+        OF_CALLS,
+        &["tool"],
+        "How long calls ran that ran, all attempts and rests",
+    ),
     metric("toolpost_call_retries_total", Counter, &["tool"], "Attempts after the first, of calls that have ended"),
     metric("toolpost_cache_hits_total", Counter, &["tool"], "Calls that got a kept result"),
-    metric("toolpost_calls_running", Gauge, &[], "Attempts that run now, those that wait for a result from outside too"),
+    metric(
+        "toolpost_calls_running",
+        Gauge,
+        &[],
+        "Attempts that run now, those that wait for a result from outside too",
+    ),
     metric("toolpost_queue_length", Gauge, &[], "Calls that wait for their place"),
     metric("toolpost_queue_wait_seconds", OF_CALLS, &[], "How long calls waited that had to queue, from acceptance on"),
     metric("toolpost_queue_accepted", Gauge, &[], "Accepted calls that nobody waits for, running and waiting"),
@@ -119,9 +129,13 @@ pub(super) fn has(name: &str, labels: &[(&'static str, &str)]) -> bool {
     CATALOG.iter().any(|one| same(&one))
 }
 
-/// The table of `docs/metrics.md`.
+/// `docs/metrics.md`.
 #[must_use]
-pub fn table() -> String {
+pub fn reference() -> String {
+    format!("{}\n{}", include_str!("reference.md"), table())
+}
+
+fn table() -> String {
     let mut table = "| metric | kind | labels | what it says |\n|---|---|---|---|\n".to_owned();
     for Described { name, kind, labels, help } in CATALOG {
         let kind = match kind {

@@ -47,8 +47,7 @@ impl Provider {
         let resource = Resource::builder()
             .with_service_name(settings.service_name.clone())
             .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
-        let sdk =
-            SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build();
+        let sdk = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build();
         let tracer = sdk.tracer("toolpost");
         Ok(Self { sdk, tracer })
     }
@@ -74,9 +73,12 @@ impl Provider {
 
 /// `ENDPOINT/v1/traces`, as `OTEL_EXPORTER_OTLP_ENDPOINT` is meant.
 fn traces_url(endpoint: &str) -> Result<url::Url, String> {
-    let url = url::Url::parse(&format!("{}/v1/traces", endpoint.trim_end_matches('/')));
-    match url {
-        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
+    match url::Url::parse(endpoint) {
+        Ok(mut url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
+            let path = format!("{}/v1/traces", url.path().trim_end_matches('/'));
+            url.set_path(&path);
+            Ok(url)
+        }
         Ok(_) => Err(format!("\"{endpoint}\" is no http or https address")),
         Err(error) => Err(format!("\"{endpoint}\" is no address: {error}")),
     }
