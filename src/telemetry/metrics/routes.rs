@@ -51,6 +51,8 @@ impl Routes {
     /// A request has come in. `template` is that of its route, if it has one.
     #[must_use]
     pub fn begin(&self, method: &str, template: Option<&str>) -> Ongoing {
+        // Whoever asks for the head only is answered by the same handler.
+        let method = if method == "HEAD" { "GET" } else { method };
         let methods = template.and_then(|template| self.0.routes.get(template));
         let route = methods.and_then(|methods| methods.iter().find(|route| *route.method == *method));
         Ongoing { route: route.unwrap_or(&self.0.unmatched).clone(), began: Instant::now(), status: None }
@@ -133,6 +135,7 @@ mod tests {
         let metrics = Metrics::default();
         let routes = metrics.routes([("/tools/{name}", vec!["GET".to_owned()])]);
         routes.begin("GET", Some("/tools/{name}")).answered(200);
+        routes.begin("HEAD", Some("/tools/{name}")).answered(200);
         routes.begin("GET", Some("/tools/{name}")).answered(299);
         routes.begin("BREW", Some("/tools/{name}")).answered(405);
         routes.begin("GET", Some("/made/up")).answered(404);
@@ -143,7 +146,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                r#"toolpost_http_requests_total{method="GET",route="/tools/{name}",status="200"} 1"#,
+                r#"toolpost_http_requests_total{method="GET",route="/tools/{name}",status="200"} 2"#,
                 r#"toolpost_http_requests_total{method="GET",route="/tools/{name}",status="other"} 1"#,
                 r#"toolpost_http_requests_total{method="unmatched",route="unmatched",status="404"} 1"#,
                 r#"toolpost_http_requests_total{method="unmatched",route="unmatched",status="405"} 1"#,
