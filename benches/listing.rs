@@ -43,7 +43,7 @@ fn tool(number: usize) -> ToolDefinition {
 fn anew(app: &App) -> Arc<Snapshot> {
     let tools = (0..TOOLS).map(|number| (tool(number), Time(0))).collect();
     app.engine.registry().show_files(tools).expect("they are good");
-    app.engine.registry().snapshot().clone()
+    app.engine.registry().default_shelf().snapshot().clone()
 }
 
 fn listing(criterion: &mut Criterion) {

@@ -10,14 +10,16 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Access;
+use crate::auth::{Auth, Defaults, Jwt};
 use crate::callbacks::{self, Callbacks};
-use crate::config::Config;
-use crate::domain::{Call, CallRequest, Clock, Ids};
+use crate::config::{Config, ProcessConfig};
+use crate::domain::{Call, CallRequest, Clock, Ids, Tenant};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
 use crate::executor::token::{NotASecret, SigningKey};
 use crate::executor::vault::NotKeys;
-use crate::executor::{Egress, HttpClient, Instances, Processes, Reporting, Secrets, Vault};
+use crate::executor::{Egress, HttpClient, Processes, Reporting, Secrets, Vault};
 use crate::hooks::{Hooks, RustHook};
 use crate::policy::Wrap;
 use crate::registry::discovery::{self, Shown};
@@ -26,19 +28,15 @@ use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check, refresh};
 use crate::store::journal::Committed;
 use crate::store::lock::ServerLock;
-use crate::store::{Db, Journal, Store, StoreError};
-use crate::telemetry::{Metrics, Tracer, metrics};
+use crate::store::{Db, Journal, Store, StoreError, Stores};
+use crate::telemetry::{Metrics, Tracer};
 use crate::tool::{BuiltinTool, builtin, system};
 
+mod follow;
 mod given;
 mod signing;
 
 pub use signing::{given_signing_secret, kept_signing_secret};
-
-/// How often what commits counted is added to the sums.
-const FOLD_STATS: Duration = Duration::from_secs(1);
-/// How often the registered tools are compared with what other nodes may have made of them.
-const LOOK_AT_TOOLS: Duration = Duration::from_secs(1);
 
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +59,9 @@ pub enum StartError {
     /// What stored values are to be sealed with.
     #[error("TOOLPOST_ENCRYPTION_KEYS: {0}")]
     EncryptionKeys(NotKeys),
+    /// Whose tokens count.
+    #[error("{0}")]
+    Issuer(String),
     /// The secrets file.
     #[error("the secrets file {} cannot be used: {reason}", file.display())]
     SecretsFile {
@@ -87,6 +88,14 @@ pub enum StartError {
         name: String,
         /// Why.
         reason: String,
+    },
+    /// The folder of the workspace tools.
+    #[error("the workspace {} cannot be used: {source}", folder.display())]
+    Workspace {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
     },
     /// The tools folder.
     #[error("the tools folder {} cannot be read: {source}", folder.display())]
@@ -131,8 +140,12 @@ pub struct App {
     pub config: Config,
     /// Runs calls.
     pub engine: Arc<Engine>,
-    /// Reads calls, events and stats.
+    /// Reads what the default tenant has: calls, events and stats.
     pub store: Store,
+    /// The operator's own access, with which everything is allowed.
+    pub operator: Access,
+    /// Who may do what.
+    pub auth: Arc<Auth>,
     /// Tells of what was committed.
     pub bus: Bus,
     /// The time.
@@ -211,7 +224,8 @@ impl Builder {
         let given_secret = given_signing_secret(&config)?;
         let secrets = given::secrets(secrets, &config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
-        let store = Store::open(&config.database_url()).await?;
+        let stores = Stores::open(&config.database_url()).await?;
+        let store = stores.of(&Tenant::default());
         let lock = match Db::file(&config.database_url()) {
             Some(file) if !is_command_line => Some(ServerLock::take(&file).await?),
             _ => None,
@@ -230,11 +244,13 @@ impl Builder {
         let hooks = hooks_of(&config, hooks, &client, &signing_key, &clock, &ids)?;
         let shown = Shown::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
-        let read = BuiltinTool::new(builtin::ReadResult::new(store.clone()));
-        let system = system::tools(&store, &clock, manageable_groups(&shown));
-        let builtins =
-            builtin::standard(&clock).into_iter().chain([read]).chain(discovery).chain(system).chain(tools).collect();
-        let processes = Processes::new(&config.process.helper, config.process.registration, secrets.clone());
+        let read = BuiltinTool::new(builtin::ReadResult::new(stores.clone()));
+        let system = system::tools(&stores, &clock, follow::manageable_groups(&shown));
+        let ProcessConfig { registration, helper, limits } = &config.process;
+        let processes = Processes::new(helper, *registration, *limits, secrets.clone());
+        let given = given::tools(&config, &client, &processes)?;
+        let builtins = builtin::standard(&clock).into_iter().chain([read]).chain(given);
+        let builtins = builtins.chain(discovery).chain(system).chain(tools).collect();
         let workshop = Workshop::new(builtins, client.clone(), wraps).processes(processes);
         let registry = Registry::new(workshop, clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
@@ -249,24 +265,24 @@ impl Builder {
             tokio::spawn(files::watch(tools, registry.clone(), background.clone()));
         }
         registry.reload(&store).await?;
-        hooks.reload(&store).await?;
+        hooks.reload(&stores).await?;
         if !is_command_line {
             tokio::spawn(refresh::run(registry.clone(), background.clone()));
         }
-        tokio::spawn(fold_stats(store.clone(), background.clone()));
-        tokio::spawn(follow_tools(store.clone(), registry.clone(), hooks.clone(), background.clone()));
+        tokio::spawn(follow::fold_stats(stores.clone(), background.clone()));
+        tokio::spawn(follow::follow_tools(stores.clone(), registry.clone(), hooks.clone(), background.clone()));
         let idle = Duration::from_millis(config.instances.idle_ms);
-        tokio::spawn(end_idle_instances(registry.instances().clone(), idle, background.clone()));
+        tokio::spawn(follow::end_idle_instances(registry.instances().clone(), idle, background.clone()));
         let bus = Bus::default();
         let (publisher, counting) = (bus.clone(), metrics.clone());
         let sink = Arc::new(move |committed: &Committed| {
             publisher.publish(committed);
             counting.committed(committed.changes(), committed.took, committed.ended());
         });
-        tokio::spawn(keep_metrics(metrics.clone(), background.clone()));
-        let (journal, writer) = Journal::start(store.db().clone(), clock.clone(), ids.clone(), sink);
+        tokio::spawn(follow::keep_metrics(metrics.clone(), background.clone()));
+        let (journal, writer) = Journal::start(stores.db().clone(), clock.clone(), ids.clone(), sink);
         let callbacks_kick = Arc::<Notify>::default();
-        let callbacks = Callbacks::new(store.clone(), client, signing_key.clone(), clock.clone());
+        let callbacks = Callbacks::new(stores.clone(), client, signing_key.clone(), clock.clone());
         let callback_counts = callbacks.counts();
         let callbacks = tokio::spawn(callbacks.run(callbacks_kick.clone(), background.clone()));
         let settings = Settings {
@@ -287,7 +303,15 @@ impl Builder {
             metrics: metrics.clone(),
             tracer: tracer.clone(),
         };
-        let engine = Engine::new(registry, journal.clone(), store.clone(), clock.clone(), ids, settings);
+        let operator = Access::operator(&stores, &registry);
+        let jwt = Jwt::new(given::jwt(&config.auth.jwt), clock.clone(), reporting.clone());
+        let jwt = jwt.map_err(StartError::Issuer)?;
+        let bounds = Defaults { rate: config.auth.rate, concurrency: config.auth.concurrency };
+        let is_insecure = config.auth.insecure_no_auth;
+        let auth = Auth::open(stores.clone(), registry.clone(), clock.clone(), jwt, bounds, is_insecure).await?;
+        let auth = Arc::new(auth);
+        tokio::spawn(auth.clone().follow(background.clone()));
+        let engine = Engine::new(registry, journal.clone(), stores, clock.clone(), ids, settings);
         let engine = Arc::new(engine);
         let lease = Lease {
             heartbeat: Duration::from_millis(config.node.heartbeat_ms.max(1)),
@@ -305,6 +329,8 @@ impl Builder {
             config,
             engine,
             store,
+            operator,
+            auth,
             bus,
             clock,
             journal,
@@ -348,10 +374,11 @@ impl App {
     pub async fn call(&self, name: &str, arguments: Value) -> Result<Arc<Call>, CallError> {
         let request = CallRequest { name: name.to_owned(), arguments: Some(arguments), ..CallRequest::default() };
         let submission = Submission { calls: vec![request], wait: Wait::Result, ..Submission::default() };
-        let submitted = self.engine.submit(submission, self.engine.ids(1), 0).map_err(|refusal| match refusal {
-            Refusal::Overloaded => CallError::Overloaded,
-            Refusal::ShuttingDown => CallError::ShuttingDown,
-        })?;
+        let submitted =
+            self.engine.submit(&self.operator, submission, self.engine.ids(1), 0).map_err(|refusal| match refusal {
+                Refusal::Overloaded => CallError::Overloaded,
+                Refusal::ShuttingDown => CallError::ShuttingDown,
+            })?;
         let ended = submitted.ended().await.map_err(|NotRecorded { .. }| CallError::NotRecorded)?;
         ended.into_iter().next().ok_or(CallError::NotRecorded)
     }
@@ -385,61 +412,8 @@ impl App {
     }
 }
 
-/// The names of the groups that sessions may switch themselves.
-fn manageable_groups(shown: &Shown) -> system::Manageable {
-    // What is shown holds the tool that asks: it must not be held by it in turn.
-    let shown = Arc::downgrade(shown);
-    Arc::new(move || {
-        let Some(shown) = shown.upgrade() else { return Vec::new() };
-        let snapshot = shown.load();
-        let groups = snapshot.groups().values();
-        groups.filter(|group| group.manageable).map(|group| group.name.clone()).collect()
-    })
-}
-
 /// How long the last changes may take to be written at the end.
 const LAST_WRITES: Duration = Duration::from_secs(5);
-
-/// Reads the registered tools and hooks again whenever another node, or the command line, has changed them.
-async fn follow_tools(store: Store, registry: Arc<Registry>, hooks: Arc<Hooks>, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(LOOK_AT_TOOLS) => {}
-        }
-        // A database that is away is told of by the journal; the next look finds it again.
-        let Ok(version) = store.tools_version().await else { continue };
-        if version != registry.api_version() {
-            // Likewise: what could not be read now is read at the next look.
-            let _ = registry.reload(&store).await;
-        }
-        if version != hooks.version() {
-            let _ = hooks.reload(&store).await;
-        }
-    }
-}
-
-/// Keeps the sums of the stats near what is counted, so that whoever asks does not wait long.
-async fn fold_stats(store: Store, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(FOLD_STATS) => {}
-        }
-        // A database that is away is told of by the journal; the next turn goes on where this one stopped.
-        let _ = store.fold_stats().await;
-    }
-}
-
-/// Keeps samples from gathering in memory while nobody asks for them.
-async fn keep_metrics(metrics: Metrics, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(metrics::UPKEEP) => metrics.run_upkeep(),
-        }
-    }
-}
 
 /// The hooks of the program and of the settings.
 fn hooks_of(
@@ -456,17 +430,6 @@ fn hooks_of(
         StartError::Hook { number: place + 1, reason: faults.join("; ") }
     });
     hooks.map(Arc::new)
-}
-
-/// Lets go of what tools keep for sessions that do nothing any more.
-async fn end_idle_instances(instances: Instances, idle: Duration, stop: CancellationToken) {
-    let look = (idle / 4).clamp(Duration::from_millis(10), Duration::from_secs(60));
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(look) => instances.end_idle(idle),
-        }
-    }
 }
 
 /// The host's name and the process, and what tells it from any process before it.

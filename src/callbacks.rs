@@ -15,7 +15,7 @@ use crate::domain::Clock;
 use crate::executor::HttpClient;
 pub use crate::executor::http::check_url;
 use crate::executor::token::SigningKey;
-use crate::store::Store;
+use crate::store::Stores;
 
 mod attempt;
 mod counts;
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Sends callbacks. One per node.
 #[derive(Debug)]
 pub struct Callbacks {
-    store: Store,
+    store: Stores,
     client: HttpClient,
     key: SigningKey,
     clock: Clock,
@@ -43,7 +43,7 @@ pub struct Callbacks {
 impl Callbacks {
     /// A sender that is ready.
     #[must_use]
-    pub fn new(store: Store, client: HttpClient, key: SigningKey, clock: Clock) -> Self {
+    pub fn new(store: Stores, client: HttpClient, key: SigningKey, clock: Clock) -> Self {
         Self { store, client, key, clock, counts: Arc::default() }
     }
 

@@ -10,7 +10,9 @@ use toolpost::config::Config;
 mod call;
 mod doctor;
 mod error;
+mod import;
 mod keys;
+mod mcp;
 mod openapi;
 mod options;
 mod print;
@@ -27,13 +29,16 @@ Examples:
   toolpost serve --listen 127.0.0.1:0 --tools examples/tools
   toolpost call calculate '{\"expression\": \"6 * 7\"}'     one call, without a server
   toolpost tools list
+  toolpost mcp                                          the tools for a client of MCP that starts this program
   toolpost tools validate examples/tools/*.json
+  toolpost import openapi petstore.yaml --dry-run       what would become of an API's description
   toolpost stats --json
+  toolpost keys create --scope call --scope read --expires 30d
   toolpost doctor                                       what is wrong with the set-up, if anything is
 
 Exit codes:
   0  all went well
-  1  the call ended in ERROR, a definition is not valid, or the doctor found a fault
+  1  the call ended in ERROR, a definition is not valid, an operation cannot be imported, or the doctor found a fault
   2  wrong usage or bad input
   3  the service or the database could not be used
   130, 143  interrupted by SIGINT, SIGTERM
@@ -56,11 +61,15 @@ enum Command {
     Serve(serve::Args),
     /// Run one call without a server, on the same database
     Call(call::Args),
+    /// Serve the tools to a client of the Model Context Protocol over standard input and output
+    Mcp(mcp::Args),
     /// List, show and check tools
     Tools(tools::Args),
+    /// Make tools of an API's description
+    Import(import::Args),
     /// Show how often, how well and how fast tools ran
     Stats(stats::Args),
-    /// Show the key that outgoing requests are signed with
+    /// Make, list and revoke API keys; show what outgoing requests are signed with
     Keys(keys::Args),
     /// Check the set-up and say what is wrong with it
     Doctor(doctor::Args),
@@ -73,7 +82,7 @@ enum Command {
 pub enum Exit {
     /// All went well.
     Good,
-    /// The call ended in `ERROR`, or a definition is not valid.
+    /// The call ended in `ERROR`, a definition is not valid, or an operation cannot be imported.
     Bad,
     /// Wrong usage or bad input; clap's own code.
     Usage,
@@ -111,7 +120,9 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
     match command {
         Command::Serve(args) => serve::run(args, &options).await,
         Command::Call(args) => call::run(args, &options).await,
+        Command::Mcp(args) => mcp::run(args, &options).await,
         Command::Tools(args) => tools::run(args, &options).await,
+        Command::Import(args) => import::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
         Command::Doctor(args) => doctor::run(args, &options).await,
@@ -121,12 +132,18 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
 
 /// The library with these settings, for a command that is not the service.
 async fn start(config: Config) -> Result<App, CliError> {
-    finish(config, App::builder).await
+    finish(config, with_fixtures).await
 }
 
 /// The same without a server: what others have left behind is left to one.
 async fn start_beside(config: Config) -> Result<App, CliError> {
-    finish(config, |config| App::builder(config).command_line()).await
+    finish(config, |config| with_fixtures(config).command_line()).await
+}
+
+/// With the tools of the conformance suite, where they are wanted.
+fn with_fixtures(config: Config) -> Builder {
+    let tools = if config.mcp.conformance { toolpost::mcp::conformance::tools() } else { Vec::new() };
+    tools.into_iter().fold(App::builder(config), Builder::tool)
 }
 
 async fn finish(config: Config, build: impl FnOnce(Config) -> Builder) -> Result<App, CliError> {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
+use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
 /// The defaults with what they mean: the reference of all settings.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -34,12 +35,18 @@ pub struct Config {
     pub instances: InstancesConfig,
     /// Sessions.
     pub sessions: SessionsConfig,
+    /// Who may do what.
+    pub auth: AuthConfig,
     /// What tools there are.
     pub tools: Tools,
     /// What `http` tools may reach.
     pub egress: EgressConfig,
+    /// The folder that the workspace tools work in.
+    pub workspace: WorkspaceConfig,
     /// Tools that are programs on this machine.
     pub process: ProcessConfig,
+    /// The Model Context Protocol at `/mcp`.
+    pub mcp: McpConfig,
     /// Secrets that tools are given.
     pub secrets: SecretsConfig,
     /// Objects for tools that name them, by name.
@@ -180,6 +187,40 @@ pub struct SessionsConfig {
     pub idle_ms: u64,
 }
 
+/// Settings of who may do what.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuthConfig {
+    /// Nobody is asked for a key, whoever can reach the service.
+    pub insecure_no_auth: bool,
+    /// Requests a minute of a key that has no bound of its own; 0 is no bound.
+    pub rate: u32,
+    /// Requests at once of such a key; 0 is no bound.
+    pub concurrency: u32,
+    /// Tokens of an issuer.
+    pub jwt: JwtConfig,
+}
+
+/// Settings of tokens of an issuer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JwtConfig {
+    /// `iss`; empty for no tokens at all.
+    pub issuer: String,
+    /// `aud`.
+    pub audience: String,
+    /// Where the issuer's public keys are.
+    pub jwks_url: String,
+    /// The algorithms that count, of public keys.
+    pub algorithms: Vec<String>,
+    /// The claim that names the tenant; empty: all are the default tenant.
+    pub tenant_claim: String,
+    /// The claim that names the scopes.
+    pub scope_claim: String,
+    /// How far clocks may be apart, in seconds.
+    pub leeway_s: u64,
+}
+
 /// Settings of what tools there are.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -196,6 +237,48 @@ pub struct Tools {
 pub struct EgressConfig {
     /// CIDRs, addresses or host names.
     pub allow: Vec<String>,
+    /// Whether there is `web_fetch`.
+    pub web_fetch: WebFetchMode,
+}
+
+impl EgressConfig {
+    /// Whether there is `web_fetch`.
+    #[must_use]
+    pub fn has_web_fetch(&self) -> bool {
+        match self.web_fetch {
+            WebFetchMode::On => true,
+            WebFetchMode::Off => false,
+            WebFetchMode::Auto => !self.allow.is_empty(),
+        }
+    }
+}
+
+/// When there is `web_fetch`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WebFetchMode {
+    /// Where something is allowed beside the public internet.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// Settings of the workspace tools.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceConfig {
+    /// The folder; empty for none.
+    pub dir: String,
+    /// Whether there is `bash`.
+    pub bash: bool,
+    /// Whether it may use the network.
+    pub network: NetworkAccess,
+    /// Whether it runs where its confinement cannot be enforced.
+    pub sandbox: SandboxMode,
+    /// What it may read beside the workspace and the system.
+    pub read: Vec<String>,
 }
 
 /// Settings of tools that are programs on this machine.
@@ -206,6 +289,22 @@ pub struct ProcessConfig {
     pub registration: bool,
     /// The program `toolpost`, which keeps them; empty for this program itself.
     pub helper: String,
+    /// What a program may use that declares nothing else.
+    pub limits: ResourceLimits,
+}
+
+/// Settings of the Model Context Protocol at `/mcp`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct McpConfig {
+    /// Hosts under which clients know the service, beside those of this machine.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may ask, beside those of these hosts.
+    pub allowed_origins: Vec<String>,
+    /// Most sessions of clients before 2026-07-28.
+    pub sessions: usize,
+    /// Whether there is what the official conformance suite asks for.
+    pub conformance: bool,
 }
 
 /// Settings of the log.
@@ -258,7 +357,11 @@ impl Config {
             .separator("__")
             .try_parsing(true)
             .list_separator(",")
-            .with_list_parse_key("egress.allow");
+            .with_list_parse_key("egress.allow")
+            .with_list_parse_key("mcp.allowed_hosts")
+            .with_list_parse_key("mcp.allowed_origins")
+            .with_list_parse_key("auth.jwt.algorithms")
+            .with_list_parse_key("workspace.read");
         Ok(builder.add_source(environment).build()?.try_deserialize()?)
     }
 
@@ -313,6 +416,18 @@ mod tests {
         assert_eq!((config.limits.timeout_ms, config.limits.max_timeout_ms), (5, 1_800_000));
         std::fs::write(&file, "[limits]\ntimout_ms = 5\n").unwrap();
         assert!(Config::load(Some(&file)).unwrap_err().to_string().contains("timout_ms"));
+    }
+
+    #[test]
+    fn web_fetch_is_there_where_egress_is_on() {
+        let mut egress = Config::default().egress;
+        assert!(!egress.has_web_fetch());
+        egress.allow = vec!["10.0.0.0/8".into()];
+        assert!(egress.has_web_fetch());
+        egress.web_fetch = WebFetchMode::Off;
+        assert!(!egress.has_web_fetch());
+        egress = EgressConfig { allow: Vec::new(), web_fetch: WebFetchMode::On };
+        assert!(egress.has_web_fetch());
     }
 
     #[test]

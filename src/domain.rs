@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod call;
+pub mod caller;
 pub mod clock;
 pub mod convert;
 pub mod event;
@@ -15,6 +16,7 @@ pub mod outcome;
 pub mod pause;
 pub mod preset;
 pub mod process;
+pub mod serialization;
 pub mod session;
 pub mod shape;
 pub mod stats;
@@ -26,6 +28,7 @@ pub mod vendor;
 
 pub use answer::Answer;
 pub use call::{Call, CallRequest, Phase, Progress, Status};
+pub use caller::{AllowList, Caller, Scope, Scopes};
 pub use clock::{Clock, Ids};
 pub use convert::outcome_of;
 pub use failure::{Code, Failure};

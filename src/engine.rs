@@ -10,18 +10,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::access::Access;
 use crate::dispatch::Slots;
 use crate::domain::call::CacheControl;
 use crate::domain::limits::{LimitsSpec, ServerLimits};
 use crate::domain::tool::RetryOverride;
-use crate::domain::{Agent, CallRequest, Clock, Ids, Once, Session};
+use crate::domain::{Agent, CallRequest, Clock, Ids, Once, Session, Tenant};
 use crate::executor::{Secrets, Vault};
 use crate::hooks::Hooks;
 use crate::registry::Registry;
-use crate::store::{Journal, Store};
+use crate::store::{Journal, Stores};
 use crate::telemetry::{Metrics, Tracer};
 
 mod accept;
+mod arguments;
 mod attempt;
 mod batch;
 mod cached;
@@ -50,11 +52,11 @@ mod way_back;
 mod work;
 
 pub use accept::NotAccepted;
+pub use arguments::try_arguments;
 pub use batch::Mode;
 pub use context::ContextObjects;
 pub use draft::{Complete, Draft, DraftError};
 pub use pauses::PauseRule;
-pub use prepare::try_arguments;
 pub use reach::Reached;
 pub use recorder::NotRecorded;
 pub use recovery::Lease;
@@ -131,7 +133,7 @@ pub struct Engine {
     clock: Clock,
     ids: Ids,
     settings: Settings,
-    store: Store,
+    stores: Stores,
     room: Arc<Semaphore>,
     /// Places for calls that nobody waits for.
     queue: Arc<Semaphore>,
@@ -240,7 +242,7 @@ impl Engine {
     pub fn new(
         registry: Arc<Registry>,
         journal: Journal,
-        store: Store,
+        stores: Stores,
         clock: Clock,
         ids: Ids,
         settings: Settings,
@@ -248,7 +250,7 @@ impl Engine {
         Self {
             registry,
             journal,
-            store,
+            stores,
             room: Arc::new(Semaphore::new(settings.room_kib)),
             queue: Arc::new(Semaphore::new(settings.max_queued)),
             slots: Slots::new(settings.max_running),
@@ -289,10 +291,10 @@ impl Engine {
         (0..calls).map(|_| self.ids.next()).collect()
     }
 
-    /// Where the arguments of a call of this node come piece by piece; `None` once it has ended, or if they do not.
+    /// Where the arguments of a tenant's call of this node come piece by piece; `None` once it has ended, or if they do not.
     #[must_use]
-    pub fn draft(&self, id: Uuid) -> Option<Draft> {
-        self.live.get(id)?.draft
+    pub fn draft(&self, tenant: &Tenant, id: Uuid) -> Option<Draft> {
+        self.live.of(tenant, id)?.draft
     }
 
     /// An id for anything else that wants one, as a request.
@@ -301,13 +303,14 @@ impl Engine {
         self.ids.next()
     }
 
-    /// Takes calls: they run whether or not anybody waits for them. `ids` are from [`Engine::ids`], one a call; `bytes` is the
+    /// Takes calls of whoever has this access: they run whether or not anybody waits for them. `ids` are from [`Engine::ids`], one a call; `bytes` is the
     /// size of the request.
     ///
     /// # Errors
     /// If there is no room, or the service is stopping. Then nothing was accepted.
     pub fn submit(
         self: &Arc<Self>,
+        access: &Access,
         submission: Submission,
         ids: Vec<Uuid>,
         bytes: usize,
@@ -316,14 +319,14 @@ impl Engine {
         let batch_id = submission.batch_id.or_else(|| submission.is_batch.then(|| self.ids.next()));
         let (mode, wait) = (submission.mode, submission.wait);
         let is_cancelled_with_caller = submission.cancel_on_disconnect;
-        let (mut jobs, calls) = self.prepare(submission, &ids, batch_id);
+        let (mut jobs, calls) = self.prepare(access, submission, &ids, batch_id);
         let nobody_waits = matches!(wait, Wait::Accepted | Wait::For(_));
         let is_queued = |job: &Job| nobody_waits || wait == Wait::AsDeclared && job.is_asynchronous();
         let comes_first = |job: &Job| {
             !job.claims.is_empty() || job.call.callback_url.is_some() || job.is_asynchronous() || job.is_streamed()
         };
         let engine = self.clone();
-        if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(comes_first) {
+        if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(|job| comes_first(job)) {
             let work = async move {
                 engine.run_all(jobs, mode).await;
                 drop(room);

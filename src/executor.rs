@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::domain::limits::Bounds;
-use crate::domain::{Agent, Answer, Failure, Session};
+use crate::domain::{Agent, AllowList, Answer, Failure, Session, Tenant};
 
 pub mod emitter;
 pub mod external;
@@ -42,6 +42,10 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 pub struct Invocation {
     /// Our id of the call.
     pub id: Uuid,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The tools that there are for the caller; `None`: all of the tenant.
+    pub allowed: Option<Arc<AllowList>>,
     /// The caller's id of the call.
     pub call_id: Arc<str>,
     /// The tool's name.

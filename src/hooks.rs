@@ -4,16 +4,17 @@
 //! database are the same on all nodes; those of the settings and of the program come before them in the order of
 //! registration. While there is none, a call pays for one look at a number.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::domain::{Clock, HookDefinition, HookEvent, Ids, Time};
+use crate::domain::{Clock, HookDefinition, HookEvent, Ids, Tenant, Time};
 use crate::executor::HttpClient;
 use crate::executor::token::SigningKey;
 use crate::store::hooks::StoredHook;
-use crate::store::{Store, StoreError};
+use crate::store::{StoreError, Stores};
 
 mod after;
 mod answer;
@@ -36,6 +37,24 @@ pub use rust::{AfterToolCall, BeforeToolCall, HookError, RustHook, ToolResultPer
 /// Most hooks that are registered over HTTP.
 pub const MOST_HOOKS: usize = 256;
 
+/// Hooks in the order in which they are asked.
+type Ordered = Arc<Vec<Arc<Hook>>>;
+
+/// Who is asked about whose calls.
+#[derive(Debug, Default)]
+struct Shown {
+    /// Those of the program and of the settings: about everybody's.
+    fixed: Ordered,
+    /// These and a tenant's own, for each that has any.
+    of: HashMap<Tenant, Ordered>,
+}
+
+impl Shown {
+    fn asked(&self, tenant: &Tenant) -> &Ordered {
+        self.of.get(tenant).unwrap_or(&self.fixed)
+    }
+}
+
 /// All hooks of a node, and the way to ask them.
 #[derive(Debug)]
 pub struct Hooks {
@@ -45,8 +64,8 @@ pub struct Hooks {
     ids: Ids,
     /// Of the program and of the settings.
     fixed: Vec<Arc<Hook>>,
-    /// All of them, in the order in which they are asked.
-    shown: ArcSwap<Vec<Arc<Hook>>>,
+    /// All of them.
+    shown: ArcSwap<Shown>,
     /// A bit for each event that somebody wants to be asked at.
     wanted: AtomicU8,
     /// The stored hooks' version that is shown.
@@ -91,7 +110,7 @@ impl Hooks {
             counts: Counts::default(),
             desk: after::Desk::default(),
         };
-        hooks.show(Vec::new());
+        hooks.show(HashMap::new());
         Ok(hooks)
     }
 
@@ -101,23 +120,26 @@ impl Hooks {
         self.wanted.load(Ordering::Relaxed) & bit(event) != 0
     }
 
-    /// The hooks that are asked at this event about a call of this tool, in their order.
+    /// The hooks that are asked at this event about a tenant's call of this tool, in their order.
     #[must_use]
-    pub fn matching(&self, event: HookEvent, tool: &str, groups: &[String]) -> Vec<Arc<Hook>> {
+    pub fn matching(&self, event: HookEvent, tenant: &Tenant, tool: &str, groups: &[String]) -> Vec<Arc<Hook>> {
         let shown = self.shown.load();
-        shown.iter().filter(|hook| hook.event() == event && hook.matches(tool, groups)).cloned().collect()
+        shown.asked(tenant).iter().filter(|hook| hook.event() == event && hook.matches(tool, groups)).cloned().collect()
     }
 
-    /// All hooks, in the order in which they are asked.
+    /// The hooks that there are for a tenant, in the order in which they are asked. Those of the program and of the settings
+    /// are the operator's: others are asked about, and not told of them.
     #[must_use]
-    pub fn all(&self) -> Arc<Vec<Arc<Hook>>> {
-        self.shown.load_full()
+    pub fn all(&self, tenant: &Tenant) -> Vec<Arc<Hook>> {
+        let shown = self.shown.load();
+        let is_theirs = |hook: &&Arc<Hook>| tenant.is_default() || hook.source() == HookSource::Api;
+        shown.asked(tenant).iter().filter(is_theirs).cloned().collect()
     }
 
-    /// The hook of this id.
+    /// The hook of this id, if there is one for this tenant.
     #[must_use]
-    pub fn get(&self, id: &str) -> Option<Arc<Hook>> {
-        self.shown.load().iter().find(|hook| hook.id() == id).cloned()
+    pub fn get(&self, tenant: &Tenant, id: &str) -> Option<Arc<Hook>> {
+        self.all(tenant).into_iter().find(|hook| hook.id() == id)
     }
 
     /// How often hooks were asked, and what became of it.
@@ -136,14 +158,19 @@ impl Hooks {
     ///
     /// # Errors
     /// If the database fails; then nothing changes.
-    pub async fn reload(&self, store: &Store) -> Result<(), StoreError> {
-        let (stored, version) = store.hooks().await?;
-        let compiled = stored.into_iter().filter_map(|stored| {
-            let id = stored.id;
-            let hook = compile(stored);
-            hook.map_err(|reason| tracing::error!(%id, reason, "a registered hook is left out")).ok()
-        });
-        let compiled = compiled.map(Arc::new).collect();
+    pub async fn reload(&self, stores: &Stores) -> Result<(), StoreError> {
+        let (stored, version) = stores.hooks().await?;
+        let before = self.shown.load_full();
+        let mut compiled: HashMap<Tenant, Vec<Arc<Hook>>> = HashMap::new();
+        for (tenant, stored) in stored {
+            let id = stored.id.to_string();
+            // A hook never changes; it keeps its counts.
+            let known = before.of.get(&tenant).and_then(|own| own.iter().find(|hook| hook.id() == id).cloned());
+            match known.map_or_else(|| compile(stored).map(Arc::new), Ok) {
+                Ok(hook) => compiled.entry(tenant).or_default().push(hook),
+                Err(reason) => tracing::error!(id, reason, "a registered hook is left out"),
+            }
+        }
         let mut shown = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         // An older version than the one shown changes nothing.
         if version >= *shown {
@@ -153,12 +180,18 @@ impl Hooks {
         Ok(())
     }
 
-    fn show(&self, stored: Vec<Arc<Hook>>) {
-        let mut all: Vec<Arc<Hook>> = self.fixed.iter().cloned().chain(stored).collect();
-        // Stable: those of one priority stay in the order of their registration.
-        all.sort_by_key(|hook| std::cmp::Reverse(hook.definition().priority));
-        let wanted = all.iter().fold(0, |wanted, hook| wanted | bit(hook.event()));
-        self.shown.store(Arc::new(all));
+    fn show(&self, stored: HashMap<Tenant, Vec<Arc<Hook>>>) {
+        let in_order = |own: Vec<Arc<Hook>>| {
+            let mut all: Vec<Arc<Hook>> = self.fixed.iter().cloned().chain(own).collect();
+            // Stable: those of one priority stay in the order of their registration.
+            all.sort_by_key(|hook| std::cmp::Reverse(hook.definition().priority));
+            Arc::new(all)
+        };
+        let of: HashMap<Tenant, Ordered> = stored.into_iter().map(|(tenant, own)| (tenant, in_order(own))).collect();
+        let shown = Shown { fixed: in_order(Vec::new()), of };
+        let all = shown.of.values().chain([&shown.fixed]).flat_map(|all| all.iter());
+        let wanted = all.fold(0, |wanted, hook| wanted | bit(hook.event()));
+        self.shown.store(Arc::new(shown));
         self.wanted.store(wanted, Ordering::Relaxed);
     }
 

@@ -7,12 +7,14 @@ use axum::extract::Request;
 use axum::serve::ListenerExt;
 use axum::{Router, ServiceExt};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::auth::Auth;
 use crate::callbacks::Counts;
 use crate::config::Config;
 use crate::domain::Clock;
@@ -20,11 +22,13 @@ use crate::engine::Engine;
 use crate::events::Bus;
 use crate::executor::Vault;
 use crate::executor::token::SigningKey;
-use crate::store::{Journal, Store};
+use crate::mcp::Endpoint;
+use crate::store::{Journal, Stores};
 use crate::telemetry::{Metrics, Tracer};
 
 mod answer;
 mod arguments;
+mod auth;
 mod cache_control;
 mod call_body;
 mod calls;
@@ -36,8 +40,11 @@ mod events;
 mod extract;
 mod groups;
 mod hooks;
+mod imports;
+mod keys;
 mod layers;
 mod listing;
+mod mcp;
 mod measured;
 mod metrics;
 mod once;
@@ -69,7 +76,9 @@ pub type AppState = Arc<Shared>;
 pub struct Shared {
     config: Config,
     engine: Arc<Engine>,
-    store: Store,
+    /// What belongs to no tenant. What belongs to somebody is reached through the access of whoever asks.
+    stores: Stores,
+    auth: Arc<Auth>,
     bus: Bus,
     clock: Clock,
     journal: Journal,
@@ -78,6 +87,9 @@ pub struct Shared {
     metrics: Metrics,
     tracer: Tracer,
     callback_counts: Arc<Counts>,
+    mcp: Endpoint,
+    /// Documents that are imported at once.
+    imports: Semaphore,
     /// Fires when streams must end.
     closing: CancellationToken,
 }
@@ -90,6 +102,9 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(tools::validate))
         .routes(routes!(hooks::list, hooks::create))
         .routes(routes!(hooks::read, hooks::delete))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::read, keys::revoke))
+        .routes(routes!(imports::openapi))
         .routes(routes!(tools::resume))
         .routes(routes!(groups::list, groups::create, groups::switch))
         .routes(routes!(groups::read, groups::change, groups::delete))
@@ -114,6 +129,8 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::events::stream))
         .routes(routes!(sessions::told::messages))
         .routes(routes!(sessions::told::prompt))
+        .routes(routes!(mcp::post))
+        .route("/mcp", mcp::others())
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
         .routes(routes!(metrics::metrics))
@@ -128,13 +145,16 @@ pub fn openapi() -> OpenApi {
 /// The whole interface as a service.
 pub fn service(state: AppState) -> Outermost<Router> {
     let (router, document) = routes().split_for_parts();
+    let document = docs::finish(document);
     let measure = measured::Measure::new(&state.metrics, state.tracer.clone(), &document);
+    let gate = auth::Gate { state: state.clone(), needs: Arc::new(auth::needs::Needs::new(&document)) };
     let router = router
-        .merge(docs::router(&docs::finish(document)))
+        .merge(docs::router(&document))
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
-        .layer(measure)
         .with_state(state.clone());
+    // Behind it is whatever was mounted before: nothing is to be mounted after. Who is refused is counted, too.
+    let router = router.layer(gate).layer(measure);
     Outermost { inner: router, state }
 }
 
@@ -143,12 +163,17 @@ pub fn service(state: AppState) -> Outermost<Router> {
 /// # Errors
 /// If the listener fails.
 pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) -> std::io::Result<()> {
-    app.reporting.set_base_to_listener(listener.local_addr()?);
+    let address = listener.local_addr()?;
+    app.reporting.set_base_to_listener(address);
+    if !address.ip().to_canonical().is_loopback() {
+        app.auth.close();
+    }
     let closing = CancellationToken::new();
     let state = Arc::new(Shared {
         config: app.config.clone(),
         engine: app.engine.clone(),
-        store: app.store.clone(),
+        stores: app.store.stores().clone(),
+        auth: app.auth.clone(),
         bus: app.bus.clone(),
         clock: app.clock.clone(),
         journal: app.journal.clone(),
@@ -157,6 +182,8 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         metrics: app.metrics.clone(),
         tracer: app.tracer.clone(),
         callback_counts: app.callback_counts.clone(),
+        mcp: mcp::endpoint(&app, listener.local_addr()?, closing.clone()),
+        imports: Semaphore::new(imports::MOST_AT_ONCE),
         closing: closing.clone(),
     });
     let listener = listener.tap_io(|socket| {

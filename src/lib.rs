@@ -115,7 +115,9 @@
 //! A call's path is [`http`] → [`engine`] → [`registry`] and [`schema`] → [`policy`] → [`executor`] → [`store`] →
 //! [`events`]; [`app`] joins them, and [`domain`] has the words that all of them speak.
 
+pub mod access;
 pub mod app;
+pub mod auth;
 pub mod callbacks;
 pub mod config;
 pub mod dispatch;
@@ -127,7 +129,9 @@ pub mod fault;
 pub mod formats;
 pub mod hooks;
 pub mod http;
+pub mod import;
 pub mod lifecycle;
+pub mod mcp;
 pub mod policy;
 pub mod registry;
 pub mod schema;

@@ -1,13 +1,12 @@
 //! The tools that there are: layers by source, compiled once, read without a lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::domain::{Clock, Group, Groups, Presets, Source, Time, ToolDefinition};
+use tokio::sync::watch;
+
+use crate::domain::{Clock, Group, Groups, Source, Tenant, Time, ToolDefinition};
 use crate::executor::Instances;
-use crate::store::presets::StoredPreset;
-use crate::store::tools::StoredTool;
-use crate::store::{Store, StoreError};
 use crate::tool::BuiltinTool;
 
 pub mod check;
@@ -17,11 +16,14 @@ mod dressed;
 pub mod dynamic;
 pub mod entry;
 pub mod files;
+pub mod imports;
 mod lowered;
 pub mod of_session;
+mod own;
 pub mod presets;
 pub mod refresh;
 mod search;
+pub mod shelf;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -30,74 +32,88 @@ mod words;
 
 pub use check::Fault;
 pub use entry::Entry;
+pub use shelf::Shelf;
 pub use snapshot::Snapshot;
 pub use view::{Found, View};
 
 use discovery::Shown;
-use dressed::Wardrobe;
 use entry::{Made, Workshop};
+use own::Own;
 
 /// When built-in tools were declared: they come with the program, so that every node and every start shows the same.
 const BUILT_IN_SINCE: Time = Time(0);
 
-/// How often what is stored is read anew at most, if it changes meanwhile.
-const MOST_READS: u32 = 8;
-
 /// One layer: its tools by name.
 type Layer = BTreeMap<String, Arc<Entry>>;
 
-/// All tools of all sources. What a caller sees is a [`Snapshot`]; a call keeps the entry that it started with.
+/// All tools of all sources. What the callers of one tenant see is on a [`Shelf`]; a call keeps the entry that it started
+/// with.
 pub struct Registry {
     workshop: Workshop,
     clock: Clock,
     layers: Mutex<Layers>,
-    shown: Shown,
+    shelves: Shown,
+    /// Counts what was shown.
+    changed: watch::Sender<u64>,
 }
 
+/// What the server declares for everybody, and what each tenant has of its own. Of tenants that nobody has asked for there
+/// is nothing.
 #[derive(Default)]
 struct Layers {
     builtin: Layer,
     file: Layer,
-    api: Layer,
-    /// Presets that were written over the API.
-    wardrobe: Wardrobe,
-    /// The stored groups; others are there because a definition names them.
-    groups: Groups,
-    /// The version of the stored tools and groups that is shown.
-    api_version: i64,
+    own: HashMap<Tenant, Own>,
 }
 
 impl Layers {
-    /// Every definition, hidden ones included.
-    fn all(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.builtin.values().chain(self.file.values()).chain(self.api.values())
+    /// All layers, whosever they are.
+    fn all(&self) -> impl Iterator<Item = &Layer> {
+        [&self.builtin, &self.file].into_iter().chain(self.own.values().map(|own| &own.api))
     }
 
-    /// The stored groups, and those that a definition names.
-    fn all_groups(&self) -> Groups {
-        let mut groups = self.groups.clone();
-        for name in self.all().flat_map(|entry| &entry.definition.groups) {
+    /// A tenant's stored groups, and those that a definition names.
+    fn groups_of(&self, own: &Own) -> Groups {
+        let mut groups = own.groups.clone();
+        let entries = [&self.builtin, &self.file, &own.api].into_iter().flat_map(Layer::values);
+        for name in entries.flat_map(|entry| &entry.definition.groups) {
             if !groups.contains_key(name) {
                 groups.insert(name.clone(), Arc::new(Group::named(name)));
             }
         }
         groups
     }
+
+    /// What a tenant sees: `api` over `file` over `builtin`.
+    fn snapshot_of(&mut self, tenant: &Tenant, workshop: &Workshop) -> Snapshot {
+        // Taken out meanwhile: what it is shown over is beside it.
+        let mut own = self.own.remove(tenant).unwrap_or_default();
+        let mut shown = self.builtin.clone();
+        shown.extend(self.file.clone());
+        shown.extend(own.api.clone());
+        own.wardrobe.dress(&mut shown, workshop);
+        let groups = self.groups_of(&own);
+        self.own.insert(tenant.clone(), own);
+        Snapshot::new(shown, groups)
+    }
 }
 
 impl std::fmt::Debug for Registry {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Registry").field("tools", &self.shown.load().list().len()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Registry")
+            .field("tools", &self.shelves.default_shelf().snapshot().list().len())
+            .finish_non_exhaustive()
     }
 }
 
 impl Registry {
-    /// A registry with the built-in tools, which is looked at through `shown`.
+    /// A registry with the built-in tools, which is looked at through `shelves`.
     ///
     /// # Errors
     /// A built-in whose own definition is refused.
-    pub fn new(workshop: Workshop, clock: Clock, shown: Shown) -> Result<Self, (String, Vec<Fault>)> {
-        let mut layers = Layers { api_version: -1, ..Layers::default() };
+    pub fn new(workshop: Workshop, clock: Clock, shelves: Shown) -> Result<Self, (String, Vec<Fault>)> {
+        let mut layers = Layers::default();
         for tool in workshop.builtins() {
             let made =
                 Made { source: Source::Builtin, revision: 1, created_at: BUILT_IN_SINCE, updated_at: BUILT_IN_SINCE };
@@ -105,7 +121,8 @@ impl Registry {
             let entry = workshop.make(tool.definition.clone(), made).map_err(|faults| (name.clone(), faults))?;
             layers.builtin.insert(name, Arc::new(entry));
         }
-        let registry = Self { workshop, clock, layers: Mutex::new(layers), shown };
+        layers.own.insert(Tenant::default(), Own::default());
+        let registry = Self { workshop, clock, layers: Mutex::new(layers), shelves, changed: watch::Sender::new(0) };
         registry.change(|_| ());
         Ok(registry)
     }
@@ -116,10 +133,22 @@ impl Registry {
         self.workshop.instances()
     }
 
-    /// What there is now.
+    /// A tenant's shelf, if somebody has opened it.
     #[must_use]
-    pub fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
-        self.shown.load()
+    pub fn shelf(&self, tenant: &Tenant) -> Option<Arc<Shelf>> {
+        self.shelves.of(tenant)
+    }
+
+    /// The shelf of the default tenant, which is always there.
+    #[must_use]
+    pub fn default_shelf(&self) -> &Arc<Shelf> {
+        self.shelves.default_shelf()
+    }
+
+    /// Tells of every change of what there is.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     /// Compiles a definition without registering it, as one that is declared on the server.
@@ -138,22 +167,17 @@ impl Registry {
 
     /// A preset without a value keeps the one that the tool's declaration has: no answer shows it, so a definition that was
     /// read, changed and put cannot bring it along.
-    pub fn keep_presets(&self, definition: &mut ToolDefinition) {
+    pub fn keep_presets(&self, tenant: &Tenant, definition: &mut ToolDefinition) {
         if definition.presets.is_empty() {
             return;
         }
         let layers = self.layers();
-        let found =
-            [&layers.api, &layers.file, &layers.builtin].into_iter().find_map(|layer| layer.get(&definition.name));
+        let api = layers.own.get(tenant).map(|own| &own.api);
+        let sources = api.into_iter().chain([&layers.file, &layers.builtin]);
+        let found = sources.into_iter().find_map(|layer| layer.get(&definition.name));
         let Some(entry) = found.cloned() else { return };
         drop(layers);
         presets::keep(&mut definition.presets, &entry.declared.presets);
-    }
-
-    /// The version of the stored tools that is shown.
-    #[must_use]
-    pub fn api_version(&self) -> i64 {
-        self.layers().api_version
     }
 
     /// The tools of this group that come with the program or stand in files, hidden ones included.
@@ -163,70 +187,6 @@ impl Registry {
         let declared = layers.builtin.values().chain(layers.file.values());
         let within = declared.filter(|entry| entry.definition.groups.iter().any(|name| name == group));
         within.map(|entry| entry.name.clone()).collect()
-    }
-
-    /// The registered tool of this name, even where another hides it; nothing hides one from the API.
-    #[must_use]
-    pub fn api_entry(&self, name: &str) -> Option<Arc<Entry>> {
-        self.layers().api.get(name).cloned()
-    }
-
-    /// Reads the stored tools and groups and shows them.
-    ///
-    /// # Errors
-    /// If the database fails; then nothing changes.
-    pub async fn reload(&self, store: &Store) -> Result<(), StoreError> {
-        for read in 1..=MOST_READS {
-            let (stored, version) = store.tools().await?;
-            let (groups, presets) = (store.groups().await?, store.presets().await?);
-            // Tools of one moment with the groups of another could show a tool that was never to be called.
-            if read == MOST_READS || store.tools_version().await? == version {
-                self.show_stored(stored, presets, groups, version);
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Shows the stored tools and groups. A tool that cannot be compiled any more is left out and told in the log. An older version
-    /// than the one shown changes nothing.
-    fn show_stored(&self, tools: Vec<StoredTool>, presets: Vec<StoredPreset>, groups: Vec<Group>, version: i64) {
-        let mut fresh = Layer::new();
-        for stored in tools {
-            let known = self
-                .api_entry(&stored.name)
-                .filter(|entry| (entry.made.revision, entry.made.updated_at) == (stored.revision, stored.updated_at));
-            let entry = match known {
-                Some(entry) => entry,
-                None => match self.make_stored(&stored) {
-                    Ok(entry) => Arc::new(entry),
-                    Err(reason) => {
-                        tracing::error!(tool = stored.name, reason, "a registered tool is left out");
-                        continue;
-                    }
-                },
-            };
-            fresh.insert(stored.name, entry);
-        }
-        self.change(|layers| {
-            if version >= layers.api_version {
-                layers.api = fresh;
-                layers.groups = groups.into_iter().map(|group| (group.name.clone(), Arc::new(group))).collect();
-                layers.wardrobe.fill(presets);
-                layers.api_version = version;
-            }
-        });
-    }
-
-    fn make_stored(&self, stored: &StoredTool) -> Result<Entry, String> {
-        let (definition, fetched) = dynamic::read_stored(&stored.definition)?;
-        let made = Made {
-            source: Source::Api,
-            revision: stored.revision,
-            created_at: stored.created_at,
-            updated_at: stored.updated_at,
-        };
-        self.make_best(definition, made, fetched, None).map_err(|faults| check::summary(&faults))
     }
 
     /// Shows the definitions of the tools folder, each with the time of its file; an unchanged one keeps its compiled form
@@ -265,25 +225,33 @@ impl Registry {
         self.workshop.make_with(definition, self.trial(Source::Api), fetched).map(drop)
     }
 
-    /// The presets that were written over the API for a tool of this name.
-    fn stored_presets(&self, tool: &str) -> Presets {
-        self.layers().wardrobe.of(tool).cloned().unwrap_or_default()
-    }
-
     fn layers(&self) -> std::sync::MutexGuard<'_, Layers> {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the layers and shows what follows from them.
+    /// Changes what the server declares, or what several have, and shows everybody what follows from it.
     fn change(&self, change: impl FnOnce(&mut Layers)) {
         let mut layers = self.layers();
         change(&mut layers);
-        let mut shown = layers.builtin.clone();
-        shown.extend(layers.file.clone());
-        shown.extend(layers.api.clone());
-        layers.wardrobe.dress(&mut shown, &self.workshop);
-        // Stored while the layers are locked, so that snapshots follow each other as the changes do.
-        self.shown.store(Arc::new(Snapshot::new(shown, layers.all_groups())));
+        let tenants: Vec<Tenant> = layers.own.keys().cloned().collect();
+        for tenant in tenants {
+            self.show(&mut layers, &tenant);
+        }
+    }
+
+    /// Changes what a tenant has, and shows it what follows from that.
+    fn change_own(&self, tenant: &Tenant, change: impl FnOnce(&mut Own)) -> Arc<Shelf> {
+        let mut layers = self.layers();
+        change(layers.own.entry(tenant.clone()).or_default());
+        self.show(&mut layers, tenant)
+    }
+
+    /// While the layers are locked, so that snapshots follow each other as the changes do.
+    fn show(&self, layers: &mut Layers, tenant: &Tenant) -> Arc<Shelf> {
+        let snapshot = Arc::new(layers.snapshot_of(tenant, &self.workshop));
+        let shelf = self.shelves.show(tenant, snapshot);
+        self.changed.send_modify(|changes| *changes += 1);
+        shelf
     }
 }
 

@@ -17,6 +17,7 @@ pub mod groups;
 pub mod hooks;
 pub mod inbox;
 pub mod journal;
+pub mod keys;
 pub mod lock;
 mod migrate;
 pub mod nodes;
@@ -25,6 +26,7 @@ pub mod presets;
 pub mod sessions;
 pub mod settings;
 pub mod stats;
+pub mod tool_batch;
 pub mod tools;
 
 pub use db::{Db, StoreError};
@@ -33,16 +35,53 @@ pub use journal::Journal;
 /// Changes of sessions that a watcher may be behind.
 const SESSIONS_BEHIND: usize = 256;
 
-/// Reads, and the rare writes that are not the journal's. Cheap to clone.
+/// What belongs to no tenant, and the way to each tenant's own: what belongs to somebody can be asked of their [`Store`]
+/// only. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Stores {
+    db: Db,
+    /// Sessions whose state has changed here.
+    sessions: broadcast::Sender<(Tenant, Arc<str>)>,
+}
+
+/// Reads of what one tenant has, and the rare writes that are not the journal's. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
-    db: Db,
+    stores: Stores,
     tenant: Tenant,
-    /// Sessions whose state has changed here.
-    sessions: broadcast::Sender<Arc<str>>,
+}
+
+impl std::ops::Deref for Store {
+    type Target = Stores;
+
+    fn deref(&self) -> &Stores {
+        &self.stores
+    }
 }
 
 impl Store {
+    /// The default tenant's, of a database that is opened for it; see [`Stores::open`].
+    ///
+    /// # Errors
+    /// An URL that is none, a database out of reach, or a migration that fails.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Ok(Stores::open(url).await?.of(&Tenant::default()))
+    }
+
+    /// Whose the rows are that it reads and writes.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// The same database, whoever the tenant is.
+    #[must_use]
+    pub fn stores(&self) -> &Stores {
+        &self.stores
+    }
+}
+
+impl Stores {
     /// Opens the database, makes it if it is SQLite and missing, and brings it to the newest migration.
     ///
     /// # Errors
@@ -50,13 +89,13 @@ impl Store {
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let db = Db::open(url).await?;
         migrate::run(&db).await?;
-        Ok(Self { db, tenant: Tenant::default(), sessions: broadcast::Sender::new(SESSIONS_BEHIND) })
+        Ok(Self { db, sessions: broadcast::Sender::new(SESSIONS_BEHIND) })
     }
 
-    /// Whose the rows are that it reads and writes.
+    /// What this tenant has.
     #[must_use]
-    pub fn tenant(&self) -> &Tenant {
-        &self.tenant
+    pub fn of(&self, tenant: &Tenant) -> Store {
+        Store { stores: self.clone(), tenant: tenant.clone() }
     }
 
     /// The database beneath, for the journal.

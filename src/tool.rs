@@ -14,6 +14,8 @@ pub mod factory;
 pub mod run;
 pub mod system;
 pub mod typed;
+pub mod web_fetch;
+pub mod workspace;
 
 pub use crate::executor::Scope;
 pub use about::About;

@@ -1,11 +1,15 @@
-//! What the operator gives for tools to work with: secrets, and the keys that values are sealed with.
+//! What the operator gives: secrets, the keys that values are sealed with, whose tokens count, a folder, the web.
 
 use std::path::PathBuf;
 
 use super::StartError;
-use crate::config::Config;
+use crate::auth::jwt::JwtSettings;
+use crate::config::{Config, JwtConfig, WorkspaceConfig};
 use crate::executor::token::SigningKey;
-use crate::executor::{Secrets, SecretsFile, Vault};
+use crate::executor::{HttpClient, Processes, Secrets, SecretsFile, Vault};
+use crate::tool::BuiltinTool;
+use crate::tool::web_fetch::WebFetch;
+use crate::tool::workspace::{self, Shell, Workspace};
 
 /// The secrets, with those of the file that the settings name.
 ///
@@ -32,4 +36,34 @@ const DERIVED: &str = "signing-secret";
 pub(super) fn vault(config: &Config, signing_key: &SigningKey) -> Result<Vault, StartError> {
     let vault = Vault::parse(&config.secrets.encryption_keys.0).map_err(StartError::EncryptionKeys)?;
     Ok(vault.or_key(DERIVED, signing_key.derived("presets")))
+}
+
+/// Whose tokens count.
+pub(super) fn jwt(config: &JwtConfig) -> JwtSettings {
+    let JwtConfig { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s } = config.clone();
+    JwtSettings { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s }
+}
+
+/// The built-in tools that are there because something was given: a workspace, or a way into the web.
+///
+/// # Errors
+/// If the workspace cannot be used.
+pub(super) fn tools(
+    config: &Config,
+    client: &HttpClient,
+    processes: &Processes,
+) -> Result<Vec<BuiltinTool>, StartError> {
+    let mut tools = Vec::new();
+    let WorkspaceConfig { dir, bash, network, sandbox, read } = &config.workspace;
+    if !dir.is_empty() {
+        let folder = PathBuf::from(dir);
+        let opened = Workspace::open(&folder).map_err(|source| StartError::Workspace { folder, source })?;
+        let read = read.iter().map(PathBuf::from).collect();
+        let shell = bash.then(|| Shell { network: *network, sandbox: *sandbox, read });
+        tools.extend(workspace::tools(&opened, shell, processes));
+    }
+    if config.egress.has_web_fetch() {
+        tools.push(BuiltinTool::new(WebFetch::new(client.clone())));
+    }
+    Ok(tools)
 }

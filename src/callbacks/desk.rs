@@ -192,7 +192,7 @@ mod tests {
         let reporting = Reporting::new(SigningKey::parse(&SigningKey::text_of(&[1; 32])).unwrap());
         let client = HttpClient::new(Egress::default(), Secrets::new(|_| None), clock.clone(), reporting).unwrap();
         let key = SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap();
-        let mut desk = Desk::new(Callbacks::new(store.clone(), client, key, clock.clone()));
+        let mut desk = Desk::new(Callbacks::new(store.stores().clone(), client, key, clock.clone()));
         let note = CallbackNote { call_id: Uuid::nil(), attempt: 1, noted: Noted::Interrupted };
         desk.notes.push((note.clone(), Time(LEASE_MS * 1000)));
         store.close().await;

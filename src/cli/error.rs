@@ -41,11 +41,13 @@ impl CliError {
             StartError::Folder { .. } => {
                 Self::usage(error.to_string()).hint("Give --tools an existing folder of *.json and *.toml files.")
             }
+            StartError::Workspace { .. } => Self::usage(error.to_string()).hint("Give --workspace an existing folder."),
             StartError::SigningSecret(_) => Self::usage(error.to_string())
                 .hint("Leave it out, and the service makes one; `toolpost keys signing-secret` then shows it."),
             StartError::Hook { .. } => {
                 Self::usage(error.to_string()).hint("Mend it under [[hooks]] in the settings file.")
             }
+            StartError::Issuer(_) => Self::usage(error.to_string()).hint("Mend [auth.jwt] in the settings."),
             StartError::EncryptionKeys(_) => Self::usage(error.to_string())
                 .hint("The first key seals, all of them open: put a new one in front and leave the old ones."),
             StartError::SecretsFile { .. } => Self::usage(error.to_string())

@@ -1,4 +1,4 @@
-//! `toolpost keys`: the key that outgoing requests are signed with.
+//! `toolpost keys`: who may call, and what outgoing requests are signed with.
 
 use serde::Serialize;
 use toolpost::app;
@@ -7,6 +7,8 @@ use toolpost::store::Store;
 use super::error::CliError;
 use super::options::Options;
 use super::{Exit, print};
+
+mod callers;
 
 /// Which key.
 #[derive(Debug, clap::Args)]
@@ -17,6 +19,12 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Make a key that callers show, and print it once, on the last line; a running service knows it within a second
+    Create(callers::Create),
+    /// List the keys of callers
+    List(callers::List),
+    /// Revoke a key: 5 s later no service takes it any more
+    Revoke(callers::Revoke),
     /// Show what outgoing requests are signed with (Standard Webhooks), for whoever has to check them; it is made if
     /// there is none [env: TOOLPOST_SIGNING_SECRET]
     SigningSecret {
@@ -32,7 +40,12 @@ struct Shown<'a> {
 }
 
 pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
-    let Command::SigningSecret { json } = command;
+    let json = match command {
+        Command::Create(args) => return callers::create(args, options).await,
+        Command::List(args) => return callers::list(args, options).await,
+        Command::Revoke(args) => return callers::revoke(args, options).await,
+        Command::SigningSecret { json } => json,
+    };
     let config = options.quiet_settings()?;
     toolpost::telemetry::start(&config.log);
     let database = config.database_url();

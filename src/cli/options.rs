@@ -28,6 +28,10 @@ pub struct Options {
     #[arg(long, global = true, value_name = "CIDR-OR-HOST", value_delimiter = ',')]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     egress_allow: Vec<String>,
+    /// Folder that the tools read, write, edit, list, search and bash work in; without it there are none of them
+    /// [env: TOOLPOST_WORKSPACE]
+    #[arg(long, global = true, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
+    workspace: Option<String>,
     /// Settings file, TOML [env: TOOLPOST_CONFIG]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -49,7 +53,7 @@ impl Options {
     pub fn quiet_settings(&self) -> Result<Config, CliError> {
         let mut config = self.settings()?;
         if config.log.filter == Config::default().log.filter {
-            "warn".clone_into(&mut config.log.filter);
+            "warn,rmcp::service=off".clone_into(&mut config.log.filter);
         }
         Ok(config)
     }
@@ -59,6 +63,7 @@ impl Options {
         let mut config = self.quiet_settings()?;
         "sqlite::memory:".clone_into(&mut config.store.database_url);
         config.tools.dir.clear();
+        config.workspace.dir.clear();
         Ok(config)
     }
 
@@ -79,6 +84,9 @@ impl Options {
         } else if let Some(allow) = variable(env, "TOOLPOST_EGRESS_ALLOW") {
             config.egress.allow =
                 allow.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned).collect();
+        }
+        if let Some(folder) = self.workspace.clone().or_else(|| variable(env, "TOOLPOST_WORKSPACE")) {
+            config.workspace.dir = folder;
         }
         // No flag: the arguments of a process are everybody's to read.
         if let Some(secret) = variable(env, "TOOLPOST_SIGNING_SECRET") {
@@ -183,6 +191,8 @@ mod tests {
     fn the_rest_is_taken_as_well() {
         let env = [("TOOLPOST_TOOLS", "/tools"), ("TOOLPOST_SIGNING_SECRET", "whsec_x")];
         let config = settled(&["--log-format", "json"], &env);
+        assert_eq!(settled(&["--workspace", "w"], &[("TOOLPOST_WORKSPACE", "v")]).workspace.dir, "w");
+        assert_eq!(settled(&[], &[("TOOLPOST_WORKSPACE", "v")]).workspace.dir, "v");
         assert_eq!((config.log.format, config.tools.dir.as_str()), (LogFormat::Json, "/tools"));
         assert!(!config.tools.discovery && settled(&["--discovery"], &env).tools.discovery);
         assert!(settled(&[], &[("TOOLPOST_TOOLS_DISCOVERY", "true")]).tools.discovery);

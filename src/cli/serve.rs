@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use clap::builder::NonEmptyStringValueParser;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use toolpost::config::Config;
+use toolpost::store::{Db, Stores};
 
 use super::Exit;
 use super::error::CliError;
@@ -17,21 +19,27 @@ pub struct Args {
     /// Where to listen; 127.0.0.1:8080 unless given, and port 0 picks a free one [env: TOOLPOST_LISTEN]
     #[arg(long, value_name = "ADDR", value_parser = NonEmptyStringValueParser::new())]
     listen: Option<String>,
-    /// Listen on an address that others can reach although nobody has to show a key
+    /// Ask nobody for a key, also on an address that others can reach: everybody is the operator
     #[arg(long)]
     insecure_no_auth: bool,
+    /// Add the fixtures of MCP's official conformance suite
+    #[arg(long, hide = true)]
+    conformance: bool,
 }
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let mut config = options.settings()?;
+    config.mcp.conformance |= args.conformance;
     if let Some(listen) = args.listen.or_else(|| options::variable(&options::environment, "TOOLPOST_LISTEN")) {
         config.server.listen = listen;
     }
     // The port is taken before the database is touched: a second service, started by mistake, changes nothing there.
     // Who connects meanwhile waits.
     let addresses = resolve(&config.server.listen).await?;
-    refuse_strangers(&addresses, args.insecure_no_auth)?;
+    config.auth.insecure_no_auth |= args.insecure_no_auth;
+    let is_insecure = config.auth.insecure_no_auth;
     let listener = bind(&config.server.listen, &addresses).await?;
+    refuse_strangers(&addresses, is_insecure, &config).await?;
     let address = listener.local_addr().map_err(|error| CliError::unusable(error.to_string()))?;
     let drain = CancellationToken::new();
     toolpost::lifecycle::on_signals(drain.clone())
@@ -40,10 +48,11 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         started = super::start(config) => started?,
         () = drain.cancelled() => return Ok(Exit::Good),
     };
-    if is_loopback(&address) {
-        tracing::info!("open to everyone on this machine: this version has no API keys");
-    } else {
-        tracing::warn!("open to everyone who can reach {address}: this version has no API keys");
+    match app.auth.operator() {
+        None => tracing::info!("callers have to show a key, or a token of the issuer"),
+        Some(_) if is_insecure => tracing::warn!("open to everyone who can reach {address}: no API keys are asked for"),
+        // `http::serve` closes it on any other address.
+        Some(_) => tracing::warn!("open to everyone on this machine: there are no API keys; the first one closes it"),
     }
     announce(address);
     toolpost::http::serve(app, listener, drain)
@@ -64,18 +73,34 @@ async fn resolve(listen: &str) -> Result<Vec<SocketAddr>, CliError> {
 }
 
 /// Without keys, whoever reaches the port can run tools; so only this machine may reach it, unless told otherwise.
-fn refuse_strangers(addresses: &[SocketAddr], insecure_no_auth: bool) -> Result<(), CliError> {
-    match addresses.iter().find(|address| !is_loopback(address)) {
-        Some(address) if !insecure_no_auth => {
-            let what = format!(
-                "{address} can be reached by others, and this version has no API keys: everyone could run every tool"
-            );
-            Err(CliError::usage(what).hint(
-                "Listen on 127.0.0.1 behind a gateway that knows who may call, or say --insecure-no-auth if the network is safe.",
-            ))
-        }
-        _ => Ok(()),
+async fn refuse_strangers(addresses: &[SocketAddr], is_insecure: bool, config: &Config) -> Result<(), CliError> {
+    let Some(address) = reached_by_others(addresses).filter(|_| !is_insecure) else { return Ok(()) };
+    if !config.auth.jwt.issuer.is_empty() || has_keys(&config.database_url()).await? {
+        return Ok(());
     }
+    let what = format!("{address} can be reached by others, and there are no API keys: everyone could run every tool");
+    Err(CliError::usage(what).hint(
+        "Make one with `toolpost keys create --scope call`, listen on 127.0.0.1 behind a gateway that knows who may call, \
+         or say --insecure-no-auth if the network is safe.",
+    ))
+}
+
+fn reached_by_others(addresses: &[SocketAddr]) -> Option<&SocketAddr> {
+    addresses.iter().find(|address| !is_loopback(address))
+}
+
+/// Only the store is needed: no tools are read, and nothing runs. Where there is no file yet, none is made.
+async fn has_keys(database: &str) -> Result<bool, CliError> {
+    if database == "sqlite::memory:" || Db::file(database).is_some_and(|file| !file.exists()) {
+        return Ok(false);
+    }
+    let found = async {
+        let stores = Stores::open(database).await?;
+        let found = stores.has_keys().await;
+        stores.close().await;
+        found
+    };
+    found.await.map_err(|error| CliError::store(&error, database))
 }
 
 fn is_loopback(address: &SocketAddr) -> bool {
@@ -106,17 +131,19 @@ fn announce(address: SocketAddr) {
 mod tests {
     use super::*;
 
-    fn refused(addresses: &[&str], insecure: bool) -> bool {
+    async fn refused(addresses: &[&str], insecure: bool) -> bool {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        refuse_strangers(&addresses, insecure).is_err()
+        let mut config = Config::default();
+        config.store.database_url = "sqlite::memory:".into();
+        refuse_strangers(&addresses, insecure, &config).await.is_err()
     }
 
-    #[test]
-    fn only_this_machine_may_reach_a_service_without_keys() {
-        assert!(!refused(&["127.0.0.1:0", "[::1]:0", "127.9.9.9:1", "[::ffff:127.0.0.1]:0"], false));
+    #[tokio::test]
+    async fn only_this_machine_may_reach_a_service_without_keys() {
+        assert!(!refused(&["127.0.0.1:0", "[::1]:0", "127.9.9.9:1", "[::ffff:127.0.0.1]:0"], false).await);
         for address in ["0.0.0.0:0", "[::]:0", "192.168.1.2:80", "[::ffff:10.0.0.1]:0"] {
-            assert!(refused(&["127.0.0.1:0", address], false), "{address}");
-            assert!(!refused(&[address], true), "{address}");
+            assert!(refused(&["127.0.0.1:0", address], false).await, "{address}");
+            assert!(!refused(&[address], true).await, "{address}");
         }
     }
 

@@ -47,7 +47,7 @@ async fn show(app: &App, Args { name, json }: &Args) -> Result<(), CliError> {
         };
         return if *json { print::json(&stats) } else { print::result(&one(&stats)) };
     }
-    let all = everyone(stored, app.engine.registry().snapshot().all().iter().map(|entry| &*entry.name));
+    let all = everyone(stored, app.engine.registry().default_shelf().snapshot().all().iter().map(|entry| &*entry.name));
     if *json { print::json(&all) } else { print::result(&table(&all)) }
 }
 

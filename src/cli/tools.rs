@@ -68,7 +68,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
     match command {
         Command::List { json, format } => {
             let app = super::start_beside(options.quiet_settings()?).await?;
-            let snapshot = app.engine.registry().snapshot().clone();
+            let snapshot = app.engine.registry().default_shelf().snapshot().clone();
             let shown = match format {
                 Some(format) => print::result(&String::from_utf8_lossy(&snapshot.rendered(format, false).body)),
                 None => list(&snapshot, json),
@@ -79,7 +79,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
         Command::Show { name, json } => {
             let app = super::start_beside(options.quiet_settings()?).await?;
             let shown = find(&app, &name).and_then(|entry| {
-                let active = View::from(&**app.engine.registry().snapshot()).is_available(&entry);
+                let active = View::from(&**app.engine.registry().default_shelf().snapshot()).is_available(&entry);
                 if json {
                     print::json(&entry.view(None).with_active(active))
                 } else {
@@ -95,7 +95,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
 
 /// The tool of this name.
 pub fn find(app: &App, name: &str) -> Result<Arc<Entry>, CliError> {
-    let snapshot = app.engine.registry().snapshot();
+    let snapshot = app.engine.registry().default_shelf().snapshot();
     snapshot.get(name).cloned().ok_or_else(|| {
         let nearest = schema::nearest(name, snapshot.all().iter().map(|entry| &*entry.name));
         let meant = nearest.map_or_else(String::new, |near| format!("Did you mean \"{near}\"? "));

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::tool::RetryOverride;
-use super::{Agent, Failure, Limits, LimitsSpec, Once, Outcome, Tenant, Time, Vendor, json};
+use super::{Agent, AllowList, Failure, Limits, LimitsSpec, Once, Outcome, Tenant, Time, Vendor, json};
 
 /// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -189,6 +189,8 @@ pub struct Call {
     pub priority: i32,
     /// Objects that its tool names; shown to nobody.
     pub context: Arc<Map<String, Value>>,
+    /// The tools that there are for its caller; `None`: all of the tenant.
+    pub allowed: Option<Arc<AllowList>>,
     /// On whose behalf it is made.
     pub agent: Option<Arc<Agent>>,
     /// Where the end is told to, if anywhere.
@@ -294,6 +296,7 @@ impl Call {
             retry: RetryOverride::default(),
             priority: 0,
             context: no_context(),
+            allowed: None,
             agent: None,
             callback_url: None,
             created_at,

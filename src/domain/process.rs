@@ -23,7 +23,8 @@ pub struct ProcessSpec {
     /// What it may use.
     #[serde(default, skip_serializing_if = "ResourceLimits::is_default")]
     pub limits: ResourceLimits,
-    /// What happens where the kernel has no Landlock.
+    /// How it is confined: `best_effort` is as far as the kernel can, `required` refuses to run it where there is no Landlock
+    /// or no way to deny the network, `off` leaves it its limits and its end.
     #[serde(default)]
     pub sandbox: SandboxMode,
     /// Whether it may use the network.
@@ -47,52 +48,42 @@ pub enum EnvValue {
     Text(String),
 }
 
-/// What one run may use. What is absent has the default; 0 is no limit.
+/// What one run may use. What is absent is as the service has it (`[process.limits]`); 0 is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceLimits {
-    /// CPU time of each process, in milliseconds, rounded up to seconds; none unless given.
+    /// CPU time of each process, in milliseconds, rounded up to seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
-    /// Address space of each process, in bytes; none unless given.
+    /// Memory of each process that is its own (`RLIMIT_DATA`), in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Processes at once, the command itself among them; 512 unless given.
+    /// Processes at once, the command itself among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
-    /// Size of each file that it writes, in bytes; 1 GiB unless given.
+    /// Size of each file that it writes, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
-    /// Open files of each process; 1024 unless given.
+    /// Open files of each process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
 }
 
 impl ResourceLimits {
-    /// Those that hold where nobody declares others.
-    pub const DEFAULT: Self = Self {
-        cpu_ms: None,
-        memory_bytes: None,
-        processes: Some(512),
-        file_bytes: Some(1 << 30),
-        open_files: Some(1024),
-    };
-
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What holds: these, or else the defaults, and `None` for what has no limit.
+    /// What holds: these, or else those, and `None` for what has no limit.
     #[must_use]
-    pub fn effective(&self) -> Self {
+    pub fn effective(&self, those: &Self) -> Self {
         let one = |own: Option<u64>, default: Option<u64>| own.or(default).filter(|limit| *limit > 0);
-        let default = Self::DEFAULT;
         Self {
-            cpu_ms: one(self.cpu_ms, default.cpu_ms),
-            memory_bytes: one(self.memory_bytes, default.memory_bytes),
-            processes: one(self.processes, default.processes),
-            file_bytes: one(self.file_bytes, default.file_bytes),
-            open_files: one(self.open_files, default.open_files),
+            cpu_ms: one(self.cpu_ms, those.cpu_ms),
+            memory_bytes: one(self.memory_bytes, those.memory_bytes),
+            processes: one(self.processes, those.processes),
+            file_bytes: one(self.file_bytes, those.file_bytes),
+            open_files: one(self.open_files, those.open_files),
         }
     }
 }
@@ -106,6 +97,8 @@ pub enum SandboxMode {
     BestEffort,
     /// It does not run without.
     Required,
+    /// None: only its limits hold, and its end.
+    Off,
 }
 
 /// Whether a program may use the network.
@@ -126,8 +119,9 @@ mod tests {
     #[test]
     fn zero_is_no_limit_and_absence_the_default() {
         let declared = ResourceLimits { processes: Some(0), cpu_ms: Some(5), ..ResourceLimits::default() };
-        let held = declared.effective();
-        assert_eq!((held.processes, held.cpu_ms, held.open_files), (None, Some(5), Some(1024)));
+        let those = ResourceLimits { processes: Some(9), cpu_ms: Some(9), open_files: Some(9), ..declared };
+        let held = declared.effective(&those);
+        assert_eq!((held.processes, held.cpu_ms, held.open_files), (None, Some(5), Some(9)));
     }
 
     #[test]

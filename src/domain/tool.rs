@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::preset::{self, Presets};
 use super::process::ProcessSpec;
+use super::serialization::{BodyType, ValueStyle};
 use super::shape::{self, ShapeError};
 use super::{LimitsSpec, Time, json};
 
@@ -172,22 +173,34 @@ pub enum ExecutorSpec {
 pub struct HttpSpec {
     /// `http://` or `https://`, with placeholders in the path and the query only.
     pub url: String,
-    /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH` or `DELETE`; `POST` unless given.
+    /// `GET`, `HEAD`, `OPTIONS`, `POST`, `PUT`, `PATCH` or `DELETE`; `POST` unless given.
     #[serde(default = "post")]
     pub method: String,
     /// Headers by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Query parameters by name, added to those of the URL. Arrays and objects are sent as compact JSON.
+    /// Query parameters by name, added to those of the URL. Arrays and objects are sent as compact JSON, unless `styles` says
+    /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub query: Option<Map<String, Value>>,
+    /// Cookies by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub cookies: Option<Map<String, Value>>,
     /// A template for the body: a string that is exactly `"{name}"` is the argument with its own type. It is sent as JSON,
-    /// or as a form if `Content-Type` says so. Without it, `GET`, `HEAD` and `DELETE` have no body and send the arguments
-    /// that no placeholder names as query parameters; other methods send the service's own envelope.
+    /// or as a form if `Content-Type` says so. Without it, `GET`, `HEAD`, `OPTIONS` and `DELETE` have no body and send the
+    /// arguments that no placeholder names as query parameters; other methods send the service's own envelope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub body: Option<Value>,
+    /// What the body is sent as; follows `Content-Type` unless given. `none`: no body, whatever the method.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_type: Option<BodyType>,
+    /// How arguments that are arrays or objects are written in the path, the query, headers, cookies and a form, by the
+    /// argument's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub styles: BTreeMap<String, ValueStyle>,
     /// Credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<HttpAuth>,
@@ -390,10 +403,11 @@ const READ_ONLY: [&str; 7] = ["source", "revision", "active", "paused", "definit
 pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
     let parts = ["", "/annotations", "/limits", "/retry", "/executor", "/executor/auth", "/executor/auth/token"];
     shape::expect_objects(&value, &parts)?;
-    shape::expect_objects(&value, &["/executor/auth/password", "/presets"])?;
+    shape::expect_objects(&value, &["/executor/auth/password", "/presets", "/executor/cookies", "/executor/styles"])?;
     check_presets(&value)?;
     shape::expect_objects(&value, &["/cache", "/executor/limits"])?;
     shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
+    shape::expect_strings(&value, &["/executor/body_type"])?;
     if let Value::Object(members) = &mut value {
         for name in READ_ONLY {
             members.shift_remove(name);

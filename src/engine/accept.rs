@@ -25,7 +25,7 @@ pub(super) type Word = oneshot::Sender<Result<(), NotAccepted>>;
 
 impl Engine {
     /// Accepts all or none, and says which. Returns those that are to be run; the refused ones have ended by then.
-    pub(super) async fn accept(self: &Arc<Self>, mut jobs: Vec<Job>, word: Word) -> Vec<Job> {
+    pub(super) async fn accept(self: &Arc<Self>, mut jobs: Vec<Box<Job>>, word: Word) -> Vec<Box<Job>> {
         let mut changes = Vec::with_capacity(jobs.len());
         for job in &mut jobs {
             changes.push(self.acceptance(job));

@@ -117,6 +117,8 @@ impl Engine {
         };
         Invocation {
             id: call.id,
+            tenant: call.tenant.clone(),
+            allowed: call.allowed.clone(),
             call_id: call.call_id.clone(),
             name: call.name.clone(),
             arguments: job.equipment.arguments.clone().or(call.effective_arguments.clone()).unwrap_or_default(),

@@ -29,7 +29,7 @@ pub enum Mode {
 type Gate = oneshot::Sender<bool>;
 
 impl Engine {
-    pub(super) async fn run_all(self: Arc<Self>, jobs: Vec<Job>, mode: Mode) {
+    pub(super) async fn run_all(self: Arc<Self>, jobs: Vec<Box<Job>>, mode: Mode) {
         let mut turns = turns(jobs, mode).into_iter();
         let Some(first) = turns.next() else { return };
         // Calls that have to wait can be seen and cancelled while they do.
@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// Runs calls at once. Returns whether one could not be recorded in time.
-    async fn run_together(self: &Arc<Self>, mut jobs: Vec<Job>) -> bool {
+    async fn run_together(self: &Arc<Self>, mut jobs: Vec<Box<Job>>) -> bool {
         match jobs.pop() {
             Some(alone) if jobs.is_empty() && !alone.is_asynchronous() => {
                 self.run_to_end(alone).await == Recorded::Late
@@ -77,7 +77,7 @@ impl Engine {
         }
     }
 
-    async fn run_in_turn(self: Arc<Self>, mut job: Job, opened: oneshot::Receiver<bool>) -> Recorded {
+    async fn run_in_turn(self: Arc<Self>, mut job: Box<Job>, opened: oneshot::Receiver<bool>) -> Recorded {
         let refusal = tokio::select! {
             biased;
             opened = opened => {
@@ -108,8 +108,8 @@ impl Engine {
 }
 
 /// The calls that run together, in the order of their turns.
-fn turns(jobs: Vec<Job>, mode: Mode) -> Vec<Vec<Job>> {
-    let mut turns: Vec<Vec<Job>> = Vec::new();
+fn turns(jobs: Vec<Box<Job>>, mode: Mode) -> Vec<Vec<Box<Job>>> {
+    let mut turns: Vec<Vec<Box<Job>>> = Vec::new();
     let mut last_is_open = false;
     for job in jobs {
         let open = match mode {

@@ -10,7 +10,7 @@ use super::run::Stop;
 use crate::domain::preset::Origin;
 use crate::domain::process::EnvValue;
 use crate::domain::tool::{HttpAuth, SecretRef};
-use crate::domain::{Call, Code, ExecutorSpec, Failure, Outcome, Preset, json};
+use crate::domain::{Call, Code, ExecutorSpec, Failure, Outcome, Preset, Tenant, json};
 use crate::executor::Redaction;
 use crate::executor::emitter::Report;
 use crate::executor::vault::Place;
@@ -94,7 +94,7 @@ impl Engine {
             if preset.overridable && given.contains_key(name) {
                 continue;
             }
-            match self.value(&entry.name, name, preset) {
+            match self.value(&job.call.tenant, &entry.name, name, preset) {
                 Ok((value, is_secret)) => {
                     secrets.extend(is_secret.then(|| value.clone()));
                     given.insert(name.clone(), value);
@@ -121,13 +121,13 @@ impl Engine {
     }
 
     /// The value of a preset, and whether it is a secret.
-    fn value(&self, tool: &str, name: &str, preset: &Preset) -> Result<(Value, bool), String> {
+    fn value(&self, tenant: &Tenant, tool: &str, name: &str, preset: &Preset) -> Result<(Value, bool), String> {
         match &preset.origin {
             // What the model may see is no secret; what it may not is to come back to it in no way.
             Origin::Value(value) => Ok((value.clone(), !preset.overridable)),
             Origin::Secret(secret) => Ok((self.settings.secrets.get(secret)?.into(), true)),
             Origin::Stored(Some(sealed)) => {
-                let place = Place { tenant: self.store.tenant(), tool, name };
+                let place = Place { tenant, tool, name };
                 let opened = self.settings.vault.open(sealed, &place).map_err(|error| error.to_string())?;
                 let value = json::parse(&opened).map_err(|_| "what is stored is no value".to_owned())?;
                 Ok((value, true))

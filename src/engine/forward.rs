@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Engine;
-use super::prepare::{self, Asked, Job, Next};
+use super::prepare::{Asked, Job, Next};
+use super::{Engine, arguments};
 use crate::domain::{CallRequest, Failure};
 use crate::executor::Stands;
 use crate::registry::{Entry, Found, View};
@@ -67,9 +67,9 @@ impl Engine {
         let call = &mut job.call;
         let (name, vendor) = (call.name.to_string(), asked.vendor);
         let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
-        let snapshot = self.registry.snapshot();
-        let conversation = job.conversation.clone();
-        let view = View::new(&snapshot, conversation.as_deref());
+        let (access, conversation) = (job.access.clone(), job.conversation.clone());
+        let snapshot = access.snapshot();
+        let view = access.view(&snapshot, conversation.as_deref());
         let Sought { entry, through, refused } = seek(view, &mut request, false);
         call.metadata.extend(through.map(|name| ("called_through".to_owned(), (*name).into())));
         job.next = match (entry, refused) {
@@ -92,11 +92,11 @@ impl Engine {
 /// The name and the arguments within the arguments.
 fn inner(entry: &Entry, request: &CallRequest) -> Result<(String, Option<Value>), Box<Failure>> {
     let given = Arc::new(request.arguments.clone().unwrap_or_default());
-    let outer = prepare::parsed(entry, &given)?;
+    let outer = arguments::parsed(entry, &given)?;
     if let Some(call) = plain(&outer) {
         return Ok(call);
     }
-    let checked = prepare::checked(entry, &outer, request.vendor)?;
+    let checked = arguments::checked(entry, &outer, request.vendor)?;
     let name = checked.arguments["name"].as_str().unwrap_or_default().to_owned();
     Ok((name, checked.arguments.get("arguments").cloned()))
 }

@@ -9,11 +9,11 @@ use futures_util::future::{Fuse, FusedFuture, FutureExt};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Engine;
 use super::draft::{Complete, Draft, End};
 use super::prepare::{self, Job, Next};
 use super::run::{Stop, status_change};
 use super::turns::Permit;
+use super::{Engine, arguments};
 use crate::domain::Failure;
 use crate::executor::Stands;
 use crate::registry::Entry;
@@ -70,7 +70,7 @@ impl Engine {
     async fn understand(&self, job: &mut Job, arguments: Value) -> Result<(), Stop> {
         let arguments = Arc::new(arguments);
         // A text that is no JSON stays as it came; what is wrong with it is told below.
-        let mut arguments = Arc::unwrap_or_clone(prepare::parse(&arguments).unwrap_or(arguments));
+        let mut arguments = Arc::unwrap_or_clone(arguments::parse(&arguments).unwrap_or(arguments));
         let asked = job.asked.take().unwrap_or_default();
         if matches!(&job.next, Next::Run(entry) if entry.stands == Some(Stands::ForAnother)) {
             arguments = self.send_on(job, arguments, &asked);
@@ -80,11 +80,11 @@ impl Engine {
         let Next::Run(entry) = &job.next else { return Ok(()) };
         let (entry, arguments, vendor) = (entry.clone(), job.call.arguments.clone(), asked.vendor);
         let checked = if job.call.arguments_text.get().len() <= QUICKLY_CHECKED {
-            prepare::valid(&entry, &arguments, vendor)
+            arguments::valid(&entry, &arguments, vendor)
         } else {
             // Not where others wait.
             let checking = entry.clone();
-            let checked = tokio::task::spawn_blocking(move || prepare::valid(&checking, &arguments, vendor)).await;
+            let checked = tokio::task::spawn_blocking(move || arguments::valid(&checking, &arguments, vendor)).await;
             checked.unwrap_or_else(|_| Err(Failure::execution(&name, "its arguments cannot be checked").into()))
         };
         job.next = match self.is_alone(job, &entry).await {
@@ -101,7 +101,7 @@ impl Engine {
         };
         let filter = CallFilter { batch_id: Some(batch_id), limit: 2, ..CallFilter::default() };
         // Each call of a stream is on disk before its arguments come.
-        self.store.calls(&filter).await.is_ok_and(|calls| calls.len() <= 1)
+        job.access.store().calls(&filter).await.is_ok_and(|calls| calls.len() <= 1)
     }
 
     async fn turn(&self, job: &Job, turn: Option<super::turns::Turn>) -> Result<Option<Permit>, Stop> {

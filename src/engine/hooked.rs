@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::Engine;
 use super::equip;
-use super::prepare::{self, Begin, Job, Next};
+use super::prepare::{Begin, Job, Next};
 use super::run::{ANNOUNCE_AFTER, Stop};
+use super::{Engine, arguments};
+use crate::access::Access;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::{Call, Code, Failure, FailurePolicy, HookEvent, HookFault, Outcome, Time};
 use crate::events::render;
@@ -41,7 +42,7 @@ impl Engine {
 
     async fn ask_each(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
         let hooks = &self.settings.hooks;
-        let asked = hooks.matching(HookEvent::BeforeToolCall, &entry.name, &entry.definition.groups);
+        let asked = hooks.matching(HookEvent::BeforeToolCall, &job.call.tenant, &entry.name, &entry.definition.groups);
         if asked.is_empty() {
             return Ok(());
         }
@@ -117,11 +118,11 @@ impl Engine {
         let is_long = merged.as_object().is_some_and(|members| crate::domain::json::size_of(members) > QUICKLY_CHECKED);
         let checked = if is_long {
             // Not where others wait.
-            let checking = tokio::task::spawn_blocking(move || prepare::checked(&entry, &merged, None)).await;
+            let checking = tokio::task::spawn_blocking(move || arguments::checked(&entry, &merged, None)).await;
             checking
                 .unwrap_or_else(|_| Err(Failure::execution(&job.call.name, "its arguments cannot be checked").into()))
         } else {
-            prepare::checked(&entry, &merged, None)
+            arguments::checked(&entry, &merged, None)
         };
         let checked = checked.map_err(|failure| Stop::from(made_by_hook(*failure, hook.id())))?;
         job.call.effective_arguments = Some(checked.arguments);
@@ -138,7 +139,7 @@ impl Engine {
     }
 
     async fn image(&self, job: &mut Job, outcome: &Outcome, now: Time) -> Option<Box<Call>> {
-        let asked = self.hooks_about(HookEvent::ToolResultPersist, &job.call);
+        let asked = self.hooks_about(HookEvent::ToolResultPersist, &job.access, &job.call);
         if asked.is_empty() {
             return None;
         }
@@ -180,10 +181,10 @@ impl Engine {
     }
 
     /// Tells hooks of a call that has ended, and waits for none of them.
-    pub(super) fn tell_hooks(&self, call: &Arc<Call>) {
+    pub(super) fn tell_hooks(&self, access: &Access, call: &Arc<Call>) {
         let hooks = &self.settings.hooks;
         if hooks.has(HookEvent::AfterToolCall) {
-            let asked = self.hooks_about(HookEvent::AfterToolCall, call);
+            let asked = self.hooks_about(HookEvent::AfterToolCall, access, call);
             if !asked.is_empty() {
                 hooks.tell(asked, call, &self.tasks, &self.stop);
             }
@@ -191,10 +192,10 @@ impl Engine {
     }
 
     /// Nobody is asked about unknown tools and invalid arguments.
-    fn hooks_about(&self, event: HookEvent, call: &Call) -> Vec<Arc<Hook>> {
-        let snapshot = self.registry.snapshot();
+    fn hooks_about(&self, event: HookEvent, access: &Access, call: &Call) -> Vec<Arc<Hook>> {
+        let snapshot = access.snapshot();
         let groups = snapshot.get(&call.name).map_or(&[][..], |entry| &entry.definition.groups);
-        let mut asked = self.settings.hooks.matching(event, &call.name, groups);
+        let mut asked = self.settings.hooks.matching(event, &call.tenant, &call.name, groups);
         if call.effective_arguments.is_none() {
             // What is built in asks nobody: it keeps out of the store what is to be kept out.
             asked.retain(|hook| event == HookEvent::ToolResultPersist && hook.is_builtin());

@@ -7,11 +7,14 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::draft::Draft;
+use crate::domain::Tenant;
 use crate::executor::{Emitter, Outside};
 
 /// The way to one call. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Handle {
+    /// Whose it is.
+    pub tenant: Tenant,
     /// Fires when somebody wants the call to end.
     pub cancel: CancellationToken,
     /// Where its tool reports.
@@ -49,7 +52,13 @@ impl Live {
         Registration { live: self.clone(), id }
     }
 
-    /// The way to a call of this node that has not ended.
+    /// The way to a tenant's call of this node that has not ended.
+    #[must_use]
+    pub fn of(&self, tenant: &Tenant, id: Uuid) -> Option<Handle> {
+        self.get(id).filter(|handle| handle.tenant == *tenant)
+    }
+
+    /// The way to a call of this node that has not ended, whosever it is.
     #[must_use]
     pub fn get(&self, id: Uuid) -> Option<Handle> {
         self.calls().get(&id).cloned()

@@ -15,7 +15,7 @@ const EXECUTE_TOOL: &str = "execute_tool";
 
 impl Engine {
     /// Runs a job to its end, and returns whether its caller was still waiting for it.
-    pub(super) async fn run_to_end(&self, mut job: Job) -> Recorded {
+    pub(super) async fn run_to_end(&self, mut job: Box<Job>) -> Recorded {
         let mut span = self.call_span(&job);
         if let Some(own) = span.traceparent() {
             job.traceparent = Some(own);

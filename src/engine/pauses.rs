@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::domain::{Clock, Paused};
+use crate::domain::{Clock, Paused, Tenant};
 
 /// When a tool rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,12 +20,15 @@ pub struct PauseRule {
 pub struct Pauses {
     rule: PauseRule,
     clock: Clock,
-    tools: Mutex<HashMap<Arc<str>, Count>>,
+    tools: Mutex<Counted>,
     /// How many tools have a count: mostly none, and then nothing is looked up.
     counted: AtomicUsize,
     /// How often a tool was paused.
     paused: AtomicU64,
 }
+
+/// By tenant: what one makes of a tool does not concern another.
+type Counted = HashMap<Tenant, HashMap<Arc<str>, Count>>;
 
 #[derive(Debug, Clone, Copy)]
 enum Count {
@@ -40,17 +43,17 @@ impl Pauses {
         Self { rule, clock, tools: Mutex::default(), counted: AtomicUsize::new(0), paused: AtomicU64::new(0) }
     }
 
-    fn tools(&self) -> MutexGuard<'_, HashMap<Arc<str>, Count>> {
+    fn tools(&self) -> MutexGuard<'_, Counted> {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the tool rests now.
+    /// Whether the tool rests now, for this tenant.
     #[must_use]
-    pub fn of(&self, tool: &str) -> Option<Paused> {
+    pub fn of(&self, tenant: &Tenant, tool: &str) -> Option<Paused> {
         if self.counted.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        self.of_count(self.tools().get(tool))
+        self.of_count(self.tools().get(tenant)?.get(tool))
     }
 
     fn of_count(&self, count: Option<&Count>) -> Option<Paused> {
@@ -60,19 +63,20 @@ impl Pauses {
         }
     }
 
-    /// Whether any tool rests, or did not long ago.
+    /// Whether any tool rests for this tenant, or did not long ago.
     #[must_use]
-    pub fn any(&self) -> bool {
-        self.counted.load(Ordering::Relaxed) > 0
+    pub fn any(&self, tenant: &Tenant) -> bool {
+        self.counted.load(Ordering::Relaxed) > 0 && self.tools().contains_key(tenant)
     }
 
-    /// How many tools rest now.
+    /// How many tools rest now, those of all tenants together.
     #[must_use]
     pub fn resting(&self) -> usize {
-        if !self.any() {
+        if self.counted.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        self.tools().values().filter(|count| self.of_count(Some(count)).is_some()).count()
+        let all = self.tools();
+        all.values().flat_map(HashMap::values).filter(|count| self.of_count(Some(count)).is_some()).count()
     }
 
     /// How often a tool was paused since the start.
@@ -88,11 +92,15 @@ impl Pauses {
     }
 
     /// An attempt has ended.
-    pub fn note(&self, tool: &Arc<str>, timed_out: bool) {
+    pub fn note(&self, tenant: &Tenant, tool: &Arc<str>, timed_out: bool) {
         if self.rule.after_timeouts == 0 || !timed_out && self.counted.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut tools = self.tools();
+        let mut all = self.tools();
+        if !timed_out && !all.contains_key(tenant) {
+            return;
+        }
+        let tools = all.entry(tenant.clone()).or_default();
         if timed_out {
             let now = self.clock.now();
             let count = tools.entry(tool.clone()).or_insert(Count::Timeouts(0));
@@ -113,14 +121,21 @@ impl Pauses {
         } else if self.of_count(tools.get(tool)).is_none() {
             tools.remove(tool);
         }
-        self.counted.store(tools.len(), Ordering::Relaxed);
+        self.count(&mut all, tenant);
     }
 
-    /// Lets the tool run again; its count starts anew.
-    pub fn resume(&self, tool: &str) {
-        let mut tools = self.tools();
-        tools.remove(tool);
-        self.counted.store(tools.len(), Ordering::Relaxed);
+    /// Lets the tool run again for this tenant; its count starts anew.
+    pub fn resume(&self, tenant: &Tenant, tool: &str) {
+        let mut all = self.tools();
+        all.get_mut(tenant).map(|tools| tools.remove(tool));
+        self.count(&mut all, tenant);
+    }
+
+    fn count(&self, all: &mut Counted, changed: &Tenant) {
+        if all.get(changed).is_some_and(HashMap::is_empty) {
+            all.remove(changed);
+        }
+        self.counted.store(all.values().map(HashMap::len).sum(), Ordering::Relaxed);
     }
 }
 
@@ -136,29 +151,30 @@ mod tests {
 
     #[test]
     fn three_timeouts_in_a_row_pause_a_tool_until_the_cool_down_has_passed() {
-        let (pauses, clock, tool) = pauses();
-        (0..2).for_each(|_| pauses.note(&tool, true));
-        assert_eq!(pauses.of("a"), None);
-        pauses.note(&tool, true);
-        let paused = pauses.of("a").unwrap();
-        assert_eq!((paused.timeouts, pauses.left_ms(&paused), pauses.of("b")), (3, 1000, None));
+        let ((pauses, clock, tool), of) = (pauses(), Tenant::default());
+        (0..2).for_each(|_| pauses.note(&of, &tool, true));
+        assert_eq!(pauses.of(&of, "a"), None);
+        pauses.note(&of, &tool, true);
+        let paused = pauses.of(&of, "a").unwrap();
+        assert_eq!((paused.timeouts, pauses.left_ms(&paused), pauses.of(&of, "b")), (3, 1000, None));
         assert_eq!((pauses.resting(), pauses.paused()), (1, 1));
         clock.advance_ms(1000);
-        assert_eq!((pauses.of("a"), pauses.resting()), (None, 0));
-        (0..2).for_each(|_| pauses.note(&tool, true));
-        assert_eq!((pauses.of("a"), pauses.paused()), (None, 1), "it starts from nothing");
+        assert_eq!((pauses.of(&of, "a"), pauses.resting()), (None, 0));
+        (0..2).for_each(|_| pauses.note(&of, &tool, true));
+        assert_eq!((pauses.of(&of, "a"), pauses.paused()), (None, 1), "it starts from nothing");
     }
 
     #[test]
     fn a_success_or_a_resume_resets_the_count() {
-        let (pauses, _, tool) = pauses();
-        (0..2).for_each(|_| pauses.note(&tool, true));
-        pauses.note(&tool, false);
-        (0..2).for_each(|_| pauses.note(&tool, true));
-        assert_eq!(pauses.of("a"), None);
-        pauses.note(&tool, true);
-        assert!(pauses.of("a").is_some());
-        pauses.resume("a");
-        assert_eq!(pauses.of("a"), None);
+        let ((pauses, _, tool), of) = (pauses(), Tenant::default());
+        (0..2).for_each(|_| pauses.note(&of, &tool, true));
+        pauses.note(&of, &tool, false);
+        (0..2).for_each(|_| pauses.note(&of, &tool, true));
+        assert_eq!(pauses.of(&of, "a"), None);
+        pauses.note(&of, &tool, true);
+        assert!(pauses.of(&of, "a").is_some());
+        assert_eq!(pauses.of(&Tenant::stored("other"), "a"), None, "another tenant's count is its own");
+        pauses.resume(&of, "a");
+        assert_eq!(pauses.of(&of, "a"), None);
     }
 }

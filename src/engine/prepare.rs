@@ -7,6 +7,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::arguments::{parse, valid};
 use super::context::ContextObjects;
 use super::draft::Draft;
 use super::equip::{self, Equipment};
@@ -14,19 +15,22 @@ use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
 use super::sessions::Presence;
 use super::turns::Permit;
-use super::{Engine, Pending, Submission, forward, way_back};
+use super::{Engine, Pending, Submission, forward};
+use crate::access::Access;
 use crate::dispatch::Place;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Session, Time, Vendor, json};
+use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Session, Time, Vendor};
 use crate::executor::emitter::{self, Reports};
 use crate::executor::instances::CallEnd;
 use crate::executor::{Outside, Stands, System};
-use crate::registry::{Entry, View, presets};
-use crate::schema::{Checked, Violation};
+use crate::registry::{Entry, presets};
+use crate::schema::Checked;
 use crate::telemetry::Context;
 
 /// One call, ready to be run or refused.
 #[derive(Debug)]
 pub(super) struct Job {
+    /// For whom it is done.
+    pub access: Access,
     pub call: Call,
     pub next: Next,
     pub recorder: Recorder,
@@ -88,12 +92,13 @@ pub(super) enum Begin {
 }
 
 impl Job {
-    /// A job with nothing behind it.
-    pub fn new(call: Call, next: Next, recorder: Recorder) -> Self {
+    /// A job with nothing behind it. It is large and handed on several times.
+    pub fn new(access: Access, call: Call, next: Next, recorder: Recorder) -> Box<Self> {
         let (emitter, reports) = emitter::channel();
         let has_token = matches!(&next, Next::Run(entry) if entry.definition.has_token());
         let is_external = matches!(&next, Next::Run(entry) if entry.works_outside());
         let handle = Handle {
+            tenant: call.tenant.clone(),
             cancel: CancellationToken::new(),
             emitter,
             outside: Outside::default(),
@@ -101,7 +106,8 @@ impl Job {
             has_token,
             may_be_outside: has_token || is_external,
         };
-        Self {
+        Box::new(Self {
+            access,
             call,
             next,
             recorder,
@@ -122,7 +128,7 @@ impl Job {
             turn: None,
             presence: None,
             holds: Vec::new(),
-        }
+        })
     }
 
     /// Whether it may run beside its neighbours.
@@ -171,16 +177,17 @@ impl Job {
 impl Engine {
     pub(super) fn prepare(
         &self,
+        access: &Access,
         submission: Submission,
         ids: &[Uuid],
         batch_id: Option<Uuid>,
-    ) -> (Vec<Job>, Vec<Pending>) {
+    ) -> (Vec<Box<Job>>, Vec<Pending>) {
         let context = self.settings.context.with(&submission);
         let agent = submission.agent.clone();
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
         let Submission { truncated, traceparent, once, cache_control, conversation, .. } = submission;
-        let snapshot = self.registry.snapshot();
-        let view = View::new(&snapshot, conversation.as_deref());
+        let snapshot = access.snapshot();
+        let view = access.view(&snapshot, conversation.as_deref());
         let is_alone = calls.len() + known.len() == 1;
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (mut request, id))| {
             let truncated = truncated || request.truncated;
@@ -194,6 +201,8 @@ impl Engine {
             let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
             let node = self.settings.node.clone();
             let mut call = Call::accepted(*id, shown, call_id.as_deref(), arguments, self.clock.now(), node);
+            call.tenant.clone_from(access.tenant());
+            call.allowed.clone_from(&access.caller().tools);
             call.session.clone_from(&session);
             call.batch_id = batch_id;
             call.index = request.index.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX));
@@ -229,8 +238,8 @@ impl Engine {
             }
             call.metadata.extend(sought.through.map(|name| ("called_through".to_owned(), (*name).into())));
             let (recorder, end) =
-                recorder::pair(self.journal.clone(), self.store.clone(), self.settings.store_patience);
-            let mut job = Job::new(call, next, recorder);
+                recorder::pair(self.journal.clone(), self.stores.clone(), self.settings.store_patience);
+            let mut job = Job::new(access.clone(), call, next, recorder);
             job.traceparent.clone_from(&traceparent);
             job.conversation.clone_from(&conversation);
             if let Some(beginning) = beginning {
@@ -241,13 +250,13 @@ impl Engine {
             }
             job.presence = session.clone().filter(|_| job.is_to_run()).map(|session| {
                 let cancel = job.handle.cancel.clone();
-                self.sessions.enter(session, *id, cancel)
+                self.sessions.enter((access.tenant().clone(), session), *id, cancel)
             });
             job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
             let is_awaited = !job.is_asynchronous();
             (job, Pending { id: *id, is_awaited, end })
         });
-        let (mut jobs, pending): (Vec<Job>, Vec<Pending>) = jobs.unzip();
+        let (mut jobs, pending): (Vec<Box<Job>>, Vec<Pending>) = jobs.unzip();
         if let (Some(once), Some(first)) = (once, jobs.first_mut()) {
             let mut calls = ids.to_vec();
             known.iter().for_each(|(place, id)| calls.insert(*place, *id));
@@ -284,14 +293,6 @@ fn resolve(call: &mut Call, entry: &Arc<Entry>, truncated: bool, vendor: Option<
     next(call, entry, valid(entry, &call.arguments, vendor))
 }
 
-/// The arguments as the tool may get them.
-///
-/// # Errors
-/// `ARGUMENTS_MALFORMED`, `TOOL_VALIDATION_ERROR`.
-pub(super) fn valid(entry: &Entry, given: &Arc<Value>, vendor: Option<Vendor>) -> Result<Checked, Box<Failure>> {
-    checked(entry, &parsed(entry, given)?, vendor)
-}
-
 /// Notes in the call what is known of its arguments.
 pub(super) fn next(call: &mut Call, entry: &Arc<Entry>, checked: Result<Checked, Box<Failure>>) -> Next {
     if !entry.definition.presets.is_empty()
@@ -307,99 +308,4 @@ pub(super) fn next(call: &mut Call, entry: &Arc<Entry>, checked: Result<Checked,
         }
         Err(failure) => Next::Refuse(failure),
     }
-}
-
-/// The arguments as a value.
-///
-/// # Errors
-/// `ARGUMENTS_MALFORMED`.
-pub(super) fn parsed(entry: &Entry, given: &Arc<Value>) -> Result<Arc<Value>, Box<Failure>> {
-    parse(given).map_err(|reason| Failure::malformed(&entry.name, &reason, given.as_str().unwrap_or_default()).into())
-}
-
-/// The arguments as the tool may get them. A model's own are tried as what its vendor was shown; what counts is the tool's
-/// own schema.
-///
-/// # Errors
-/// `TOOL_VALIDATION_ERROR`.
-pub(super) fn checked(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Result<Checked, Box<Failure>> {
-    let mut first = None;
-    // No model was told of these; what it guessed is not wrong, it only does not count.
-    let arguments = &presets::without(&entry.definition.presets, arguments);
-    let meant = way_back::meant(entry, arguments, vendor);
-    for arguments in meant.iter().chain([arguments]) {
-        match check(entry, arguments) {
-            Ok(checked) => return Ok(checked),
-            // What is closest to what the tool wants is what the model is told of.
-            Err(violations) => drop(first.get_or_insert(violations)),
-        }
-    }
-    Err(refused(entry, arguments, &first.unwrap_or_default()).into())
-}
-
-/// What a call with these arguments would run with.
-///
-/// # Errors
-/// Everything that is wrong with them.
-pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
-    let arguments = parse(given).map_err(|reason| {
-        vec![Violation {
-            pointer: String::new(),
-            message: format!("invalid JSON: {reason}"),
-            keyword: "json".into(),
-            expected: Value::Null,
-            property: None,
-        }]
-    })?;
-    check(entry, &presets::without(&entry.definition.presets, &arguments))
-}
-
-/// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (contract, section 3).
-pub(super) fn parse(given: &Arc<Value>) -> Result<Arc<Value>, json::JsonError> {
-    let none = || Arc::new(Value::Object(Map::new()));
-    match &**given {
-        Value::Null => Ok(none()),
-        Value::String(text) if text.trim().is_empty() => Ok(none()),
-        Value::String(text) => match json::parse(text.as_bytes())? {
-            Value::Null => Ok(none()),
-            value => Ok(Arc::new(value)),
-        },
-        _ => Ok(given.clone()),
-    }
-}
-
-/// Coerces, validates, applies defaults, and asks the tool's own check.
-fn check(entry: &Entry, arguments: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
-    if !arguments.is_object() {
-        let message = format!("arguments must be an object, got {}", json::type_name(arguments));
-        return Err(vec![Violation {
-            pointer: String::new(),
-            message,
-            keyword: "type".into(),
-            expected: "object".into(),
-            property: None,
-        }]);
-    }
-    let checked = entry.input.check(arguments, entry.definition.coerce)?;
-    if let Some(Err(invalid)) = entry.validate.as_ref().map(|validate| validate(&checked.arguments)) {
-        let violations = invalid.into_iter().map(|invalid| Violation {
-            pointer: invalid.pointer,
-            message: invalid.message,
-            keyword: "validate".into(),
-            expected: Value::Null,
-            property: None,
-        });
-        return Err(violations.collect());
-    }
-    Ok(checked)
-}
-
-fn refused(entry: &Entry, arguments: &Value, violations: &[Violation]) -> Failure {
-    let lines = violations.iter().map(|violation| (violation.pointer.as_str(), violation.message.as_str()));
-    let details = serde_json::json!({
-        "validation_errors": violations,
-        "received": arguments,
-        "expected_schema": &**entry.input.schema(),
-    });
-    Failure::validation(&entry.name, lines, details)
 }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::Engine;
 use super::live::Handle;
-use crate::domain::Answer;
+use crate::domain::{Answer, Tenant};
 use crate::executor::outside::Posted;
 use crate::executor::report::Report;
 use crate::store::StoreError;
@@ -70,11 +70,25 @@ impl Said {
 }
 
 impl Engine {
-    /// Wants a call to end. One that has ended is left as it is.
+    /// Whose a call is; `None` if there is no such call.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn cancel(&self, id: Uuid) -> Result<Reached, StoreError> {
+    pub async fn owner_of(&self, id: Uuid) -> Result<Option<Tenant>, StoreError> {
+        match self.live.get(id) {
+            Some(handle) => Ok(Some(handle.tenant)),
+            None => self.stores.owner_of(id).await,
+        }
+    }
+
+    /// Wants a tenant's call to end. One that has ended is left as it is.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<Reached, StoreError> {
+        if self.owner_of(id).await?.as_ref() != Some(tenant) {
+            return Ok(Reached::NoSuchCall);
+        }
         if let Some(handle) = self.live.get(id) {
             handle.cancel.cancel();
             return Ok(Reached::Done);
@@ -82,7 +96,8 @@ impl Engine {
         self.say_elsewhere(id, Said::Cancel).await
     }
 
-    /// Reports on a call for its tool: `value` is what `report` was read from.
+    /// Reports on a call for its tool, which has shown that it may, whosever the call is: `value` is what `report` was read
+    /// from.
     ///
     /// # Errors
     /// If the database fails.
@@ -95,7 +110,7 @@ impl Engine {
         self.say_elsewhere(id, Said::Progress { report: value }).await
     }
 
-    /// Posts the result of a call whose work is done outside. The first one wins.
+    /// Posts the result of a call whose work is done outside, for somebody who has shown that they may. The first one wins.
     ///
     /// # Errors
     /// If the database fails.
@@ -119,7 +134,7 @@ impl Engine {
 
     /// The call is not here: it has ended, or another node has it.
     async fn say_elsewhere(&self, id: Uuid, said: Said) -> Result<Reached, StoreError> {
-        let Some(call) = self.store.call(id).await? else { return Ok(Reached::NoSuchCall) };
+        let Some(call) = self.stores.calls_of_anybody(&[id]).await?.pop() else { return Ok(Reached::NoSuchCall) };
         if call.status.is_terminal() {
             return Ok(Reached::TooLate);
         }
@@ -129,7 +144,7 @@ impl Engine {
         }
         let body = serde_json::to_string(&said).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let message = Message { call: id, kind: said.name().to_owned(), body };
-        let taken = self.store.leave_message(self.ids.next(), &message).await?;
+        let taken = self.stores.leave_message(self.ids.next(), &message).await?;
         Ok(if taken { Reached::Done } else { Reached::TooLate })
     }
 
@@ -162,13 +177,13 @@ impl Engine {
     /// Hears what other nodes have left for calls of this one. A cancel and a result stay until their call has ended, so
     /// that whoever goes on with it hears them too; hearing them again changes nothing. It never waits for a call.
     pub(super) async fn hear_messages(&self) -> Result<(), StoreError> {
-        if !self.store.has_messages().await? {
+        if !self.stores.has_messages().await? {
             return Ok(());
         }
-        self.store.forget_messages_of_ended().await?;
+        self.stores.forget_messages_of_ended().await?;
         let (mut after, mut full) = (Uuid::nil(), HashSet::new());
         loop {
-            let page = self.store.messages(&self.settings.node, after).await?;
+            let page = self.stores.messages(&self.settings.node, after).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = *last;
             for (id, Message { call, body, .. }) in page {
@@ -187,7 +202,7 @@ impl Engine {
                     }
                 };
                 if is_heard {
-                    self.store.forget_message(id).await?;
+                    self.stores.forget_message(id).await?;
                 } else {
                     // Its earlier reports are not recorded yet; later ones wait for their turn.
                     full.insert(call);
@@ -204,8 +219,9 @@ impl Engine {
         if let Some(handle) = self.live.get(id) {
             return Ok(handle.has_token);
         }
-        let Some(call) = self.store.call(id).await? else { return Ok(false) };
-        Ok(self.registry.snapshot().get(&call.name).is_some_and(|entry| entry.definition.has_token()))
+        let Some(call) = self.stores.calls_of_anybody(&[id]).await?.pop() else { return Ok(false) };
+        let shelf = self.registry.open(&self.stores.of(&call.tenant)).await?;
+        Ok(shelf.snapshot().get(&call.name).is_some_and(|entry| entry.definition.has_token()))
     }
 }
 

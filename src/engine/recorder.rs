@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::domain::event::Reported;
 use crate::domain::{Call, Failure};
 use crate::fault::{self, Point};
-use crate::store::Store;
+use crate::store::Stores;
 use crate::store::journal::{Change, Journal, JournalError, News};
 
 /// The call could not be recorded within the caller's patience; the database is away.
@@ -25,7 +25,7 @@ pub(super) type End = oneshot::Receiver<Result<Arc<Call>, NotRecorded>>;
 #[derive(Debug)]
 pub(super) struct Recorder {
     journal: Journal,
-    store: Store,
+    stores: Stores,
     patience: Duration,
     waiting: Option<oneshot::Sender<Result<Arc<Call>, NotRecorded>>>,
     accepted: bool,
@@ -34,17 +34,17 @@ pub(super) struct Recorder {
 }
 
 /// A recorder, and where the end arrives.
-pub(super) fn pair(journal: Journal, store: Store, patience: Duration) -> (Recorder, End) {
+pub(super) fn pair(journal: Journal, stores: Stores, patience: Duration) -> (Recorder, End) {
     let (waiting, end) = oneshot::channel();
     let waiting = Some(waiting);
-    (Recorder { journal, store, patience, waiting, accepted: false, started: false, is_late: false }, end)
+    (Recorder { journal, stores, patience, waiting, accepted: false, started: false, is_late: false }, end)
 }
 
 impl Recorder {
     /// A recorder of a call that is in the journal already, for which nobody waits.
-    pub fn resumed(journal: Journal, store: Store, patience: Duration, call: &Call) -> Self {
+    pub fn resumed(journal: Journal, stores: Stores, patience: Duration, call: &Call) -> Self {
         let started = call.started_at.is_some();
-        Self { journal, store, patience, waiting: None, accepted: true, started, is_late: false }
+        Self { journal, stores, patience, waiting: None, accepted: true, started, is_late: false }
     }
 
     /// What is new since the last change.
@@ -100,10 +100,9 @@ impl Recorder {
 
     /// Writes the end of a call and tells whoever waits; `image` is what is stored, where that is not what is told. Returns
     /// the call, if this is its end.
-    pub async fn settle(&mut self, call: Call, image: Option<Box<Call>>) -> Option<Arc<Call>> {
+    pub async fn settle(&mut self, mut call: Arc<Call>, image: Option<Box<Call>>) -> Option<Arc<Call>> {
         let was_accepted = self.accepted;
         let news = self.news(&call);
-        let mut call = Arc::new(call);
         fault::pass(Point::BeforeSettle);
         let mut change = Change::new(call.clone(), news);
         if let Some(image) = image {
@@ -112,10 +111,7 @@ impl Recorder {
         let mut written = self.write(change).await;
         if written == Err(JournalError::Refused) {
             // Whatever it is that the database does not take, the call ends.
-            let mut other = Call::clone(&call);
-            other.give_up(Failure::execution(&call.name, "its result could not be recorded"));
-            call = Arc::new(other);
-            written = self.write(Change::new(call.clone(), news)).await;
+            (call, written) = Box::pin(self.settle_without_result(&call, news)).await;
         }
         match written {
             Ok(_) => {
@@ -132,6 +128,14 @@ impl Recorder {
         None
     }
 
+    async fn settle_without_result(&mut self, call: &Call, news: News) -> (Arc<Call>, Result<Recorded, JournalError>) {
+        let mut other = call.clone();
+        other.give_up(Failure::execution(&call.name, "its result could not be recorded"));
+        let call = Arc::new(other);
+        let written = self.write(Change::new(call.clone(), news)).await;
+        (call, written)
+    }
+
     /// The end is on disk already.
     pub fn end_is_written(&mut self, call: Call) {
         self.tell(Ok(Arc::new(call)));
@@ -140,7 +144,7 @@ impl Recorder {
     /// Another node has taken the call, or it has ended: whoever waits is told what is stored.
     pub async fn tell_stored(&mut self, call: &Call) {
         tracing::warn!(id = %call.id, "the call went on without this run");
-        match self.store.call(call.id).await {
+        match self.stores.of(&call.tenant).call(call.id).await {
             Ok(Some(stored)) if stored.status.is_terminal() => self.tell(Ok(Arc::new(stored))),
             _ => self.leave(),
         }

@@ -11,8 +11,10 @@ use uuid::Uuid;
 
 use super::prepare::{Begin, Job, Next};
 use super::recorder::Recorder;
+use super::sessions::Place;
 use super::{Engine, Mode};
-use crate::domain::{Call, Failure, Phase, Session, Status};
+use crate::access::Access;
+use crate::domain::{Call, Caller, Failure, Phase, Scopes, Session, Status};
 use crate::store::StoreError;
 
 /// How often messages of other nodes are looked for.
@@ -60,9 +62,9 @@ impl Engine {
     /// # Errors
     /// If the database fails.
     pub async fn sign_on(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.store.beat(&self.settings.node).await?;
+        self.stores.beat(&self.settings.node).await?;
         if lease.is_alone && lease.adopts {
-            self.store.strike_off_servers(&self.settings.node).await?;
+            self.stores.strike_off_servers(&self.settings.node).await?;
         }
         Ok(())
     }
@@ -91,7 +93,7 @@ impl Engine {
             if forgotten.elapsed() > FORGET_KEYS {
                 forgotten = Instant::now();
                 // What could not be forgotten now is forgotten later.
-                let _ = self.store.forget_keys(self.clock.now()).await;
+                let _ = self.stores.forget_keys(self.clock.now()).await;
             }
         }
     }
@@ -102,17 +104,18 @@ impl Engine {
         watch: &mut Watch,
         is_unsure: &mut bool,
     ) -> Result<(), StoreError> {
-        self.store.beat(&self.settings.node).await?;
+        self.stores.beat(&self.settings.node).await?;
         if !lease.adopts || self.closing.is_cancelled() {
             return Ok(());
         }
-        for (node, beat) in watch.silent(self.store.nodes().await?, lease.lease) {
+        for (node, beat) in watch.silent(self.stores.nodes().await?, lease.lease) {
             tracing::warn!(node, "a node is lost; its calls are seen to");
-            self.store.strike_off(&node, beat).await?;
+            self.stores.strike_off(&node, beat).await?;
         }
         if *is_unsure {
-            self.resume(self.forgotten().await?).await;
             *is_unsure = false;
+            let resumed = self.resume(self.forgotten().await?).await;
+            resumed?;
         }
         let mut left = Vec::new();
         loop {
@@ -120,7 +123,7 @@ impl Engine {
             let places = self.queue.available_permits().saturating_sub(left.len());
             let calls = match places {
                 0 => Ok(Vec::new()),
-                places => self.store.adopt(&self.settings.node, places).await,
+                places => self.stores.adopt(&self.settings.node, places).await,
             };
             // Those that came before a failure are seen to all the same.
             let is_last = calls.as_ref().map_or(true, Vec::is_empty);
@@ -129,21 +132,21 @@ impl Engine {
                 if !left.is_empty() {
                     tracing::info!(calls = left.len(), "calls that were left behind are seen to");
                 }
-                self.resume(left).await;
-                return done;
+                let resumed = self.resume(left).await;
+                return done.and(resumed);
             }
             // A long recovery is no silence.
-            self.store.beat(&self.settings.node).await.unwrap_or_else(|error| tracing::debug!(%error, "no heartbeat"));
+            self.stores.beat(&self.settings.node).await.unwrap_or_else(|error| tracing::debug!(%error, "no heartbeat"));
         }
     }
 
     /// Calls of this node that nothing here goes on with. Each live call can be reached before it is on disk.
     async fn forgotten(&self) -> Result<Vec<Call>, StoreError> {
-        let mut ids = self.store.under_way(&self.settings.node).await?;
+        let mut ids = self.stores.under_way(&self.settings.node).await?;
         ids.retain(|id| self.live.get(*id).is_none());
         let mut calls = Vec::with_capacity(ids.len());
         for page in ids.chunks(FORGOTTEN) {
-            calls.extend(self.store.calls_of(page).await?);
+            calls.extend(self.stores.calls_of_anybody(page).await?);
         }
         // One that has ended meanwhile needs nobody.
         calls.retain(|call| !call.status.is_terminal());
@@ -151,18 +154,27 @@ impl Engine {
     }
 
     /// Goes on with calls that were left behind. Those of one batch keep their order.
-    async fn resume(self: &Arc<Self>, calls: Vec<Call>) {
+    ///
+    /// # Errors
+    /// If the tools of a tenant cannot be read: its calls are gone on with later.
+    async fn resume(self: &Arc<Self>, calls: Vec<Call>) -> Result<(), StoreError> {
         if calls.is_empty() {
-            return;
+            return Ok(());
         }
         let sessions = self.sessions_of(&calls).await;
-        let mut jobs: Vec<Job> = calls.into_iter().map(|call| self.resumed(call, &sessions)).collect();
+        let (mut jobs, mut done) = (Vec::with_capacity(calls.len()), Ok(()));
+        for call in calls {
+            match self.access_of(&call).await {
+                Ok(access) => jobs.push(self.resumed(access, call, &sessions)),
+                Err(error) => done = Err(error),
+            }
+        }
         jobs.iter_mut().for_each(|job| self.register(job));
         // What was said to them comes before they run; what cannot be heard now is heard later.
         if let Err(error) = self.hear_messages().await {
             tracing::debug!(%error, "messages cannot be read");
         }
-        let mut batches: BTreeMap<Uuid, Vec<Job>> = BTreeMap::new();
+        let mut batches: BTreeMap<Uuid, Vec<Box<Job>>> = BTreeMap::new();
         for mut job in jobs {
             // Calls that run again wait for a place like any other, and hold back new ones meanwhile.
             if let Ok(place) = self.queue.clone().try_acquire_owned() {
@@ -186,6 +198,14 @@ impl Engine {
             jobs.first_mut().into_iter().for_each(|job| self.take_place(job));
             self.tasks.spawn(self.clone().run_all(jobs, Mode::Serial));
         }
+        done
+    }
+
+    /// For whom a call was asked. What else its caller may do is known no more, and does not matter.
+    async fn access_of(&self, call: &Call) -> Result<Access, StoreError> {
+        let caller =
+            Caller { tenant: call.tenant.clone(), scopes: Scopes::default(), tools: call.allowed.clone(), key: None };
+        Access::open(caller, &self.stores, &self.registry).await
     }
 
     /// They come in the order in which they are to run.
@@ -196,20 +216,20 @@ impl Engine {
     }
 
     /// The sessions of these calls. One that cannot be read now is as one that was forgotten.
-    async fn sessions_of(&self, calls: &[Call]) -> HashMap<Arc<str>, Arc<Session>> {
+    async fn sessions_of(&self, calls: &[Call]) -> HashMap<Place, Arc<Session>> {
         let mut sessions = HashMap::new();
-        for id in calls.iter().filter_map(|call| call.session.as_ref()) {
-            if !sessions.contains_key(id)
-                && let Ok(Some(session)) = self.store.session(id).await
+        for place in calls.iter().filter_map(place_of) {
+            if !sessions.contains_key(&place)
+                && let Ok(Some(session)) = self.stores.of(&place.0).session(&place.1).await
             {
-                sessions.insert(id.clone(), Arc::new(session));
+                sessions.insert(place, Arc::new(session));
             }
         }
         sessions
     }
 
-    fn resumed(&self, call: Call, sessions: &HashMap<Arc<str>, Arc<Session>>) -> Job {
-        let snapshot = self.registry.snapshot();
+    fn resumed(&self, access: Access, call: Call, sessions: &HashMap<Place, Arc<Session>>) -> Box<Job> {
+        let snapshot = access.snapshot();
         let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
         let (next, begin) = match (call.status, entry) {
             (Status::Wait, _) if call.phase == Phase::Arguments => {
@@ -227,10 +247,11 @@ impl Engine {
             }
             _ => (Next::Refuse(Failure::outcome_unknown(&call.name).into()), Begin::Start),
         };
-        let recorder = Recorder::resumed(self.journal.clone(), self.store.clone(), self.settings.store_patience, &call);
-        let mut job = Job::new(call, next, recorder);
-        job.conversation = job.call.session.as_ref().and_then(|id| sessions.get(id)).cloned();
-        job.presence = job.call.session.clone().filter(|_| job.is_to_run()).map(|session| {
+        let recorder =
+            Recorder::resumed(self.journal.clone(), self.stores.clone(), self.settings.store_patience, &call);
+        let mut job = Job::new(access.clone(), call, next, recorder);
+        job.conversation = place_of(&job.call).and_then(|place| sessions.get(&place)).cloned();
+        job.presence = place_of(&job.call).filter(|_| job.is_to_run()).map(|session| {
             let cancel = job.handle.cancel.clone();
             self.sessions.enter(session, job.call.id, cancel)
         });
@@ -241,6 +262,11 @@ impl Engine {
         }
         job
     }
+}
+
+/// The session of a call, if it is in one.
+fn place_of(call: &Call) -> Option<Place> {
+    Some((call.tenant.clone(), call.session.clone()?))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::dispatch::{Place, Slot, Wanted};
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::limits::Bounds;
 use crate::domain::tool::OutputCheck;
-use crate::domain::{Call, Code, Failure, Outcome, convert};
+use crate::domain::{Call, Code, Failure, Outcome, Source, convert};
 use crate::events::render;
 use crate::executor::images;
 use crate::executor::instances::CallEnd;
@@ -45,7 +45,7 @@ impl<T: Into<Outcome>> From<T> for Stop {
 
 impl Engine {
     /// Returns whether its caller was still waiting for its end.
-    pub(super) async fn run_and_settle(&self, mut job: Job, span: &mut Span) -> Recorded {
+    pub(super) async fn run_and_settle(&self, mut job: Box<Job>, span: &mut Span) -> Recorded {
         let end = self.run(&mut job).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()));
         let end = match end {
             Stop::With(outcome) => {
@@ -62,18 +62,18 @@ impl Engine {
             Stop::Left | Stop::Taken => None,
         };
         // Its way ends here; what is kept for it is freed once it is on disk.
-        let Job { mut call, mut recorder, registration, holds, turn, .. } = job;
+        let Job { mut call, mut recorder, registration, holds, turn, .. } = *job;
         match end {
             Stop::With(outcome) => match call.settle(*outcome, now) {
                 Ok(()) => {
                     let is_told = call.callback_url.is_some();
-                    let told = recorder.settle(call, stored).await;
+                    let told = recorder.settle(Arc::new(call), stored).await;
                     if is_told {
                         self.settings.callbacks_kick.notify_one();
                     }
                     if let Some(told) = told {
                         note_end(span, &told);
-                        self.tell_hooks(&told);
+                        self.tell_hooks(&job.access, &told);
                     }
                 }
                 Err(error) => tracing::error!(id = %call.id, %error, "a call was settled twice"),
@@ -112,7 +112,7 @@ impl Engine {
         let _slot = self.slot(job, entry).await?;
         job.call_end = entry.instances.as_ref().map(|pool| CallEnd::of(pool.clone(), job.call.id));
         if job.begin == Begin::Start
-            && let Some(paused) = self.pauses.of(&entry.name)
+            && let Some(paused) = self.pauses.of(&job.call.tenant, &entry.name)
         {
             let left_ms = self.pauses.left_ms(&paused);
             return Err(Failure::paused(&entry.name, paused.timeouts, left_ms).into());
@@ -131,7 +131,7 @@ impl Engine {
             fault::pass(Point::AfterRun);
             let failure = match ended {
                 Ended::With(outcome) => {
-                    self.pauses.note(&entry.name, false);
+                    self.pauses.note(&job.call.tenant, &entry.name, false);
                     let outcome = check_output(entry, *outcome);
                     return tokio::select! {
                         outcome = images::fitted(outcome) => Ok(outcome),
@@ -143,7 +143,7 @@ impl Engine {
                 Ended::Stopping if job.is_left_at_once() => return Err(Stop::Left),
                 Ended::Stopping => return Err(Failure::shutting_down().into()),
             };
-            self.pauses.note(&entry.name, failure.code == Code::ToolTimeout);
+            self.pauses.note(&job.call.tenant, &entry.name, failure.code == Code::ToolTimeout);
             let spec = job.call.retry.over(&entry.definition.retry);
             let random = retry::random_of(self.ids.next());
             let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
@@ -168,7 +168,7 @@ impl Engine {
         if max_concurrency.is_none() && !counts {
             return None;
         }
-        let tool = entry.name.clone();
+        let tool = slots_of(&job.call, entry);
         Some(self.slots.queue(Wanted { tool, max_concurrency, counts, priority: job.call.priority, call: job.call.id }))
     }
 
@@ -276,6 +276,14 @@ pub(super) fn status_change(job: &Job) -> Change {
 }
 
 /// Holds a good result against the output schema, if the tool has one.
+/// Whose slots a call takes: a tool of the server is one for everybody, one that a tenant has registered is its own.
+fn slots_of(call: &Call, entry: &Entry) -> Arc<str> {
+    match entry.made.source {
+        Source::Api => format!("{}\0{}", call.tenant.as_str(), entry.name).into(),
+        Source::Builtin | Source::File => entry.name.clone(),
+    }
+}
+
 fn check_output(entry: &Entry, mut outcome: Outcome) -> Outcome {
     let Some(schema) = entry.output.as_ref().filter(|_| !outcome.is_error()) else { return outcome };
     let text = serde_json::Value::String(outcome.output.clone());

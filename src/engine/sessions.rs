@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{Engine, Reached};
-use crate::domain::{Answer, Completion, Session, SessionState, Time};
-use crate::store::StoreError;
+use crate::domain::{Answer, Completion, Session, SessionState, Tenant, Time};
+use crate::store::{Store, StoreError};
 
 /// Calls that are looked up at a time.
 const PAGE: u32 = 256;
@@ -26,13 +26,16 @@ const LOOKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_mil
 pub(super) struct InSession(Arc<Mutex<Present>>);
 
 /// What fires the end of each call, by session.
-type Present = HashMap<Arc<str>, HashMap<Uuid, CancellationToken>>;
+type Present = HashMap<Place, HashMap<Uuid, CancellationToken>>;
+
+/// A session: whose it is, and its id.
+pub(super) type Place = (Tenant, Arc<str>);
 
 /// A call of a session. Dropped, it is none any more.
 #[derive(Debug)]
 pub(super) struct Presence {
     all: InSession,
-    session: Arc<str>,
+    session: Place,
     call: Uuid,
 }
 
@@ -41,12 +44,12 @@ impl InSession {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn enter(&self, session: Arc<str>, call: Uuid, cancel: CancellationToken) -> Presence {
+    pub fn enter(&self, session: Place, call: Uuid, cancel: CancellationToken) -> Presence {
         self.present().entry(session.clone()).or_default().insert(call, cancel);
         Presence { all: self.clone(), session, call }
     }
 
-    fn cancel(&self, session: &str) {
+    fn cancel(&self, session: &Place) {
         let tokens: Vec<CancellationToken> =
             self.present().get(session).into_iter().flat_map(HashMap::values).cloned().collect();
         tokens.into_iter().for_each(|token| token.cancel());
@@ -71,16 +74,16 @@ impl Engine {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn abort_session(&self, session: &Session) -> Result<(), StoreError> {
+    pub async fn abort_session(&self, store: &Store, session: &Session) -> Result<(), StoreError> {
         let mut seen = HashSet::from([session.id.to_string()]);
         let mut left: Vec<String> = seen.iter().cloned().collect();
         while let Some(id) = left.pop() {
-            self.store.end_session(&id, SessionState::Aborted, None, self.clock.now()).await?;
-            self.cancel_calls_of(&id).await?;
-            left.extend(self.store.session_tasks(&id).await?.into_iter().filter(|task| seen.insert(task.clone())));
+            store.end_session(&id, SessionState::Aborted, None, self.clock.now()).await?;
+            self.cancel_calls_of(store, &id).await?;
+            left.extend(store.session_tasks(&id).await?.into_iter().filter(|task| seen.insert(task.clone())));
         }
         if let Some(call) = session.parent_call {
-            self.cancel(call).await?;
+            self.cancel(store.tenant(), call).await?;
         }
         Ok(())
     }
@@ -89,22 +92,22 @@ impl Engine {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn delete_session(&self, session: &Session) -> Result<bool, StoreError> {
-        self.abort_session(session).await?;
-        let is_deleted = self.store.delete_session(&session.id, None).await?;
-        self.registry.instances().end_session(&session.id);
+    pub async fn delete_session(&self, store: &Store, session: &Session) -> Result<bool, StoreError> {
+        self.abort_session(store, session).await?;
+        let is_deleted = store.delete_session(&session.id, None).await?;
+        self.registry.instances().end_session(store.tenant(), &session.id);
         Ok(is_deleted)
     }
 
-    async fn cancel_calls_of(&self, session: &str) -> Result<(), StoreError> {
-        self.sessions.cancel(session);
+    async fn cancel_calls_of(&self, store: &Store, session: &str) -> Result<(), StoreError> {
+        self.sessions.cancel(&(store.tenant().clone(), session.into()));
         let mut after = Uuid::nil();
         loop {
-            let page = self.store.session_pending(session, after, PAGE).await?;
+            let page = store.session_pending(session, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = *last;
             for call in page {
-                self.cancel(call).await?;
+                self.cancel(store.tenant(), call).await?;
             }
         }
     }
@@ -114,13 +117,18 @@ impl Engine {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn complete_session(&self, session: &Session, completion: Completion) -> Result<bool, StoreError> {
+    pub async fn complete_session(
+        &self,
+        store: &Store,
+        session: &Session,
+        completion: Completion,
+    ) -> Result<bool, StoreError> {
         // The call first: if the rest is not done, whoever comes again does it.
         let reached = match session.parent_call {
             Some(call) => Some(self.post_result(call, result_of(&session.id, &completion)).await?),
             None => None,
         };
-        let ended = self.store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
+        let ended = store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
         let has_ended = ended.await?;
         Ok(reached.map_or(has_ended, |reached| reached == Reached::Done))
     }
@@ -148,35 +156,40 @@ impl Engine {
         let micros = i64::try_from(idle.as_micros()).unwrap_or(i64::MAX);
         let now = self.clock.now();
         let cutoff = Time(now.0.saturating_sub(micros));
-        loop {
-            let idle = self.store.idle_sessions(cutoff, STEP).await?;
-            let is_last = idle.len() < STEP as usize;
-            self.forget_each(idle.into_iter().map(|(id, _)| id), cutoff, now).await?;
-            if is_last {
-                return Ok(());
+        for tenant in self.stores.tenants_of_idle_sessions(cutoff).await? {
+            let store = self.stores.of(&tenant);
+            loop {
+                let idle = store.idle_sessions(cutoff, STEP).await?;
+                let is_last = idle.len() < STEP as usize;
+                self.forget_each(&store, idle.into_iter().map(|(id, _)| id), cutoff, now).await?;
+                if is_last {
+                    break;
+                }
             }
         }
+        Ok(())
     }
 
     async fn forget_each(
         &self,
+        store: &Store,
         idle: impl IntoIterator<Item = String>,
         cutoff: Time,
         now: Time,
     ) -> Result<(), StoreError> {
         for id in idle {
-            let (newest, is_busy) = self.store.session_use(&id).await?;
+            let (newest, is_busy) = store.session_use(&id).await?;
             if is_busy {
-                self.store.touch_session(&id, now).await?;
+                store.touch_session(&id, now).await?;
             } else if let Some(used) = newest.filter(|used| *used > cutoff) {
-                self.store.touch_session(&id, used).await?;
-            } else if let Some(session) = self.store.session(&id).await?
+                store.touch_session(&id, used).await?;
+            } else if let Some(session) = store.session(&id).await?
                 // Whoever uses it at this moment has touched it.
-                && self.store.delete_session(&id, Some(cutoff)).await?
+                && store.delete_session(&id, Some(cutoff)).await?
             {
-                self.registry.instances().end_session(&id);
+                self.registry.instances().end_session(store.tenant(), &id);
                 if let Some(call) = session.parent_call {
-                    self.cancel(call).await?;
+                    self.cancel(store.tenant(), call).await?;
                 }
             }
         }

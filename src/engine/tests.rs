@@ -33,7 +33,7 @@ fn echo(name: &str, properties: Value, required: &[&str]) -> Value {
 
 async fn ended(app: &App, request: CallRequest) -> Arc<Call> {
     let submission = Submission { calls: vec![request], wait: Wait::Result, ..Submission::default() };
-    let submitted = app.engine.submit(submission, app.engine.ids(1), 0).unwrap();
+    let submitted = app.engine.submit(&app.operator, submission, app.engine.ids(1), 0).unwrap();
     submitted.ended().await.unwrap().remove(0)
 }
 
@@ -48,7 +48,7 @@ fn output(call: &Call) -> &str {
 #[tokio::test]
 async fn a_call_under_an_alias_is_one_of_the_tool() {
     let app = service(json!([echo("9.lives", json!({"a": {"type": "integer"}}), &["a"])])).await;
-    let snapshot = app.engine.registry().snapshot().clone();
+    let snapshot = app.engine.registry().default_shelf().snapshot().clone();
     for vendor in VENDORS {
         let alias = snapshot.name_for(snapshot.get("9.lives").unwrap(), Some(vendor)).unwrap();
         assert_ne!(alias, "9.lives");

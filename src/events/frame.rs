@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::{Bytes, BytesMut};
 
 use super::render;
+use crate::domain::Tenant;
 use crate::domain::event::Event;
 use crate::store::journal::Committed;
 
@@ -55,6 +56,8 @@ pub struct Chunk {
     pub first_pos: i64,
     /// Position of the last event.
     pub last_pos: i64,
+    /// Whose all of them are; `None` if they are several tenants'.
+    pub tenant: Option<Tenant>,
     /// The events.
     pub events: Vec<Arc<Framed>>,
     joined: OnceLock<Bytes>,
@@ -62,8 +65,11 @@ pub struct Chunk {
 
 impl From<&Committed> for Chunk {
     fn from(committed: &Committed) -> Self {
-        let events = committed.events().into_iter().map(|event| Arc::new(event.into())).collect();
-        Self { first_pos: committed.first_pos, last_pos: committed.last_pos, events, joined: OnceLock::new() }
+        let events: Vec<Arc<Framed>> = committed.events().into_iter().map(|event| Arc::new(event.into())).collect();
+        let mut tenants = events.iter().map(|event| &event.event.call.tenant);
+        let first = tenants.next().cloned();
+        let tenant = first.filter(|first| tenants.all(|tenant| tenant == first));
+        Self { first_pos: committed.first_pos, last_pos: committed.last_pos, tenant, events, joined: OnceLock::new() }
     }
 }
 

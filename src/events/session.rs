@@ -20,7 +20,7 @@ use super::Bus;
 use super::frame::{self, Framed};
 use super::stream::{EventFilter, HEARTBEAT, of_all};
 use crate::domain::event::EventKind;
-use crate::domain::{Completion, Session, SessionState, Time};
+use crate::domain::{Completion, Session, SessionState, Tenant, Time};
 use crate::store::{Store, StoreError};
 
 /// Positions of a session's history that are read at a time.
@@ -127,7 +127,7 @@ struct Watched {
     opening: VecDeque<Bytes>,
     calls: Frames,
     session: Session,
-    changes: broadcast::Receiver<Arc<str>>,
+    changes: broadcast::Receiver<(Tenant, Arc<str>)>,
     store: Store,
     heartbeat: Interval,
     closing: CancellationToken,
@@ -147,7 +147,7 @@ impl Watched {
                 () = self.closing.cancelled() => return None,
                 piece = self.calls.next() => return piece.map(|Ok(piece)| piece),
                 changed = self.changes.recv() => match changed {
-                    Ok(id) => id == self.session.id,
+                    Ok((tenant, id)) => tenant == *self.store.tenant() && id == self.session.id,
                     Err(RecvError::Lagged(_)) => true,
                     Err(RecvError::Closed) => return None,
                 },

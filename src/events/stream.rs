@@ -233,11 +233,14 @@ impl AllCalls {
         }
         let seen = std::mem::replace(&mut self.last, chunk.last_pos);
         let fresh = chunk.events.first().is_some_and(|event| event.event.pos > seen);
-        if fresh && self.filter.wants_all() {
+        let tenant = self.store.tenant();
+        if fresh && self.filter.wants_all() && chunk.tenant.as_ref() == Some(tenant) {
             return Some(chunk.bytes());
         }
         let mut joined = BytesMut::new();
-        for event in chunk.events.iter().filter(|event| event.event.pos > seen && self.filter.wants(&event.event)) {
+        let is_own = |event: &Event| event.call.tenant == *tenant && event.pos > seen;
+        let wanted = |event: &&Arc<Framed>| is_own(&event.event) && self.filter.wants(&event.event);
+        for event in chunk.events.iter().filter(wanted) {
             joined.extend_from_slice(&event.bytes());
         }
         (!joined.is_empty()).then(|| joined.freeze())

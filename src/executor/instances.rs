@@ -9,6 +9,8 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::domain::Tenant;
+
 /// How long the disposals of one scope may take at the end of the service.
 const LAST_DISPOSALS: Duration = Duration::from_secs(5);
 
@@ -20,7 +22,7 @@ pub enum Scope {
     Call,
     /// The calls of one session; a call without one has its own.
     Session,
-    /// All calls of the tool.
+    /// All calls of the tool by one tenant.
     Shared,
 }
 
@@ -33,7 +35,7 @@ pub trait Pool: Send + Sync + 'static {
     fn end_call(&self, call: Uuid);
 
     /// Lets go of a session's.
-    fn end_session(&self, session: &str);
+    fn end_session(&self, tenant: &Tenant, session: &str);
 
     /// Lets go of those of sessions that did nothing for so long.
     fn end_idle(&self, idle: Duration);
@@ -77,8 +79,8 @@ impl Instances {
     }
 
     /// A session has ended: it was deleted, or is no more for another reason. Its instances go once its calls let them.
-    pub fn end_session(&self, session: &str) {
-        self.live().iter().for_each(|pool| pool.end_session(session));
+    pub fn end_session(&self, tenant: &Tenant, session: &str) {
+        self.live().iter().for_each(|pool| pool.end_session(tenant, session));
     }
 
     /// Lets go of what sessions have not used for so long.

@@ -31,6 +31,14 @@ impl<'a> Details<'a> {
     }
 }
 
+impl<'a> Details<'a> {
+    /// Duration in milliseconds, tool and success, where the tool has no details of its own.
+    pub(super) fn facts_only(&self) -> Option<(u64, &'a str, bool)> {
+        let facts = || (self.call.duration_ms().unwrap_or(0), &*self.call.name, !self.outcome.is_error());
+        self.outcome.details.is_empty().then(facts)
+    }
+}
+
 impl Serialize for Details<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let own = self.outcome.details.iter().filter(|(name, _)| !FACTS.contains(&name.as_str()));

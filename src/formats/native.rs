@@ -13,6 +13,8 @@ use super::details::Details;
 use crate::domain::call::{Call, Coercion, Phase, Progress, Status};
 use crate::domain::{ContentBlock, Failure, Limits, Time};
 
+mod write;
+
 /// One tool call with all that has happened to it.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ToolCall)]

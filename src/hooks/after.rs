@@ -45,6 +45,7 @@ impl Hooks {
         let Ok(room) = self.desk.room.clone().try_acquire_many_owned(kib) else {
             for hook in hooks {
                 let dropped = self.counts.note_dropped();
+                hook.counts.note_dropped();
                 self.counts.note_ended(hook.event(), HookOutcome::Dropped);
                 // Told at every doubling: whoever is flooded is not flooded by the log too.
                 if dropped.is_power_of_two() {
@@ -105,7 +106,12 @@ mod tests {
         let (call, tasks, stop) = (Arc::new(call), TaskTracker::new(), CancellationToken::new());
         let most = ROOM_KIB / LEAST_KIB;
         for _ in 0..most + 3 {
-            hooks.tell(hooks.matching(HookEvent::AfterToolCall, "t", &[]), &call, &tasks, &stop);
+            hooks.tell(
+                hooks.matching(HookEvent::AfterToolCall, &crate::domain::Tenant::default(), "t", &[]),
+                &call,
+                &tasks,
+                &stop,
+            );
         }
         assert_eq!(hooks.counts().dropped(), 3);
         while hooks.counts().asked() < AT_ONCE as u64 {

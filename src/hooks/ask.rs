@@ -39,6 +39,7 @@ impl Hooks {
         let is_blocked = matches!(said, Before::Block(_));
         if is_blocked {
             self.counts.note_blocked();
+            hook.counts.note_blocked();
         }
         self.counts.note_ended(hook.event(), if is_blocked { HookOutcome::Blocked } else { HookOutcome::Ok });
         Ok(said)
@@ -52,11 +53,13 @@ impl Hooks {
         match &hook.target {
             Target::Redact(redact) => {
                 self.counts.note_asked();
+                hook.counts.note_asked();
                 self.counts.note_ended(hook.event(), HookOutcome::Ok);
                 return Ok(redact.apply(image));
             }
             Target::Truncate(truncate) => {
                 self.counts.note_asked();
+                hook.counts.note_asked();
                 self.counts.note_ended(hook.event(), HookOutcome::Ok);
                 return Ok(truncate.apply(image));
             }
@@ -95,11 +98,13 @@ impl Hooks {
 
     async fn within<T>(&self, hook: &Hook, asking: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
         self.counts.note_asked();
+        hook.counts.note_asked();
         let longest = hook.definition().timeout_ms;
         let answered = tokio::time::timeout(Duration::from_millis(longest), asking).await;
         let late = |_| Err((HookFaultKind::Timeout, format!("no answer within {longest} ms")));
         answered.unwrap_or_else(late).map_err(|(kind, reason)| {
             self.counts.note_failed();
+            hook.counts.note_failed();
             self.counts.note_ended(hook.event(), outcome_of(kind));
             let reason = json::shorten(&reason, LONGEST_REASON);
             tracing::warn!(hook = hook.id(), event = hook.event().as_str(), ?kind, reason, "a hook failed");

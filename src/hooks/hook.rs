@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::answer::{Before, Rewrite};
+use super::counts::Counts;
 use super::redact::Redact;
 use super::rust::Asked;
 use super::truncate::Truncate;
@@ -51,6 +52,8 @@ pub struct Hook {
     globs: Option<GlobSet>,
     source: HookSource,
     created_at: Time,
+    /// How often it was asked, by this node.
+    pub(super) counts: Counts,
 }
 
 impl fmt::Debug for Hook {
@@ -109,13 +112,19 @@ impl Hook {
         if !faults.is_empty() {
             return Err(faults);
         }
-        Ok(Self { id, definition, target, globs, source, created_at })
+        Ok(Self { id, definition, target, globs, source, created_at, counts: Counts::default() })
     }
 
     /// Its id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// How often this node has asked it since it knows of it, and what became of that.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// When it is asked.

@@ -30,7 +30,7 @@ fn refused(value: serde_json::Value) -> String {
 async fn higher_priorities_come_first_and_equal_ones_in_the_order_of_their_registration() {
     let of = |priority: i32| definition(json!({"event": "before_tool_call", "url": "http://h/", "priority": priority}));
     let hooks = hooks(&[of(0), of(5), of(0), of(-1), of(5)]);
-    let asked = hooks.matching(HookEvent::BeforeToolCall, "t", &[]);
+    let asked = hooks.matching(HookEvent::BeforeToolCall, &Tenant::default(), "t", &[]);
     let ids: Vec<&str> = asked.iter().map(|hook| hook.id()).collect();
     assert_eq!(ids, ["config-2", "config-5", "config-1", "config-3", "config-4"]);
     assert!(hooks.has(HookEvent::BeforeToolCall) && !hooks.has(HookEvent::AfterToolCall));
@@ -42,7 +42,9 @@ async fn a_hook_is_asked_about_the_tools_and_groups_that_it_names() {
         let hook = definition(json!({"event": "after_tool_call", "url": "http://h/", "match": matches}));
         move |tool: &str, groups: &[&str]| {
             let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
-            !hooks(std::slice::from_ref(&hook)).matching(HookEvent::AfterToolCall, tool, &groups).is_empty()
+            !hooks(std::slice::from_ref(&hook))
+                .matching(HookEvent::AfterToolCall, &Tenant::default(), tool, &groups)
+                .is_empty()
         }
     };
     assert!(of(json!({}))("anything", &[]));

@@ -8,7 +8,8 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use super::problem::Problem;
-use super::{AppState, reply};
+use super::reply;
+use crate::access::Access;
 use crate::domain::Call;
 use crate::engine::Seen;
 use crate::formats::messages::Continuation;
@@ -34,19 +35,19 @@ fn of(
     let mut results: Vec<ToolCall<'_>> = calls.iter().map(|call| ToolCall::from(&**call)).collect();
     match (is_batch, results.len()) {
         (false, 1) => match results.pop() {
-            Some(only) => reply::json(status, &only),
+            Some(only) => reply::written(status, only.to_json()),
             None => reply::json(status, &()),
         },
         _ => {
             let messages = said.map(|said| said.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));
-            reply::json(status, &BatchAnswer { batch_id, results, messages })
+            reply::written(status, BatchAnswer { batch_id, results, messages }.to_json())
         }
     }
 }
 
 /// Calls as they are seen: 200 if all have ended, else 202 and where they are found.
 pub(super) async fn seen(
-    state: &AppState,
+    access: &Access,
     batch_id: Option<Uuid>,
     seen: Vec<Seen>,
     said: Option<&Continuation>,
@@ -63,7 +64,7 @@ pub(super) async fn seen(
         Seen::Going(id) => *id,
     });
     // They are accepted: whoever cannot be told how they stand is told where they are.
-    let stored = state.store.calls_of(&going).await.map_err(|_| not_recorded(true, batch_id, first))?;
+    let stored = access.store().calls_of(&going).await.map_err(|_| not_recorded(true, batch_id, first))?;
     let mut stored: HashMap<Uuid, Call> = stored.into_iter().map(|call| (call.id, call)).collect();
     let mut calls = Vec::with_capacity(seen.len());
     for seen in seen {

@@ -14,6 +14,7 @@ use super::extract::{self, JsonBody};
 use super::preference::Preference;
 use super::problem::Problem;
 use super::{AppState, end, reply};
+use crate::access::Access;
 use crate::domain::{Phase, Status, shape};
 use crate::engine::{Complete, Draft, DraftError, Wait};
 use crate::formats::native::ToolCall;
@@ -74,6 +75,7 @@ enum PatchAnswer<'a> {
         (status = 503, description = "The database is away")))]
 pub(super) async fn patch(
     State(state): State<AppState>,
+    access: Access,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: JsonBody,
@@ -87,16 +89,22 @@ pub(super) async fn patch(
     if delta.is_none() && !r#final {
         return Err(Problem::field("", "must have `delta`, or `final`, or both"));
     }
-    let Some(draft) = state.engine.draft(id) else { return Err(not_open(&state, id).await?) };
+    let Some(draft) = state.engine.draft(access.tenant(), id) else { return Err(not_open(&state, &access, id).await?) };
     let taken = draft.push(seq, delta.as_deref().unwrap_or_default()).map_err(refused)?;
     if r#final {
-        return complete(&state, id, &draft, &headers).await;
+        return complete(&state, &access, id, &draft, &headers).await;
     }
     let taken = Taken { id, status: Status::Wait, phase: Phase::Arguments, seq: taken };
     Ok(reply::json(StatusCode::ACCEPTED, &taken))
 }
 
-async fn complete(state: &AppState, id: Uuid, draft: &Draft, headers: &HeaderMap) -> Result<Response, Problem> {
+async fn complete(
+    state: &AppState,
+    access: &Access,
+    id: Uuid,
+    draft: &Draft,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
     let (recorded, is_recorded) = oneshot::channel();
     draft.complete(Complete { recorded: Some(recorded), ..Complete::default() }).map_err(refused)?;
     let patience = Duration::from_millis(state.config.store.patience_ms);
@@ -109,7 +117,7 @@ async fn complete(state: &AppState, id: Uuid, draft: &Draft, headers: &HeaderMap
         Some(Wait::For(longest)) => longest,
         _ => Duration::ZERO,
     };
-    let call = end::wait(state, id, Some(wait)).await?;
+    let call = end::wait(state, access, id, Some(wait)).await?;
     let status = if call.status.is_terminal() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = reply::json(status, &ToolCall::from(&call));
     if let Ok(location) = HeaderValue::from_str(&format!("/tool-calls/{id}")) {
@@ -132,9 +140,12 @@ fn arguments_complete() -> Problem {
 }
 
 /// Why nothing is taken for this call here.
-async fn not_open(state: &AppState, id: Uuid) -> Result<Problem, Problem> {
-    let call = state.store.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
-    if call.phase == Phase::Arguments && state.engine.draft(id).is_none() && call.node != *state.engine.node() {
+async fn not_open(state: &AppState, access: &Access, id: Uuid) -> Result<Problem, Problem> {
+    let call = access.store().call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
+    if call.phase == Phase::Arguments
+        && state.engine.draft(access.tenant(), id).is_none()
+        && call.node != *state.engine.node()
+    {
         return Ok(Problem::misdirected(format!("node \"{}\" has this call; send its arguments there", call.node)));
     }
     Ok(arguments_complete())

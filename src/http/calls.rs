@@ -13,6 +13,7 @@ use super::extract::JsonBody;
 use super::preference::Preference;
 use super::problem::Problem;
 use super::{AppState, answer, cache_control, conversation, once, watch};
+use crate::access::Access;
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
 use crate::telemetry::Context;
@@ -57,17 +58,18 @@ enum CallAnswer<'a> {
             headers(("Location" = String, description = "Where what was accepted will be found, if anything was")))))]
 pub(super) async fn execute(
     State(state): State<AppState>,
+    access: Access,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let JsonBody { value, bytes } = body;
     let once = once::of(&headers, &value)?;
-    let mut asked = call_body::read(value, &state.engine.registry().snapshot())?;
+    let mut asked = call_body::read(value, &access.snapshot())?;
     let wants_events = wants_events(&headers);
     let submission = &mut asked.submission;
     if submission.calls.is_empty() {
         // A model's message without a call for us: there is nothing to run, and nothing to tell it.
-        return Ok(if wants_events { watch::nothing(&state).await } else { answer::nothing() });
+        return Ok(if wants_events { Box::pin(watch::nothing(&state)).await } else { answer::nothing() });
     }
     let preference = Preference::of(&headers).filter(|_| asked.wait.is_none());
     submission.wait = asked.wait.or(preference.map(Preference::wait)).unwrap_or_default();
@@ -75,9 +77,10 @@ pub(super) async fn execute(
     submission.cache_control = cache_control::of(&headers);
     submission.once = once;
     let mut response = if once.is_some() || submission.calls.iter().any(|call| call.once.is_some()) {
-        once::execute(&state, asked, bytes, wants_events).await?
+        // Boxed, as all that few requests come to: a future is as large as the largest of its parts.
+        Box::pin(once::execute(&state, &access, asked, bytes, wants_events)).await?
     } else {
-        execute_anew(&state, asked, bytes, wants_events).await?
+        execute_anew(&state, &access, asked, bytes, wants_events).await?
     };
     // A stream of events lasts to the end whatever is preferred.
     if let Some(applied) = preference.filter(|_| !wants_events).and_then(Preference::applied) {
@@ -86,16 +89,22 @@ pub(super) async fn execute(
     Ok(response)
 }
 
-async fn execute_anew(state: &AppState, asked: Asked, bytes: usize, wants_events: bool) -> Result<Response, Problem> {
+async fn execute_anew(
+    state: &AppState,
+    access: &Access,
+    asked: Asked,
+    bytes: usize,
+    wants_events: bool,
+) -> Result<Response, Problem> {
     let Asked { submission, said, .. } = asked;
     let (ids, wait) = (state.engine.ids(submission.calls.len()), submission.wait);
     if wants_events {
         let reader = state.bus.subscribe(ids.clone());
-        let mut submitted = submit(state, submission, ids.clone(), bytes).await?;
+        let mut submitted = submit(state, access, submission, ids.clone(), bytes).await?;
         accepted(&mut submitted).await?;
-        return Ok(watch::stream(state.clone(), reader, ids, submitted, said));
+        return Ok(watch::stream(state.clone(), access.clone(), reader, ids, submitted, said));
     }
-    let mut submitted = submit(state, submission, ids, bytes).await?;
+    let mut submitted = submit(state, access, submission, ids, bytes).await?;
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     // Whatever of a batch was accepted is found there, also if the one that was not recorded in time was not.
     let not_recorded = |not: NotRecorded| answer::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
@@ -104,8 +113,8 @@ async fn execute_anew(state: &AppState, asked: Asked, bytes: usize, wants_events
         return Ok(answer::ended(batch_id, &ended, said.as_deref()));
     }
     accepted(&mut submitted).await?;
-    let seen = submitted.seen(wait).await.map_err(not_recorded)?;
-    answer::seen(state, batch_id, seen, said.as_deref()).await
+    let seen = Box::pin(submitted.seen(wait)).await.map_err(not_recorded)?;
+    Box::pin(answer::seen(access, batch_id, seen, said.as_deref())).await
 }
 
 /// Waits until the calls are on disk, where that comes first.
@@ -121,19 +130,20 @@ async fn accepted(submitted: &mut Submitted) -> Result<(), Problem> {
 /// Arguments that take long to check are not checked where others wait.
 pub(super) async fn submit(
     state: &AppState,
+    access: &Access,
     mut submission: Submission,
     ids: Vec<Uuid>,
     bytes: usize,
 ) -> Result<Submitted, Problem> {
     if submission.session.is_some() {
-        conversation::join(state, &mut submission).await?;
+        Box::pin(conversation::join(state, access, &mut submission)).await?;
     }
     if bytes <= QUICKLY_CHECKED {
-        return Ok(state.engine.submit(submission, ids, bytes)?);
+        return Ok(state.engine.submit(access, submission, ids, bytes)?);
     }
-    let engine = state.engine.clone();
+    let (engine, access) = (state.engine.clone(), access.clone());
     let context = Context::current();
-    let submitted = move || context.run(|| engine.submit(submission, ids, bytes));
+    let submitted = move || context.run(|| engine.submit(&access, submission, ids, bytes));
     let submitted = tokio::task::spawn_blocking(submitted).await;
     Ok(submitted.map_err(|_| Problem::internal())??)
 }

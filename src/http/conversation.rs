@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::AppState;
 use super::problem::Problem;
+use crate::access::Access;
 use crate::domain::{Session, SessionState};
 use crate::engine::Submission;
 
@@ -13,9 +14,9 @@ const TRIES: usize = 5;
 const PARTS: u64 = 4;
 
 /// Lets the calls of a request follow its session, which is made if there is none. One that has ended goes on.
-pub(super) async fn join(state: &AppState, submission: &mut Submission) -> Result<(), Problem> {
+pub(super) async fn join(state: &AppState, access: &Access, submission: &mut Submission) -> Result<(), Problem> {
     let Some(id) = submission.session.clone() else { return Ok(()) };
-    let session = found(state, &id).await?;
+    let session = found(state, access, &id).await?;
     if submission.callback_url.is_none() {
         submission.callback_url.clone_from(&session.callback_url);
     }
@@ -23,22 +24,22 @@ pub(super) async fn join(state: &AppState, submission: &mut Submission) -> Resul
     Ok(())
 }
 
-async fn found(state: &AppState, id: &Arc<str>) -> Result<Session, Problem> {
+async fn found(state: &AppState, access: &Access, id: &Arc<str>) -> Result<Session, Problem> {
     for _ in 0..TRIES {
         let now = state.clock.now();
-        let Some(mut session) = state.store.session(id).await? else {
+        let Some(mut session) = access.store().session(id).await? else {
             // Whoever else makes it at this moment makes the same.
-            state.store.make_session(&Session::new(id.clone(), now)).await?;
+            access.store().make_session(&Session::new(id.clone(), now)).await?;
             continue;
         };
         let idle_ms = state.config.sessions.idle_ms;
         let is_there = if session.state != SessionState::Active {
-            let is_resumed = state.store.resume_session(id, now).await?;
+            let is_resumed = access.store().resume_session(id, now).await?;
             (session.state, session.completion) = (SessionState::Active, None);
             is_resumed
         } else if idle_ms > 0 && now.millis_since(session.updated_at) >= idle_ms / PARTS {
             // It is not forgotten under this call.
-            state.store.touch_session(id, now).await?
+            access.store().touch_session(id, now).await?
         } else {
             true
         };

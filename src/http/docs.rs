@@ -9,6 +9,7 @@ use utoipa::openapi::schema::AnyOf;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
+use super::auth::needs;
 use super::{AppState, described, problem};
 use crate::domain::Status;
 use crate::domain::failure::Code;
@@ -23,7 +24,8 @@ use crate::formats::native;
     tags((name = "tools", description = "What can be called"), (name = "hooks", description = "Who is asked around calls"), (name = "tool calls", description = "Calling, and what happened"),
         (name = "sessions", description = "What the calls of a conversation have in common"),
         (name = "events", description = "What happens, as it does"), (name = "stats", description = "How often, how well, how fast"),
-        (name = "operations", description = "For whoever keeps it running")),
+        (name = "mcp", description = "The same tools for clients of the Model Context Protocol"),
+        (name = "keys", description = "Who may do what"), (name = "operations", description = "For whoever keeps it running")),
     components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::HookErrorEvent, render::ToolResultEvent, session::SessionEvent, problem::ProblemBody, Code, Status, Format))
 )]
 struct Frame;
@@ -37,6 +39,7 @@ pub(super) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi:
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
     // Where the service is mounted is the gateway's business: addresses are relative to the document's own.
     document.servers = Some(vec![utoipa::openapi::Server::new(".")]);
+    needs::describe(&mut document);
     described::describe_failures(&mut document);
     if let Some(components) = &mut document.components {
         described::describe_token(components);

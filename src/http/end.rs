@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::problem::Problem;
 use super::{Shared, extract};
+use crate::access::Access;
 use crate::domain::Call;
 use crate::domain::event::Stage;
 
@@ -13,7 +14,12 @@ use crate::domain::event::Stage;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The call when it has ended, or as it is after `longest` or when the service stops.
-pub(super) async fn wait(state: &Shared, id: Uuid, longest: Option<Duration>) -> Result<Call, Problem> {
+pub(super) async fn wait(
+    state: &Shared,
+    access: &Access,
+    id: Uuid,
+    longest: Option<Duration>,
+) -> Result<Call, Problem> {
     // Subscribed first: an end between the look and the wait is not missed.
     let mut reader = state.bus.subscribe(vec![id]);
     let mut over = std::pin::pin!(async {
@@ -23,12 +29,12 @@ pub(super) async fn wait(state: &Shared, id: Uuid, longest: Option<Duration>) ->
         }
     });
     loop {
-        let call = state.store.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
+        let call = access.store().call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
         if call.status.is_terminal() || longest.is_some_and(|longest| longest.is_zero()) {
             return Ok(call);
         }
         tokio::select! {
-            () = &mut over => return Ok(call_now(state, id).await?.unwrap_or(call)),
+            () = &mut over => return Ok(call_now(access, id).await?.unwrap_or(call)),
             () = state.closing.cancelled() => return Ok(call),
             () = tokio::time::sleep(LOOK_AGAIN) => {}
             () = async {
@@ -45,6 +51,6 @@ pub(super) async fn wait(state: &Shared, id: Uuid, longest: Option<Duration>) ->
     }
 }
 
-async fn call_now(state: &Shared, id: Uuid) -> Result<Option<Call>, Problem> {
-    Ok(state.store.call(id).await?)
+async fn call_now(access: &Access, id: Uuid) -> Result<Option<Call>, Problem> {
+    Ok(access.store().call(id).await?)
 }

@@ -9,6 +9,7 @@ use super::AppState;
 use super::extract::{self, Params};
 use super::problem::Problem;
 use super::watch::sse;
+use crate::access::Access;
 use crate::events::stream::{self, EventFilter};
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -29,13 +30,14 @@ pub(super) struct OneParams {
         (status = 503, description = "The database is away")))]
 pub(super) async fn of_call(
     State(state): State<AppState>,
+    access: Access,
     Path(id): Path<String>,
     headers: HeaderMap,
     Params(params): Params<OneParams>,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
     let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or(0);
-    let frames = stream::of_call(&state.store, &state.bus, id, after, state.closing.clone()).await?;
+    let frames = stream::of_call(access.store(), &state.bus, id, after, state.closing.clone()).await?;
     frames.map(sse).ok_or_else(|| extract::no_such_call(&id.to_string()))
 }
 
@@ -60,10 +62,11 @@ pub(super) struct AllParams {
         (status = 503, description = "The database is away")))]
 pub(super) async fn of_all(
     State(state): State<AppState>,
+    access: Access,
     headers: HeaderMap,
     Params(params): Params<AllParams>,
 ) -> Result<Response, Problem> {
     let after = extract::resume_from(&headers, params.after.as_deref())?;
     let filter = EventFilter { name: params.name, session: params.session };
-    Ok(sse(stream::of_all(&state.store, &state.bus, after, filter, state.closing.clone()).await?))
+    Ok(sse(stream::of_all(access.store(), &state.bus, after, filter, state.closing.clone()).await?))
 }

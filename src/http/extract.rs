@@ -43,7 +43,7 @@ impl JsonBody {
     }
 }
 
-fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     let given = headers.get(header::CONTENT_TYPE).map(|value| value.to_str().unwrap_or("?")).unwrap_or_default();
     let media_type = given.split(';').next().unwrap_or_default().trim();
     let is_json = media_type.eq_ignore_ascii_case("application/json")

@@ -5,10 +5,12 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
+use super::auth::require_all_tools;
 use super::described::BodyRefused;
 use super::extract::{JsonBody, Params};
 use super::problem::Problem;
-use super::{AppState, Shared, reply};
+use super::{AppState, reply};
+use crate::access::Access;
 use crate::domain::{Group, Session, Time, json, shape, tool};
 use crate::registry::View;
 
@@ -88,12 +90,9 @@ fn yes() -> bool {
         (status = 404, description = "There is no such session"),
         (status = 422, description = "A query parameter is wrong"),
         (status = 503, description = "The database is away (with `session`)")))]
-pub(super) async fn list(
-    State(state): State<AppState>,
-    Params(params): Params<ViewParams>,
-) -> Result<Response, Problem> {
-    let session = find_session(&state, params.session.as_deref()).await?;
-    Ok(listed(&state, session.as_ref()))
+pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> Result<Response, Problem> {
+    let session = find_session(&access, params.session.as_deref()).await?;
+    Ok(listed(&access, session.as_ref()))
 }
 
 /// Makes a group. It is empty until definitions name it.
@@ -103,24 +102,25 @@ pub(super) async fn list(
         (status = 409, description = "There is a group of this name already"),
         (status = 422, description = "The body does not have its shape, or the name is none that a group can have"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Result<Response, Problem> {
+pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
     shape::expect_objects(&body.value, &[""])?;
     let GroupBody { name, description, active, manageable } = body.read()?;
     if !tool::is_valid_name(&name) {
         return Err(Problem::field("/name", "must be 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`"));
     }
     check_description(&description)?;
+    require_all_tools(&access)?;
     let registry = state.engine.registry();
-    registry.reload(&state.store).await?;
+    registry.reload(access.store()).await?;
     let now = state.clock.now();
     let group = Group { name, description, active, manageable, is_stored: true, created_at: now, updated_at: now };
-    let is_named = registry.snapshot().groups().contains_key(&group.name);
-    if is_named || !state.store.make_group(&group).await? {
+    let is_named = access.snapshot().groups().contains_key(&group.name);
+    if is_named || !access.store().make_group(&group).await? {
         let detail = format!("there is a group \"{}\" already; PATCH changes it", group.name);
         return Err(Problem::conflict("GROUP_EXISTS", detail));
     }
-    registry.reload(&state.store).await?;
-    let mut response = shown(&state, &group.name, None, StatusCode::CREATED)?;
+    registry.reload(access.store()).await?;
+    let mut response = shown(&access, &group.name, None, StatusCode::CREATED)?;
     if let Ok(location) = HeaderValue::from_str(&format!("/tool-groups/{}", group.name)) {
         response.headers_mut().insert(header::LOCATION, location);
     }
@@ -135,12 +135,12 @@ pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Res
         (status = 422, description = "A query parameter is wrong"),
         (status = 503, description = "The database is away (with `session`)")))]
 pub(super) async fn read(
-    State(state): State<AppState>,
+    access: Access,
     Path(name): Path<String>,
     Params(params): Params<ViewParams>,
 ) -> Result<Response, Problem> {
-    let session = find_session(&state, params.session.as_deref()).await?;
-    shown(&state, &name, session.as_ref(), StatusCode::OK)
+    let session = find_session(&access, params.session.as_deref()).await?;
+    shown(&access, &name, session.as_ref(), StatusCode::OK)
 }
 
 /// Deletes a group, and with it the registered tools that were in no other. Those that are in others too stay, and are in
@@ -151,10 +151,15 @@ pub(super) async fn read(
         (status = 404, description = "There is no such group"),
         (status = 409, description = "Tools name it that are built in or stand in files"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn delete(State(state): State<AppState>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
+pub(super) async fn delete(
+    State(state): State<AppState>,
+    access: Access,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    require_all_tools(&access)?;
     let registry = state.engine.registry();
-    registry.reload(&state.store).await?;
-    known_group(registry.snapshot().groups(), &name)?;
+    registry.reload(access.store()).await?;
+    known_group(access.snapshot().groups(), &name)?;
     let declared = registry.declared_in_group(&name);
     if !declared.is_empty() {
         let tools = json::shorten(&declared.join(", "), 500);
@@ -162,8 +167,8 @@ pub(super) async fn delete(State(state): State<AppState>, Path(name): Path<Strin
             format!("tools that are built in or stand in files name \"{name}\": {tools}; deactivate it instead");
         return Err(Problem::conflict("GROUP_DECLARED", detail));
     }
-    state.store.delete_group(&name, state.clock.now()).await?;
-    registry.reload(&state.store).await?;
+    access.store().delete_group(&name, state.clock.now()).await?;
+    registry.reload(access.store()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -175,17 +180,17 @@ fn check_description(description: &str) -> Result<(), Problem> {
 }
 
 /// All groups as this session sees them.
-fn listed(state: &Shared, session: Option<&Session>) -> Response {
-    let snapshot = state.engine.registry().snapshot().clone();
-    let view = View::new(&snapshot, session);
+fn listed(access: &Access, session: Option<&Session>) -> Response {
+    let snapshot = access.snapshot().clone();
+    let view = access.view(&snapshot, session);
     let groups: Vec<GroupView<'_>> = view.groups().map(|(group, active)| group_view(view, group, active)).collect();
     reply::json(StatusCode::OK, &GroupList { total: groups.len(), groups })
 }
 
 /// One group as this session sees it.
-fn shown(state: &Shared, name: &str, session: Option<&Session>, status: StatusCode) -> Result<Response, Problem> {
-    let snapshot = state.engine.registry().snapshot().clone();
-    let view = View::new(&snapshot, session);
+fn shown(access: &Access, name: &str, session: Option<&Session>, status: StatusCode) -> Result<Response, Problem> {
+    let snapshot = access.snapshot().clone();
+    let view = access.view(&snapshot, session);
     let group = known_group(snapshot.groups(), name)?;
     Ok(reply::json(status, &group_view(view, group, view.is_active(name))))
 }

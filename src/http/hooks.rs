@@ -11,6 +11,7 @@ use super::described::BodyRefused;
 use super::extract::JsonBody;
 use super::problem::{FieldError, Problem};
 use super::{AppState, reply};
+use crate::access::Access;
 use crate::domain::{HookDefinition, json, shape};
 use crate::hooks::{Hook, HookSource, HookView, MOST_HOOKS};
 use crate::store::hooks::StoredHook;
@@ -28,8 +29,8 @@ pub(super) struct HookList<'a> {
 #[utoipa::path(get, path = "/hooks", operation_id = "list_hooks", tag = "hooks",
     responses((status = 200, description = "The hooks", body = HookList),
         (status = 503, description = "The database is away")))]
-pub(super) async fn list(State(state): State<AppState>) -> Result<Response, Problem> {
-    let all = state.engine.hooks().all();
+pub(super) async fn list(State(state): State<AppState>, access: Access) -> Result<Response, Problem> {
+    let all = state.engine.hooks().all(access.tenant());
     let hooks: Vec<HookView<'_>> = all.iter().map(|hook| hook.view()).collect();
     Ok(reply::json(StatusCode::OK, &HookList { total: hooks.len(), hooks }))
 }
@@ -41,20 +42,20 @@ pub(super) async fn list(State(state): State<AppState>) -> Result<Response, Prob
         (status = 409, description = "There are too many hooks"),
         (status = 422, description = "The hook is refused; `errors` say where and why"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Result<Response, Problem> {
+pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
     shape::expect_objects(&body.value, &["", "/match", "/options"])?;
     shape::expect_strings(&body.value, &["/event", "/builtin", "/failure_policy"])?;
     let definition: HookDefinition = body.read()?;
     let (id, now) = (state.engine.new_id(), state.clock.now());
     let hook = compile(id.to_string().into(), definition, now).await?;
     let hooks = state.engine.hooks();
-    if hooks.all().iter().filter(|hook| hook.source() == HookSource::Api).count() >= MOST_HOOKS {
+    if hooks.all(access.tenant()).iter().filter(|hook| hook.source() == HookSource::Api).count() >= MOST_HOOKS {
         return Err(Problem::conflict("TOO_MANY_HOOKS", format!("there are {MOST_HOOKS} hooks; delete one first")));
     }
     let definition = serde_json::to_string(hook.definition()).map_err(|_| Problem::internal())?;
     let secret = hook.definition().secret.as_ref().map(|secret| secret.0.clone());
-    state.store.insert_hook(&StoredHook { id, definition, secret, created_at: now }).await?;
-    hooks.reload(&state.store).await?;
+    access.store().insert_hook(&StoredHook { id, definition, secret, created_at: now }).await?;
+    hooks.reload(&state.stores).await?;
     let mut response = reply::json(StatusCode::CREATED, &hook.view());
     if let Ok(location) = HeaderValue::from_str(&format!("/hooks/{id}")) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -66,8 +67,12 @@ pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Res
 #[utoipa::path(get, path = "/hooks/{id}", operation_id = "read_hook", tag = "hooks", params(("id" = String, Path, description = "The hook's id")),
     responses((status = 200, description = "The hook", body = HookView),
         (status = 404, description = "There is no such hook")))]
-pub(super) async fn read(State(state): State<AppState>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let hook = find(&state, &id)?;
+pub(super) async fn read(
+    State(state): State<AppState>,
+    access: Access,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let hook = find(&state, &access, &id)?;
     Ok(reply::json(StatusCode::OK, &hook.view()))
 }
 
@@ -77,8 +82,12 @@ pub(super) async fn read(State(state): State<AppState>, Path(id): Path<String>) 
         (status = 404, description = "There is no such hook"),
         (status = 409, description = "The hook was not registered over the API"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn delete(State(state): State<AppState>, Path(id): Path<String>) -> Result<StatusCode, Problem> {
-    if let Some(hook) = state.engine.hooks().get(&id).filter(|hook| hook.source() != HookSource::Api) {
+pub(super) async fn delete(
+    State(state): State<AppState>,
+    access: Access,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    if let Some(hook) = state.engine.hooks().get(access.tenant(), &id).filter(|hook| hook.source() != HookSource::Api) {
         let place = if hook.source() == HookSource::Config { "settings" } else { "program" };
         return Err(Problem::conflict(
             "HOOK_NOT_REGISTERED",
@@ -87,13 +96,13 @@ pub(super) async fn delete(State(state): State<AppState>, Path(id): Path<String>
     }
     // One that another node has just registered is not shown here yet.
     let known = id.parse().map_err(|_| no_such_hook(&id))?;
-    let found = state.store.delete_hook(known).await?;
-    state.engine.hooks().reload(&state.store).await?;
+    let found = access.store().delete_hook(known).await?;
+    state.engine.hooks().reload(&state.stores).await?;
     if found { Ok(StatusCode::NO_CONTENT) } else { Err(no_such_hook(&id)) }
 }
 
-fn find(state: &AppState, id: &str) -> Result<Arc<Hook>, Problem> {
-    state.engine.hooks().get(id).ok_or_else(|| no_such_hook(id))
+fn find(state: &AppState, access: &Access, id: &str) -> Result<Arc<Hook>, Problem> {
+    state.engine.hooks().get(access.tenant(), id).ok_or_else(|| no_such_hook(id))
 }
 
 fn no_such_hook(id: &str) -> Problem {

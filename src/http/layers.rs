@@ -59,7 +59,7 @@ fn finish(mut response: Response, id: HeaderValue) -> Response {
     let status = response.status();
     let problem = response.extensions_mut().remove::<Problem>();
     // What the framework refuses by itself, as a path that is not UTF-8.
-    let is_bare = problem.is_none() && (status.is_client_error() || status.is_server_error());
+    let is_bare = problem.is_none() && (status.is_client_error() || status.is_server_error()) && !is_json(&response);
     if let Some(problem) = problem.or_else(|| is_bare.then(|| Problem::of_status(status))) {
         let mut written = problem.render(id.to_str().unwrap_or_default());
         // What the router has added, as `Allow`, stays.
@@ -71,6 +71,11 @@ fn finish(mut response: Response, id: HeaderValue) -> Response {
     }
     response.headers_mut().insert(REQUEST_ID, id);
     response
+}
+
+/// Errors of JSON-RPC have a shape of their own.
+fn is_json(response: &Response) -> bool {
+    response.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/json")
 }
 
 fn is_good(id: &HeaderValue) -> bool {

@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::extract::{self, Params};
 use super::problem::Problem;
-use super::{AppState, Shared, end, range, reply};
+use super::{AppState, end, range, reply};
+use crate::access::Access;
 use crate::domain::{Call, ContentBlock, Status, Time};
 use crate::formats::native::ToolCall;
 use crate::store::calls::CallFilter;
@@ -61,10 +62,7 @@ struct Page<'a> {
     responses((status = 200, description = "A page", body = Page),
         (status = 422, description = "A query parameter is wrong"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn page(
-    State(state): State<AppState>,
-    Params(params): Params<PageParams>,
-) -> Result<Response, Problem> {
+pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
     let limit = params.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(Problem::field("", format!("query: limit must be 1 to {LARGEST_PAGE}")));
@@ -83,7 +81,7 @@ pub(super) async fn page(
         // One more tells whether there is another page.
         limit: limit + 1,
     };
-    let mut calls = state.store.calls(&filter).await?;
+    let mut calls = access.store().calls(&filter).await?;
     let more = calls.len() > limit as usize;
     calls.truncate(limit as usize);
     let next_cursor = calls.last().filter(|_| more).map(|call| call.id);
@@ -108,13 +106,14 @@ pub(super) struct WaitParams {
         (status = 503, description = "The database is away")))]
 pub(super) async fn one(
     State(state): State<AppState>,
+    access: Access,
     Path(id): Path<String>,
     Params(params): Params<WaitParams>,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
     let wait = Duration::from_millis(params.wait_ms.unwrap_or(0).min(LONGEST_WAIT_MS));
-    let call = end::wait(&state, id, Some(wait)).await?;
-    Ok(reply::json(StatusCode::OK, &ToolCall::from(&call)))
+    let call = end::wait(&state, &access, id, Some(wait)).await?;
+    Ok(reply::written(StatusCode::OK, ToolCall::from(&call).to_json()))
 }
 
 /// The whole output as text, also where `output` was cut for the model. `Range` gives a part of it.
@@ -130,12 +129,8 @@ pub(super) async fn one(
         (status = 416, description = "There are not so many bytes; `Content-Range` says how many there are",
             headers(("Content-Range" = String, description = "`bytes */LENGTH`"))),
         (status = 503, description = "The database is away")))]
-pub(super) async fn output(
-    State(state): State<AppState>,
-    Path(id): Path<String>,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let call = find(&state, extract::call_id(&id)?).await?;
+pub(super) async fn output(access: Access, Path(id): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+    let call = find(&access, extract::call_id(&id)?).await?;
     let Some(outcome) = &call.outcome else { return Err(Problem::not_found("the call has not ended")) };
     let text = outcome.whole_output().into_owned();
     range::answer(&headers, &tag(&call, None), "text/plain; charset=utf-8", text.into_bytes())
@@ -155,11 +150,11 @@ pub(super) async fn output(
             headers(("Content-Range" = String, description = "`bytes */LENGTH`"))),
         (status = 503, description = "The database is away")))]
 pub(super) async fn content(
-    State(state): State<AppState>,
+    access: Access,
     Path((id, n)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let call = find(&state, extract::call_id(&id)?).await?;
+    let call = find(&access, extract::call_id(&id)?).await?;
     let block = n.parse::<usize>().ok().and_then(|number| {
         let outcome = call.outcome.as_deref()?;
         Some((number, outcome, outcome.content.get(number)?))
@@ -190,6 +185,6 @@ fn tag(call: &Call, block: Option<usize>) -> String {
     }
 }
 
-async fn find(state: &Shared, id: Uuid) -> Result<Call, Problem> {
-    state.store.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))
+async fn find(access: &Access, id: Uuid) -> Result<Call, Problem> {
+    access.store().call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))
 }

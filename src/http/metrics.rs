@@ -38,7 +38,7 @@ fn look(state: &Shared, metrics: &Metrics, is_up: bool) {
     set("toolpost_in_flight_memory_limit_bytes", load.most_room_kib * 1024);
     set("toolpost_journal_changes_waiting", state.journal.waiting());
     set("toolpost_database_up", is_up.into());
-    set("toolpost_tools", state.engine.registry().snapshot().all().len());
+    set("toolpost_tools", state.engine.registry().default_shelf().snapshot().all().len());
     set("toolpost_tools_paused", state.engine.pauses().resting());
     metrics.set_count("toolpost_tool_pauses_total", &[], state.engine.pauses().paused());
     for (stream, readers) in [("calls", state.bus.call_readers()), ("all", state.bus.readers())] {

@@ -15,7 +15,8 @@ use uuid::Uuid;
 use super::call_body::Asked;
 use super::problem::Problem;
 use super::{AppState, answer, calls, end, watch};
-use crate::domain::{Call, CallRequest, Claim, Once};
+use crate::access::Access;
+use crate::domain::{Call, CallRequest, Claim, Once, Time};
 use crate::engine::{NotAccepted, Seen, Submission, Wait};
 use crate::events::{frame, stream as events};
 
@@ -44,21 +45,22 @@ enum Found {
 /// Runs what was never asked for before, and joins the rest.
 pub(super) async fn execute(
     state: &AppState,
+    access: &Access,
     asked: Asked,
     bytes: usize,
     wants_events: bool,
 ) -> Result<Response, Problem> {
     let submission = &asked.submission;
     if let Some(once) = submission.once
-        && let Some(claim) = claim_of(state, once, "").await?
+        && let Some(claim) = claim_of(access, state.clock.now(), once, "").await?
     {
-        return replay(state, &asked, claim.batch_id, claim.calls, wants_events).await;
+        return replay(state, access, &asked, claim.batch_id, claim.calls, wants_events).await;
     }
     for _ in 0..TRIES {
         let mut found = Vec::with_capacity(submission.calls.len());
         for (index, request) in submission.calls.iter().enumerate() {
             let claim = match request.once {
-                Some(once) => claim_of(state, once, &asked.id_places.of(index)).await?,
+                Some(once) => claim_of(access, state.clock.now(), once, &asked.id_places.of(index)).await?,
                 None => None,
             };
             let known = claim.and_then(|claim| claim.calls.first().copied());
@@ -67,22 +69,22 @@ pub(super) async fn execute(
                 known.map_or_else(|| Found::New(Box::new(CallRequest { index, ..request.clone() })), Found::Known),
             );
         }
-        if let Some(response) = run_new(state, &asked, found, bytes, wants_events).await? {
+        if let Some(response) = run_new(state, access, &asked, found, bytes, wants_events).await? {
             return Ok(response);
         }
         // Somebody else has taken a key of theirs meanwhile.
         if let Some(once) = submission.once
-            && let Some(claim) = claim_of(state, once, "").await?
+            && let Some(claim) = claim_of(access, state.clock.now(), once, "").await?
         {
-            return replay(state, &asked, claim.batch_id, claim.calls, wants_events).await;
+            return replay(state, access, &asked, claim.batch_id, claim.calls, wants_events).await;
         }
     }
     Err(Problem::overloaded())
 }
 
 /// Who has the key, if anybody has. The same key for something else is refused.
-async fn claim_of(state: &AppState, once: Once, pointer: &str) -> Result<Option<Claim>, Problem> {
-    match state.store.claim(&once.key, state.clock.now()).await? {
+async fn claim_of(access: &Access, now: Time, once: Once, pointer: &str) -> Result<Option<Claim>, Problem> {
+    match access.store().claim(&once.key, now).await? {
         Some(claim) if claim.once.fingerprint != once.fingerprint => Err(Problem::key_reused(pointer)),
         claim => Ok(claim),
     }
@@ -91,6 +93,7 @@ async fn claim_of(state: &AppState, once: Once, pointer: &str) -> Result<Option<
 /// `None` if a key was taken meanwhile; then nothing was accepted.
 async fn run_new(
     state: &AppState,
+    access: &Access,
     asked: &Asked,
     found: Vec<Found>,
     bytes: usize,
@@ -106,11 +109,12 @@ async fn run_new(
     }
     if new.is_empty() {
         let known = known.into_iter().map(|(_, id)| id).collect();
-        return replay(state, asked, None, known, wants_events).await.map(Some);
+        return replay(state, access, asked, None, known, wants_events).await.map(Some);
     }
     let ids = state.engine.ids(new.len());
     let reader = wants_events.then(|| state.bus.subscribe(ids.clone()));
-    let mut submitted = calls::submit(state, submission.with_calls(new, known.clone()), ids.clone(), bytes).await?;
+    let mut submitted =
+        calls::submit(state, access, submission.with_calls(new, known.clone()), ids.clone(), bytes).await?;
     let batch_id = submitted.batch_id;
     match submitted.accepted().await {
         Ok(()) => {}
@@ -121,27 +125,28 @@ async fn run_new(
     }
     if let Some(reader) = reader {
         if known.is_empty() {
-            return Ok(Some(watch::stream(state.clone(), reader, ids, submitted, asked.said.clone())));
+            return Ok(Some(watch::stream(state.clone(), access.clone(), reader, ids, submitted, asked.said.clone())));
         }
         let mut all = ids;
         known.into_iter().for_each(|(place, id)| all.insert(place, id));
         let (_, guards) = submitted.detach();
-        return replay_events(state, asked, batch_id, all, guards).await.map(Some);
+        return replay_events(state, access, asked, batch_id, all, guards).await.map(Some);
     }
     let first = ids.first().copied();
     // All at once: nobody waits longer because there are several.
-    let joined = try_join_all(known.iter().map(|(_, id)| join(state, *id, submission.wait)));
+    let joined = try_join_all(known.iter().map(|(_, id)| join(state, access, *id, submission.wait)));
     let (seen, joined) = tokio::join!(submitted.seen(submission.wait), joined);
     let mut all = seen.map_err(|not| answer::not_recorded(not.accepted, batch_id, first))?;
     for ((place, _), call) in known.into_iter().zip(joined?) {
         all.insert(place, Seen::Ended(Arc::new(call)));
     }
-    answer::seen(state, batch_id, all, asked.said.as_deref()).await.map(Some)
+    answer::seen(access, batch_id, all, asked.said.as_deref()).await.map(Some)
 }
 
 /// The outcome of calls that are there already; those that still run are joined.
 async fn replay(
     state: &AppState,
+    access: &Access,
     asked: &Asked,
     batch_id: Option<Uuid>,
     ids: Vec<Uuid>,
@@ -149,9 +154,9 @@ async fn replay(
 ) -> Result<Response, Problem> {
     let Submission { is_batch, wait, .. } = asked.submission;
     let mut response = if wants_events {
-        replay_events(state, asked, batch_id, ids, Vec::new()).await?
+        replay_events(state, access, asked, batch_id, ids, Vec::new()).await?
     } else {
-        let calls = try_join_all(ids.iter().map(|id| join(state, *id, wait))).await?;
+        let calls = try_join_all(ids.iter().map(|id| join(state, access, *id, wait))).await?;
         let batch_id = batch_id.or(calls.first().filter(|_| is_batch).and_then(|call| call.batch_id));
         let calls: Vec<Arc<Call>> = calls.into_iter().map(Arc::new).collect();
         answer::as_they_are(batch_id, is_batch, &calls, asked.said.as_deref())
@@ -162,14 +167,14 @@ async fn replay(
 }
 
 /// Waits for a call as long as whoever asked for it first would have.
-async fn join(state: &AppState, id: Uuid, wait: Wait) -> Result<Call, Problem> {
+async fn join(state: &AppState, access: &Access, id: Uuid, wait: Wait) -> Result<Call, Problem> {
     let longest = match wait {
         Wait::Result => None,
         Wait::Accepted => Some(Duration::ZERO),
         Wait::For(longest) => Some(longest),
         Wait::AsDeclared => {
-            let call = end::wait(state, id, Some(Duration::ZERO)).await?;
-            let snapshot = state.engine.registry().snapshot();
+            let call = end::wait(state, access, id, Some(Duration::ZERO)).await?;
+            let snapshot = access.snapshot();
             let is_async = snapshot.get(&call.name).is_some_and(|entry| entry.definition.asynchronous);
             if call.status.is_terminal() || is_async {
                 return Ok(call);
@@ -177,12 +182,13 @@ async fn join(state: &AppState, id: Uuid, wait: Wait) -> Result<Call, Problem> {
             None
         }
     };
-    end::wait(state, id, longest).await
+    end::wait(state, access, id, longest).await
 }
 
 /// Each call's events from its beginning, one call after the other, and then the answer.
 async fn replay_events(
     state: &AppState,
+    access: &Access,
     asked: &Asked,
     batch_id: Option<Uuid>,
     ids: Vec<Uuid>,
@@ -190,19 +196,19 @@ async fn replay_events(
 ) -> Result<Response, Problem> {
     let mut streams = Vec::with_capacity(ids.len());
     for id in &ids {
-        let found = events::of_call(&state.store, &state.bus, *id, 0, state.closing.clone()).await?;
+        let found = events::of_call(access.store(), &state.bus, *id, 0, state.closing.clone()).await?;
         streams.push(found.ok_or_else(Problem::internal)?);
     }
-    let (state, said) = (state.clone(), asked.said.clone());
+    let (access, said) = (access.clone(), asked.said.clone());
     let last = stream::once(async move {
-        let calls = state.store.calls_of(&ids).await.unwrap_or_default();
+        let calls = access.store().calls_of(&ids).await.unwrap_or_default();
         let calls: Vec<&Call> = ids.iter().filter_map(|id| calls.iter().find(|call| call.id == *id)).collect();
         if calls.iter().any(|call| !call.status.is_terminal()) {
             // The service stops; the reader comes again.
             return Ok(frame::CUT_OFF);
         }
         guards.into_iter().for_each(|guard| drop(guard.disarm()));
-        let pos = state.store.last_pos().await.unwrap_or_default();
+        let pos = access.store().last_pos().await.unwrap_or_default();
         Ok::<_, Infallible>(watch::batch(pos, batch_id, &calls, said.as_deref()))
     });
     Ok(watch::sse(stream::iter(streams).flatten().chain(last)))

@@ -42,6 +42,6 @@ pub(super) async fn readyz(State(state): State<AppState>) -> Result<Response, Pr
 
 /// Whether the database answers, and took the last commit.
 pub(super) async fn is_store_up(state: &AppState) -> bool {
-    let answers = tokio::time::timeout(PING, state.store.ping()).await;
+    let answers = tokio::time::timeout(PING, state.stores.ping()).await;
     state.journal.is_healthy() && matches!(answers, Ok(Ok(())))
 }

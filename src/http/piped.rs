@@ -12,6 +12,7 @@ use super::calls;
 use super::extract::Params;
 use super::problem::Problem;
 use super::{AppState, cache_control, conversation, watch};
+use crate::access::Access;
 use crate::callbacks;
 use crate::domain::{LimitsSpec, Vendor};
 use crate::engine::{Mode, Submission};
@@ -72,6 +73,7 @@ pub(super) struct PipeParams {
         (status = 503, description = "The service is stopping")))]
 pub(super) async fn pipe(
     State(state): State<AppState>,
+    access: Access,
     headers: HeaderMap,
     Params(params): Params<PipeParams>,
     body: Body,
@@ -106,13 +108,13 @@ pub(super) async fn pipe(
         ..Submission::default()
     };
     if template.session.is_some() {
-        conversation::join(&state, &mut template).await?;
+        conversation::join(&state, &access, &mut template).await?;
     }
     let (reader, growing) = state.bus.subscribe_growing(EVENTS_BEHIND);
     let (notes, told) = mpsc::channel(NOTES);
-    let answer = Answer::new(state.clone(), template.batch_id, reader, told);
+    let answer = Answer::new(state.clone(), access.clone(), template.batch_id, reader, told);
     // It goes on when nobody reads: calls that are complete run.
-    let session = Session::new(state, format, template, growing, notes);
+    let session = Session::new(state, access, format, template, growing, notes);
     tokio::spawn(Context::current().scope(session.run(body)));
     Ok(watch::sse(answer.frames()))
 }

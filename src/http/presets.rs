@@ -11,6 +11,7 @@ use super::described::BodyRefused;
 use super::extract::JsonBody;
 use super::problem::{FieldError, Problem};
 use super::{AppState, Shared, reply, tools};
+use crate::access::Access;
 use crate::domain::json::{pointer_token, type_name};
 use crate::domain::preset::{Origin, PresetShape};
 use crate::domain::{Preset, Presets};
@@ -40,8 +41,8 @@ enum PresetChange {
     params(("name" = String, Path, description = "The tool's name")),
     responses((status = 200, description = "The presets by argument, without their values", body = View),
         (status = 404, description = "There is no such tool")))]
-pub(super) async fn read(State(state): State<AppState>, Path(name): Path<String>) -> Result<Response, Problem> {
-    Ok(shown(&*tools::find(&state, &name)?))
+pub(super) async fn read(access: Access, Path(name): Path<String>) -> Result<Response, Problem> {
+    Ok(shown(&*tools::find(&access, &name)?))
 }
 
 /// Writes presets; those that are not named stay as they are, and `null` takes one back.
@@ -58,15 +59,16 @@ pub(super) async fn read(State(state): State<AppState>, Path(name): Path<String>
         (status = 503, description = "The database is away")))]
 pub(super) async fn put(
     State(state): State<AppState>,
+    access: Access,
     Path(name): Path<String>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let entry = tools::find(&state, &name)?;
+    let entry = tools::find(&access, &name)?;
     let asked = asked(body.value)?;
     let (mut written, mut faults) = (Vec::with_capacity(asked.len()), Vec::new());
     for (argument, preset) in asked {
         let pointer = format!("/{}", pointer_token(&argument));
-        match kept(&state, &entry, &argument, preset) {
+        match kept(&state, &access, &entry, &argument, preset) {
             Ok(Some(preset)) => written.push((argument, preset)),
             Ok(None) => {}
             Err((place, message)) => faults.push(FieldError { pointer: format!("{pointer}{place}"), message }),
@@ -77,10 +79,10 @@ pub(super) async fn put(
     }
     if !written.is_empty() {
         try_on(&state, &entry, &written).await?;
-        state.store.put_presets(&entry.name, &written, state.clock.now()).await?;
-        state.engine.registry().reload(&state.store).await?;
+        access.store().put_presets(&entry.name, &written, state.clock.now()).await?;
+        state.engine.registry().reload(access.store()).await?;
     }
-    Ok(shown(&*tools::find(&state, &name)?))
+    Ok(shown(&*tools::find(&access, &name)?))
 }
 
 /// Reads the body by hand: whatever stands in the wrong place may be a secret, and is not repeated.
@@ -122,6 +124,7 @@ type Kept = Option<Option<Preset>>;
 /// Where and what is wrong with it.
 fn kept(
     state: &Shared,
+    access: &Access,
     entry: &Entry,
     name: &str,
     preset: Option<PresetShape>,
@@ -143,7 +146,7 @@ fn kept(
             if value.len() > LONGEST_VALUE {
                 return Err(("/value", format!("must have at most {LONGEST_VALUE} bytes")));
             }
-            let place = Place { tenant: state.store.tenant(), tool: &entry.name, name };
+            let place = Place { tenant: access.tenant(), tool: &entry.name, name };
             let sealed = state.vault.seal(value.as_bytes(), &place);
             Origin::Stored(Some(sealed.map_err(|error: VaultError| ("/value", error.to_string()))?))
         }

@@ -1,9 +1,10 @@
 //! A request that is not one: `application/problem+json` (RFC 9457). A tool call that fails is none of these.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use crate::domain::Scope;
 use crate::domain::shape::ShapeError;
 use crate::engine::Refusal;
 use crate::registry::Fault;
@@ -20,7 +21,8 @@ pub struct Problem {
     detail: String,
     errors: Vec<FieldError>,
     retry_after_s: Option<u64>,
-    location: Option<Box<str>>,
+    /// Where to look instead, or what to show.
+    header: Option<Box<(HeaderName, HeaderValue)>>,
     /// How long the body is of which a part was asked for that there is not.
     length: Option<usize>,
 }
@@ -62,7 +64,7 @@ impl Problem {
             detail: detail.into(),
             errors: Vec::new(),
             retry_after_s: None,
-            location: None,
+            header: None,
             length: None,
         }
     }
@@ -103,6 +105,11 @@ impl Problem {
         Self::new(status, code, "the request cannot be answered; /openapi.json lists what there is")
     }
 
+    /// A request that another protocol's server has refused, in its words.
+    pub fn refused(status: StatusCode, why: impl Into<String>) -> Self {
+        Self { detail: why.into(), ..Self::of_status(status) }
+    }
+
     /// 405; the `Allow` header is added by the router.
     pub fn method_not_allowed() -> Self {
         let detail = "this path does not answer this method; see the Allow header";
@@ -127,7 +134,49 @@ impl Problem {
 
     /// 401: the token is not this call's, or is missing.
     pub fn wrong_token() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "this needs the call's own token, as its tool was sent it")
+        let detail = "this needs the call's own token, as its tool was sent it";
+        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail).challenging("Bearer")
+    }
+
+    /// 401: nothing is shown.
+    pub fn no_key() -> Self {
+        let detail = "this needs an API key: send `Authorization: Bearer tp_…`; `toolpost keys create` makes one";
+        Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail).challenging("Bearer")
+    }
+
+    /// 401: what is shown does not count.
+    pub fn invalid_key(reason: &str) -> Self {
+        let problem = Self::new(StatusCode::UNAUTHORIZED, "INVALID_KEY", reason);
+        problem.challenging("Bearer error=\"invalid_token\"")
+    }
+
+    /// 403: the key lacks all of these scopes.
+    pub fn scope_missing(scopes: &[Scope]) -> Self {
+        let names: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+        let detail = format!("this needs a key with the scope `{}`", names.join("` or `"));
+        let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", names.join(" "));
+        Self::new(StatusCode::FORBIDDEN, "SCOPE_MISSING", detail).challenging(&challenge)
+    }
+
+    /// 403: not with this.
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "FORBIDDEN", detail)
+    }
+
+    /// 429.
+    pub fn too_many_requests(what: &str, retry_after_s: u64) -> Self {
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", what);
+        Self { retry_after_s: Some(retry_after_s), ..problem }
+    }
+
+    /// Says what a caller has to show (RFC 6750, section 3).
+    fn challenging(self, challenge: &str) -> Self {
+        self.with(header::WWW_AUTHENTICATE, challenge)
+    }
+
+    fn with(self, name: HeaderName, value: &str) -> Self {
+        let header = HeaderValue::from_str(value).ok().map(|value| Box::new((name, value)));
+        Self { header, ..self }
     }
 
     /// 422: the idempotency key stands for another request.
@@ -168,6 +217,18 @@ impl Problem {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail)
     }
 
+    /// 415 where YAML is taken, too.
+    pub fn neither_json_nor_yaml(found: Option<&HeaderValue>) -> Self {
+        let found = found.map_or("none", |value| value.to_str().unwrap_or("?"));
+        let detail = format!("the Content-Type must be application/json or application/yaml, not {found}");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail)
+    }
+
+    /// 503: other documents are being imported.
+    pub fn imports_busy() -> Self {
+        Self::unavailable("OVERLOADED", "other documents are being imported; nothing of this one was, try again")
+    }
+
     /// 500: nothing about the inside is told.
     pub fn internal() -> Self {
         let detail = "the service failed; its log knows more under the request's id";
@@ -191,6 +252,11 @@ impl Problem {
         Self::unavailable("STORE_UNAVAILABLE", detail)
     }
 
+    /// 503: whether a token counts cannot be found out.
+    pub fn issuer_unavailable(detail: &str) -> Self {
+        Self::unavailable("ISSUER_UNAVAILABLE", detail)
+    }
+
     /// 503: the service is stopping.
     pub fn shutting_down() -> Self {
         Self::unavailable("SHUTTING_DOWN", "the service is stopping and takes no new calls; nothing was accepted")
@@ -203,7 +269,7 @@ impl Problem {
 
     /// Says where what was asked for will be found after all.
     pub fn at(self, location: String) -> Self {
-        Self { location: Some(location.into()), ..self }
+        self.with(header::LOCATION, &location)
     }
 
     /// The answer, with the request's id in it.
@@ -223,8 +289,8 @@ impl Problem {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
-        if let Some(location) = self.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
-            headers.insert(header::LOCATION, location);
+        if let Some((name, value)) = self.header.as_deref() {
+            headers.insert(name, value.clone());
         }
         let content_range = self.length.map(|length| format!("bytes */{length}"));
         if let Some(value) = content_range.and_then(|text| HeaderValue::from_str(&text).ok()) {

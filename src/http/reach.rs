@@ -9,11 +9,13 @@ use axum::response::Response;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::auth::{Asking, bearer};
 use super::described::BodyRefused;
 use super::extract::{self, JsonBody};
 use super::problem::Problem;
 use super::{AppState, end, reply};
-use crate::domain::{Answer, Call, Status, json};
+use crate::access::Access;
+use crate::domain::{Answer, Call, Caller, Scopes, Status, json};
 use crate::engine::Reached;
 use crate::executor::report::Report;
 use crate::formats::native::ToolCall;
@@ -28,12 +30,16 @@ const SETTLING: Duration = Duration::from_secs(2);
     responses((status = 202, description = "The call as it is", body = ToolCall),
         (status = 404, description = "There is no such call"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn cancel(State(state): State<AppState>, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn cancel(
+    State(state): State<AppState>,
+    access: Access,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
-    if state.engine.cancel(id).await? == Reached::NoSuchCall {
+    if state.engine.cancel(access.tenant(), id).await? == Reached::NoSuchCall {
         return Err(extract::no_such_call(&id.to_string()));
     }
-    let call = settling(&state, id).await?;
+    let call = settling(&state, &access, id).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &ToolCall::from(&call)))
 }
 
@@ -52,12 +58,13 @@ pub(super) async fn cancel(State(state): State<AppState>, Path(id): Path<String>
         (status = 503, description = "The database is away, or too many reports of the call are not recorded yet")))]
 pub(super) async fn progress(
     State(state): State<AppState>,
+    asking: Asking,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
-    check_token(&state, id, &headers).await?;
+    may_speak(&state, asking, id, &headers).await?;
     let report = Report::read(body.value.clone())?;
     match state.engine.report(id, report, body.value).await? {
         Reached::Done => Ok(reply::json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id }))),
@@ -97,12 +104,13 @@ struct Accepted {
         (status = 503, description = "The database is away")))]
 pub(super) async fn result(
     State(state): State<AppState>,
+    asking: Asking,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
-    check_token(&state, id, &headers).await?;
+    let speaker = may_speak(&state, asking, id, &headers).await?;
     let answer = answer_of(&headers, body, &state).await?;
     let ignored = match state.engine.post_result(id, answer).await? {
         Reached::Done => false,
@@ -114,7 +122,7 @@ pub(super) async fn result(
             return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
         }
     };
-    let status = settling(&state, id).await?.status;
+    let status = settling(&state, &speaker, id).await?.status;
     Ok(reply::json(StatusCode::OK, &Accepted { id, status, ignored }))
 }
 
@@ -138,23 +146,27 @@ async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<
     Err(Problem::not_json(&media_type))
 }
 
-/// A token, where one is given, must be the call's own. Without one callers speak for themselves, and
-/// never for a tool that was sent one.
-async fn check_token(state: &AppState, id: Uuid, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(given) = headers.get(header::AUTHORIZATION) else {
-        return if state.engine.has_token(id).await? { Err(Problem::wrong_token()) } else { Ok(()) };
-    };
-    let bearer = |text: &str| {
-        let (scheme, token) = text.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
-    };
-    match given.to_str().ok().and_then(bearer) {
-        Some(token) if state.signing_key.is_token(id, &token) => Ok(()),
-        _ => Err(Problem::wrong_token()),
+/// Who speaks for a call: whoever shows its own token, or, for a tool that was sent none, a caller whose call it is.
+async fn may_speak(state: &AppState, asking: Asking, id: Uuid, headers: &HeaderMap) -> Result<Access, Problem> {
+    let owner = state.engine.owner_of(id).await?;
+    let shown = bearer(headers);
+    if shown.is_some_and(|token| state.signing_key.is_token(id, token)) {
+        let owner = owner.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
+        let caller = Caller { tenant: owner, scopes: Scopes::default(), tools: None, key: None };
+        return Ok(Access::open(caller, &state.stores, state.engine.registry()).await?);
     }
+    let Some(access) = asking.0 else { return Err(Problem::wrong_token()) };
+    // While nobody has to show a key, what is shown is meant as the call's own token.
+    if state.auth.operator().is_some() && headers.contains_key(header::AUTHORIZATION) {
+        return Err(Problem::wrong_token());
+    }
+    if owner.as_ref() != Some(access.tenant()) {
+        return Err(extract::no_such_call(&id.to_string()));
+    }
+    if state.engine.has_token(id).await? { Err(Problem::wrong_token()) } else { Ok(access) }
 }
 
 /// The call once it has ended, or as it is if that takes longer.
-async fn settling(state: &AppState, id: Uuid) -> Result<Call, Problem> {
-    end::wait(state, id, Some(SETTLING)).await
+async fn settling(state: &AppState, access: &Access, id: Uuid) -> Result<Call, Problem> {
+    end::wait(state, access, id, Some(SETTLING)).await
 }

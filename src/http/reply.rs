@@ -11,8 +11,14 @@ const USUAL_BYTES: usize = 2048;
 /// A JSON answer.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    match serde_json::to_writer(&mut bytes, body) {
-        Ok(()) => (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
+    let written = serde_json::to_writer(&mut bytes, body);
+    self::written(status, written.map(|()| bytes))
+}
+
+/// A JSON answer that was written already.
+pub(super) fn written(status: StatusCode, body: serde_json::Result<Vec<u8>>) -> Response {
+    match body {
+        Ok(bytes) => (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
         Err(error) => {
             tracing::error!(%error, "an answer cannot be written");
             super::Problem::internal().into_response()

@@ -14,6 +14,7 @@ use super::described::BodyRefused;
 use super::extract::{JsonBody, Params};
 use super::problem::Problem;
 use super::{AppState, call_body, groups, reply};
+use crate::access::Access;
 use crate::callbacks;
 use crate::domain::tool::is_valid_name;
 use crate::domain::{LimitsSpec, Session, SessionState, Time, json, shape};
@@ -69,16 +70,20 @@ pub(super) struct NewSession {
         (status = 409, description = "There is a session of this id"),
         (status = 422, description = "The body does not have its shape; `errors` say where"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn create(State(state): State<AppState>, mut body: JsonBody) -> Result<Response, Problem> {
+pub(super) async fn create(
+    State(state): State<AppState>,
+    access: Access,
+    mut body: JsonBody,
+) -> Result<Response, Problem> {
     name_active_groups(&mut body.value);
     shape::expect_objects(&body.value, &["", "/context", "/groups", "/limits"])?;
     let new: NewSession = body.read()?;
     check(&new)?;
     for name in new.groups.keys() {
-        groups::known_group(state.engine.registry().snapshot().groups(), name)?;
+        groups::known_group(access.snapshot().groups(), name)?;
     }
     if let Some(parent) = &new.parent
-        && state.store.session(parent).await?.is_none()
+        && access.store().session(parent).await?.is_none()
     {
         return Err(no_such_session(parent));
     }
@@ -92,7 +97,7 @@ pub(super) async fn create(State(state): State<AppState>, mut body: JsonBody) ->
         callback_url: new.callback_url.map(Into::into),
         ..Session::new(id.into(), state.clock.now())
     };
-    if !state.store.make_session(&session).await? {
+    if !access.store().make_session(&session).await? {
         let detail = format!("there is a session {} already", json::shorten(&session.id, 64));
         return Err(Problem::conflict("SESSION_EXISTS", detail));
     }
@@ -170,10 +175,7 @@ struct Page<'a> {
     responses((status = 200, description = "A page", body = Page),
         (status = 422, description = "A query parameter is wrong"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn page(
-    State(state): State<AppState>,
-    Params(params): Params<PageParams>,
-) -> Result<Response, Problem> {
+pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> Result<Response, Problem> {
     let limit = params.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(Problem::field("", format!("query: limit must be 1 to {LARGEST_PAGE}")));
@@ -184,7 +186,7 @@ pub(super) async fn page(
     }
     // One more tells whether there is another page.
     let filter = SessionFilter { state: params.state, parent: params.parent, before, limit: limit + 1 };
-    let mut sessions = state.store.sessions(&filter).await?;
+    let mut sessions = access.store().sessions(&filter).await?;
     let more = sessions.len() > limit as usize;
     sessions.truncate(limit as usize);
     let next_cursor = sessions.last().filter(|_| more).map(|last| {
@@ -205,11 +207,11 @@ fn cursor(text: &str) -> Result<SessionCursor, Problem> {
 }
 
 /// The session of a path.
-async fn find(state: &AppState, id: &str) -> Result<Session, Problem> {
+async fn find(access: &Access, id: &str) -> Result<Session, Problem> {
     if id.contains('\0') {
         return Err(no_such_session(id));
     }
-    state.store.session(id).await?.ok_or_else(|| no_such_session(id))
+    access.store().session(id).await?.ok_or_else(|| no_such_session(id))
 }
 
 /// 404 for a session.

@@ -5,9 +5,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
+use super::auth::require_all_tools;
 use super::extract::Params;
 use super::problem::Problem;
 use super::{AppState, reply, tools};
+use crate::access::Access;
 use crate::domain::Time;
 use crate::domain::stats::{MinuteStats, ToolStats, UNKNOWN_TOOL};
 use crate::hooks::Counts;
@@ -69,6 +71,18 @@ impl From<&Counts> for HookStats {
     }
 }
 
+impl std::iter::Sum for HookStats {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        let none = Self { asked_count: 0, failed_count: 0, blocked_count: 0, dropped_count: 0 };
+        all.fold(none, |sum, one| Self {
+            asked_count: sum.asked_count + one.asked_count,
+            failed_count: sum.failed_count + one.failed_count,
+            blocked_count: sum.blocked_count + one.blocked_count,
+            dropped_count: sum.dropped_count + one.dropped_count,
+        })
+    }
+}
+
 /// Reads the counts of one tool; zeros for one that was never called.
 #[utoipa::path(get, path = "/tools/{name}/stats", operation_id = "tool_stats", tag = "stats", params(("name" = String, Path, description = "The tool's name"), WindowParams),
     responses((status = 200, description = "The counts", body = StatsAnswer),
@@ -77,17 +91,18 @@ impl From<&Counts> for HookStats {
         (status = 503, description = "The database is away")))]
 pub(super) async fn of_tool(
     State(state): State<AppState>,
+    access: Access,
     Path(name): Path<String>,
     Params(params): Params<WindowParams>,
 ) -> Result<Response, Problem> {
     let since = since(&state, params.window.as_deref())?;
-    let stored = state.store.stats(Some(&name)).await?.pop();
+    let stored = access.store().stats(Some(&name)).await?.pop().filter(|_| access.caller().may_have(&name));
     // A tool that was deleted keeps its counts.
     let stats = match stored.filter(|_| name != UNKNOWN_TOOL) {
         Some(stats) => stats,
-        None => ToolStats::never_called(&tools::find(&state, &name)?.name),
+        None => ToolStats::never_called(&tools::find(&access, &name)?.name),
     };
-    let series = series(&state, &name, since).await?;
+    let series = series(&access, &name, since).await?;
     Ok(reply::json(StatusCode::OK, &StatsAnswer { stats, series }))
 }
 
@@ -98,13 +113,15 @@ pub(super) async fn of_tool(
         (status = 503, description = "The database is away")))]
 pub(super) async fn of_all(
     State(state): State<AppState>,
+    access: Access,
     Params(params): Params<WindowParams>,
 ) -> Result<Response, Problem> {
     let since = since(&state, params.window.as_deref())?;
-    let mut stored = state.store.stats(None).await?;
+    let mut stored = access.store().stats(None).await?;
     let unknown = stored.iter().position(|stats| stats.tool_name == UNKNOWN_TOOL).map(|place| stored.remove(place));
-    let snapshot = state.engine.registry().snapshot().clone();
-    for entry in snapshot.all() {
+    stored.retain(|stats| access.caller().may_have(&stats.tool_name));
+    let snapshot = access.snapshot().clone();
+    for entry in access.view(&snapshot, None).all() {
         if stored.iter().all(|stats| stats.tool_name != *entry.name) {
             stored.push(ToolStats::never_called(&entry.name));
         }
@@ -112,10 +129,14 @@ pub(super) async fn of_all(
     stored.sort_by(|one, other| one.tool_name.cmp(&other.tool_name));
     let mut tools = Vec::with_capacity(stored.len());
     for stats in stored {
-        let series = series(&state, &stats.tool_name, since).await?;
+        let series = series(&access, &stats.tool_name, since).await?;
         tools.push(StatsAnswer { stats, series });
     }
-    let hooks = state.engine.hooks().counts().into();
+    let hooks = match access.tenant().is_default() {
+        true => state.engine.hooks().counts().into(),
+        // Of the others each knows its own.
+        false => state.engine.hooks().all(access.tenant()).iter().map(|hook| hook.counts().into()).sum(),
+    };
     let unknown_tools = unknown.unwrap_or_else(|| ToolStats::never_called(UNKNOWN_TOOL));
     Ok(reply::json(StatusCode::OK, &AllStats { tools, unknown_tools, hooks }))
 }
@@ -125,11 +146,11 @@ pub(super) async fn of_all(
     responses((status = 204, description = "Reset"),
         (status = 404, description = "There is no such tool, nor was there one"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn reset_tool(State(state): State<AppState>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
-    if state.store.stats(Some(&name)).await?.is_empty() {
-        tools::find(&state, &name)?;
+pub(super) async fn reset_tool(access: Access, Path(name): Path<String>) -> Result<StatusCode, Problem> {
+    if access.store().stats(Some(&name)).await?.is_empty() || !access.caller().may_have(&name) {
+        tools::find(&access, &name)?;
     }
-    state.store.reset_stats(Some(&name)).await?;
+    access.store().reset_stats(Some(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -137,11 +158,9 @@ pub(super) async fn reset_tool(State(state): State<AppState>, Path(name): Path<S
 #[utoipa::path(delete, path = "/stats", operation_id = "reset_all_stats", tag = "stats",
     responses((status = 204, description = "Reset"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn reset_all(
-    State(state): State<AppState>,
-    Params(NoParams {}): Params<NoParams>,
-) -> Result<StatusCode, Problem> {
-    state.store.reset_stats(None).await?;
+pub(super) async fn reset_all(access: Access, Params(NoParams {}): Params<NoParams>) -> Result<StatusCode, Problem> {
+    require_all_tools(&access)?;
+    access.store().reset_stats(None).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -150,9 +169,9 @@ pub(super) async fn reset_all(
 #[serde(deny_unknown_fields)]
 pub(super) struct NoParams {}
 
-async fn series(state: &AppState, tool: &str, since: Option<Time>) -> Result<Option<Vec<MinuteStats>>, Problem> {
+async fn series(access: &Access, tool: &str, since: Option<Time>) -> Result<Option<Vec<MinuteStats>>, Problem> {
     match since {
-        Some(since) => Ok(Some(state.store.stats_by_minute(tool, since).await?)),
+        Some(since) => Ok(Some(access.store().stats_by_minute(tool, since).await?)),
         None => Ok(None),
     }
 }

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::extract::Params;
 use super::problem::Problem;
 use super::{AppState, groups, reply};
+use crate::access::Access;
 use crate::domain::stats::ToolStats;
 use crate::formats::definitions::{Format, prompt};
 use crate::registry::definitions::{self, DefinitionList, Listed, NativeItem, NativeList, Rendered, Wanted};
@@ -105,33 +106,36 @@ enum ToolListAnswer<'a> {
         (status = 503, description = "The database is away (with `stats` or `session`)")))]
 pub(super) async fn list(
     State(state): State<AppState>,
+    access: Access,
     headers: HeaderMap,
     Params(params): Params<ListParams>,
 ) -> Result<Response, Problem> {
     if params.limit.is_some() && params.query().is_none() || params.limit == Some(0) {
         return Err(Problem::field("", "query: limit must be at least 1, and goes with q"));
     }
-    let snapshot = state.engine.registry().snapshot().clone();
+    let snapshot = access.snapshot().clone();
     let format = params.format();
     let media_type = if format == Format::Prompt { MARKDOWN } else { JSON };
-    if params.is_usual() {
-        let is_paused = format == Format::Native && state.engine.pauses().any();
+    if params.is_usual() && access.allowed().is_none() {
+        let is_paused = format == Format::Native && state.engine.pauses().any(access.tenant());
         if !is_paused {
             let rendered = kept(snapshot, format, params.losses()).await?;
             return Ok(reply::bytes(&headers, media_type, &rendered.etag, rendered.body));
         }
         // A tool that rests changes what is shown, and so the tag.
         let all: Vec<Listed> = snapshot.list().iter().map(|entry| (entry.clone(), None)).collect();
-        let body = definitions::json(&native(&state, View::from(&*snapshot), &all, usize::MAX));
+        let body = definitions::json(&native(&state, &access, View::from(&*snapshot), &all, usize::MAX));
         return Ok(reply::bytes(&headers, JSON, &etag_of(&body), body));
     }
-    let session = groups::find_session(&state, params.session.as_deref()).await?;
+    let session = groups::find_session(&access, params.session.as_deref()).await?;
     for name in params.groups() {
         groups::known_group(snapshot.groups(), name)?;
     }
-    let stats = if params.stats() { stats(&state).await? } else { HashMap::new() };
-    let made =
-        tokio::task::spawn_blocking(move || made(&state, View::new(&snapshot, session.as_ref()), &params, &stats));
+    let stats = if params.stats() { stats(&access).await? } else { HashMap::new() };
+    let made = tokio::task::spawn_blocking(move || {
+        let view = access.view(&snapshot, session.as_ref());
+        made(&state, &access, view, &params, &stats)
+    });
     let Rendered { body, etag } = made.await.map_err(|_| Problem::internal())?;
     Ok(reply::bytes(&headers, media_type, &etag, body))
 }
@@ -146,11 +150,17 @@ async fn kept(snapshot: Arc<Snapshot>, format: Format, losses: bool) -> Result<R
 }
 
 /// A list that nobody else asks for.
-fn made(state: &AppState, view: View<'_>, params: &ListParams, stats: &HashMap<String, ToolStats>) -> Rendered {
+fn made(
+    state: &AppState,
+    access: &Access,
+    view: View<'_>,
+    params: &ListParams,
+    stats: &HashMap<String, ToolStats>,
+) -> Rendered {
     let listed = chosen(view, params);
     let limit = params.limit.unwrap_or(usize::MAX);
     match params.format() {
-        Format::Native => definitions::json(&native(state, view, &listed, limit)).into(),
+        Format::Native => definitions::json(&native(state, access, view, &listed, limit)).into(),
         Format::Prompt => {
             let shown: Vec<&Arc<Entry>> = listed.iter().take(limit).map(|(entry, _)| entry).collect();
             prompt::render(shown.iter().map(|entry| &entry.definition), stats).into_bytes().into()
@@ -166,7 +176,7 @@ fn made(state: &AppState, view: View<'_>, params: &ListParams, stats: &HashMap<S
 fn chosen(view: View<'_>, params: &ListParams) -> Vec<Listed> {
     let scored = |(entry, score)| (entry, Some(score));
     let mut listed: Vec<Listed> = match (params.query(), params.include_inactive()) {
-        (Some(query), true) => view.snapshot().search_all(query).into_iter().map(scored).collect(),
+        (Some(query), true) => view.search_all(query).into_iter().map(scored).collect(),
         (Some(query), false) => view.search(query).into_iter().map(scored).collect(),
         (None, true) => view.all().into_iter().map(|entry| (entry, None)).collect(),
         (None, false) => view.list().into_iter().map(|entry| (entry, None)).collect(),
@@ -178,17 +188,17 @@ fn chosen(view: View<'_>, params: &ListParams) -> Vec<Listed> {
     listed
 }
 
-fn native<'a>(state: &AppState, view: View<'_>, listed: &'a [Listed], limit: usize) -> NativeList<'a> {
+fn native<'a>(state: &AppState, access: &Access, view: View<'_>, listed: &'a [Listed], limit: usize) -> NativeList<'a> {
     let pauses = state.engine.pauses();
     let shown = listed.iter().take(limit);
     let items = shown.map(|(entry, score)| NativeItem {
-        tool: entry.view(pauses.of(&entry.name)).with_active(view.is_available(entry)),
+        tool: entry.view(pauses.of(access.tenant(), &entry.name)).with_active(view.is_available(entry)),
         score: *score,
     });
     NativeList { tools: items.collect(), total: listed.len() }
 }
 
-async fn stats(state: &AppState) -> Result<HashMap<String, ToolStats>, Problem> {
-    let stored = state.store.stats(None).await?;
+async fn stats(access: &Access) -> Result<HashMap<String, ToolStats>, Problem> {
+    let stored = access.store().stats(None).await?;
     Ok(stored.into_iter().map(|stats| (stats.tool_name.clone(), stats)).collect())
 }

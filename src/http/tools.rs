@@ -11,12 +11,13 @@ use super::described::BodyRefused;
 use super::extract::JsonBody;
 use super::problem::Problem;
 use super::{AppState, Shared, reply};
+use crate::access::Access;
 use crate::domain::call::Coercion;
-use crate::domain::{ToolDefinition, json, shape, tool};
+use crate::domain::{ExecutorSpec, ToolDefinition, json, shape, tool};
 use crate::engine;
 use crate::registry::dynamic::Fetched;
 use crate::registry::entry::ToolView;
-use crate::registry::{Entry, Fault, View, check, dynamic};
+use crate::registry::{Entry, Fault, check, dynamic};
 use crate::schema::Violation;
 use crate::store::tools::Expected;
 
@@ -24,10 +25,14 @@ use crate::store::tools::Expected;
 #[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
     responses((status = 200, description = "The tool, no longer paused", body = ToolView),
         (status = 404, description = "There is no such tool")))]
-pub(super) async fn resume(State(state): State<AppState>, Path(name): Path<String>) -> Result<Response, Problem> {
-    let entry = find(&state, &name)?;
-    state.engine.pauses().resume(&entry.name);
-    shown(&state, &name, StatusCode::OK)
+pub(super) async fn resume(
+    State(state): State<AppState>,
+    access: Access,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let entry = find(&access, &name)?;
+    state.engine.pauses().resume(access.tenant(), &entry.name);
+    shown(&state, &access, &name, StatusCode::OK)
 }
 
 /// Registers a tool.
@@ -37,17 +42,18 @@ pub(super) async fn resume(State(state): State<AppState>, Path(name): Path<Strin
         (status = 409, description = "The API has a tool of this name already"),
         (status = 422, description = "The definition is refused; `errors` say where and why"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Result<Response, Problem> {
+pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
     let definition = tool::read_definition(body.value)?;
     let name = definition.name.clone();
-    let (definition, fetched) = compile(&state, definition).await?;
-    if !put(&state, &definition, &fetched, Expected::Absent).await? {
+    check_allowed(&access, &definition)?;
+    let (definition, fetched) = compile(&state, &access, definition).await?;
+    if !put(&state, &access, &definition, &fetched, Expected::Absent).await? {
         return Err(Problem::conflict(
             "TOOL_EXISTS",
             format!("there is a registered tool \"{name}\" already; PUT replaces it"),
         ));
     }
-    shown(&state, &name, StatusCode::CREATED)
+    shown(&state, &access, &name, StatusCode::CREATED)
 }
 
 /// Reads a tool.
@@ -58,11 +64,12 @@ pub(super) async fn create(State(state): State<AppState>, body: JsonBody) -> Res
         (status = 404, description = "There is no such tool")))]
 pub(super) async fn read(
     State(state): State<AppState>,
+    access: Access,
     headers: HeaderMap,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let (entry, active) = find_shown(&state, &name)?;
-    let paused = state.engine.pauses().of(&entry.name);
+    let (entry, active) = find_shown(&access, &name)?;
+    let paused = state.engine.pauses().of(access.tenant(), &entry.name);
     let view = entry.view(paused).with_active(active);
     Ok(reply::tagged(&headers, StatusCode::OK, &entry.etag_now(paused, active), &view))
 }
@@ -79,6 +86,7 @@ pub(super) async fn read(
         (status = 503, description = "The database is away")))]
 pub(super) async fn replace(
     State(state): State<AppState>,
+    access: Access,
     Path(name): Path<String>,
     headers: HeaderMap,
     mut body: JsonBody,
@@ -93,16 +101,17 @@ pub(super) async fn replace(
             format!("must be \"{}\" as in the path, or left out", json::shorten(&name, 128)),
         ));
     }
-    let (definition, fetched) = compile(&state, definition).await?;
-    let registered = state.engine.registry().api_entry(&name);
-    let expected = match precondition(&state, &headers, &name)? {
+    check_allowed(&access, &definition)?;
+    let (definition, fetched) = compile(&state, &access, definition).await?;
+    let registered = state.engine.registry().api_entry(access.tenant(), &name);
+    let expected = match precondition(&state, &access, &headers, &name)? {
         false => Expected::Anything,
         true => registered.as_ref().map_or(Expected::Absent, |entry| Expected::Revision(entry.made.revision)),
     };
-    if !put(&state, &definition, &fetched, expected).await? {
+    if !put(&state, &access, &definition, &fetched, expected).await? {
         return Err(changed(&name));
     }
-    shown(&state, &name, if registered.is_some() { StatusCode::OK } else { StatusCode::CREATED })
+    shown(&state, &access, &name, if registered.is_some() { StatusCode::OK } else { StatusCode::CREATED })
 }
 
 /// Removes a registered tool; one of the same name from a file, or built in, is back.
@@ -115,22 +124,23 @@ pub(super) async fn replace(
         (status = 503, description = "The database is away")))]
 pub(super) async fn delete(
     State(state): State<AppState>,
+    access: Access,
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<StatusCode, Problem> {
-    let shown = find(&state, &name)?;
-    let Some(registered) = state.engine.registry().api_entry(&name) else {
+    let shown = find(&access, &name)?;
+    let Some(registered) = state.engine.registry().api_entry(access.tenant(), &name) else {
         let detail = match shown.made.source {
             crate::domain::Source::File => format!("\"{name}\" is declared in the tools folder; remove it there"),
             _ => format!("\"{name}\" is built in; a registered tool of the same name can hide it"),
         };
         return Err(Problem::conflict("TOOL_NOT_REGISTERED", detail));
     };
-    let revision = precondition(&state, &headers, &name)?.then_some(registered.made.revision);
-    if !state.store.delete_tool(&name, revision).await? {
+    let revision = precondition(&state, &access, &headers, &name)?.then_some(registered.made.revision);
+    if !access.store().delete_tool(&name, revision).await? {
         return Err(changed(&name));
     }
-    state.engine.registry().reload(&state.store).await?;
+    state.engine.registry().reload(access.store()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -164,12 +174,8 @@ pub(super) struct Validation {
         BodyRefused,
         (status = 404, description = "There is no such tool"),
         (status = 422, description = "The body does not have its shape")))]
-pub(super) async fn validate(
-    State(state): State<AppState>,
-    Path(name): Path<String>,
-    body: JsonBody,
-) -> Result<Response, Problem> {
-    let entry = find(&state, &name)?;
+pub(super) async fn validate(access: Access, Path(name): Path<String>, body: JsonBody) -> Result<Response, Problem> {
+    let entry = find(&access, &name)?;
     shape::expect_objects(&body.value, &[""])?;
     let given = Arc::new(body.read::<ValidateBody>()?.arguments);
     let validation = match engine::try_arguments(&entry, &given) {
@@ -182,22 +188,23 @@ pub(super) async fn validate(
 }
 
 /// The tool that is shown under this name.
-pub(super) fn find(state: &Shared, name: &str) -> Result<Arc<Entry>, Problem> {
-    find_shown(state, name).map(|(entry, _)| entry)
+pub(super) fn find(access: &Access, name: &str) -> Result<Arc<Entry>, Problem> {
+    find_shown(access, name).map(|(entry, _)| entry)
 }
 
 /// The same, and whether it can be called.
-fn find_shown(state: &Shared, name: &str) -> Result<(Arc<Entry>, bool), Problem> {
-    let snapshot = state.engine.registry().snapshot();
-    let found = snapshot.get(name).map(|entry| (entry.clone(), View::from(&**snapshot).is_available(entry)));
+fn find_shown(access: &Access, name: &str) -> Result<(Arc<Entry>, bool), Problem> {
+    let snapshot = access.snapshot();
+    let view = access.view(&snapshot, None);
+    let found = view.get(name).map(|entry| (entry.clone(), view.is_available(entry)));
     found.ok_or_else(|| Problem::not_found(format!("there is no tool \"{}\"", json::shorten(name, 128))))
 }
 
 /// Whether the request has a condition; a condition that does not hold is 412.
-fn precondition(state: &Shared, headers: &HeaderMap, name: &str) -> Result<bool, Problem> {
-    let shown = find_shown(state, name).ok();
+fn precondition(state: &Shared, access: &Access, headers: &HeaderMap, name: &str) -> Result<bool, Problem> {
+    let shown = find_shown(access, name).ok();
     let pauses = state.engine.pauses();
-    let etag = shown.as_ref().map(|(entry, active)| entry.etag_now(pauses.of(&entry.name), *active));
+    let etag = shown.as_ref().map(|(entry, active)| entry.etag_now(pauses.of(access.tenant(), &entry.name), *active));
     // A pause changes what is shown, not what is registered.
     let same = shown.as_ref().map(|(entry, active)| entry.etag_now(None, *active));
     let one = |header, etag: Option<&str>| reply::lists(headers, header, etag.unwrap_or("\"none\""));
@@ -213,19 +220,36 @@ fn precondition(state: &Shared, headers: &HeaderMap, name: &str) -> Result<bool,
     Ok(matches.is_some() || none_matches.is_some())
 }
 
+/// A key for some tools registers none of another name, nor one that runs the code of a built-in one that it may not have.
+fn check_allowed(access: &Access, definition: &ToolDefinition) -> Result<(), Problem> {
+    let code = match &definition.executor {
+        ExecutorSpec::Builtin { name } => name,
+        _ => &definition.name,
+    };
+    match [&definition.name, code].into_iter().find(|name| !access.caller().may_have(name)) {
+        None => Ok(()),
+        Some(name) => Err(Problem::forbidden(format!("the key is not for a tool \"{}\"", json::shorten(name, 128)))),
+    }
+}
+
 fn changed(name: &str) -> Problem {
     let name = json::shorten(name, 128);
     Problem::precondition_failed(format!("\"{name}\" is not as the request says any more; read it again"))
 }
 
 /// Whether the definition can be registered. A schema can be made to take long, so it is not tried where others wait.
-async fn compile(state: &AppState, mut definition: ToolDefinition) -> Result<(ToolDefinition, Fetched), Problem> {
+async fn compile(
+    state: &AppState,
+    access: &Access,
+    mut definition: ToolDefinition,
+) -> Result<(ToolDefinition, Fetched), Problem> {
     let registry = state.engine.registry().clone();
-    registry.keep_presets(&mut definition);
+    registry.keep_presets(access.tenant(), &mut definition);
     let fetched = registry.fetch_for(&definition).await;
-    let unknown = unknown_groups(state, &definition.groups).await?;
+    let unknown = unknown_groups(state, access, &definition.groups).await?;
+    let tenant = access.tenant().clone();
     let tried = tokio::task::spawn_blocking(move || {
-        registry.try_fetched(definition.clone(), fetched).map(|fetched| (definition, fetched))
+        registry.try_fetched(&tenant, definition.clone(), fetched).map(|fetched| (definition, fetched))
     });
     match tried.await.map_err(|_| Problem::internal())? {
         Ok(compiled) if unknown.is_empty() => Ok(compiled),
@@ -234,31 +258,32 @@ async fn compile(state: &AppState, mut definition: ToolDefinition) -> Result<(To
     }
 }
 
-async fn unknown_groups(state: &Shared, named: &[String]) -> Result<Vec<Fault>, Problem> {
+async fn unknown_groups(state: &Shared, access: &Access, named: &[String]) -> Result<Vec<Fault>, Problem> {
     let registry = state.engine.registry();
-    let unknown = || check::unknown_groups(named, registry.snapshot().groups());
+    let unknown = || check::unknown_groups(named, access.snapshot().groups());
     if !unknown().is_empty() {
         // Another node may have made it just now.
-        registry.reload(&state.store).await?;
+        registry.reload(access.store()).await?;
     }
     Ok(unknown())
 }
 
 async fn put(
     state: &Shared,
+    access: &Access,
     definition: &ToolDefinition,
     fetched: &Fetched,
     expected: Expected,
 ) -> Result<bool, Problem> {
     let text = dynamic::to_store(definition, fetched).map_err(|_| Problem::internal())?;
-    let put = state.store.put_tool(&definition.name, &text, expected, state.clock.now()).await?;
-    state.engine.registry().reload(&state.store).await?;
+    let put = access.store().put_tool(&definition.name, &text, expected, state.clock.now()).await?;
+    state.engine.registry().reload(access.store()).await?;
     Ok(put)
 }
 
-fn shown(state: &Shared, name: &str, status: StatusCode) -> Result<Response, Problem> {
-    let (entry, active) = find_shown(state, name)?;
-    let paused = state.engine.pauses().of(&entry.name);
+fn shown(state: &Shared, access: &Access, name: &str, status: StatusCode) -> Result<Response, Problem> {
+    let (entry, active) = find_shown(access, name)?;
+    let paused = state.engine.pauses().of(access.tenant(), &entry.name);
     let view = entry.view(paused).with_active(active);
     let mut response = reply::tagged(&HeaderMap::new(), status, &entry.etag_now(paused, active), &view);
     if status == StatusCode::CREATED

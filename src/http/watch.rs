@@ -16,6 +16,7 @@ use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
 use super::AppState;
+use crate::access::Access;
 use crate::domain::Call;
 use crate::domain::event::{EventKind, Stage};
 use crate::engine::{NotRecorded, Submitted};
@@ -27,6 +28,7 @@ use crate::formats::native::{BatchAnswer, ToolCall};
 /// The calls' events, and at the end the answer.
 pub(super) fn stream(
     state: AppState,
+    access: Access,
     reader: CallReader,
     ids: Vec<Uuid>,
     submitted: Submitted,
@@ -36,8 +38,20 @@ pub(super) fn stream(
     let batch_id = submitted.batch_id;
     let (pending, guards) = submitted.detach();
     let ends = pending.into_iter().map(|pending| Box::pin(pending.end()) as End).collect();
-    let watch =
-        Watch { reader, ids, ended, ends, guards, batch_id, said, is_over: false, is_late: false, last: 0, state };
+    let watch = Watch {
+        reader,
+        ids,
+        ended,
+        ends,
+        guards,
+        batch_id,
+        said,
+        is_over: false,
+        is_late: false,
+        last: 0,
+        state,
+        access,
+    };
     let events = stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
     let opening = stream::once(std::future::ready(frame::OPENING));
     sse(opening.chain(events).map(Ok::<_, Infallible>))
@@ -54,7 +68,7 @@ pub(super) fn batch(pos: i64, batch_id: Option<Uuid>, calls: &[&Call], said: Opt
 /// The events of no calls.
 pub(super) async fn nothing(state: &AppState) -> Response {
     let data = serde_json::to_string(&BatchAnswer::nothing()).unwrap_or_default();
-    let pos = state.store.last_pos().await.unwrap_or_default();
+    let pos = state.stores.last_pos().await.unwrap_or_default();
     let end = frame::frame(pos, EventKind::Batch.as_str(), &data);
     sse(stream::iter([Ok(frame::OPENING), Ok(end)]))
 }
@@ -91,6 +105,7 @@ struct Watch {
     is_late: bool,
     last: i64,
     state: AppState,
+    access: Access,
 }
 
 impl Watch {
@@ -126,7 +141,7 @@ impl Watch {
                 }
                 // All have ended, and not every end was told here: another node has told the rest. One that could not be
                 // recorded in time is told once it is, here or there.
-                self.is_over = self.ends.is_empty() && (!self.is_late || are_ended_on_disk(&self.state, &self.ids).await);
+                self.is_over = self.ends.is_empty() && (!self.is_late || are_ended_on_disk(&self.access, &self.ids).await);
                 Some(if self.is_over { frame::CUT_OFF } else { frame::HEARTBEAT })
             }
         }
@@ -138,7 +153,7 @@ impl Watch {
     }
 }
 
-async fn are_ended_on_disk(state: &AppState, ids: &[Uuid]) -> bool {
-    let stored = state.store.calls_of(ids).await.unwrap_or_default();
+async fn are_ended_on_disk(access: &Access, ids: &[Uuid]) -> bool {
+    let stored = access.store().calls_of(ids).await.unwrap_or_default();
     stored.len() == ids.len() && stored.iter().all(|call| call.status.is_terminal())
 }

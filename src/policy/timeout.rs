@@ -96,6 +96,8 @@ mod tests {
         std::mem::forget(reports);
         Invocation {
             id: Uuid::nil(),
+            tenant: crate::domain::Tenant::default(),
+            allowed: None,
             call_id: "c".into(),
             name: "t".into(),
             arguments: Arc::new(Value::Null),

@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, Weak};
 
-use arc_swap::ArcSwap;
 use serde_json::{Value, json};
 
-use super::{Snapshot, View};
-use crate::domain::{Answer, Failure, Session};
+use super::View;
+use super::shelf::Shelves;
+use crate::domain::{Answer, Failure};
 use crate::executor::{BoxFuture, Executor, Invocation, Stands};
 use crate::tool::{About, BuiltinTool};
 
 /// What is shown of a registry, to be looked at later.
-pub type Shown = Arc<ArcSwap<Snapshot>>;
+pub type Shown = Arc<Shelves>;
 
 /// The heading that they are listed under.
 const CATEGORY: &str = "discovery";
@@ -28,7 +28,7 @@ pub fn tools(shown: &Shown) -> Vec<BuiltinTool> {
 
 /// Searches the tools.
 #[derive(Debug)]
-struct FindTools(Weak<ArcSwap<Snapshot>>);
+struct FindTools(Weak<Shelves>);
 
 impl FindTools {
     fn tool(shown: &Shown) -> BuiltinTool {
@@ -64,11 +64,15 @@ impl FindTools {
 }
 
 /// The tools that fit, best first.
-fn found(shown: &Weak<ArcSwap<Snapshot>>, session: Option<&Session>, arguments: &Value) -> Value {
+fn found(shown: &Weak<Shelves>, invocation: &Invocation) -> Value {
+    let Invocation { tenant, allowed, conversation, arguments, .. } = invocation;
     let query = arguments["query"].as_str().unwrap_or_default();
     let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
-    let snapshot = shown.upgrade().map(|shown| shown.load_full()).unwrap_or_default();
-    let found = View::new(&snapshot, session).search(query).into_iter().filter(|(entry, _)| entry.stands.is_none());
+    // The call holds the shelf of its tenant.
+    let shelf = shown.upgrade().and_then(|shown| shown.of(tenant));
+    let snapshot = shelf.map(|shelf| shelf.snapshot().clone()).unwrap_or_default();
+    let view = View::new(&snapshot, conversation.as_deref(), allowed.as_deref());
+    let found = view.search(query).into_iter().filter(|(entry, _)| entry.stands.is_none());
     let tools = found.take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(entry, score)| {
         let definition = &entry.definition;
         json!({
@@ -83,12 +87,9 @@ impl Executor for FindTools {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
         let shown = self.0.clone();
         Box::pin(async move {
-            let name = invocation.name;
+            let name = invocation.name.clone();
             // The first search of a snapshot reads all of it.
-            let found = tokio::task::spawn_blocking(move || {
-                found(&shown, invocation.conversation.as_deref(), &invocation.arguments)
-            })
-            .await;
+            let found = tokio::task::spawn_blocking(move || found(&shown, &invocation)).await;
             let found = found.map_err(|_| Failure::execution(&name, "the search broke off"))?;
             Ok(Answer::Data(Arc::new(found)))
         })

@@ -11,7 +11,7 @@ use super::check::{self, Fault};
 use super::entry::Made;
 use super::{Entry, Registry};
 use crate::domain::tool::DefinitionError;
-use crate::domain::{Source, Time, ToolDefinition, json};
+use crate::domain::{Source, Tenant, Time, ToolDefinition, json};
 
 /// How long an answer is good where the definition does not say.
 const USUAL_TTL_MS: u64 = 60_000;
@@ -166,9 +166,14 @@ impl Registry {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn try_fetched(&self, mut definition: ToolDefinition, fetched: Fetched) -> Result<Fetched, Vec<Fault>> {
+    pub fn try_fetched(
+        &self,
+        tenant: &Tenant,
+        mut definition: ToolDefinition,
+        fetched: Fetched,
+    ) -> Result<Fetched, Vec<Fault>> {
         // It is to fit the presets that are stored for it, too.
-        definition.presets.extend(self.stored_presets(&definition.name));
+        definition.presets.extend(self.stored_presets(tenant, &definition.name));
         let error = fetched.error.clone();
         let made = self.make_best(definition, self.trial(Source::Api), fetched, None);
         made.map(|entry| entry.fetched).map_err(|mut faults| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Entry, Snapshot, View};
+use super::{Entry, Snapshot};
 use crate::domain::{Session, Source};
 use crate::executor::Stands;
 use crate::tool::system;
@@ -31,12 +31,6 @@ impl Snapshot {
         let tools = session.tools.as_deref()?;
         let names_others = tools.iter().any(|name| !system::NAMES.contains(&name.as_str()));
         (names_others || tools.is_empty()).then_some(tools)
-    }
-
-    /// The tools of a session, by name.
-    #[must_use]
-    pub fn tools_of(&self, session: &Session) -> Vec<Arc<Entry>> {
-        View::new(self, Some(session)).list()
     }
 }
 

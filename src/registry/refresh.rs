@@ -79,7 +79,7 @@ impl Registry {
         let now = self.clock.now();
         let mut wanted: Vec<Wanted> = Vec::new();
         let layers = self.layers();
-        for entry in [&layers.builtin, &layers.file, &layers.api].into_iter().flat_map(Layer::values) {
+        for entry in layers.all().flat_map(Layer::values) {
             let Some(url) = &entry.declared.definition_url else { continue };
             let ttl = dynamic::ttl(&entry.declared);
             let age = entry.fetched.at.map(|at| Duration::from_millis(now.millis_since(at)));
@@ -97,7 +97,7 @@ impl Registry {
         let answer = answer.map(Arc::new);
         let old: Vec<Arc<Entry>> = {
             let layers = self.layers();
-            let all = [&layers.builtin, &layers.file, &layers.api].into_iter().flat_map(Layer::values);
+            let all = layers.all().flat_map(Layer::values);
             all.filter(|entry| entry.declared.definition_url.as_deref() == Some(url)).cloned().collect()
         };
         let renewed: Vec<(Arc<Entry>, Arc<Entry>)> = old
@@ -111,7 +111,8 @@ impl Registry {
             return;
         }
         self.change(|layers| {
-            for layer in [&mut layers.builtin, &mut layers.file, &mut layers.api] {
+            let own = layers.own.values_mut().map(|own| &mut own.api);
+            for layer in [&mut layers.builtin, &mut layers.file].into_iter().chain(own) {
                 for (old, fresh) in &renewed {
                     // One that was replaced meanwhile stays as it was made.
                     if let Some(shown) = layer.get_mut(&*old.name).filter(|shown| Arc::ptr_eq(shown, old)) {

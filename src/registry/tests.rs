@@ -30,7 +30,7 @@ fn tool(name: &str) -> ToolDefinition {
 }
 
 async fn shown(names: &[&str]) -> Arc<Snapshot> {
-    service(names).await.engine.registry().snapshot().clone()
+    service(names).await.engine.registry().default_shelf().snapshot().clone()
 }
 
 fn alias_of(snapshot: &Snapshot, name: &str) -> String {
@@ -96,12 +96,12 @@ async fn a_tool_that_cannot_be_lowered_is_left_out_and_the_others_are_not() {
 #[tokio::test]
 async fn a_list_is_made_once_and_anew_when_tools_change() {
     let app = service(&["a"]).await;
-    let first = app.engine.registry().snapshot().clone();
+    let first = app.engine.registry().default_shelf().snapshot().clone();
     assert!(first.kept(Format::OpenAi, false).is_none());
     let etag = first.rendered(Format::OpenAi, false).etag.clone();
     assert_eq!(first.kept(Format::OpenAi, false).unwrap().etag, etag);
     assert!(first.kept(Format::OpenAi, true).is_none() && first.kept(Format::Anthropic, false).is_none());
     app.engine.registry().show_files(vec![(tool("b"), Time(0))]).unwrap();
-    let second = app.engine.registry().snapshot().clone();
+    let second = app.engine.registry().default_shelf().snapshot().clone();
     assert_ne!(second.rendered(Format::OpenAi, false).etag, etag);
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Entry, Snapshot};
-use crate::domain::{Failure, Group, Session, Vendor, json};
+use crate::domain::{AllowList, Failure, Group, Session, Vendor, json};
 use crate::schema;
 
 #[cfg(test)]
@@ -15,11 +15,14 @@ const NAMES_TOLD: usize = 500;
 /// Longest unknown name repeated to a model, in characters.
 const LONGEST_NAME_TOLD: usize = 200;
 
-/// The tools as one session sees them; without a session as everybody does. Costs nothing to make.
+/// The tools as one session sees them, and whoever asks; without a session as everybody of the tenant does. Costs nothing to
+/// make.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     snapshot: &'a Snapshot,
     session: Option<&'a Session>,
+    /// Others are not there.
+    allowed: Option<&'a AllowList>,
 }
 
 /// What there is under a name.
@@ -34,16 +37,33 @@ pub enum Found<'a> {
 }
 
 impl<'a> View<'a> {
-    /// What this session sees.
+    /// What this session sees, for whom there are these tools only, or all of the tenant.
     #[must_use]
-    pub fn new(snapshot: &'a Snapshot, session: Option<&'a Session>) -> Self {
-        Self { snapshot, session }
+    pub fn new(snapshot: &'a Snapshot, session: Option<&'a Session>, allowed: Option<&'a AllowList>) -> Self {
+        Self { snapshot, session, allowed }
     }
 
     /// All tools beneath, whoever sees them.
     #[must_use]
     pub fn snapshot(&self) -> &'a Snapshot {
         self.snapshot
+    }
+
+    /// Whether a tool of this name can exist for whoever asks.
+    fn may_be(&self, name: &str) -> bool {
+        self.allowed.is_none_or(|allowed| allowed.has(name))
+    }
+
+    /// Whether whoever asks sees what everybody of the tenant does.
+    #[must_use]
+    pub fn is_everybodys(&self) -> bool {
+        self.session.is_none() && self.allowed.is_none()
+    }
+
+    /// The tool of this name, whether or not it can be called.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a Arc<Entry>> {
+        self.snapshot.get(name).filter(|_| self.may_be(name))
     }
 
     /// The session whose view it is.
@@ -55,7 +75,7 @@ impl<'a> View<'a> {
     /// The tool that is called by this name: its own, or the alias under which some vendor knows it.
     #[must_use]
     pub fn find(&self, name: &str) -> Found<'a> {
-        match self.snapshot.find(name) {
+        match self.snapshot.find(name).filter(|entry| self.may_be(&entry.name)) {
             Some(entry) if self.is_available(entry) => Found::Available(entry),
             Some(entry) => Found::Unavailable(entry),
             None => self.system(name).map_or(Found::Missing, Found::Available),
@@ -64,7 +84,7 @@ impl<'a> View<'a> {
 
     /// The system tool of this name, if it is on in the session.
     fn system(&self, name: &str) -> Option<&'a Arc<Entry>> {
-        self.session.and_then(|session| self.snapshot.system_of(session, name))
+        self.session.filter(|_| self.may_be(name)).and_then(|session| self.snapshot.system_of(session, name))
     }
 
     /// The names that the session is restricted to, if it is.
@@ -79,6 +99,7 @@ impl<'a> View<'a> {
         let tools = self.restriction();
         let is_there = self.session.is_none_or(|session| entry.is_available_to(session));
         is_there
+            && self.may_be(&entry.name)
             && self.is_switched_on(entry)
             && tools.is_none_or(|tools| tools.iter().any(|name| **name == *entry.name))
     }
@@ -103,7 +124,9 @@ impl<'a> View<'a> {
 
     /// The names of the tools in a group, whether or not they can be called.
     pub fn members(&self, group: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
-        let within = move |entry: &&Arc<Entry>| entry.definition.groups.iter().any(|name| name == group);
+        let view = *self;
+        let is_in = move |entry: &Entry| entry.definition.groups.iter().any(|name| name == group);
+        let within = move |entry: &&Arc<Entry>| is_in(entry) && view.may_be(&entry.name);
         self.snapshot.all().iter().filter(within).map(|entry| &*entry.name)
     }
 
@@ -115,10 +138,11 @@ impl<'a> View<'a> {
         let had: Option<HashSet<&str>> = tools.map(|tools| tools.iter().map(String::as_str).collect());
         let is_had = |entry: &&Arc<Entry>| had.as_ref().is_none_or(|had| had.contains(&*entry.name));
         let is_there = |entry: &&Arc<Entry>| self.session.is_none_or(|session| entry.is_available_to(session));
-        let all = self.snapshot.all().iter().filter(is_had).filter(is_there);
+        let may_be = |entry: &&Arc<Entry>| self.may_be(&entry.name);
+        let all = self.snapshot.all().iter().filter(may_be).filter(is_had).filter(is_there);
         let mut list: Vec<Arc<Entry>> = all.filter(|entry| self.is_switched_on(entry)).cloned().collect();
         if let Some(session) = self.session {
-            let systems = self.snapshot.systems().iter();
+            let systems = self.snapshot.systems().iter().filter(may_be);
             list.extend(systems.filter(|entry| session.names(&entry.name)).cloned());
             list.sort_by(|one, other| one.name.cmp(&other.name));
         }
@@ -128,9 +152,10 @@ impl<'a> View<'a> {
     /// All tools, also those that cannot be called, by name; of system tools those that the session has.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Entry>> {
-        let mut all = self.snapshot.all().to_vec();
+        let may_be = |entry: &&Arc<Entry>| self.may_be(&entry.name);
+        let mut all: Vec<Arc<Entry>> = self.snapshot.all().iter().filter(may_be).cloned().collect();
         if let Some(session) = self.session {
-            let systems = self.snapshot.systems().iter();
+            let systems = self.snapshot.systems().iter().filter(may_be);
             all.extend(systems.filter(|entry| session.names(&entry.name)).cloned());
             all.sort_by(|one, other| one.name.cmp(&other.name));
         }
@@ -142,6 +167,14 @@ impl<'a> View<'a> {
     pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
         let mut found = self.snapshot.search_all(query);
         found.retain(|(entry, _)| self.is_available(entry));
+        found
+    }
+
+    /// All tools that fit, also those that cannot be called.
+    #[must_use]
+    pub fn search_all(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
+        let mut found = self.snapshot.search_all(query);
+        found.retain(|(entry, _)| self.may_be(&entry.name));
         found
     }
 
@@ -158,6 +191,6 @@ impl<'a> View<'a> {
 
 impl<'a> From<&'a Snapshot> for View<'a> {
     fn from(snapshot: &'a Snapshot) -> Self {
-        Self::new(snapshot, None)
+        Self::new(snapshot, None, None)
     }
 }

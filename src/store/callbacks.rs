@@ -7,7 +7,7 @@ use sqlx::{Postgres, QueryBuilder, Sqlite};
 use url::Url;
 use uuid::Uuid;
 
-use super::{Db, Store, StoreError};
+use super::{Db, StoreError, Stores};
 use crate::domain::{Call, Time};
 
 mod note;
@@ -93,7 +93,7 @@ pub struct Busy {
 
 type DueRow = (Uuid, String, String, Uuid, i32, i64);
 
-impl Store {
+impl Stores {
     /// Adds callbacks to calls that are there already and have none.
     ///
     /// # Errors
@@ -190,7 +190,7 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn call_of_callback(&self, id: Uuid) -> Result<Option<Call>, StoreError> {
-        self.call_row(id).await?.map(super::codec::CallRow::decode).transpose()
+        Ok(self.calls_of_anybody(&[id]).await?.pop())
     }
 }
 

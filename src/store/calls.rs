@@ -42,27 +42,37 @@ impl Store {
     }
 
     pub(super) async fn call_row(&self, id: Uuid) -> Result<Option<CallRow>, StoreError> {
-        const SQL: &str = "SELECT id, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos, \
-            started_pos, settled_pos, arguments, record FROM tool_calls WHERE id = $1 AND tenant = $2";
+        const SQL: &str = "SELECT id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, \
+            accepted_pos, started_pos, settled_pos, arguments, record FROM tool_calls WHERE id = $1 AND tenant = $2";
         let tenant = self.tenant.as_str();
         let row = db::on_reader!(&self.db, pool =>
             sqlx::query_as::<_, CallRow>(SQL).bind(id).bind(tenant.to_owned()).fetch_optional(pool).await)?;
         Ok(row)
     }
 
-    /// These calls, in no order.
+    pub(super) async fn rows_of(&self, ids: &[Uuid]) -> Result<Vec<CallRow>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        macro_rules! own {
+            ($database:ty, $pools:expr) => {{
+                let mut query = by_ids::<$database>(ids);
+                query.push(" AND tenant = ").push_bind(self.tenant.as_str().to_owned());
+                query.build_query_as().fetch_all(&$pools.reader).await?
+            }};
+        }
+        Ok(match &self.db {
+            Db::Sqlite(pools) => own!(Sqlite, pools),
+            Db::Postgres(pools) => own!(Postgres, pools),
+        })
+    }
+
+    /// These calls, in no order; those of others are not among them.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn calls_of(&self, ids: &[Uuid]) -> Result<Vec<Call>, StoreError> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let rows: Vec<CallRow> = match &self.db {
-            Db::Sqlite(pools) => by_ids::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
-            Db::Postgres(pools) => by_ids::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
-        };
-        rows.into_iter().map(CallRow::decode).collect()
+        self.rows_of(ids).await?.into_iter().map(CallRow::decode).collect()
     }
 
     /// A page of calls, newest first.

@@ -10,12 +10,12 @@ use uuid::Uuid;
 
 use super::StoreError;
 use crate::domain::call::{CacheControl, Coercion};
-use crate::domain::outcome::Whole;
 use crate::domain::tool::RetryOverride;
-use crate::domain::{
-    Agent, Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Status, Tenant, Time, json, outcome,
-};
-use crate::formats::data::Data;
+use crate::domain::{Agent, AllowList, Call, Limits, Phase, Progress, Status, Tenant, Time, json};
+
+mod outcome;
+
+use outcome::{OutcomeIn, OutcomeOut};
 
 /// Longest name in the indexed column; no tool has a longer one.
 const INDEXED_NAME: usize = 128;
@@ -59,13 +59,14 @@ pub(super) fn ids_of(bytes: &[u8]) -> Vec<Uuid> {
 }
 
 /// The columns that a call is read from.
-pub(super) const COLUMNS: &str = "id, session, batch_id, tool, status, attempt, seq, node, created_at, accepted_pos, \
-     started_pos, settled_pos, arguments, record";
+pub(super) const COLUMNS: &str = "id, tenant, session, batch_id, tool, status, attempt, seq, node, created_at, \
+     accepted_pos, started_pos, settled_pos, arguments, record";
 
 /// A call's row as it is read.
 #[derive(Debug)]
 pub(super) struct CallRow {
     pub id: Uuid,
+    tenant: String,
     session: Option<String>,
     batch_id: Option<Uuid>,
     tool: String,
@@ -93,19 +94,20 @@ where
     fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
         Ok(Self {
             id: row.try_get(0)?,
-            session: row.try_get(1)?,
-            batch_id: row.try_get(2)?,
-            tool: row.try_get(3)?,
-            status: row.try_get(4)?,
-            attempt: row.try_get(5)?,
-            seq: row.try_get(6)?,
-            node: row.try_get(7)?,
-            created_at: row.try_get(8)?,
-            accepted_pos: row.try_get(9)?,
-            started_pos: row.try_get(10)?,
-            settled_pos: row.try_get(11)?,
-            arguments: row.try_get(12)?,
-            record: row.try_get(13)?,
+            tenant: row.try_get(1)?,
+            session: row.try_get(2)?,
+            batch_id: row.try_get(3)?,
+            tool: row.try_get(4)?,
+            status: row.try_get(5)?,
+            attempt: row.try_get(6)?,
+            seq: row.try_get(7)?,
+            node: row.try_get(8)?,
+            created_at: row.try_get(9)?,
+            accepted_pos: row.try_get(10)?,
+            started_pos: row.try_get(11)?,
+            settled_pos: row.try_get(12)?,
+            arguments: row.try_get(13)?,
+            record: row.try_get(14)?,
         })
     }
 }
@@ -144,6 +146,8 @@ struct RecordOut<'a> {
     cache_control: CacheControl,
     #[serde(skip_serializing_if = "Map::is_empty")]
     context: &'a Map<String, Value>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    allowed: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<&'a Agent>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,25 +166,6 @@ struct RecordOut<'a> {
     ended_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<OutcomeOut<'a>>,
-}
-
-#[derive(Serialize)]
-struct OutcomeOut<'a> {
-    /// Absent: the compact JSON of `structured`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<&'a str>,
-    /// Absent: one text block with the output.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a [ContentBlock]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    structured: Option<Data<'a>>,
-    /// Absent: the output is the whole.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    whole: Option<&'a Whole>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    details: &'a Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a Failure>,
 }
 
 #[derive(Deserialize)]
@@ -209,6 +194,8 @@ struct RecordIn {
     cache_control: CacheControl,
     #[serde(default)]
     context: Map<String, Value>,
+    #[serde(default)]
+    allowed: Vec<String>,
     agent: Option<Agent>,
     callback_url: Option<String>,
     phase: Option<Phase>,
@@ -219,18 +206,6 @@ struct RecordIn {
     started_at: Option<i64>,
     ended_at: Option<i64>,
     outcome: Option<OutcomeIn>,
-}
-
-#[derive(Deserialize)]
-struct OutcomeIn {
-    output: Option<String>,
-    content: Option<Vec<ContentBlock>>,
-    #[serde(default, deserialize_with = "present")]
-    structured: Option<Value>,
-    whole: Option<Whole>,
-    #[serde(default)]
-    details: Map<String, Value>,
-    error: Option<Failure>,
 }
 
 /// Tells a null from an absent member.
@@ -261,6 +236,10 @@ pub(super) fn encode(call: &Call) -> String {
         cache_control: call.cache_control,
         // Nobody needs it any more once the call has ended.
         context: if call.status.is_terminal() { nothing() } else { &call.context },
+        allowed: match &call.allowed {
+            Some(allowed) if !call.status.is_terminal() => allowed.globs(),
+            _ => &[],
+        },
         agent: call.agent.as_deref(),
         callback_url: call.callback_url.as_deref(),
         phase: (call.phase != usual_phase(call.status)).then_some(call.phase),
@@ -268,19 +247,7 @@ pub(super) fn encode(call: &Call) -> String {
         streamed: call.streamed.then_some(&*call.arguments_text),
         started_at: call.started_at.map(|at| at.0),
         ended_at: call.ended_at.map(|at| at.0),
-        outcome: call.outcome.as_deref().map(|outcome| {
-            let only_text = matches!(outcome.content.as_slice(), [ContentBlock::Text(text)] if *text == outcome.output);
-            OutcomeOut {
-                // What was cut is no longer the data's own text.
-                output: (outcome.structured_text.is_none() || outcome.whole.is_some())
-                    .then_some(outcome.output.as_str()),
-                content: (!only_text).then_some(outcome.content.as_slice()),
-                structured: Data::of(outcome),
-                whole: outcome.whole.as_deref(),
-                details: &outcome.details,
-                error: outcome.error.as_ref(),
-            }
-        }),
+        outcome: call.outcome.as_deref().map(OutcomeOut::from),
     };
     // Maps with string keys and numbers that came from JSON cannot fail to serialise.
     serde_json::to_string(&record).unwrap_or_else(|error| format!("{{\"unreadable\":\"{error}\"}}"))
@@ -323,7 +290,7 @@ impl CallRow {
         let metadata = record.metadata;
         Ok(Call {
             id,
-            tenant: Tenant::default(),
+            tenant: Tenant::stored(&self.tenant),
             call_id: record.call_id.unwrap_or_else(|| id.to_string()).into(),
             title: record.title.map_or_else(|| name.clone(), Arc::from),
             name,
@@ -352,6 +319,7 @@ impl CallRow {
             cached: record.cached,
             cache_control: record.cache_control,
             context: Arc::new(record.context),
+            allowed: AllowList::of(record.allowed).map_err(|(_, reason)| corrupt(&reason))?.map(Arc::new),
             agent: record.agent.map(Arc::new),
             callback_url: record.callback_url.map(Arc::from),
             created_at: Time(self.created_at),
@@ -360,28 +328,6 @@ impl CallRow {
             node: self.node.into(),
             last_seq: self.seq.try_into().unwrap_or(0),
         })
-    }
-}
-
-impl OutcomeIn {
-    fn decode(self) -> Outcome {
-        let is_structured = self.output.is_none() || self.whole == Some(Whole::Structured);
-        let output = match (self.output, &self.content, &self.structured) {
-            (Some(output), _, _) => output,
-            (None, _, Some(structured)) => structured.to_string(),
-            (None, Some(content), None) => outcome::joined_text(content),
-            (None, None, None) => String::new(),
-        };
-        Outcome {
-            content: self.content.unwrap_or_else(|| vec![ContentBlock::Text(output.clone())]),
-            details: self.details,
-            structured_text: self.structured.as_ref().filter(|_| is_structured).map(json::text_of),
-            structured: self.structured.map(Arc::new),
-            whole: self.whole.map(Arc::new),
-            metadata: Map::new(),
-            error: self.error.map(|failure| Failure { text: output.clone(), ..failure }),
-            output,
-        }
     }
 }
 

@@ -7,12 +7,24 @@ use sqlx::{Postgres, QueryBuilder, Sqlite};
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
-use super::{Db, Store, StoreError, db};
+use super::{Db, Store, StoreError, Stores, db};
 use crate::domain::Call;
 use crate::domain::event::{Event, EventKind, Reported, Stage};
 
 /// A stored reported event: call, seq, position, kind, data.
 type ReportedRow = (Uuid, i32, i64, String, String);
+
+impl Stores {
+    /// The position of the newest event.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn last_pos(&self) -> Result<i64, StoreError> {
+        let (pos,): (i64,) = db::on_reader!(&self.db, pool =>
+            sqlx::query_as("SELECT pos FROM event_clock").fetch_one(pool).await)?;
+        Ok(pos)
+    }
+}
 
 impl Store {
     /// All events of one call so far, in order; `None` if there is no such call.
@@ -25,17 +37,7 @@ impl Store {
         Ok(Some(events(row, reported)?))
     }
 
-    /// The position of the newest event.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn last_pos(&self) -> Result<i64, StoreError> {
-        let (pos,): (i64,) = db::on_reader!(&self.db, pool =>
-            sqlx::query_as("SELECT pos FROM event_clock").fetch_one(pool).await)?;
-        Ok(pos)
-    }
-
-    /// Events behind `after` from at most `commits` commits, in order, and the position up to which they are complete.
+    /// The tenant's events behind `after` from at most `commits` commits, in order, and the position up to which they are complete.
     ///
     /// # Errors
     /// If the database fails.
@@ -65,12 +67,10 @@ impl Store {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let rows: Vec<CallRow> = match &self.db {
-            Db::Sqlite(pools) => by_ids::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
-            Db::Postgres(pools) => by_ids::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
-        };
+        let rows = self.rows_of(ids).await?;
+        let own: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
         let mut reported: HashMap<Uuid, Vec<ReportedRow>> = HashMap::new();
-        for event in self.reported(ids).await? {
+        for event in self.reported(&own).await? {
             reported.entry(event.0).or_default().push(event);
         }
         let mut found = Vec::with_capacity(rows.len() * 5);
@@ -83,6 +83,9 @@ impl Store {
     }
 
     async fn reported(&self, ids: &[Uuid]) -> Result<Vec<ReportedRow>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
         Ok(match &self.db {
             Db::Sqlite(pools) => reported_of::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
             Db::Postgres(pools) => reported_of::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::Connection;
 
 use super::db::in_transaction;
-use super::tools::BUMP;
+use super::tools::{BUMP, MARK};
 use super::{Store, StoreError, db};
 use crate::domain::{Group, Time};
 
@@ -60,6 +60,7 @@ impl Store {
             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, name) DO NOTHING";
         let made = in_transaction!(&self.db, transaction => {
             sqlx::query(BUMP).execute(&mut *transaction).await?;
+            sqlx::query(MARK).bind(self.tenant.as_str().to_owned()).execute(&mut *transaction).await?;
             let rows = sqlx::query(SQL)
                 .bind(self.tenant.as_str().to_owned())
                 .bind(group.name.clone())
@@ -88,6 +89,7 @@ impl Store {
             VALUES ($1, $2, COALESCE($3, ''), COALESCE($4, TRUE), COALESCE($5, FALSE), $6, $6)";
         let changed = in_transaction!(&self.db, transaction => 'all: {
             sqlx::query(BUMP).execute(&mut *transaction).await?;
+            sqlx::query(MARK).bind(self.tenant.as_str().to_owned()).execute(&mut *transaction).await?;
             for change in changes {
                 let mut rows = 0;
                 // A group that a definition names is stored with its first change.

@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use super::tools::change;
-use super::{Db, Store, StoreError, db};
-use crate::domain::Time;
+use super::{Db, Store, StoreError, Stores, db};
+use crate::domain::{Tenant, Time};
 
 /// A registered hook as it is stored.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,27 +25,25 @@ impl std::fmt::Debug for StoredHook {
     }
 }
 
-impl Store {
-    /// All registered hooks in the order of their registration, and the version of the whole.
+impl Stores {
+    /// All registered hooks in the order of their registration, each with whose it is, and the version of the whole.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn hooks(&self) -> Result<(Vec<StoredHook>, i64), StoreError> {
-        const SQL: &str =
-            "SELECT id, definition, secret, created_at FROM hooks WHERE tenant = $1 ORDER BY created_at, id";
+    pub async fn hooks(&self) -> Result<(Vec<(Tenant, StoredHook)>, i64), StoreError> {
+        const SQL: &str = "SELECT tenant, id, definition, secret, created_at FROM hooks ORDER BY created_at, id";
         // The version first: if a hook changes in between, the next look reads again rather than never.
-        let version = self.tools_version().await?;
-        let rows: Vec<(Uuid, String, Option<String>, i64)> = db::on_reader!(&self.db, pool =>
-            sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
-        let hooks = rows.into_iter().map(|(id, definition, secret, created)| StoredHook {
-            id,
-            definition,
-            secret,
-            created_at: Time(created),
+        let version = self.tools_clock().await?;
+        let rows: Vec<(String, Uuid, String, Option<String>, i64)> =
+            db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_all(pool).await)?;
+        let hooks = rows.into_iter().map(|(tenant, id, definition, secret, created)| {
+            (Tenant::stored(&tenant), StoredHook { id, definition, secret, created_at: Time(created) })
         });
         Ok((hooks.collect(), version))
     }
+}
 
+impl Store {
     /// Adds a hook.
     ///
     /// # Errors
@@ -60,7 +58,7 @@ impl Store {
                     .bind(hook.definition.clone())
                     .bind(hook.secret.clone())
                     .bind(hook.created_at.0);
-                change($pool, query).await.map(drop)
+                change($pool, &self.tenant, query).await.map(drop)
             }};
         }
         match &self.db {
@@ -77,7 +75,7 @@ impl Store {
         const SQL: &str = "DELETE FROM hooks WHERE tenant = $1 AND id = $2";
         macro_rules! write {
             ($pool:expr) => {
-                change($pool, sqlx::query(SQL).bind(self.tenant.as_str().to_owned()).bind(id)).await
+                change($pool, &self.tenant, sqlx::query(SQL).bind(self.tenant.as_str().to_owned()).bind(id)).await
             };
         }
         match &self.db {

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{Store, StoreError, db};
+use super::{StoreError, Stores, db};
 
 /// Messages that are read at a time; each may be as large as a request.
 const PAGE: i64 = 16;
@@ -18,7 +18,7 @@ pub struct Message {
     pub body: String,
 }
 
-impl Store {
+impl Stores {
     /// Leaves a message for the node that has the call. Returns whether it was taken: of several results only the first is.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{Db, codec};
 use crate::domain::event::{Event, Reported, Stage};
-use crate::domain::{Call, Claim, Clock, Ids};
+use crate::domain::{Call, Claim, Clock, Ids, Tenant};
 
 mod batch;
 mod bucket;
@@ -87,6 +87,11 @@ impl Change {
     #[must_use]
     pub fn claiming(self, claims: Vec<Claim>) -> Self {
         Self { claims, ..self }
+    }
+
+    /// The keys, each with whose it is.
+    fn claims(&self) -> impl Iterator<Item = (&Tenant, &Claim)> {
+        self.claims.iter().map(|claim| (&self.call.tenant, claim))
     }
 
     /// Has the call's end told to its callback URL, under this event id.

@@ -4,13 +4,14 @@ use sqlx::{Postgres, QueryBuilder, Sqlite};
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
-use super::{Db, Store, StoreError, db};
-use crate::domain::Call;
+use super::events::by_ids;
+use super::{Db, StoreError, Stores, db};
+use crate::domain::{Call, Tenant};
 
 /// Most calls that are adopted at a time.
 const PAGE: i64 = 256;
 
-impl Store {
+impl Stores {
     /// Says that the node lives.
     ///
     /// # Errors
@@ -82,6 +83,32 @@ impl Store {
         }
         calls.sort_by_key(|call| (std::cmp::Reverse(call.priority), call.id));
         Ok(calls)
+    }
+
+    /// Whose a call is; `None` if there is no such call.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn owner_of(&self, call: Uuid) -> Result<Option<Tenant>, StoreError> {
+        const SQL: &str = "SELECT tenant FROM tool_calls WHERE id = $1";
+        let row: Option<(String,)> =
+            db::on_reader!(&self.db, pool => sqlx::query_as(SQL).bind(call).fetch_optional(pool).await)?;
+        Ok(row.map(|(tenant,)| Tenant::stored(&tenant)))
+    }
+
+    /// These calls, whosever they are, in no order: for who goes on with them, or tells of their ends.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn calls_of_anybody(&self, ids: &[Uuid]) -> Result<Vec<Call>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows: Vec<CallRow> = match &self.db {
+            Db::Sqlite(pools) => by_ids::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Postgres(pools) => by_ids::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
+        };
+        rows.into_iter().map(CallRow::decode).collect()
     }
 
     /// The calls of this node that have not ended.

@@ -2,17 +2,16 @@
 
 use uuid::Uuid;
 
-use super::{Db, Store, StoreError, codec, db};
+use super::{Db, Store, StoreError, Stores, codec, db};
 use crate::domain::{Claim, Once, Tenant, Time};
 
 /// How long a key is kept, in milliseconds: 24 hours (contract, section 3).
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// The key as it is taken now, if it is.
-pub(super) async fn stored(db: &Db, key: &[u8; 32], now: Time) -> Result<Option<Claim>, StoreError> {
+pub(super) async fn stored(db: &Db, tenant: &Tenant, key: &[u8; 32], now: Time) -> Result<Option<Claim>, StoreError> {
     const SQL: &str = "SELECT fingerprint, batch_id, calls FROM idempotency_keys \
         WHERE tenant = $1 AND key = $2 AND expires_at > $3";
-    let tenant = Tenant::default();
     let row: Option<(Vec<u8>, Option<Uuid>, Vec<u8>)> = db::on_reader!(db, pool =>
         sqlx::query_as(SQL)
             .bind(tenant.as_str().to_owned()).bind(key.to_vec()).bind(now.0)
@@ -29,9 +28,11 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn claim(&self, key: &[u8; 32], now: Time) -> Result<Option<Claim>, StoreError> {
-        stored(&self.db, key, now).await
+        stored(&self.db, &self.tenant, key, now).await
     }
+}
 
+impl Stores {
     /// Forgets keys whose time is over.
     ///
     /// # Errors

@@ -81,7 +81,7 @@ impl Store {
                         .bind(bytes)
                         .bind(now.0)
                 });
-                change_all($pool, statements.map(Statement::Counts).collect()).await.map(|_| ())
+                change_all($pool, &self.tenant, statements.map(Statement::Counts).collect()).await.map(|_| ())
             }};
         }
         match &self.db {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::{Store, StoreError, db};
-use crate::domain::{Completion, Session, SessionState, Time};
+use crate::domain::{Completion, Session, SessionState, Tenant, Time};
 
 mod calls;
 mod row;
@@ -116,16 +116,16 @@ impl Store {
         Ok(rows > 0)
     }
 
-    /// Ids of sessions whose state this process has changed, as they change.
+    /// Sessions whose state this process has changed, as they change: whose they are, and their ids.
     #[must_use]
-    pub fn session_changes(&self) -> broadcast::Receiver<Arc<str>> {
-        self.sessions.subscribe()
+    pub fn session_changes(&self) -> broadcast::Receiver<(Tenant, Arc<str>)> {
+        self.stores.sessions.subscribe()
     }
 
     fn tell_of_session(&self, id: &str, rows: u64) -> Result<bool, StoreError> {
         if rows > 0 {
             // Fails when nobody watches.
-            let _ = self.sessions.send(id.into());
+            let _ = self.stores.sessions.send((self.tenant.clone(), id.into()));
         }
         Ok(rows > 0)
     }

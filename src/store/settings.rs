@@ -1,11 +1,11 @@
 //! Values that the service makes once and keeps, the same for all nodes.
 
-use super::{Db, Store, StoreError};
+use super::{Db, StoreError, Stores};
 
 /// Under which name the signing secret is kept.
 const SIGNING_SECRET: &str = "signing_secret";
 
-impl Store {
+impl Stores {
     /// The signing secret: the one that is kept, or else `made`, which is kept from now on. Of nodes that start at the same
     /// time one makes it for all.
     ///

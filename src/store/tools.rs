@@ -1,10 +1,10 @@
 //! The tools registered over HTTP.
 
-use sqlx::{Connection, Database, Executor, IntoArguments};
+use sqlx::{Connection, Database, Encode, Executor, IntoArguments, Type};
 
 use super::bound::{Bounded, within};
-use super::{Db, Store, StoreError, db};
-use crate::domain::Time;
+use super::{Db, Store, StoreError, Stores, db};
+use crate::domain::{Tenant, Time};
 
 /// A registered definition as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,10 +34,15 @@ pub enum Expected {
 
 /// Whoever changes tools or groups does this first, and so waits for whoever else does.
 pub(super) const BUMP: &str = "UPDATE tools_clock SET version = version + 1";
-const INSERT: &str = "INSERT INTO tools AS t (tenant, name, definition, revision, created_at, updated_at) \
+/// And then this: whose they are.
+pub(super) const MARK: &str = "INSERT INTO tenant_clocks AS c (tenant, version) \
+    VALUES ($1, (SELECT version FROM tools_clock)) ON CONFLICT (tenant) DO UPDATE SET version = excluded.version";
+pub(super) const INSERT: &str = "INSERT INTO tools AS t (tenant, name, definition, revision, created_at, updated_at) \
     VALUES ($1, $2, $3, 1, $4, $4) ON CONFLICT (tenant, name) DO ";
-const REPLACE: &str = "UPDATE SET definition = excluded.definition, revision = t.revision + 1, \
+pub(super) const REPLACE: &str = "UPDATE SET definition = excluded.definition, revision = t.revision + 1, \
     updated_at = excluded.updated_at";
+pub(super) const REPLACE_REVISION: &str = "UPDATE tools SET definition = $3, revision = revision + 1, updated_at = $4 \
+    WHERE tenant = $1 AND name = $2 AND revision = $5";
 
 impl Store {
     /// All registered tools, and the version of the whole.
@@ -61,14 +66,19 @@ impl Store {
         Ok((tools.collect(), version))
     }
 
-    /// Moves with every change of the registered tools.
+    /// Moves with every change of the tenant's tools, groups, presets and hooks.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn tools_version(&self) -> Result<i64, StoreError> {
-        let (version,): (i64,) = db::on_reader!(&self.db, pool =>
-            sqlx::query_as("SELECT version FROM tools_clock").fetch_one(pool).await)?;
-        Ok(version)
+        const SQL: &str = "SELECT version FROM tenant_clocks WHERE tenant = $1";
+        if self.tenant.is_default() {
+            // A node of the release before knows this clock alone, and this tenant.
+            return self.tools_clock().await;
+        }
+        let row: Option<(i64,)> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_optional(pool).await)?;
+        Ok(row.map_or(0, |(version,)| version))
     }
 
     /// Makes or replaces a tool if it is as expected; returns whether it was.
@@ -85,9 +95,7 @@ impl Store {
         let text = match expected {
             Expected::Anything => format!("{INSERT}{REPLACE}"),
             Expected::Absent => format!("{INSERT}NOTHING"),
-            Expected::Revision(_) => "UPDATE tools SET definition = $3, revision = revision + 1, updated_at = $4 \
-                 WHERE tenant = $1 AND name = $2 AND revision = $5"
-                .to_owned(),
+            Expected::Revision(_) => REPLACE_REVISION.to_owned(),
         };
         macro_rules! write {
             ($pool:expr) => {{
@@ -99,7 +107,7 @@ impl Store {
                 if let Expected::Revision(revision) = expected {
                     query = query.bind(revision);
                 }
-                change($pool, query).await
+                change($pool, &self.tenant, query).await
             }};
         }
         match &self.db {
@@ -123,13 +131,36 @@ impl Store {
                     .bind(name.to_owned())
                     .bind(revision.unwrap_or(0));
                 let presets = sqlx::query(PRESETS).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
-                change_all($pool, vec![Statement::Counts(query), Statement::Follows(presets)]).await
+                change_all($pool, &self.tenant, vec![Statement::Counts(query), Statement::Follows(presets)]).await
             }};
         }
         match &self.db {
             Db::Sqlite(pools) => write!(&pools.writer),
             Db::Postgres(pools) => write!(&pools.writer),
         }
+    }
+}
+
+impl Stores {
+    /// Moves with every change of anybody's tools, groups, presets and hooks.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn tools_clock(&self) -> Result<i64, StoreError> {
+        let (version,): (i64,) = db::on_reader!(&self.db, pool =>
+            sqlx::query_as("SELECT version FROM tools_clock").fetch_one(pool).await)?;
+        Ok(version)
+    }
+
+    /// Whose tools, groups, presets or hooks have changed behind this version.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn changed_tenants(&self, behind: i64) -> Result<Vec<Tenant>, StoreError> {
+        const SQL: &str = "SELECT tenant FROM tenant_clocks WHERE version > $1";
+        let rows: Vec<(String,)> =
+            db::on_reader!(&self.db, pool => sqlx::query_as(SQL).bind(behind).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|(tenant,)| Tenant::stored(&tenant)).collect())
     }
 }
 
@@ -142,20 +173,26 @@ pub(super) enum Statement<Q> {
 }
 
 /// Runs a change of `tools` and moves their clock with it, in one transaction; returns whether anything changed.
-pub(super) async fn change<'q, D, A>(pool: &Bounded<D>, query: sqlx::query::Query<'q, D, A>) -> Result<bool, StoreError>
+pub(super) async fn change<'q, D, A>(
+    pool: &Bounded<D>,
+    tenant: &Tenant,
+    query: sqlx::query::Query<'q, D, A>,
+) -> Result<bool, StoreError>
 where
     D: Database,
     A: 'q + Send + IntoArguments<D>,
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
     D::Arguments: IntoArguments<D>,
+    String: for<'e> Encode<'e, D> + Type<D>,
     D::QueryResult: Affected,
 {
-    change_all(pool, vec![Statement::Counts(query)]).await
+    change_all(pool, tenant, vec![Statement::Counts(query)]).await
 }
 
 /// The same of several changes, in their order.
 pub(super) async fn change_all<'q, D, A>(
     pool: &Bounded<D>,
+    tenant: &Tenant,
     statements: Vec<Statement<sqlx::query::Query<'q, D, A>>>,
 ) -> Result<bool, StoreError>
 where
@@ -163,12 +200,14 @@ where
     A: 'q + Send + IntoArguments<D>,
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
     D::Arguments: IntoArguments<D>,
+    String: for<'e> Encode<'e, D> + Type<D>,
     D::QueryResult: Affected,
 {
     within(async {
         let mut lease = pool.lease().await?;
         let mut transaction = lease.begin().await?;
         sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
+        sqlx::query::<D>(MARK).bind(tenant.as_str().to_owned()).execute(&mut *transaction).await?;
         let mut changed = true;
         for statement in statements {
             let (query, counts) = match statement {

@@ -10,7 +10,7 @@ use super::ToolError;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
 use crate::domain::limits::Bounds;
-use crate::domain::{Agent, ContentBlock, Progress};
+use crate::domain::{Agent, ContentBlock, Progress, Tenant};
 use crate::executor::Invocation;
 
 /// One run of a tool. Cheap to clone; all clones are handles on the same run.
@@ -39,6 +39,16 @@ impl Run {
     /// Adds facts to the call's metadata, as `run.metadata([("rows", 3)])`; merged deeply over the whole call.
     pub fn metadata(&self, fields: impl IntoIterator<Item = (impl Into<String>, impl Into<Value>)>) {
         self.0.emitter.status(StatusUpdate { metadata: object(fields), ..StatusUpdate::default() });
+    }
+
+    /// Only says that the work goes on, where silence is bounded.
+    pub fn still_there(&self) {
+        self.0.emitter.status(StatusUpdate::default());
+    }
+
+    /// Whether there are secrets among the arguments, which are taken out of whatever it says, a piece at a time.
+    pub(super) fn has_secrets(&self) -> bool {
+        self.0.redaction.is_some()
     }
 
     /// Says how far it is: `current` of `total` steps.
@@ -136,6 +146,12 @@ impl Run {
     }
 
     /// The id of its conversation, to be kept.
+    /// Whose the call is. What a tool keeps between calls it keeps for each tenant apart.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.0.tenant
+    }
+
     pub(super) fn shared_session(&self) -> Option<&std::sync::Arc<str>> {
         self.0.session.as_ref()
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{BuiltinTool, Run, ToolError};
-use crate::domain::{Answer, Clock, Failure, Session};
+use crate::domain::{Answer, Clock, Failure, Session, Tenant};
 use crate::executor::{BoxFuture, Executor, Invocation, Stands, System};
-use crate::store::{Store, StoreError};
+use crate::store::{StoreError, Stores};
 
 pub mod attempt_completion;
 pub mod new_task;
@@ -21,16 +21,16 @@ const CATEGORY: &str = "session";
 /// Their names.
 pub const NAMES: [&str; 3] = [attempt_completion::NAME, new_task::NAME, reset_equipped_tools::NAME];
 
-/// Names the groups that a model may switch.
-pub type Manageable = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+/// Names the groups of a tenant that a model may switch.
+pub type Manageable = Arc<dyn Fn(&Tenant) -> Vec<String> + Send + Sync>;
 
 /// All of them, in the order of their names.
 #[must_use]
-pub fn tools(store: &Store, clock: &Clock, manageable: Manageable) -> Vec<BuiltinTool> {
+pub fn tools(stores: &Stores, clock: &Clock, manageable: Manageable) -> Vec<BuiltinTool> {
     vec![
-        marked(BuiltinTool::new(AttemptCompletion::new(store.clone(), clock.clone())), System::AttemptCompletion),
-        marked(NewTask::tool(store.clone(), clock.clone()), System::NewTask),
-        marked(BuiltinTool::new(ResetEquippedTools::new(store.clone(), manageable)), System::ResetEquippedTools),
+        marked(BuiltinTool::new(AttemptCompletion::new(stores.clone(), clock.clone())), System::AttemptCompletion),
+        marked(NewTask::tool(stores.clone(), clock.clone()), System::NewTask),
+        marked(BuiltinTool::new(ResetEquippedTools::new(stores.clone(), manageable)), System::ResetEquippedTools),
     ]
 }
 
@@ -58,9 +58,9 @@ impl Executor for Marked {
 const NO_SESSION: &str = "it works in a session only, and this call names none";
 
 /// The session of a run.
-async fn session_of(store: &Store, run: &Run) -> Result<Session, ToolError> {
+async fn session_of(stores: &Stores, run: &Run) -> Result<Session, ToolError> {
     let Some(id) = run.session() else { return Err(ToolError::new(NO_SESSION)) };
-    let found = store.session(id).await.map_err(|error| away(&error))?;
+    let found = stores.of(run.tenant()).session(id).await.map_err(|error| away(&error))?;
     found.ok_or_else(|| ToolError::new("the session was deleted"))
 }
 

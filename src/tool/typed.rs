@@ -81,6 +81,8 @@ impl BuiltinTool {
         let (emitter, _) = emitter::channel();
         let invocation = Invocation {
             id: Uuid::nil(),
+            tenant: crate::domain::Tenant::default(),
+            allowed: None,
             call_id: "try_out".into(),
             name: self.definition.name.as_str().into(),
             arguments: Arc::new(arguments),

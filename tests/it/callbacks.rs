@@ -63,7 +63,7 @@ impl Service {
             ..CallRequest::default()
         };
         let submission = Submission { calls: vec![request], callback_url: Some(url.into()), ..Submission::default() };
-        let submitted = self.app.engine.submit(submission, self.app.engine.ids(1), 0).unwrap();
+        let submitted = self.app.engine.submit(&self.app.operator, submission, self.app.engine.ids(1), 0).unwrap();
         bounded("a call", submitted.ended()).await.unwrap().pop().unwrap()
     }
 

@@ -9,9 +9,13 @@ use toolpost::executor::Secrets;
 use crate::support::calls::with;
 use crate::support::{App, Backend, Options, eventually};
 
+mod chaos;
 mod declared;
 mod ends;
+mod library;
+mod limits;
 mod results;
+mod supervised;
 mod surroundings;
 
 /// A service that takes programs over the API. The test is not `toolpost`, so it names the helper.
@@ -52,15 +56,42 @@ async fn shell_with(app: &App, script: &str, executor: Value) -> Value {
     app.call(&name, json!({})).await
 }
 
+/// All processes, living and dead ones, that are below this one.
+fn below(id: u32) -> Vec<u32> {
+    let mut found = vec![id];
+    let parents: Vec<(u32, u32)> = processes().filter_map(|id| Some((id, parent(id)?))).collect();
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(id, _)| id));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let all = fs::read_dir("/proc").unwrap();
+    all.filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.parse().ok())
+}
+
+fn parent(id: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
 /// The living processes that have this variable in their environment.
-fn marked(mark: &str) -> Vec<String> {
+fn marked(mark: &str) -> Vec<u32> {
     let variable = format!("MARK={mark}");
-    let is_marked = |id: &String| {
+    let is_marked = |id: &u32| {
         let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
     };
-    let all = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    all.filter(|id| id.bytes().all(|byte| byte.is_ascii_digit())).filter(is_marked).collect()
+    processes().filter(is_marked).collect()
+}
+
+/// The one of them that was started with these words.
+fn started_as(mark: &str, words: &[&str]) -> Option<u32> {
+    let line: Vec<u8> = words.iter().flat_map(|word| word.bytes().chain([0])).collect();
+    marked(mark).into_iter().find(|id| fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|found| found == line))
 }
 
 /// A word that no other test has.
@@ -74,4 +105,9 @@ async fn wait_for_some(mark: &str, count: usize) {
 
 async fn wait_for_none(mark: &str) {
     eventually("the end of all processes", || async { marked(mark).is_empty().then_some(()) }).await;
+}
+
+fn kill(id: u32) {
+    let killed = std::process::Command::new("kill").args(["-KILL", &id.to_string()]).status();
+    assert!(killed.unwrap().success());
 }

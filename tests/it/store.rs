@@ -24,6 +24,7 @@ mod sequences;
 mod sessions;
 mod settings;
 mod stopped;
+mod tenants;
 mod tools;
 mod unknown_end;
 mod versions;

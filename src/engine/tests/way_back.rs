@@ -11,7 +11,7 @@ const OPENAI: [Vendor; 2] = [Vendor::OpenAi, Vendor::OpenAiResponses];
 
 /// The properties that a vendor is shown.
 fn shown(app: &App, tool: &str, target: Target) -> Value {
-    let snapshot = app.engine.registry().snapshot();
+    let snapshot = app.engine.registry().default_shelf().snapshot();
     snapshot.get(tool).unwrap().lowered(target).unwrap().schema["properties"].clone()
 }
 

@@ -76,7 +76,16 @@ impl HttpClient {
     /// the connection.
     pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Response, Fault> {
         let Outgoing { call, method, url, headers, private, body } = outgoing;
-        let mut hop = Hop { call, at_home: true, method, url, headers, private, body };
+        self.follow(Hop { call, at_home: true, method, url, headers, private, body }).await
+    }
+
+    /// The same for a page of the web, which has no declared server: a `GET` without a signature.
+    pub(super) async fn get(&self, url: Url, headers: HeaderMap) -> Result<Response, Fault> {
+        let (method, private) = (Method::GET, HeaderMap::new());
+        self.follow(Hop { call: Uuid::nil(), at_home: false, method, url, headers, private, body: None }).await
+    }
+
+    async fn follow(&self, mut hop: Hop) -> Result<Response, Fault> {
         for followed in 0..=MAX_REDIRECTS {
             // Only the first hop can prove that nothing was ever sent.
             let place = |fault: Fault| Fault { sent: fault.sent || followed > 0, ..fault };

@@ -1,4 +1,4 @@
-//! Fetching a JSON document: one GET that follows no redirect, bounded in time and size.
+//! Fetching a document: one GET that follows no redirect, bounded in time and size.
 
 use std::time::Duration;
 
@@ -18,23 +18,41 @@ impl HttpClient {
     /// A sentence that says why there is none. Nothing of what was answered is in it.
     pub async fn fetch_json(&self, url: &str, most_bytes: usize, timeout: Duration) -> Result<Value, String> {
         let url = Url::parse(url).map_err(|error| format!("the URL cannot be used: {error}"))?;
-        self.egress.check_url(&url).map_err(|denied| denied.to_string())?;
+        let bytes = self.fetch(&url, "application/json", most_bytes, timeout).await?;
+        json::parse(&bytes).map_err(|_| format!("{} answered with something that is no JSON", authority(&url)))
+    }
+
+    /// Gets the text of the document at `url`, JSON or YAML, through the egress guard.
+    ///
+    /// # Errors
+    /// As [`Self::fetch_json`].
+    pub async fn fetch_text(&self, url: &Url, most_bytes: usize, timeout: Duration) -> Result<Vec<u8>, String> {
+        self.fetch(url, "application/json, application/yaml;q=0.9, */*;q=0.5", most_bytes, timeout).await
+    }
+
+    async fn fetch(
+        &self,
+        url: &Url,
+        accept: &'static str,
+        most_bytes: usize,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, String> {
+        self.egress.check_url(url).map_err(|denied| denied.to_string())?;
         let mut request = Request::new(Method::GET, url.clone());
-        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
         let whole = async {
             let answer = self.inner.execute(request).await;
-            let response = answer.map_err(|error| Fault::of_request(&error, &url).message)?;
+            let response = answer.map_err(|error| Fault::of_request(&error, url).message)?;
             let status = response.status();
             if !status.is_success() {
                 let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
                 let hint = if status.is_redirection() { "; redirects are not followed" } else { "" };
-                return Err(format!("{} answered HTTP {}{reason}{hint}", authority(&url), status.as_u16()));
+                return Err(format!("{} answered HTTP {}{reason}{hint}", authority(url), status.as_u16()));
             }
-            bytes(response, &url, most_bytes).await
+            bytes(response, url, most_bytes).await
         };
-        let late = |_| format!("{} did not answer within {} s", authority(&url), timeout.as_secs_f64());
-        let bytes = tokio::time::timeout(timeout, whole).await.map_err(late)??;
-        json::parse(&bytes).map_err(|_| format!("{} answered with something that is no JSON", authority(&url)))
+        let late = |_| format!("{} did not answer within {} s", authority(url), timeout.as_secs_f64());
+        tokio::time::timeout(timeout, whole).await.map_err(late)?
     }
 }
 

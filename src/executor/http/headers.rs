@@ -3,32 +3,12 @@
 use base64::Engine;
 use reqwest::header::{self, HeaderName, HeaderValue};
 
+use super::styles::Styles;
 use super::template::{Arguments, Template};
 use crate::domain::json::pointer_token;
+use crate::domain::serialization::RESERVED_HEADERS;
 use crate::domain::tool::HttpAuth;
 use crate::executor::secrets::{Secrets, is_valid_secret_name};
-
-/// Headers that belong to the connection or the message itself (RFC 9110, sections 7.6.1 and 8.6), which the HTTP library
-/// writes, `Accept-Encoding`, because only plain answers are read, and those of the signature (Standard Webhooks).
-const RESERVED: [&str; 17] = [
-    "host",
-    "content-length",
-    "transfer-encoding",
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "proxy-authorization",
-    "proxy-authenticate",
-    "te",
-    "trailer",
-    "upgrade",
-    "expect",
-    "http2-settings",
-    "accept-encoding",
-    "webhook-id",
-    "webhook-timestamp",
-    "webhook-signature",
-];
 
 /// A header whose value takes arguments.
 #[derive(Debug, Clone)]
@@ -48,7 +28,7 @@ impl HeaderTemplate {
     pub fn parse(name: &str, value: &str) -> Result<Self, String> {
         let pointer = format!("/headers/{}", pointer_token(name));
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("\"{name}\" is no header name"))?;
-        if RESERVED.contains(&name.as_str()) {
+        if RESERVED_HEADERS.contains(&name.as_str()) {
             return Err(format!("the header {name} is set by the service"));
         }
         let value = Template::parse(value)?;
@@ -69,15 +49,17 @@ impl HeaderTemplate {
     /// The value as it was declared, if it has no placeholders.
     #[must_use]
     pub fn fixed(&self) -> Option<HeaderValue> {
-        self.value.names().next().is_none().then(|| self.render(&Arguments::new()).ok().flatten()).flatten()
+        let render = || self.render(&Arguments::new(), &Styles::default()).ok().flatten();
+        self.value.names().next().is_none().then(render).flatten()
     }
 
     /// The value, UTF-8 where it is not ASCII; `None` where an argument is absent: the header is left out.
     ///
     /// # Errors
     /// A sentence that names the header whose value would hold what a header cannot.
-    pub fn render(&self, arguments: &Arguments) -> Result<Option<HeaderValue>, String> {
-        let Ok(text) = self.value.render(arguments, str::to_owned) else { return Ok(None) };
+    pub fn render(&self, arguments: &Arguments, styles: &Styles) -> Result<Option<HeaderValue>, String> {
+        let write = |name: &str, value: &_| styles.text(name, value, str::to_owned);
+        let Ok(text) = self.value.render_with(arguments, write) else { return Ok(None) };
         let names: Vec<&str> = self.names().collect();
         let named = |fault| format!("the value of the header {}, made of {}, {fault}", self.name, names.join(", "));
         let mut value = header_value(&text).map_err(named)?;
@@ -142,7 +124,7 @@ mod tests {
     #[test]
     fn a_header_takes_arguments_or_is_left_out() {
         let header = HeaderTemplate::parse("X-Note", "n: {a}").unwrap();
-        let of = |value| header.render(json!({"a": value}).as_object().unwrap());
+        let of = |value| header.render(json!({"a": value}).as_object().unwrap(), &Styles::default());
         assert_eq!(of(json!("é\tb")).unwrap().unwrap().as_bytes(), "n: é\tb".as_bytes());
         assert_eq!(of(json!(null)), Ok(None));
         for bad in ["a\r\nX-Evil: 1", "a\nb", "\u{0}", "\u{7f}", "x "] {

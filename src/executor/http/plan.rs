@@ -5,18 +5,17 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use reqwest::Method;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use serde::Serialize;
 use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
-use super::body::JsonTemplate;
 use super::headers::{HeaderTemplate, authorization, check_auth};
 use super::known::Known;
+use super::payload::{Fields, Payload};
 use super::reporting::Reporting;
-use super::target::{UrlTemplate, encode_component};
-use super::template::{Arguments, text_of};
-use crate::domain::Agent;
+use super::styles::Styles;
+use super::target::{UrlTemplate, encode_component, encode_cookie};
+use super::template::Arguments;
 use crate::domain::json::pointer_token;
 use crate::domain::tool::{HttpAuth, HttpSpec};
 use crate::executor::Invocation;
@@ -30,24 +29,14 @@ const ACCEPT: &str = "application/json, text/event-stream;q=0.9, text/*;q=0.9, i
 pub struct Plan {
     method: Method,
     url: UrlTemplate,
-    query: Vec<(String, JsonTemplate)>,
+    query: Fields,
     headers: Vec<HeaderTemplate>,
-    body: BodyPlan,
+    cookies: Fields,
+    body: Payload,
+    styles: Styles,
     auth: Option<HttpAuth>,
     /// Arguments that have a place; the others become query parameters of a request without a body.
     placed: BTreeSet<String>,
-}
-
-#[derive(Debug, Clone)]
-enum BodyPlan {
-    /// Nothing; arguments without a place go into the query.
-    None,
-    /// The service's own envelope.
-    Envelope,
-    /// `application/json`.
-    Json(JsonTemplate),
-    /// `application/x-www-form-urlencoded`.
-    Form(Vec<(String, JsonTemplate)>),
 }
 
 /// One request, ready to be sent.
@@ -65,22 +54,6 @@ pub struct Outgoing {
     pub private: HeaderMap,
     /// The body, if any.
     pub body: Option<Bytes>,
-}
-
-/// What a server gets that is not told otherwise.
-#[derive(Serialize)]
-struct Envelope<'a> {
-    id: Uuid,
-    call_id: &'a str,
-    name: &'a str,
-    arguments: &'a Value,
-    context: &'a Arguments,
-    agent: Option<&'a Agent>,
-    attempt: u32,
-    deadline_ms: u64,
-    progress_url: Option<String>,
-    result_url: Option<String>,
-    token: Option<String>,
 }
 
 impl Plan {
@@ -102,10 +75,11 @@ impl Plan {
                 Err(fault) => faults.push((format!("/headers/{}", pointer_token(name)), fault)),
             }
         }
-        let query = spec.query.as_ref().map(|query| members(query, "/query", &mut faults)).unwrap_or_default();
-        let bodyless =
-            method.as_ref().is_some_and(|method| [Method::GET, Method::HEAD, Method::DELETE].contains(method));
-        let body = body(spec.body.as_ref(), &headers, bodyless, &mut faults);
+        let query = spec.query.as_ref().map(|query| Fields::parse(query, "/query", &mut faults)).unwrap_or_default();
+        let cookies = spec.cookies.as_ref().map(|all| Fields::parse(all, "/cookies", &mut faults)).unwrap_or_default();
+        check_cookies(&cookies, &headers, &mut faults);
+        let bodyless = method.as_ref().is_some_and(|method| BODYLESS.contains(method));
+        let body = Payload::parse(spec, &headers, bodyless, &mut faults);
         if let Some(auth) = &spec.auth {
             check_auth(auth, &mut faults);
             if let Some(header) = headers.iter().find(|header| header.name == header::AUTHORIZATION) {
@@ -126,21 +100,18 @@ impl Plan {
         for header in &headers {
             header.names().for_each(|name| place(&header.pointer, name));
         }
-        for (name, value) in &query {
-            value.names(&format!("/query/{}", pointer_token(name)), &mut place);
-        }
-        match &body {
-            BodyPlan::Json(template) => template.names("/body", &mut place),
-            BodyPlan::Form(pairs) => {
-                for (name, value) in pairs {
-                    value.names(&format!("/body/{}", pointer_token(name)), &mut place);
-                }
+        query.names("/query", &mut place);
+        cookies.names("/cookies", &mut place);
+        body.names("/body", &mut place);
+        for name in spec.styles.keys() {
+            if let Some(fault) = known.fault(name) {
+                faults.push((format!("/styles/{}", pointer_token(name)), fault));
             }
-            BodyPlan::None | BodyPlan::Envelope => {}
         }
         match (method, url) {
             (Some(method), Some(url)) if faults.is_empty() => {
-                Ok(Self { method, url, query, headers, body, auth: spec.auth.clone(), placed })
+                let (auth, styles) = (spec.auth.clone(), Styles(spec.styles.clone()));
+                Ok(Self { method, url, query, headers, cookies, body, styles, auth, placed })
             }
             _ => Err(faults),
         }
@@ -164,13 +135,13 @@ impl Plan {
     ) -> Result<Outgoing, String> {
         let none = Arguments::new();
         let arguments = invocation.arguments.as_object().unwrap_or(&none);
-        let mut added = pairs(&self.query, arguments);
-        if matches!(self.body, BodyPlan::None) {
-            let unplaced = arguments.iter().filter(|(name, value)| !self.placed.contains(*name) && !value.is_null());
-            added.extend(unplaced.map(|(name, value)| (name.clone(), text_of(value).into_owned())));
+        let mut added = self.query.pairs(arguments, &self.styles, encode_component);
+        if self.body.leaves_arguments() {
+            let unplaced = arguments.iter().filter(|(name, _)| !self.placed.contains(*name));
+            added.extend(unplaced.flat_map(|(name, value)| self.styles.pairs(name, name, value, encode_component)));
         }
-        let url = self.url.render(arguments, &added)?;
-        let (content_type, body) = self.body(invocation, arguments, reporting)?;
+        let url = self.url.render(arguments, &self.styles, &added)?;
+        let (content_type, body) = self.body.render(invocation, arguments, &self.styles, reporting)?;
 
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static(ACCEPT));
@@ -188,9 +159,15 @@ impl Plan {
             private.insert(HeaderName::from_static("idempotency-key"), key);
         }
         for header in &self.headers {
-            if let Some(value) = header.render(arguments)? {
+            if let Some(value) = header.render(arguments, &self.styles)? {
                 private.insert(header.name.clone(), value);
             }
+        }
+        if body.is_none() && self.body.may_be_absent() {
+            private.remove(header::CONTENT_TYPE);
+        }
+        if let Some(value) = self.cookie(arguments) {
+            private.insert(header::COOKIE, value);
         }
         if let Some(auth) = &self.auth {
             let (name, value) = authorization(auth, secrets)?;
@@ -199,97 +176,36 @@ impl Plan {
         Ok(Outgoing { call: invocation.id, method: self.method.clone(), url, headers, private, body })
     }
 
-    fn body(
-        &self,
-        run: &Invocation,
-        arguments: &Arguments,
-        reporting: &Reporting,
-    ) -> Result<(&'static str, Option<Bytes>), String> {
-        match &self.body {
-            BodyPlan::None => Ok(("", None)),
-            BodyPlan::Envelope => json(&Envelope {
-                id: run.id,
-                call_id: &run.call_id,
-                name: &run.name,
-                arguments: &run.arguments,
-                context: &run.context,
-                agent: run.agent.as_deref(),
-                attempt: run.attempt,
-                deadline_ms: run.timeout_ms,
-                progress_url: reporting.progress_url(run.id),
-                result_url: reporting.result_url(run.id),
-                token: reporting.token(run.id),
-            }),
-            BodyPlan::Json(template) => template.render(arguments).map_or(Ok(("", None)), |value| json(&value)),
-            BodyPlan::Form(fields) => {
-                let pairs = pairs(fields, arguments);
-                let encoded =
-                    pairs.iter().map(|(name, value)| format!("{}={}", encode_component(name), encode_component(value)));
-                let text = encoded.collect::<Vec<_>>().join("&");
-                Ok(("application/x-www-form-urlencoded", Some(text.into())))
-            }
-        }
+    /// All cookies as one header; encoded, they hold nothing that a header does not.
+    fn cookie(&self, arguments: &Arguments) -> Option<HeaderValue> {
+        let pairs = self.cookies.pairs(arguments, &self.styles, encode_cookie);
+        let text = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ");
+        let mut value = HeaderValue::from_str(&text).ok().filter(|_| !text.is_empty())?;
+        value.set_sensitive(true);
+        Some(value)
     }
 }
 
-fn json(value: &impl Serialize) -> Result<(&'static str, Option<Bytes>), String> {
-    let bytes = serde_json::to_vec(value).map_err(|error| format!("the request's body is no JSON: {error}"))?;
-    Ok(("application/json", Some(bytes.into())))
-}
+/// Methods whose requests have no body unless one is declared.
+const BODYLESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 
-/// Names and texts of what has a value; `null` has none.
-fn pairs(fields: &[(String, JsonTemplate)], arguments: &Arguments) -> Vec<(String, String)> {
-    let present = fields.iter().filter_map(|(name, value)| Some((name, value.render(arguments)?)));
-    present
-        .filter(|(_, value)| !value.is_null())
-        .map(|(name, value)| (name.clone(), text_of(&value).into_owned()))
-        .collect()
-}
-
-fn members(
-    object: &serde_json::Map<String, Value>,
-    pointer: &str,
-    faults: &mut Vec<(String, String)>,
-) -> Vec<(String, JsonTemplate)> {
-    let mut parse =
-        |name: &String, value| JsonTemplate::parse(value, &format!("{pointer}/{}", pointer_token(name)), faults);
-    object.iter().map(|(name, value)| (name.clone(), parse(name, value))).collect()
+/// A cookie's name is a token (RFC 6265, section 4.1.1), and all cookies are one header.
+fn check_cookies(cookies: &Fields, headers: &[HeaderTemplate], faults: &mut Vec<(String, String)>) {
+    for (name, _) in &cookies.0 {
+        if HeaderName::from_bytes(name.as_bytes()).is_err() {
+            faults.push((format!("/cookies/{}", pointer_token(name)), format!("\"{name}\" is no name of a cookie")));
+        }
+    }
+    if let Some(header) = headers.iter().find(|header| header.name == header::COOKIE && !cookies.0.is_empty()) {
+        faults.push((header.pointer.clone(), "`cookies` sets the header cookie already".to_owned()));
+    }
 }
 
 fn method(text: &str) -> Result<Method, String> {
-    const ALLOWED: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    const ALLOWED: [Method; 7] =
+        [Method::GET, Method::HEAD, Method::OPTIONS, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
     let found = ALLOWED.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(text));
-    found.ok_or_else(|| "must be one of GET, HEAD, POST, PUT, PATCH, DELETE".to_owned())
-}
-
-/// How the body is made. The declared `Content-Type` decides the encoding, because a placeholder can be encoded correctly
-/// only in a form that is known.
-fn body(
-    declared: Option<&Value>,
-    headers: &[HeaderTemplate],
-    bodyless: bool,
-    faults: &mut Vec<(String, String)>,
-) -> BodyPlan {
-    let mut form = false;
-    if let Some(header) = headers.iter().find(|header| header.name == header::CONTENT_TYPE) {
-        let fixed = header.fixed();
-        let text = fixed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
-        let media_type = text.split(';').next().unwrap_or_default().trim();
-        form = media_type == "application/x-www-form-urlencoded";
-        let json = media_type == "application/json" || media_type.ends_with("+json");
-        let fits = if form { declared.is_some_and(Value::is_object) } else { json };
-        if !fits {
-            let fault = "must be application/json, a type that ends in +json, or, where `body` is an object, \
-                         application/x-www-form-urlencoded";
-            faults.push((header.pointer.clone(), fault.to_owned()));
-        }
-    }
-    match declared {
-        None if bodyless => BodyPlan::None,
-        None => BodyPlan::Envelope,
-        Some(Value::Object(object)) if form => BodyPlan::Form(members(object, "/body", faults)),
-        Some(template) => BodyPlan::Json(JsonTemplate::parse(template, "/body", faults)),
-    }
+    found.ok_or_else(|| "must be one of GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE".to_owned())
 }
 
 #[cfg(test)]

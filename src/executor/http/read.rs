@@ -97,7 +97,7 @@ pub async fn beginning(mut response: Response, limit: usize) -> String {
 }
 
 /// No encoding is asked for, and none is undone: a small answer must not unfold to a huge one.
-fn check_encoding(headers: &HeaderMap) -> Result<(), Fault> {
+pub fn check_encoding(headers: &HeaderMap) -> Result<(), Fault> {
     match text_of(headers, &header::CONTENT_ENCODING).trim() {
         "" | "identity" => Ok(()),
         other => Err(Fault::terminal(format!(
@@ -113,15 +113,16 @@ fn text_of<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
 
 /// A media type (RFC 9110, section 8.3.1).
 #[derive(Debug, PartialEq)]
-struct Media {
+pub struct Media {
     /// Type and subtype, in lower case; empty if there is none.
-    essence: String,
+    pub essence: String,
     /// The `charset` parameter, if any.
-    charset: Option<String>,
+    pub charset: Option<String>,
 }
 
 impl Media {
-    fn of(headers: &HeaderMap) -> Self {
+    /// What the headers of an answer say.
+    pub fn of(headers: &HeaderMap) -> Self {
         Self::parse(text_of(headers, &header::CONTENT_TYPE))
     }
 

@@ -1,9 +1,14 @@
 //! The URL of an HTTP tool: a fixed origin, and a path and query that take arguments without ever changing their shape.
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde_json::Value;
 use url::Url;
 
+use super::styles::Styles;
 use super::template::{Arguments, Missing, Part, Template};
+
+/// What a cookie's value does not hold as it is (RFC 6265, section 4.1.1), and `%`, so that it can be read back.
+const COOKIE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(b'\\').add(b'%');
 
 /// Everything but the unreserved characters (RFC 3986, section 2.3).
 const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -74,21 +79,22 @@ impl UrlTemplate {
         &self.declared
     }
 
-    /// The URL with every argument in its place and `added` behind its own query. A query parameter whose argument is
-    /// absent is left out.
+    /// The URL with every argument in its place, written as `styles` says, and the pairs of `added` behind its own query. A
+    /// query parameter whose argument is absent is left out.
     ///
     /// # Errors
     /// A sentence that names the argument that the path needs, or that would change the path's shape (`.`, `..`, nothing).
-    pub fn render(&self, arguments: &Arguments, added: &[(String, String)]) -> Result<Url, String> {
+    pub fn render(&self, arguments: &Arguments, styles: &Styles, added: &[(String, String)]) -> Result<Url, String> {
+        let write = |name: &str, value: &_| styles.text(name, value, encode_component);
         let mut text = self.origin.clone();
         for (at, segment) in self.segments.iter().enumerate() {
             if at > 0 {
                 text.push('/');
             }
-            text.push_str(&render_segment(segment, arguments)?);
+            text.push_str(&render_segment(segment, arguments, write)?);
         }
-        let own = self.pairs.iter().filter_map(|pair| pair.render(arguments, encode_component).ok());
-        let added = added.iter().map(|(name, value)| format!("{}={}", encode_component(name), encode_component(value)));
+        let own = self.pairs.iter().filter_map(|pair| pair.render_with(arguments, write).ok());
+        let added = added.iter().map(|(name, value)| format!("{name}={value}"));
         for (at, pair) in own.chain(added).enumerate() {
             text.push(if at == 0 { '?' } else { '&' });
             text.push_str(&pair);
@@ -111,11 +117,21 @@ pub fn encode_component(text: &str) -> String {
     utf8_percent_encode(text, COMPONENT).to_string()
 }
 
+/// Percent-encodes what the value of a cookie cannot hold.
+#[must_use]
+pub fn encode_cookie(text: &str) -> String {
+    utf8_percent_encode(text, COOKIE).to_string()
+}
+
 /// A segment that holds an argument is never empty and never a dot segment, which a URL parser would resolve (also as
 /// `%2e`), so that no argument climbs to another path.
-fn render_segment(segment: &Template, arguments: &Arguments) -> Result<String, String> {
+fn render_segment(
+    segment: &Template,
+    arguments: &Arguments,
+    write: impl Fn(&str, &Value) -> String,
+) -> Result<String, String> {
     let text = segment
-        .render(arguments, encode_component)
+        .render_with(arguments, write)
         .map_err(|Missing(name)| format!("the URL needs the argument \"{name}\", which is missing"))?;
     let Some(name) = segment.names().next() else { return Ok(text) };
     let decoded = percent_decode_str(&text).collect::<Vec<u8>>();
@@ -178,12 +194,12 @@ fn split(template: &Template, at: char, limit: usize) -> Vec<Template> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
     fn rendered(template: &str, arguments: Value) -> Result<String, String> {
-        UrlTemplate::parse(template)?.render(arguments.as_object().unwrap(), &[]).map(String::from)
+        UrlTemplate::parse(template)?.render(arguments.as_object().unwrap(), &Styles::default(), &[]).map(String::from)
     }
 
     #[test]
@@ -206,8 +222,9 @@ mod tests {
     #[test]
     fn added_parameters_follow_those_of_the_url() {
         let url = UrlTemplate::parse("http://h/p?a=1").unwrap();
-        let added = [("b c".to_owned(), "&".to_owned())];
-        assert_eq!(url.render(&Arguments::new(), &added).unwrap().as_str(), "http://h/p?a=1&b%20c=%26");
+        let added = [("b%20c".to_owned(), "%26".to_owned())];
+        let rendered = url.render(&Arguments::new(), &Styles::default(), &added).unwrap();
+        assert_eq!(rendered.as_str(), "http://h/p?a=1&b%20c=%26");
     }
 
     #[test]

@@ -80,13 +80,25 @@ impl Template {
     /// # Errors
     /// The name of an argument that is absent or `null`.
     pub fn render<'t>(&'t self, arguments: &Arguments, encode: impl Fn(&str) -> String) -> Result<String, Missing<'t>> {
+        self.render_with(arguments, |_, value| encode(&text_of(value)))
+    }
+
+    /// The same, with each argument as `write` writes it.
+    ///
+    /// # Errors
+    /// The name of an argument that is absent or `null`.
+    pub fn render_with<'t>(
+        &'t self,
+        arguments: &Arguments,
+        write: impl Fn(&str, &Value) -> String,
+    ) -> Result<String, Missing<'t>> {
         let mut text = String::new();
         for part in &self.0 {
             match part {
                 Part::Literal(literal) => text.push_str(literal),
                 Part::Placeholder(name) => match arguments.get(name) {
                     None | Some(Value::Null) => return Err(Missing(name)),
-                    Some(value) => text.push_str(&encode(&text_of(value))),
+                    Some(value) => text.push_str(&write(name, value)),
                 },
             }
         }

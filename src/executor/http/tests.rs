@@ -41,6 +41,8 @@ pub(super) fn client_without_service(allow: &[&str]) -> HttpClient {
 pub(super) fn invocation(arguments: Value) -> Invocation {
     Invocation {
         id: Uuid::from_u128(7),
+        tenant: crate::domain::Tenant::default(),
+        allowed: None,
         call_id: "call_1".into(),
         name: "t".into(),
         arguments: Arc::new(arguments),

@@ -3,25 +3,15 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetStatus, Scope, path_beneath_rules,
-};
-use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
+use nix::sys::signal::SigSet;
+use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
 use serde_json::{Map, Value, json};
 
 use super::protocol::Confinement;
+use super::{exec, landlock, namespace};
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
-
-/// The newest Landlock whose rights are asked for; an older kernel gives what it has.
-const NEWEST: ABI = ABI::V6;
-/// The first one with rules for TCP.
-const FIRST_WITH_TCP: ABI = ABI::V4;
-/// What programs write to that is no file.
-const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm", "/dev/pts"];
 
 /// Runs it: `__confine PARENT NOTES CONFINEMENT PROGRAM ARGUMENT…`. What was enforced, and why the program did not start,
 /// are lines of the pipe `NOTES` of the parent; it is closed when the program starts.
@@ -43,7 +33,9 @@ fn become_it(
 ) -> Result<std::convert::Infallible, String> {
     let confinement: Confinement = serde_json::from_str(confinement).map_err(|error| error.to_string())?;
     die_with(parent)?;
-    close_fds::CloseFdsBuilder::new().cloexecfrom(3);
+    exec::close_others();
+    // The helpers block what they wait for, and that is inherited.
+    SigSet::empty().thread_set_mask().map_err(|error| error.to_string())?;
     let sandbox = enforce(&confinement)?;
     writeln!(notes, "{}", json!({"sandbox": sandbox})).map_err(|error| error.to_string())?;
     let error = Command::new(program).args(arguments).exec();
@@ -62,86 +54,68 @@ fn die_with(parent: &str) -> Result<(), String> {
 
 fn enforce(confinement: &Confinement) -> Result<Map<String, Value>, String> {
     let denies = confinement.network == NetworkAccess::Deny;
-    let has_namespace = denies && nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).is_ok();
-    limit(&confinement.limits)?;
-    rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs cannot be set: {error}"))?;
-    let landlock = restrict(confinement, denies).map_err(|error| format!("Landlock: {error}"))?;
-    let network = match (denies, has_namespace, landlock >= Some(FIRST_WITH_TCP)) {
+    let has_namespace = denies && namespace::leave_network().is_ok();
+    let limits = limit(confinement.limits)?;
+    let is_confined = confinement.mode != SandboxMode::Off;
+    if is_confined {
+        rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs cannot be set: {error}"))?;
+        // Where memory is short, it goes before the service.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "500");
+    }
+    let landlock = match is_confined {
+        true => landlock::restrict(confinement, denies).map_err(|error| format!("Landlock: {error}"))?,
+        false => None,
+    };
+    let network = match (denies, has_namespace, landlock.is_some_and(|version| version >= landlock::FIRST_WITH_TCP)) {
         (false, ..) => "allowed",
         (true, true, _) => "namespace",
         (true, false, true) => "no_tcp",
         (true, false, false) => "not_enforced",
     };
-    if let Some(missing) = missing(confinement.mode, landlock, network) {
+    if let Some(missing) = missing(confinement.mode, landlock.is_some(), network) {
         return Err(format!("its sandbox is required, but this machine has no {missing}"));
     }
-    let landlock = landlock.map(|abi| abi as i32);
     let enforced = json!({
-        "landlock": landlock.is_some(), "landlock_abi": landlock, "network": network, "no_new_privs": true,
-        "limits": confinement.limits,
+        "mode": confinement.mode, "landlock": landlock.is_some(), "landlock_version": landlock, "network": network,
+        "no_new_privs": is_confined, "limits": limits,
     });
     let Value::Object(enforced) = enforced else { return Err("nothing was enforced".to_owned()) };
     Ok(enforced)
 }
 
 /// What is required and not there.
-fn missing(mode: SandboxMode, landlock: Option<ABI>, network: &str) -> Option<&'static str> {
+fn missing(mode: SandboxMode, has_landlock: bool, network: &str) -> Option<&'static str> {
     match mode {
-        SandboxMode::BestEffort => None,
-        SandboxMode::Required if landlock.is_none() => Some("Landlock"),
+        SandboxMode::BestEffort | SandboxMode::Off => None,
+        SandboxMode::Required if !has_landlock => Some("Landlock"),
         SandboxMode::Required if network == "not_enforced" => Some("way to deny the network"),
         SandboxMode::Required => None,
     }
 }
 
-/// The number of processes is the helper's matter: the kernel counts those of a user, not of a program, and not root's.
-fn limit(limits: &ResourceLimits) -> Result<(), String> {
-    let ResourceLimits { cpu_ms, memory_bytes, processes: _, file_bytes, open_files } = *limits;
-    let seconds = cpu_ms.map(|ms| ms.div_ceil(1000));
-    let all = [
-        (Resource::Core, Some(0), Some(0)),
-        // SIGXCPU first, which a program may hear, and then the end.
-        (Resource::Cpu, seconds, seconds.map(|seconds| seconds + 1)),
-        (Resource::Fsize, file_bytes, file_bytes),
-        (Resource::Nofile, open_files, open_files),
-        (Resource::As, memory_bytes, memory_bytes),
-    ];
-    for (resource, current, maximum) in all {
-        let (Some(current), Some(maximum)) = (current, maximum) else { continue };
-        // More than the service itself may have is no limit that could be given.
-        let allowed = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        let limit = Rlimit { current: Some(current.min(allowed)), maximum: Some(maximum.min(allowed)) };
-        setrlimit(resource, limit).map_err(|error| format!("the limit {resource:?} cannot be set: {error}"))?;
-    }
-    Ok(())
+/// Sets all limits but that of processes, which is the helper's matter: the kernel counts those of a user, not of a program,
+/// and not root's. What really holds is told: no more than the service itself may have.
+fn limit(mut limits: ResourceLimits) -> Result<ResourceLimits, String> {
+    let ResourceLimits { cpu_ms, memory_bytes, processes: _, file_bytes, open_files } = &mut limits;
+    set(Resource::Core, &mut Some(0), 0)?;
+    let mut seconds = cpu_ms.map(|ms| ms.div_ceil(1000));
+    // SIGXCPU first, which a program may hear, and then the end.
+    set(Resource::Cpu, &mut seconds, 1)?;
+    // Not the address space, of which many runtimes take far more than they use.
+    set(Resource::Data, memory_bytes, 0)?;
+    set(Resource::Fsize, file_bytes, 0)?;
+    set(Resource::Nofile, open_files, 0)?;
+    *cpu_ms = cpu_ms.zip(seconds).map(|(ms, seconds)| ms.min(seconds.saturating_mul(1000)));
+    Ok(limits)
 }
 
-/// The Landlock that holds; `None` if the kernel has none.
-fn restrict(confinement: &Confinement, denies_network: bool) -> Result<Option<ABI>, Box<dyn std::error::Error>> {
-    let (read, all) = (AccessFs::from_read(NEWEST), AccessFs::from_all(NEWEST));
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(all)?
-        .scope(Scope::from_all(NEWEST))?;
-    if denies_network {
-        ruleset = ruleset.handle_access(AccessNet::from_all(NEWEST))?;
-    }
-    let devices = DEVICES.map(PathBuf::from);
-    let status = ruleset
-        .create()?
-        .add_rules(path_beneath_rules(there(&confinement.read), read))?
-        .add_rules(path_beneath_rules(there(confinement.write.iter().chain(&devices)), all))?
-        .restrict_self()?;
-    Ok(match (status.ruleset, status.landlock) {
-        (RulesetStatus::NotEnforced, _) => None,
-        (_, LandlockStatus::Available { effective_abi, .. }) => Some(effective_abi),
-        _ => None,
-    })
-}
-
-/// A path that is not there needs no rule.
-fn there<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> impl Iterator<Item = &'p Path> {
-    paths.into_iter().map(PathBuf::as_path).filter(|path| path.exists())
+/// Sets one limit, and the last one so much above it.
+fn set(resource: Resource, limit: &mut Option<u64>, above: u64) -> Result<(), String> {
+    let Some(limit) = limit else { return Ok(()) };
+    let allowed = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    *limit = (*limit).min(allowed);
+    let both = Rlimit { current: Some(*limit), maximum: Some(limit.saturating_add(above).min(allowed)) };
+    setrlimit(resource, both).map_err(|error| format!("the limit {resource:?} cannot be set: {error}"))
 }
 
 #[cfg(test)]
@@ -150,10 +124,10 @@ mod tests {
 
     #[test]
     fn only_what_is_required_must_be_there() {
-        use SandboxMode::{BestEffort, Required};
-        assert_eq!(missing(Required, None, "allowed"), Some("Landlock"));
-        assert_eq!(missing(Required, Some(ABI::V1), "not_enforced"), Some("way to deny the network"));
-        assert_eq!(missing(Required, Some(ABI::V1), "allowed"), None);
-        assert_eq!(missing(BestEffort, None, "not_enforced"), None);
+        use SandboxMode::{BestEffort, Off, Required};
+        assert_eq!(missing(Required, false, "allowed"), Some("Landlock"));
+        assert_eq!(missing(Required, true, "not_enforced"), Some("way to deny the network"));
+        assert_eq!(missing(Required, true, "allowed"), None);
+        assert_eq!([missing(BestEffort, false, "not_enforced"), missing(Off, false, "allowed")], [None, None]);
     }
 }

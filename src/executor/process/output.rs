@@ -6,10 +6,16 @@ use crate::domain::{Answer, json};
 use crate::executor::http::MAX_ANSWER_BYTES;
 use crate::executor::report::Report;
 
+/// What every event has at its beginning.
+const NAME: &[u8] = b"\"event\"";
+/// How far it is looked for.
+const LOOKED_AT: usize = 4096;
+
 /// What a program has written so far.
 #[derive(Debug, Default)]
 pub struct Output {
     plain: Vec<u8>,
+    /// The beginning of a line.
     line: Vec<u8>,
     result: Option<Value>,
 }
@@ -18,52 +24,72 @@ pub struct Output {
 #[derive(Debug, PartialEq)]
 pub struct TooLarge;
 
-/// A line that means something.
-enum Event {
-    Progress(Report),
+/// What a line means.
+#[derive(Debug, PartialEq)]
+pub enum Line {
+    /// `{"event":"progress",…}`.
+    Progress(Box<Report>),
+    /// `{"event":"result",…}`.
     Result(Value),
+    /// Anything else: output as it is.
+    Plain(Vec<u8>),
 }
 
 impl Output {
-    /// Takes a piece; the reports in it, in their order.
+    /// Takes of `rest` up to the next line that looks like an event, which has to be [`read`].
     ///
     /// # Errors
-    /// If there is too much that is not reports.
-    pub fn take(&mut self, piece: &[u8]) -> Result<Vec<Report>, TooLarge> {
-        let mut reports = Vec::new();
-        for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            if self.plain.len() + self.line.len() + part.len() > MAX_ANSWER_BYTES {
-                return Err(TooLarge);
+    /// If there is too much output.
+    pub fn next(&mut self, rest: &mut &[u8]) -> Result<Option<Vec<u8>>, TooLarge> {
+        while !rest.is_empty() {
+            if self.line.is_empty() {
+                // Whole lines before the first brace.
+                let brace = rest.iter().position(|byte| *byte == b'{').unwrap_or(rest.len());
+                let end = rest[..brace].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+                let lines = self.cut(rest, end)?;
+                self.plain.extend_from_slice(lines);
             }
+            let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
+            let part = self.cut(rest, end)?;
             self.line.extend_from_slice(part);
-            if part.ends_with(b"\n") {
-                reports.extend(self.end_line());
+            if part.ends_with(b"\n")
+                && let Some(line) = self.finish()
+            {
+                return Ok(Some(line));
             }
         }
-        Ok(reports)
+        Ok(None)
     }
 
     /// The last line need not be ended.
-    pub fn finish(&mut self) -> Option<Report> {
-        self.end_line()
+    pub fn finish(&mut self) -> Option<Vec<u8>> {
+        if looks_like_event(&self.line) {
+            return Some(std::mem::take(&mut self.line));
+        }
+        self.plain.append(&mut self.line);
+        None
     }
 
-    fn end_line(&mut self) -> Option<Report> {
-        match event(&self.line) {
-            Some(Event::Progress(report)) => {
-                self.line.clear();
-                Some(report)
-            }
-            Some(Event::Result(result)) => {
-                self.line.clear();
-                self.result.get_or_insert(result);
-                None
-            }
-            None => {
-                self.plain.append(&mut self.line);
-                None
-            }
-        }
+    fn cut<'r>(&self, rest: &mut &'r [u8], at: usize) -> Result<&'r [u8], TooLarge> {
+        let (part, behind) = rest.split_at(at);
+        *rest = behind;
+        if self.len() + part.len() > MAX_ANSWER_BYTES { Err(TooLarge) } else { Ok(part) }
+    }
+
+    /// The first result counts.
+    pub fn settle(&mut self, result: Value) {
+        self.result.get_or_insert(result);
+    }
+
+    /// A line that is output after all.
+    pub fn add(&mut self, mut line: Vec<u8>) {
+        self.plain.append(&mut line);
+    }
+
+    /// How much there is, without events.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.plain.len() + self.line.len()
     }
 
     /// The result, or else the plain output: JSON where it is such, else text, in which what is no UTF-8 is replaced.
@@ -81,10 +107,10 @@ impl Output {
         }
     }
 
-    /// The same as text as it was written.
+    /// The same as it was written.
     #[must_use]
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.plain).into_owned()
+    pub fn plain(&self) -> &[u8] {
+        &self.plain
     }
 
     /// Whether there is a result beside the plain output.
@@ -94,29 +120,35 @@ impl Output {
     }
 }
 
-/// `{"event":"progress",…}` or `{"event":"result",…}`; anything else is output.
-fn event(line: &[u8]) -> Option<Event> {
-    let line = line.trim_ascii();
-    let looks_like_one = line.first() == Some(&b'{') && line.windows(7).take(4096).any(|word| word == b"\"event\"");
-    if !looks_like_one {
-        return None;
-    }
-    let Ok(Value::Object(mut members)) = json::parse(line) else { return None };
-    match members.get("event")?.as_str()? {
-        "progress" => {
+fn looks_like_event(line: &[u8]) -> bool {
+    let line = line.trim_ascii_start();
+    line.first() == Some(&b'{') && line.windows(NAME.len()).take(LOOKED_AT).any(|word| word == NAME)
+}
+
+/// What a line means that looks like an event.
+#[must_use]
+pub fn read(line: Vec<u8>) -> Line {
+    let Ok(Value::Object(mut members)) = json::parse(line.trim_ascii()) else { return Line::Plain(line) };
+    match members.get("event").and_then(Value::as_str) {
+        Some("progress") => {
             members.shift_remove("event");
             let read = Report::read(Value::Object(members));
-            Some(Event::Progress(read.unwrap_or_else(|fault| Report::invalid(&fault))))
+            Line::Progress(Box::new(read.unwrap_or_else(|fault| Report::invalid(&fault))))
         }
-        "result" => {
+        Some("result") => {
             members.shift_remove("event");
             // `result` alone is the value itself, whatever that is.
-            match members.len() {
-                1 if members.contains_key("result") => members.shift_remove("result").map(Event::Result),
-                _ => Some(Event::Result(Value::Object(members))),
+            let is_alone = members.len() == 1;
+            match members.shift_remove("result") {
+                Some(result) if is_alone => Line::Result(result),
+                Some(result) => {
+                    members.insert("result".to_owned(), result);
+                    Line::Result(Value::Object(members))
+                }
+                None => Line::Result(Value::Object(members)),
             }
         }
-        _ => None,
+        _ => Line::Plain(line),
     }
 }
 
@@ -126,18 +158,38 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &[u8]) -> (Answer, usize) {
-        let (mut whole, mut pieces) = (Output::default(), Output::default());
-        let mut reports = whole.take(text).unwrap().len();
-        reports += usize::from(whole.finish().is_some());
-        let mut told = 0;
-        for byte in text {
-            told += pieces.take(&[*byte]).unwrap().len();
+    /// Takes a piece; how many reports were in it.
+    fn take(output: &mut Output, mut piece: &[u8]) -> Result<usize, TooLarge> {
+        let mut reports = 0;
+        while let Some(line) = output.next(&mut piece)? {
+            reports += settle(output, line);
         }
-        told += usize::from(pieces.finish().is_some());
-        let (whole, pieces) = (whole.answer(), pieces.answer());
-        assert_eq!((&whole, reports), (&pieces, told), "however it comes");
-        (whole, reports)
+        Ok(reports)
+    }
+
+    fn settle(output: &mut Output, line: Vec<u8>) -> usize {
+        match super::read(line) {
+            Line::Progress(_) => return 1,
+            Line::Result(result) => output.settle(result),
+            Line::Plain(line) => output.add(line),
+        }
+        0
+    }
+
+    fn read(text: &[u8]) -> (Answer, usize) {
+        let of_pieces = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+            let mut output = Output::default();
+            let mut reports: usize = pieces.map(|piece| take(&mut output, piece).unwrap()).sum();
+            if let Some(line) = output.finish() {
+                reports += settle(&mut output, line);
+            }
+            (output.answer(), reports)
+        };
+        let whole = of_pieces(&mut std::iter::once(text));
+        for size in [1, 2, 5] {
+            assert_eq!(of_pieces(&mut text.chunks(size)), whole, "however it comes");
+        }
+        whole
     }
 
     #[test]
@@ -163,6 +215,8 @@ mod tests {
             assert_eq!(read(text.as_bytes()).0, Answer::Json(serde_json::from_str(text).unwrap()));
         }
         assert!(matches!(read(b"{\"event\":\"progress\"").0, Answer::Text(_)));
+        let pretty = b"text {\"event\":\"progress\"}\n \n{}\n";
+        assert_eq!(read(pretty), (Answer::Text(String::from_utf8(pretty.to_vec()).unwrap()), 0));
     }
 
     #[test]
@@ -170,12 +224,12 @@ mod tests {
         let mut output = Output::default();
         let report = format!("{{\"event\":\"progress\",\"tip\":\"{}\"}}\n", "x".repeat(1 << 20));
         for _ in 0..20 {
-            assert_eq!(output.take(report.as_bytes()).unwrap().len(), 1);
+            assert_eq!(take(&mut output, report.as_bytes()), Ok(1));
         }
         let mebibyte = vec![b'x'; 1 << 20];
         for _ in 0..16 {
-            output.take(&mebibyte).unwrap();
+            take(&mut output, &mebibyte).unwrap();
         }
-        assert_eq!(output.take(b"x"), Err(TooLarge));
+        assert_eq!(take(&mut output, b"x"), Err(TooLarge));
     }
 }

@@ -2,17 +2,32 @@
 //! When the socket closes, the helper ends everything that it has started; so nothing outlives the service.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
+use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use super::exec::OWN_FILE;
 
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
-/// First argument of the helper.
-pub const SUPERVISE: &str = "__supervise";
+/// First argument of the outer helper.
+pub const HOLD: &str = "__hold";
+/// First argument of the inner helper.
+pub const KEEP: &str = "__keep";
 /// First argument of the process that becomes the program.
 pub const CONFINE: &str = "__confine";
+/// Second argument of a helper whose program is to have a process namespace of its own.
+pub const ISOLATED: &str = "isolated";
+/// The same of one whose program sees all processes.
+pub const SHARED: &str = "shared";
+/// Longest order.
+const LONGEST_ORDER: u64 = 64 * 1024 * 1024;
 
 /// What is to be run: one line of JSON, and then the input.
 #[derive(Serialize, Deserialize)]
@@ -21,14 +36,22 @@ pub struct Order {
     pub argv: Vec<String>,
     /// Its whole environment.
     pub env: BTreeMap<String, String>,
-    /// Where it runs, if not in a folder of its own.
-    pub cwd: Option<PathBuf>,
-    /// Where a folder of its own is made, and under what name.
-    pub fresh: PathBuf,
+    /// Where it runs.
+    pub place: Place,
     /// How many bytes of input follow.
     pub input_bytes: usize,
     /// What it may do.
     pub confinement: Confinement,
+}
+
+/// Where a program runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// In this folder.
+    Folder(PathBuf),
+    /// In a fresh one that is made under this path, and removed afterwards.
+    Fresh(PathBuf),
 }
 
 /// What a program may do. Known to everybody on the machine who lists processes, so no secret is in it.
@@ -46,26 +69,100 @@ pub struct Confinement {
     pub write: Vec<PathBuf>,
 }
 
-/// How it ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Told {
-    /// What the end was.
+impl Confinement {
+    /// Of a program that may do whatever the service may.
+    pub fn none() -> Self {
+        let none = ResourceLimits::default();
+        let (mode, network) = (SandboxMode::Off, NetworkAccess::Allow);
+        Self { limits: none, mode, network, read: Vec::new(), write: Vec::new() }
+    }
+
+    /// A program may do what it likes where it runs.
+    #[must_use]
+    pub fn with(mut self, folder: &Path) -> Self {
+        self.read.push(folder.to_owned());
+        self.write.push(folder.to_owned());
+        self
+    }
+}
+
+/// The end of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// How it ended.
     pub end: End,
-    /// What was enforced.
+    /// What was really enforced, for people.
     #[serde(default)]
     pub sandbox: Map<String, Value>,
 }
 
-/// The end of a program.
+/// How a program ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// It ended by itself.
+    /// By itself, with this code.
     Exited(i32),
-    /// A signal ended it.
+    /// By a signal.
     Killed(i32),
-    /// It had more processes than it may have.
+    /// It was asked to end, and killed if it did not.
+    Stopped,
+    /// It was killed since it had more processes than it may have.
     TooManyProcesses(u64),
     /// It did not start.
     Refused(String),
+}
+
+impl Default for End {
+    fn default() -> Self {
+        Self::Exited(0)
+    }
+}
+
+impl End {
+    /// What there is to say of a bad end: a sentence, and the same for programs. `None` if it was a good one.
+    #[must_use]
+    pub fn fault(&self) -> Option<(String, Value)> {
+        Some(match self {
+            Self::Exited(0) => return None,
+            Self::Exited(code) => (format!("Command exited with code {code}"), json!({"exit_code": code})),
+            Self::Killed(signal) => (format!("Command was killed by signal {signal}"), json!({"signal": signal})),
+            Self::Stopped => ("Command was stopped".to_owned(), json!({"stopped": true})),
+            Self::TooManyProcesses(most) => {
+                (format!("Command was killed: it had more than {most} processes"), json!({"processes": most}))
+            }
+            Self::Refused(reason) => (reason.clone(), json!({"started": false})),
+        })
+    }
+}
+
+/// Reads an order and the input behind it.
+///
+/// # Errors
+/// If the service has gone, or says something else.
+pub fn receive(socket: &UnixStream) -> io::Result<(Order, Vec<u8>)> {
+    let mut service = BufReader::new(socket);
+    let mut line = String::new();
+    service.by_ref().take(LONGEST_ORDER).read_line(&mut line)?;
+    let order: Order = serde_json::from_str(&line)?;
+    let mut input = vec![0; order.input_bytes];
+    service.read_exact(&mut input)?;
+    Ok((order, input))
+}
+
+/// The process that becomes a program; `notes` is the path of the pipe in which it tells how far it came before that.
+///
+/// # Errors
+/// Never: what it may do can be said.
+pub fn confine(notes: &str, confinement: &Confinement, argv: &[String]) -> io::Result<Command> {
+    let mut command = Command::new(OWN_FILE);
+    let confinement = serde_json::to_string(confinement)?;
+    command.arg(CONFINE).arg(std::process::id().to_string()).arg(notes).arg(confinement).args(argv);
+    command.process_group(0);
+    Ok(command)
+}
+
+/// The code with which a helper ends whose program ended so: that of the program, or as shells have it.
+pub fn exit_code(status: WaitStatus) -> ExitCode {
+    let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }

@@ -1,151 +1,155 @@
-//! One run: starts the helper, gives it the order, reads what the program writes, and hears how it ended. Dropping it closes
-//! the socket, and the helper ends the program.
+//! One run: starts the helpers, gives them the order, reads what the program writes, and hears how it ended.
 
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
-use uuid::Uuid;
 
-use super::output::Output;
-use super::protocol::{Confinement, Order, SUPERVISE, Told};
-use super::tail::Tail;
-use super::{Plan, Processes, verdict};
-use crate::domain::process::ProcessSpec;
-use crate::domain::{Agent, Answer, Failure};
-use crate::executor::http::MAX_ANSWER_BYTES;
-use crate::executor::{Emitter, Invocation};
+use super::protocol::{Ended, HOLD, ISOLATED, Place, SHARED};
+use super::{Processes, Program, folder};
+use crate::domain::process::SandboxMode;
 
 /// How much is read at once.
 const PIECE: usize = 64 * 1024;
-/// How long the ends of its pipes are waited for when a program has ended and all that it left was killed.
+/// How long a pipe may be silent that somebody still holds when a program has ended and all that it left was killed.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Longest word of the helper.
-const LONGEST_WORD: u64 = 1024 * 1024;
-/// What every program may read where a definition says what it may: those of the system.
-const SYSTEM: [&str; 10] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/proc", "/dev"];
+const LONGEST_WORD: usize = 1024 * 1024;
 
-/// What a program is given on standard input.
-#[derive(Serialize)]
-struct Envelope<'a> {
-    id: Uuid,
-    call_id: &'a str,
-    name: &'a str,
-    arguments: &'a Value,
-    context: &'a Map<String, Value>,
-    agent: Option<&'a Agent>,
-    session: Option<&'a str>,
-    attempt: u32,
-    deadline_ms: u64,
+/// A program that runs. Dropping it ends the program and all that it has started: SIGTERM, and SIGKILL after a second.
+pub struct Running {
+    socket: UnixStream,
+    pipes: Pipes,
+    out: BytesMut,
+    err: BytesMut,
+    word: BytesMut,
+    ended: Option<Ended>,
 }
 
-/// Runs one call.
-pub(super) async fn run(plan: &Plan, processes: &Processes, invocation: &Invocation) -> Result<Answer, Failure> {
-    let failed = |message: String| Failure::execution(&invocation.name, message);
-    let Some(helper) = &processes.helper else {
-        return Err(failed(
-            "this service cannot run programs: the setting `helper` in `[process]` is empty".to_owned(),
-        ));
-    };
-    let environment = plan.environment(&invocation.arguments, processes.secrets.as_ref()).map_err(failed)?;
-    let input = input(invocation).map_err(|error| failed(error.to_string()))?;
-    let order = order(&plan.spec, environment, &input, invocation);
-    let (child, socket) =
-        start(helper).map_err(|error| failed(format!("the helper {} cannot run: {error}", helper.display())))?;
-    talk(child, socket, &order, &input, invocation)
-        .await
-        .map_err(|error| match error {
-            Broken::TooLarge => failed(format!("the output is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)")),
-            Broken::Helper(error) => {
-                tracing::warn!(id = %invocation.id, %error, "the helper of a program is broken");
-                failed("the program's helper has ended without a word".to_owned())
-            }
-        })
-        .map(|(told, output, stderr)| {
-            let redaction = invocation.redaction.as_deref();
-            verdict::outcome(&invocation.name, told, output, stderr.text(redaction), redaction)
-        })
+/// What comes of a program.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    /// A piece of standard output.
+    Out(Bytes),
+    /// A piece of standard error.
+    Err(Bytes),
+    /// It has ended, and nothing of it is left. The last that comes.
+    Ended(Ended),
 }
 
-fn input(invocation: &Invocation) -> serde_json::Result<Vec<u8>> {
-    let mut input = serde_json::to_vec(&Envelope {
-        id: invocation.id,
-        call_id: &invocation.call_id,
-        name: &invocation.name,
-        arguments: &invocation.arguments,
-        context: &invocation.context,
-        agent: invocation.agent.as_deref(),
-        session: invocation.session.as_deref(),
-        attempt: invocation.attempt,
-        deadline_ms: invocation.timeout_ms.saturating_sub(invocation.elapsed_ms),
-    })?;
-    // For programs that read a line.
-    input.push(b'\n');
-    Ok(input)
-}
-
-fn order(
-    spec: &ProcessSpec,
-    env: std::collections::BTreeMap<String, String>,
-    input: &[u8],
-    invocation: &Invocation,
-) -> Order {
-    let temporary = std::env::temp_dir();
-    let paths = |paths: &[String]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
-    let read = match &spec.read {
-        Some(own) => SYSTEM.iter().map(PathBuf::from).chain(paths(own)).collect(),
-        None => vec![PathBuf::from("/")],
-    };
-    let write = match &spec.write {
-        Some(own) => paths(own),
-        None => vec![temporary.clone(), "/tmp".into(), "/var/tmp".into()],
-    };
-    Order {
-        argv: spec.argv.clone(),
-        env,
-        cwd: spec.cwd.as_ref().map(PathBuf::from),
-        fresh: temporary.join(format!("toolpost-{}-{}", invocation.id, invocation.attempt)),
-        input_bytes: input.len(),
-        confinement: Confinement {
-            limits: spec.limits.effective(),
-            mode: spec.sandbox,
-            network: spec.network,
-            read,
-            write,
-        },
+impl fmt::Debug for Running {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Running").field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 
-/// The helper has a group of its own, so that what ends the service at a terminal does not end it as well, and nothing of
-/// the service's environment.
-fn start(helper: &Path) -> io::Result<(Child, UnixStream)> {
+impl Processes {
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// If this service has no helper, or it cannot run. That the program itself cannot is told as its end.
+    pub async fn start(&self, program: Program) -> io::Result<Running> {
+        let order = program.order(&self.limits);
+        let isolated = program.sandbox != SandboxMode::Off;
+        let mut line = serde_json::to_vec(&order)?;
+        line.push(b'\n');
+        let helper = self.helper()?;
+        let broken =
+            |error: io::Error| io::Error::new(error.kind(), format!("the helper of programs cannot run: {error}"));
+        let (child, socket) = spawn(helper, isolated).map_err(broken)?;
+        let mut running = Running::of(child, socket, &order.place);
+        running.socket.write_all(&line).await.map_err(broken)?;
+        running.socket.write_all(&program.input).await.map_err(broken)?;
+        Ok(running)
+    }
+}
+
+/// The helper has nothing of the service's environment.
+fn spawn(helper: &Path, isolated: bool) -> io::Result<(Child, UnixStream)> {
     let (own, its) = StdUnixStream::pair()?;
     own.set_nonblocking(true)?;
     let mut command = Command::new(helper);
-    command.arg(SUPERVISE).env_clear().current_dir("/").process_group(0);
+    command.arg(HOLD).arg(std::process::id().to_string()).arg(if isolated { ISOLATED } else { SHARED });
+    command.env_clear().current_dir("/");
     command.stdin(Stdio::from(OwnedFd::from(its))).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     Ok((child, UnixStream::from_std(own)?))
 }
 
-/// Why there is nothing to tell.
-enum Broken {
-    TooLarge,
-    Helper(io::Error),
+impl Running {
+    fn of(mut child: Child, socket: UnixStream, place: &Place) -> Self {
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let fresh = match place {
+            Place::Fresh(path) => Some(path.clone()),
+            Place::Folder(_) => None,
+        };
+        let pipes = Pipes { child: Some(child), stdout, stderr, fresh };
+        let [out, err, word] = Default::default();
+        Self { socket, pipes, out, err, word, ended: None }
+    }
+
+    /// What comes next. A program that writes more than is asked for has to wait. May be dropped and asked for again.
+    ///
+    /// # Errors
+    /// If the helper has ended without a word. Nothing of the program is left then either.
+    pub async fn next(&mut self) -> io::Result<Said> {
+        loop {
+            if self.pipes.stdout.is_none()
+                && self.pipes.stderr.is_none()
+                && let Some(ended) = self.ended.clone()
+            {
+                return Ok(Said::Ended(ended));
+            }
+            let has_ended = self.ended.is_some();
+            tokio::select! {
+                read = read(&mut self.pipes.stdout, &mut self.out) => match read? {
+                    0 => self.pipes.stdout = None,
+                    _ => return Ok(Said::Out(self.out.split().freeze())),
+                },
+                read = read(&mut self.pipes.stderr, &mut self.err) => match read? {
+                    0 => self.pipes.stderr = None,
+                    _ => return Ok(Said::Err(self.err.split().freeze())),
+                },
+                read = self.socket.read_buf(&mut self.word), if !has_ended => {
+                    if read? == 0 {
+                        self.ended = Some(serde_json::from_slice(&self.word)?);
+                        // It has been removed.
+                        self.pipes.fresh = None;
+                    } else if self.word.len() > LONGEST_WORD {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
+                }
+                // Whoever holds a pipe still is no child of the program; what it may say is not waited for.
+                () = tokio::time::sleep(LAST_WORDS), if has_ended => {
+                    (self.pipes.stdout, self.pipes.stderr) = (None, None);
+                }
+            }
+        }
+    }
+
+    /// Asks the program to end, as dropping does, but what it still says can be read.
+    pub async fn stop(&mut self) {
+        // One that has ended needs not be asked.
+        let _ = self.socket.shutdown().await;
+    }
 }
 
-impl From<io::Error> for Broken {
-    fn from(error: io::Error) -> Self {
-        Self::Helper(error)
+/// Pends for ever where there is no pipe.
+async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut BytesMut) -> io::Result<usize> {
+    match pipe {
+        Some(pipe) => {
+            buffer.reserve(PIECE);
+            pipe.read_buf(buffer).await
+        }
+        None => std::future::pending().await,
     }
 }
 
@@ -155,17 +159,23 @@ struct Pipes {
     child: Option<Child>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
+    /// What is left to be removed if the helper cannot.
+    fresh: Option<PathBuf>,
 }
 
 impl Drop for Pipes {
     fn drop(&mut self) {
         let (child, stdout, stderr) = (self.child.take(), self.stdout.take(), self.stderr.take());
+        let fresh = self.fresh.take();
         // Without a runtime nothing runs any more that could read.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             tokio::join!(discard(stdout), discard(stderr));
             if let Some(mut child) = child {
                 let _ = child.wait().await;
+            }
+            if let Some(fresh) = fresh.filter(|fresh| fresh.exists()) {
+                let _ = tokio::task::spawn_blocking(move || folder::remove(&fresh)).await;
             }
         });
     }
@@ -175,82 +185,4 @@ async fn discard(pipe: Option<impl AsyncRead + Unpin>) {
     if let Some(mut pipe) = pipe {
         let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
     }
-}
-
-async fn talk(
-    mut child: Child,
-    mut socket: UnixStream,
-    order: &Order,
-    input: &[u8],
-    invocation: &Invocation,
-) -> Result<(Told, Output, Tail), Broken> {
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let mut pipes = Pipes { child: Some(child), stdout, stderr };
-    let (Some(stdout), Some(stderr)) = (&mut pipes.stdout, &mut pipes.stderr) else {
-        return Err(Broken::Helper(io::ErrorKind::BrokenPipe.into()));
-    };
-    let mut line = serde_json::to_vec(order).map_err(io::Error::from)?;
-    line.push(b'\n');
-    socket.write_all(&line).await?;
-    socket.write_all(input).await?;
-    let (mut output, mut tail) = (Output::default(), Tail::default());
-    let told = {
-        let mut reading = pin!(async {
-            let (read, errors) =
-                tokio::join!(read_output(stdout, &mut output, &invocation.emitter), read_tail(stderr, &mut tail));
-            errors?;
-            read
-        });
-        let mut hearing = pin!(hear(&mut socket));
-        tokio::select! {
-            read = &mut reading => {
-                read?;
-                hearing.await?
-            }
-            told = &mut hearing => {
-                let told = told?;
-                // Whoever holds a pipe still has escaped; what it may say is not waited for.
-                if let Ok(read) = tokio::time::timeout(LAST_WORDS, reading).await {
-                    read?;
-                }
-                told
-            }
-        }
-    };
-    if let Some(report) = output.finish() {
-        report.tell(&invocation.emitter).await;
-    }
-    Ok((told, output, tail))
-}
-
-/// A program that writes more than is taken has to wait.
-async fn read_output(stdout: &mut ChildStdout, output: &mut Output, emitter: &Emitter) -> Result<(), Broken> {
-    let mut piece = vec![0; PIECE];
-    loop {
-        let read = stdout.read(&mut piece).await?;
-        if read == 0 {
-            return Ok(());
-        }
-        for report in output.take(&piece[..read]).map_err(|_| Broken::TooLarge)? {
-            report.tell(emitter).await;
-        }
-    }
-}
-
-async fn read_tail(stderr: &mut (impl AsyncRead + Unpin), tail: &mut Tail) -> io::Result<()> {
-    let mut piece = vec![0; PIECE];
-    loop {
-        let read = stderr.read(&mut piece).await?;
-        if read == 0 {
-            return Ok(());
-        }
-        tail.take(&piece[..read]);
-    }
-}
-
-/// The one word of the helper.
-async fn hear(socket: &mut UnixStream) -> io::Result<Told> {
-    let mut word = Vec::new();
-    socket.take(LONGEST_WORD).read_to_end(&mut word).await?;
-    Ok(serde_json::from_slice(&word)?)
 }

@@ -1,44 +1,49 @@
 //! What the end of a program means for its call.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::output::Output;
-use super::protocol::{End, Told};
-use super::tail;
+use super::protocol::Ended;
+use super::tail::{self, Tail};
+use crate::domain::limits::Bounds;
 use crate::domain::{Answer, Failure, Outcome, outcome_of};
 use crate::executor::Redaction;
 
+/// Bytes and lines that are for other things than what a program has written: how it ended, and that it is an error.
+const BESIDE: (u64, u64) = (1024, 6);
+
 /// The outcome of a run: what was written, and how it ended. What was enforced is in its details, and what was said on
 /// standard error.
-pub fn outcome(name: &str, told: Told, output: Output, stderr: String, redaction: Option<&Redaction>) -> Answer {
-    let ended = match told.end {
-        End::Exited(0) => None,
-        End::Exited(code) => Some((format!("Command exited with code {code}"), json!({"exit_code": code}))),
-        End::Killed(signal) => Some((format!("Command was killed by signal {signal}"), json!({"signal": signal}))),
-        End::TooManyProcesses(most) => {
-            Some((format!("Command was killed: it had more than {most} processes"), json!({"processes": most})))
-        }
-        End::Refused(reason) => {
-            return with_details(Outcome::failed(Failure::execution(name, reason)), told.sandbox, String::new());
-        }
-    };
-    let outcome = match ended {
+pub fn outcome(
+    name: &str,
+    ended: Ended,
+    output: Output,
+    tail: Tail,
+    redaction: Option<&Redaction>,
+    bounds: Bounds,
+) -> Answer {
+    let most = room(bounds);
+    let stderr = tail.text(redaction, most);
+    let outcome = match ended.end.fault() {
         None => outcome_of(name, output.answer()),
         Some((end, details)) => {
-            let message = said(name, output, &stderr, redaction, &end);
-            Outcome::failed(Failure::execution(name, message).with_details(details))
+            let written = match output.has_result() {
+                true => tail::of(outcome_of(name, output.answer()).output.as_bytes(), redaction, most),
+                false => tail::of(output.plain(), redaction, most),
+            };
+            let parts = [written.trim_end(), stderr.trim_end(), &end];
+            let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            Outcome::failed(Failure::execution(name, parts.join("\n\n")).with_details(details))
         }
     };
-    with_details(outcome, told.sandbox, stderr)
+    with_details(outcome, ended.sandbox, stderr)
 }
 
-/// What a program that failed has written, and how it ended.
-fn said(name: &str, output: Output, stderr: &str, redaction: Option<&Redaction>, end: &str) -> String {
-    let text = if output.has_result() { outcome_of(name, output.answer()).output } else { output.text() };
-    let shown = tail::of(&text, redaction);
-    let parts = [shown.trim_end(), stderr.trim_end(), end];
-    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    parts.join("\n\n")
+/// How much is shown of what a program has written that failed: output and errors share what a model is shown, or it would
+/// not be shown how the program ended.
+fn room(bounds: Bounds) -> Bounds {
+    let (bytes, lines) = BESIDE;
+    Bounds { bytes: bounds.bytes.saturating_sub(bytes) / 2, lines: bounds.lines.saturating_sub(lines) / 2, ..bounds }
 }
 
 fn with_details(mut outcome: Outcome, sandbox: Map<String, Value>, stderr: String) -> Answer {
@@ -51,14 +56,24 @@ fn with_details(mut outcome: Outcome, sandbox: Map<String, Value>, stderr: Strin
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::output;
+    use super::super::protocol::End;
     use super::*;
 
     fn of(end: End, stdout: &str, stderr: &str) -> Outcome {
-        let mut output = Output::default();
-        output.take(stdout.as_bytes()).unwrap();
-        output.finish();
+        let (mut output, mut tail) = (Output::default(), Tail::default());
+        let mut rest = stdout.as_bytes();
+        while let Some(line) = output.next(&mut rest).unwrap().or_else(|| output.finish()) {
+            match output::read(line) {
+                output::Line::Result(result) => output.settle(result),
+                line => panic!("{line:?}"),
+            }
+        }
+        tail.take(stderr.as_bytes());
         let sandbox = json!({"landlock": true}).as_object().unwrap().clone();
-        let answer = outcome("t", Told { end, sandbox }, output, stderr.to_owned(), None);
+        let answer = outcome("t", Ended { end, sandbox }, output, tail, None, Bounds::default());
         let Answer::Outcome(outcome) = answer else { panic!("an outcome") };
         assert_eq!(outcome.details["sandbox"]["landlock"], true);
         *outcome
@@ -81,6 +96,8 @@ mod tests {
         assert!(of(End::Killed(9), "", "").output.ends_with(": Command was killed by signal 9"));
         let result = of(End::Exited(1), "{\"event\":\"result\",\"output\":\"o\"}\n", "");
         assert!(result.output.contains("o\n\nCommand exited with code 1"), "{}", result.output);
+        let long = of(End::Exited(1), &"y\n".repeat(1_000_000), &"z\n".repeat(1_000_000)).output;
+        assert!(long.len() < 51_200 && long.lines().count() < 2000 && long.ends_with("code 1"), "{}", long.len());
         assert!(of(End::TooManyProcesses(4), "", "").output.contains("more than 4 processes"));
         assert!(of(End::Refused("no".into()), "", "").output.ends_with(": no"));
     }

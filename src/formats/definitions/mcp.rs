@@ -5,6 +5,12 @@ use serde_json::{Value, json};
 use super::{DefinitionLoss, Told, description};
 use crate::domain::tool::Annotations;
 
+/// Whether clients are told of this output schema: they hold `structuredContent` against it, which is an object there.
+#[must_use]
+pub fn is_told(output_schema: &Value) -> bool {
+    output_schema.get("type").is_some_and(|root| root == "object")
+}
+
 /// One tool.
 pub(super) fn tool(told: &Told<'_>) -> (Value, Vec<DefinitionLoss>) {
     let definition = told.definition;
@@ -17,8 +23,7 @@ pub(super) fn tool(told: &Told<'_>) -> (Value, Vec<DefinitionLoss>) {
     });
     let mut losses = Vec::new();
     match &definition.output_schema {
-        // A client holds `structuredContent` against it, which is an object there.
-        Some(schema) if schema.get("type").is_some_and(|root| root == "object") => {
+        Some(schema) if is_told(schema) => {
             tool["outputSchema"] = schema.clone();
         }
         Some(_) => losses.push(DefinitionLoss {

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::access::Access;
 use crate::domain::{Group, Groups, Session, json};
-use crate::http::Shared;
 use crate::http::problem::Problem;
 
 /// The session that a request names, if it does.
-pub(in crate::http) async fn find_session(state: &Shared, id: Option<&str>) -> Result<Option<Session>, Problem> {
+pub(in crate::http) async fn find_session(access: &Access, id: Option<&str>) -> Result<Option<Session>, Problem> {
     let Some(id) = id else { return Ok(None) };
     // Postgres refuses U+0000, and no session has it.
-    let found = if id.contains('\0') { None } else { state.store.session(id).await? };
+    let found = if id.contains('\0') { None } else { access.store().session(id).await? };
     found.map(Some).ok_or_else(|| no_such_session(id))
 }
 

@@ -9,7 +9,9 @@ use serde::Deserialize;
 
 use super::session::no_such_session;
 use super::{GroupList, GroupView, ViewParams, check_description, find_session, known_group, listed, shown};
-use crate::domain::{Session, json, shape};
+use crate::access::Access;
+use crate::domain::{Scope, Session, json, shape};
+use crate::http::auth::{require, require_all_tools};
 use crate::http::described::BodyRefused;
 use crate::http::extract::{JsonBody, Params};
 use crate::http::problem::Problem;
@@ -50,6 +52,7 @@ pub(in crate::http) struct ChangeBody {
         (status = 503, description = "The database is away")))]
 pub(in crate::http) async fn switch(
     State(state): State<AppState>,
+    access: Access,
     Params(params): Params<ViewParams>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -64,14 +67,14 @@ pub(in crate::http) async fn switch(
         switches.insert(name, false);
     }
     let session = match params.session {
-        Some(id) => Some(switched_in(&state, &id, &switches).await?),
+        Some(id) => Some(switched_in(&state, &access, &id, &switches).await?),
         None => {
             let change = |(name, active)| GroupChange { name, active: Some(active), ..GroupChange::default() };
-            apply(&state, switches.into_iter().map(change).collect()).await?;
+            apply(&state, &access, switches.into_iter().map(change).collect()).await?;
             None
         }
     };
-    Ok(listed(&state, session.as_ref()))
+    Ok(listed(&access, session.as_ref()))
 }
 
 /// Changes a group; what is left out stays. With `session` only `active` can be changed, and only for that session.
@@ -84,6 +87,7 @@ pub(in crate::http) async fn switch(
         (status = 503, description = "The database is away")))]
 pub(in crate::http) async fn change(
     State(state): State<AppState>,
+    access: Access,
     Path(name): Path<String>,
     Params(params): Params<ViewParams>,
     body: JsonBody,
@@ -93,30 +97,32 @@ pub(in crate::http) async fn change(
     description.as_deref().map_or(Ok(()), check_description)?;
     let Some(id) = params.session else {
         let change = GroupChange { name: name.clone(), description, active, manageable, is_named: false };
-        apply(&state, vec![change]).await?;
-        return shown(&state, &name, None, StatusCode::OK);
+        apply(&state, &access, vec![change]).await?;
+        return shown(&access, &name, None, StatusCode::OK);
     };
     for (pointer, is_given) in [("/description", description.is_some()), ("/manageable", manageable.is_some())] {
         if is_given {
             return Err(Problem::field(pointer, "is the same in all sessions; leave it out, or leave out `session`"));
         }
     }
-    known_group(state.engine.registry().snapshot().groups(), &name)?;
+    known_group(access.snapshot().groups(), &name)?;
     let switches = active.map(|active| (name.clone(), active)).into_iter().collect();
-    let session = switched_in(&state, &id, &switches).await?;
-    shown(&state, &name, Some(&session), StatusCode::OK)
+    let session = switched_in(&state, &access, &id, &switches).await?;
+    shown(&access, &name, Some(&session), StatusCode::OK)
 }
 
 /// Changes groups for everybody. Returns once this node shows it.
-async fn apply(state: &Shared, mut changes: Vec<GroupChange>) -> Result<(), Problem> {
+async fn apply(state: &Shared, access: &Access, mut changes: Vec<GroupChange>) -> Result<(), Problem> {
+    require(access, &[Scope::Tools])?;
+    require_all_tools(access)?;
     let registry = state.engine.registry();
     // Another node may have made the group just now.
-    registry.reload(&state.store).await?;
+    registry.reload(access.store()).await?;
     for change in &mut changes {
-        change.is_named = !known_group(registry.snapshot().groups(), &change.name)?.is_stored;
+        change.is_named = !known_group(access.snapshot().groups(), &change.name)?.is_stored;
     }
-    let changed = changes.is_empty() || state.store.change_groups(&changes, state.clock.now()).await?;
-    registry.reload(&state.store).await?;
+    let changed = changes.is_empty() || access.store().change_groups(&changes, state.clock.now()).await?;
+    registry.reload(access.store()).await?;
     if !changed {
         return Err(Problem::not_found("one of the groups was deleted meanwhile; nothing is changed"));
     }
@@ -124,18 +130,23 @@ async fn apply(state: &Shared, mut changes: Vec<GroupChange>) -> Result<(), Prob
 }
 
 /// Switches groups in one session; returns the session as it is then.
-async fn switched_in(state: &Shared, id: &str, switches: &BTreeMap<String, bool>) -> Result<Session, Problem> {
+async fn switched_in(
+    state: &Shared,
+    access: &Access,
+    id: &str,
+    switches: &BTreeMap<String, bool>,
+) -> Result<Session, Problem> {
     let registry = state.engine.registry();
-    let session = find_session(state, Some(id)).await?;
-    registry.reload(&state.store).await?;
+    let session = find_session(access, Some(id)).await?;
+    registry.reload(access.store()).await?;
     for name in switches.keys() {
-        known_group(registry.snapshot().groups(), name)?;
+        known_group(access.snapshot().groups(), name)?;
     }
     if switches.is_empty() {
         return session.ok_or_else(|| no_such_session(id));
     }
-    if !state.store.switch_session_groups(id, switches).await? {
+    if !access.store().switch_session_groups(id, switches).await? {
         return Err(no_such_session(id));
     }
-    find_session(state, Some(id)).await?.ok_or_else(|| no_such_session(id))
+    find_session(access, Some(id)).await?.ok_or_else(|| no_such_session(id))
 }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
+use crate::access::Access;
 use crate::domain::event::{EventKind, Stage};
 use crate::domain::{Call, Vendor};
 use crate::engine::{NotRecorded, Pending};
@@ -60,6 +61,7 @@ struct Entry {
 /// One answer while it is given.
 pub(super) struct Answer {
     state: AppState,
+    access: Access,
     batch_id: Option<Uuid>,
     reader: CallReader,
     notes: mpsc::Receiver<Note>,
@@ -88,12 +90,14 @@ struct Batch<'a> {
 impl Answer {
     pub(super) fn new(
         state: AppState,
+        access: Access,
         batch_id: Option<Uuid>,
         reader: CallReader,
         notes: mpsc::Receiver<Note>,
     ) -> Self {
         Self {
             state,
+            access,
             batch_id,
             reader,
             notes,
@@ -204,7 +208,7 @@ impl Answer {
         // What could not be recorded in time, or went on elsewhere, is told as it stands.
         let missing: Vec<Uuid> = self.calls.iter().filter(|entry| entry.call.is_none()).map(|entry| entry.id).collect();
         if !missing.is_empty() {
-            for call in self.state.store.calls_of(&missing).await.unwrap_or_default() {
+            for call in self.access.store().calls_of(&missing).await.unwrap_or_default() {
                 if let Some(entry) = self.calls.iter_mut().find(|entry| entry.id == call.id) {
                     entry.call = Some(Arc::new(call));
                 }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::MOST_CALLS;
 use super::answer::{Note, Shown};
+use crate::access::Access;
 use crate::domain::event::EventKind;
 use crate::domain::{Call, CallRequest, Failure, Phase, Status, Vendor};
 use crate::engine::{Complete, Draft, DraftError, NotAccepted, Refusal, Submission, Turns};
@@ -29,6 +30,7 @@ const SILENCE: Duration = Duration::from_secs(900);
 /// One stream while it is read.
 pub(super) struct Session {
     state: AppState,
+    access: Access,
     vendor: Option<Vendor>,
     parser: Parser,
     template: Submission,
@@ -55,13 +57,26 @@ enum Place {
 impl Session {
     pub(super) fn new(
         state: AppState,
+        access: Access,
         vendor: Option<Vendor>,
         template: Submission,
         growing: Growing,
         notes: mpsc::Sender<Note>,
     ) -> Self {
         let (parser, turns) = (Parser::new(vendor), Turns::new(template.mode));
-        Self { state, vendor, parser, template, turns, growing, places: Vec::new(), held: Vec::new(), calls: 0, notes }
+        Self {
+            state,
+            access,
+            vendor,
+            parser,
+            template,
+            turns,
+            growing,
+            places: Vec::new(),
+            held: Vec::new(),
+            calls: 0,
+            notes,
+        }
     }
 
     /// Reads the stream to its end.
@@ -180,6 +195,7 @@ impl Session {
         let call_id = call_id.unwrap_or_else(|| id.to_string());
         let (clock, node) = (&self.state.clock, self.state.engine.node().clone());
         let mut call = Call::accepted(id, name.into(), Some(&call_id), Arc::default(), clock.now(), node);
+        call.tenant.clone_from(self.access.tenant());
         (call.batch_id, call.index) = (self.template.batch_id, index);
         // A call that waits can always end.
         let _ = call.settle(failure.into(), clock.now());
@@ -194,7 +210,7 @@ impl Session {
     ) -> Result<(Option<Draft>, Vec<crate::engine::Pending>, Vec<tokio_util::sync::DropGuard>), Failure> {
         let submission =
             Submission { batch_id: self.template.batch_id, ..self.template.with_calls(vec![request], Vec::new()) };
-        let submitted = self.state.engine.submit(submission, vec![id], 0);
+        let submitted = self.state.engine.submit(&self.access, submission, vec![id], 0);
         let mut submitted = submitted.map_err(|refusal| match refusal {
             Refusal::Overloaded => Failure::overloaded("Too many calls are in flight; the call was not run"),
             Refusal::ShuttingDown => Failure::shutting_down(),
@@ -205,7 +221,7 @@ impl Session {
             }
         })?;
         let (pending, guards) = submitted.detach();
-        Ok((self.state.engine.draft(id), pending, guards))
+        Ok((self.state.engine.draft(self.access.tenant(), id), pending, guards))
     }
 
     /// A card of a call that the provider runs.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::find;
 use super::view::SessionView;
+use crate::access::Access;
 use crate::domain::{Completion, shape};
 use crate::http::described::BodyRefused;
 use crate::http::extract::JsonBody;
@@ -22,10 +23,14 @@ use crate::http::{AppState, reply};
     responses((status = 202, description = "Its calls end now", body = SessionView),
         (status = 404, description = "There is no such session"),
         (status = 503, description = "The database is away")))]
-pub(in crate::http) async fn abort(State(state): State<AppState>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let session = find(&state, &id).await?;
-    state.engine.abort_session(&session).await?;
-    let now = find(&state, &id).await?;
+pub(in crate::http) async fn abort(
+    State(state): State<AppState>,
+    access: Access,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let session = find(&access, &id).await?;
+    state.engine.abort_session(access.store(), &session).await?;
+    let now = find(&access, &id).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &SessionView::from(&now)))
 }
 
@@ -52,13 +57,14 @@ struct Completed<'a> {
         (status = 503, description = "The database is away")))]
 pub(in crate::http) async fn complete(
     State(state): State<AppState>,
+    access: Access,
     Path(id): Path<String>,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     shape::expect_objects(&body.value, &[""])?;
     let completion: Completion = body.read()?;
-    let session = find(&state, &id).await?;
-    let is_heard = state.engine.complete_session(&session, completion).await?;
-    let now = find(&state, &id).await?;
+    let session = find(&access, &id).await?;
+    let is_heard = state.engine.complete_session(access.store(), &session, completion).await?;
+    let now = find(&access, &id).await?;
     Ok(reply::json(StatusCode::OK, &Completed { session: (&now).into(), ignored: !is_heard }))
 }

@@ -6,6 +6,7 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::find;
+use crate::access::Access;
 use crate::events::session::of_session;
 use crate::http::AppState;
 use crate::http::extract::{self, Params};
@@ -33,11 +34,12 @@ pub(in crate::http) struct StreamParams {
         (status = 503, description = "The database is away")))]
 pub(in crate::http) async fn stream(
     State(state): State<AppState>,
+    access: Access,
     Path(id): Path<String>,
     headers: HeaderMap,
     Params(params): Params<StreamParams>,
 ) -> Result<Response, Problem> {
     let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or(0);
-    let session = find(&state, &id).await?;
-    Ok(sse(of_session(&state.store, &state.bus, session, after, state.closing.clone()).await?))
+    let session = find(&access, &id).await?;
+    Ok(sse(of_session(access.store(), &state.bus, session, after, state.closing.clone()).await?))
 }

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::view::SessionView;
 use super::{find, no_such_session};
+use crate::access::Access;
 use crate::domain::call::{Phase, Progress};
 use crate::domain::{Call, ContentBlock, Failure, Session, Status, Time};
 use crate::formats::session_prompt::Counts;
@@ -119,6 +120,7 @@ struct Pending<'a> {
         (status = 503, description = "The database is away")))]
 pub(in crate::http) async fn read(
     State(state): State<AppState>,
+    access: Access,
     Path(id): Path<String>,
     Params(params): Params<ReadParams>,
 ) -> Result<Response, Problem> {
@@ -126,15 +128,15 @@ pub(in crate::http) async fn read(
     if !(1..=MOST_CALLS).contains(&limit) {
         return Err(Problem::field("", format!("query: limit must be 1 to {MOST_CALLS}")));
     }
-    let session = find(&state, &id).await?;
-    let (calls, more) = calls_of(&state, &session, params.cursor, limit as usize).await?;
-    let snapshot = state.engine.registry().snapshot().clone();
-    let (tools, pauses): (Vec<Arc<Entry>>, _) = (snapshot.tools_of(&session), state.engine.pauses());
+    let session = find(&access, &id).await?;
+    let (calls, more) = calls_of(&access, &session, params.cursor, limit as usize).await?;
+    let snapshot = access.snapshot().clone();
+    let (tools, pauses): (Vec<Arc<Entry>>, _) = (access.view(&snapshot, Some(&session)).list(), state.engine.pauses());
     let ended = calls.iter().filter_map(|call| Some((call, call.outcome.as_deref()?)));
     let going = calls.iter().filter(|call| !call.status.is_terminal());
     let detail = Detail {
         session: (&session).into(),
-        tool_definitions: tools.iter().map(|entry| entry.view(pauses.of(&entry.name))).collect(),
+        tool_definitions: tools.iter().map(|entry| entry.view(pauses.of(access.tenant(), &entry.name))).collect(),
         tool_calls: calls
             .iter()
             .map(|call| Asked {
@@ -184,14 +186,14 @@ pub(in crate::http) async fn read(
 
 /// The newest calls of a session in their order, and whether there are more before them.
 pub(super) async fn calls_of(
-    state: &AppState,
+    access: &Access,
     session: &Session,
     mut before: Option<Uuid>,
     most: usize,
 ) -> Result<(Vec<Call>, bool), Problem> {
     let (mut calls, mut bytes) = (Vec::new(), 0);
     loop {
-        let page = state.store.session_calls(session, before, PAGE).await?;
+        let page = access.store().session_calls(session, before, PAGE).await?;
         let is_last = page.len() < PAGE as usize;
         for call in page {
             if calls.len() == most || bytes > BUDGET {
@@ -229,10 +231,11 @@ fn size_of(call: &Call) -> usize {
         (status = 503, description = "The database is away")))]
 pub(in crate::http) async fn delete(
     State(state): State<AppState>,
+    access: Access,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let session = find(&state, &id).await?;
-    match state.engine.delete_session(&session).await? {
+    let session = find(&access, &id).await?;
+    match state.engine.delete_session(access.store(), &session).await? {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         // Somebody else was faster.
         false => Err(no_such_session(&id)),

@@ -1,6 +1,6 @@
 //! A session as models are told of it: as the messages of a vendor, and in words.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,13 @@ use serde_json::Value;
 
 use super::find;
 use super::one::calls_of;
+use crate::access::Access;
 use crate::domain::{Call, Vendor};
 use crate::formats::session_prompt::{self, Counts};
 use crate::formats::{alias, messages as shapes};
 use crate::http::extract::Params;
 use crate::http::problem::Problem;
-use crate::http::{AppState, reply};
+use crate::http::reply;
 
 /// Calls that are told at most, the newest.
 const MOST_CALLS: usize = 10_000;
@@ -57,7 +58,7 @@ struct Messages<'a> {
         (status = 422, description = "A query parameter is wrong"),
         (status = 503, description = "The database is away")))]
 pub(in crate::http) async fn messages(
-    State(state): State<AppState>,
+    access: Access,
     Path(id): Path<String>,
     Params(params): Params<MessagesParams>,
 ) -> Result<Response, Problem> {
@@ -65,9 +66,9 @@ pub(in crate::http) async fn messages(
     if !(1..=MOST_CALLS).contains(&limit) {
         return Err(Problem::field("", format!("query: limit must be 1 to {MOST_CALLS}")));
     }
-    let session = find(&state, &id).await?;
-    let (calls, truncated) = calls_of(&state, &session, None, limit).await?;
-    let snapshot = state.engine.registry().snapshot().clone();
+    let session = find(&access, &id).await?;
+    let (calls, truncated) = calls_of(&access, &session, None, limit).await?;
+    let snapshot = access.snapshot().clone();
     let made = tokio::task::spawn_blocking(move || {
         let name_of = |call: &Call| {
             let known = snapshot.get(&call.name).and_then(|entry| snapshot.name_for(entry, Some(vendor)));
@@ -87,13 +88,10 @@ pub(in crate::http) async fn messages(
     responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"),
         (status = 404, description = "There is no such session"),
         (status = 503, description = "The database is away")))]
-pub(in crate::http) async fn prompt(
-    State(state): State<AppState>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
-    let session = find(&state, &id).await?;
-    let (calls, _) = calls_of(&state, &session, None, MOST_CALLS).await?;
-    let tools = state.engine.registry().snapshot().tools_of(&session);
+pub(in crate::http) async fn prompt(access: Access, Path(id): Path<String>) -> Result<Response, Problem> {
+    let session = find(&access, &id).await?;
+    let (calls, _) = calls_of(&access, &session, None, MOST_CALLS).await?;
+    let tools = access.view(&access.snapshot(), Some(&session)).list();
     let definitions: Vec<_> = tools.iter().map(|entry| &entry.definition).collect();
     let pending: Vec<&Call> = calls.iter().filter(|call| !call.status.is_terminal()).collect();
     let text = session_prompt::render(&definitions, Counts::of(&calls), &pending);

@@ -36,7 +36,7 @@ static TOOLS: LazyLock<BTreeMap<String, Arc<Entry>>> = LazyLock::new(|| {
     });
     let registry = app.engine.registry();
     registry.show_files(tools.collect()).unwrap();
-    let all = registry.snapshot().all().to_vec();
+    let all = registry.default_shelf().snapshot().all().to_vec();
     all.into_iter().filter(|entry| entry.name.starts_with("tool.")).map(|e| (e.name.to_string(), e)).collect()
 });
 
@@ -71,7 +71,7 @@ proptest! {
         let session = Session { groups: switched.collect(), tools: own.clone(), ..Session::new("s".into(), Time(0)) };
         let session = Some(&session).filter(|_| has_session);
         let snapshot = snapshot(active);
-        let view = View::new(&snapshot, session);
+        let view = View::new(&snapshot, session, None);
         let is_on = |bit: usize| if has_session { switches[bit].unwrap_or(active[bit]) } else { active[bit] };
         let mut expected = Vec::new();
         for number in 0..16 {
@@ -110,7 +110,7 @@ fn a_name_that_is_no_tool_is_missing_and_an_alias_is_found_whatever_is_switched(
     assert_ne!(alias, "tool.03");
     assert!(matches!(view.find(alias), Found::Unavailable(entry) if &*entry.name == "tool.03"));
     let session = session(&[("b", true)], None);
-    let view = View::new(&snapshot, Some(&session));
+    let view = View::new(&snapshot, Some(&session), None);
     assert!(matches!(view.find(alias), Found::Available(entry) if &*entry.name == "tool.03"));
 }
 
@@ -118,9 +118,9 @@ fn a_name_that_is_no_tool_is_missing_and_an_alias_is_found_whatever_is_switched(
 fn a_session_without_tools_has_none_and_names_of_tools_that_there_are_not_are_nothing() {
     let snapshot = snapshot([true; 4]);
     let none = session(&[], Some(&[]));
-    assert_eq!(View::new(&snapshot, Some(&none)).list().len(), 0);
+    assert_eq!(View::new(&snapshot, Some(&none), None).list().len(), 0);
     let other = session(&[("x", false)], Some(&["tool.01", "no.such"]));
-    assert_eq!(names(&View::new(&snapshot, Some(&other)).list()), ["tool.01"]);
+    assert_eq!(names(&View::new(&snapshot, Some(&other), None).list()), ["tool.01"]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_group_is_told_as_the_session_has_it() {
     let told = |view: View<'_>| view.groups().map(|(group, active)| (group.name.clone(), active)).collect::<Vec<_>>();
     let expected = |active: [bool; 4]| GROUPS.map(str::to_owned).into_iter().zip(active).collect::<Vec<_>>();
     assert_eq!(told(View::from(&snapshot)), expected([true, false, true, false]));
-    assert_eq!(told(View::new(&snapshot, Some(&session))), expected([false, false, true, true]));
+    assert_eq!(told(View::new(&snapshot, Some(&session), None)), expected([false, false, true, true]));
     let members: Vec<&str> = View::from(&snapshot).members("d").collect();
     assert_eq!(members.len(), 8);
     assert!(members.contains(&"tool.08") && !members.contains(&"tool.07"));

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::Delivery;
 use crate::domain::Time;
 use crate::store::bound::within;
-use crate::store::{Db, Store, StoreError};
+use crate::store::{Db, StoreError, Stores};
 
 /// What became of one try.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ const FAILED: &str = "UPDATE callbacks SET state = $1, next_at = $2, leased_unti
 const INTERRUPTED: &str = "UPDATE callbacks SET attempts = attempts - 1, leased_until = NULL \
     WHERE call_id = $1 AND state = 0 AND attempts = $2";
 
-impl Store {
+impl Stores {
     /// Writes down what became of tries, all or none of it.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use sqlx::{Postgres, QueryBuilder, Sqlite};
 use uuid::Uuid;
 
 use crate::domain::{Call, Time};
-use crate::store::{Db, Store, StoreError};
+use crate::store::{Db, StoreError, Stores};
 
 /// Where a callback stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -67,7 +67,7 @@ pub struct CallbackState {
 
 type StateRow = (Uuid, String, Uuid, i16, i32, Option<i16>, Option<String>, Option<i64>, Option<i64>, Option<i64>);
 
-impl Store {
+impl Stores {
     /// How the callback of a call stands, if it has one.
     ///
     /// # Errors

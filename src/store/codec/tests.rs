@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::limits::{Bounds, Truncate};
+use crate::domain::{ContentBlock, Failure, Outcome};
 
 /// Any text, with the characters that databases and JSON are wary of more often than by chance.
 fn text() -> impl Strategy<Value = String> {
@@ -103,6 +104,7 @@ fn row(call: &Call) -> CallRow {
     assert!(!record.contains('\0') && !arguments.contains('\0'), "Postgres takes no U+0000");
     CallRow {
         id: call.id,
+        tenant: call.tenant.as_str().to_owned(),
         session: call.session.as_deref().map(str::to_owned),
         batch_id: call.batch_id,
         tool: indexed_name(&call.name).into_owned(),

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use sqlx::Connection;
 
-use super::in_transaction;
 use crate::domain::Time;
-use crate::store::tools::BUMP;
+use crate::store::db::in_transaction;
+use crate::store::tools::{BUMP, MARK};
 use crate::store::{Store, StoreError};
 
 /// What a group's end means for one registered tool.
@@ -34,6 +34,7 @@ impl Store {
         let tenant = self.tenant.as_str().to_owned();
         in_transaction!(&self.db, transaction => {
             sqlx::query(BUMP).execute(&mut *transaction).await?;
+            sqlx::query(MARK).bind(self.tenant.as_str().to_owned()).execute(&mut *transaction).await?;
             sqlx::query(FORGET).bind(tenant.clone()).bind(name.to_owned()).execute(&mut *transaction).await?;
             // Whoever else changes tools waits at the clock: these stay as they are read here.
             let tools: Vec<(String, String)> =

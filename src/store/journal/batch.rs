@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Change, Committed, Tally, Told, Unit};
 use crate::domain::event::Reported;
-use crate::domain::{Call, Claim, Time};
+use crate::domain::{Call, Claim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 
 /// One row as it is to be written. Offsets count positions from the commit's first.
@@ -44,7 +44,7 @@ pub(super) struct Batch<'a> {
     pub fenced: Vec<usize>,
     /// Places of units whose key another one of the same commit takes; nothing of them is written.
     pub claimed: Vec<usize>,
-    pub claims: Vec<&'a Claim>,
+    pub claims: Vec<(&'a Tenant, &'a Claim)>,
     pub callbacks: Vec<CallbackRow>,
     told: Vec<Told>,
     positions: i32,
@@ -67,8 +67,9 @@ impl<'a> Batch<'a> {
         };
         let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(units.len());
         for (index, unit) in units.iter().enumerate() {
-            let mut claims = unit.changes().iter().flat_map(|change| &change.claims);
-            if claims.any(|claim| batch.claims.iter().any(|other| other.once.key == claim.once.key)) {
+            let mut claims = unit.changes().iter().flat_map(Change::claims);
+            let key = |(tenant, claim): &(&Tenant, &Claim)| ((*tenant).clone(), claim.once.key);
+            if claims.any(|claim| batch.claims.iter().any(|other| key(other) == key(&claim))) {
                 batch.claimed.push(index);
                 continue;
             }
@@ -115,8 +116,15 @@ impl<'a> Batch<'a> {
         self.rows.iter().flat_map(|row| *row.call.id.as_bytes()).collect()
     }
 
+    /// Whose all of it is; `None` if it belongs to several.
+    pub fn tenant(&self) -> Option<&'a Tenant> {
+        let mut tenants = self.rows.iter().map(|row| &row.call.tenant);
+        let first = tenants.next()?;
+        tenants.all(|tenant| tenant == first).then_some(first)
+    }
+
     fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
-        let Change { call, told, record, news, reported, claims, callback } = change;
+        let Change { call, told, record, news, reported, callback, .. } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
             self.rows.push(RowImage { call, record, arguments: None, accepted: None, started: None, settled: None });
             self.rows.len() - 1
@@ -140,7 +148,7 @@ impl<'a> Batch<'a> {
             row.settled = Some(take(2));
             self.stats.count(call);
         }
-        self.claims.extend(claims);
+        self.claims.extend(change.claims());
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
         let told = told.as_ref().unwrap_or(call).clone();
         self.told.push(Told { call: told, news: *news, reported: reported.clone() });

@@ -22,9 +22,12 @@ const NOT_ALL_WRITTEN: &str = "TP001";
 const NUMBERS: i64 = 7;
 
 /// The statement, with or without the parts for calls that are there already, for reported events, for keys and callbacks,
-/// and for replaced arguments of calls that are there already.
-static COMMITS: LazyLock<[String; 16]> = LazyLock::new(|| {
-    std::array::from_fn(|parts| statement(parts & 1 > 0, parts & 2 > 0, parts & 4 > 0, parts & 8 > 0))
+/// for replaced arguments of calls that are there already, and for several tenants at once: one tenant costs no array.
+static COMMITS: LazyLock<[String; 32]> = LazyLock::new(|| {
+    std::array::from_fn(|parts| {
+        let has = |part: usize| parts & part > 0;
+        statement(has(1), has(2), has(4), has(8), has(16))
+    })
 });
 
 /// Hands out the numbers of a statement's parameters.
@@ -49,26 +52,28 @@ fn complete(again: Option<usize>, claims: Option<usize>) -> String {
     if parts.is_empty() { "TRUE".to_owned() } else { parts.join(" AND ") }
 }
 
-fn statement(again: bool, told: bool, extra: bool, replaced: bool) -> String {
+fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) -> String {
     let mut marks = Marks(15);
+    // Whose a row is: one value for all, or an array beside the others.
+    let (tenant, of_fresh, column) = if mixed { ("tenant", ", $3::text[]", ", tenant") } else { ("$3", "", "") };
     let (mut changed, mut reported, mut extras) = (String::new(), String::new(), String::new());
     let (mut expected_again, mut expected_claims) = (None, None);
     // New rows are all written, or the statement fails; only rows that are there already can be left alone.
     if again {
         let [id, status, attempt, seq, started, settled, record, expected] = marks.take();
         expected_again = Some(expected);
-        let (mut array, mut column, mut update) = (String::new(), "", sql::ROW_AGAIN.to_owned());
+        let (mut array, mut given, mut update) = (String::new(), "", sql::ROW_AGAIN.to_owned());
         if replaced {
             let [arguments] = marks.take();
-            (array, column) = (format!(", ${arguments}::text[]"), ", arguments");
+            (array, given) = (format!(", ${arguments}::text[]"), ", arguments");
             update = sql::row_again_with_arguments();
         }
         changed = format!(
             "u AS (SELECT id, status, attempt, seq, $2 AS node, (SELECT first FROM clock) + started AS started,
-                (SELECT first FROM clock) + settled AS settled, record{column}
+                (SELECT first FROM clock) + settled AS settled, record{given}
                 FROM UNNEST(${id}::uuid[], ${status}::int2[], ${attempt}::int4[], ${seq}::int4[], ${started}::int4[],
                     ${settled}::int4[], ${record}::text[]{array})
-                    AS i (id, status, attempt, seq, started, settled, record{column})),
+                    AS i (id, status, attempt, seq, started, settled, record{given})),
              again AS ({update} RETURNING 1),"
         );
     }
@@ -85,12 +90,13 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool) -> String {
     if extra {
         let [key, fingerprint, batch, calls, expires, expected] = marks.take();
         let [callbacks, _, _, _] = marks.take();
+        let of_claims = if mixed { format!(", ${}::text[]", marks.take::<1>()[0]) } else { String::new() };
         expected_claims = Some(expected);
         extras = format!(
             "claimed AS (INSERT INTO idempotency_keys AS k ({})
-                SELECT $3, key, fingerprint, batch_id, calls, ${expires} FROM
-                UNNEST(${key}::bytea[], ${fingerprint}::bytea[], ${batch}::uuid[], ${calls}::bytea[])
-                    AS i (key, fingerprint, batch_id, calls) {} RETURNING 1),
+                SELECT {tenant}, key, fingerprint, batch_id, calls, ${expires} FROM
+                UNNEST(${key}::bytea[], ${fingerprint}::bytea[], ${batch}::uuid[], ${calls}::bytea[]{of_claims})
+                    AS i (key, fingerprint, batch_id, calls{column}) {} RETURNING 1),
              called AS ({}),",
             sql::CLAIM,
             sql::CLAIM_AGAIN.replace("{NOW}", "$12"),
@@ -101,12 +107,12 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool) -> String {
         "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE one = 1 RETURNING pos - $1 + 1 AS first),
          fresh AS (
             INSERT INTO tool_calls ({row})
-            SELECT id, $3, session, batch_id, tool, n[k - 6], n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2],
+            SELECT id, {tenant}, session, batch_id, tool, n[k - 6], n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2],
                 first + NULLIF(n[k - 1], -1), first + NULLIF(n[k], -1), arguments, record
-            FROM (SELECT id, session, batch_id, tool, arguments, record, number * {NUMBERS} AS k, $4::int8[] AS n,
+            FROM (SELECT id, session, batch_id, tool, arguments, record{column}, number * {NUMBERS} AS k, $4::int8[] AS n,
                     (SELECT first FROM clock) AS first
-                FROM UNNEST($5::uuid[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::text[]) WITH ORDINALITY
-                    AS i (id, session, batch_id, tool, arguments, record, number)) AS rows),
+                FROM UNNEST($5::uuid[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::text[]{of_fresh})
+                    WITH ORDINALITY AS i (id, session, batch_id, tool, arguments, record{column}, number)) AS rows),
          {changed}
          {reported}
          {extras}
@@ -140,18 +146,21 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
     let fresh: Vec<&RowImage<'_>> = batch.fresh().collect();
     let again: Vec<&RowImage<'_>> = batch.again().collect();
     let calls = || fresh.iter().map(|row| row.call);
-    let tenant = crate::domain::Tenant::default();
+    let tenant = batch.tenant();
     let extra = !(batch.claims.is_empty() && batch.callbacks.is_empty());
     let replaced = batch.replaces_arguments();
     let parts = usize::from(!again.is_empty())
         | usize::from(!batch.reported.is_empty()) << 1
         | usize::from(extra) << 2
-        | usize::from(replaced) << 3;
+        | usize::from(replaced) << 3
+        | usize::from(tenant.is_none()) << 4;
     let text = &COMMITS[parts];
-    let mut query = sqlx::query_as::<_, (i64, bool)>(text.as_str())
-        .bind(batch.positions())
-        .bind(batch.node())
-        .bind(tenant.as_str())
+    let query = sqlx::query_as::<_, (i64, bool)>(text.as_str()).bind(batch.positions()).bind(batch.node());
+    let query = match tenant {
+        Some(tenant) => query.bind(tenant.as_str()),
+        None => query.bind(calls().map(|call| call.tenant.as_str()).collect::<Vec<_>>()),
+    };
+    let mut query = query
         .bind(fresh.iter().flat_map(|row| numbers(row)).collect::<Vec<_>>())
         .bind(calls().map(|call| call.id).collect::<Vec<_>>())
         .bind(unless_all_none(calls().map(|call| call.session.as_deref()).collect()))
@@ -187,7 +196,7 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
             .bind(reported().map(|row| row.reported.data.as_str()).collect::<Vec<_>>());
     }
     if extra {
-        let (claims, callbacks) = (|| batch.claims.iter(), || batch.callbacks.iter());
+        let (claims, callbacks) = (|| batch.claims.iter().map(|(_, claim)| *claim), || batch.callbacks.iter());
         query = query
             .bind(claims().map(|claim| claim.once.key.to_vec()).collect::<Vec<_>>())
             .bind(claims().map(|claim| claim.once.fingerprint.to_vec()).collect::<Vec<_>>())
@@ -199,6 +208,9 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
             .bind(callbacks().map(|row| &*row.url).collect::<Vec<_>>())
             .bind(callbacks().map(CallbackRow::host).collect::<Vec<_>>())
             .bind(callbacks().map(|row| row.event_id).collect::<Vec<_>>());
+        if tenant.is_none() {
+            query = query.bind(batch.claims.iter().map(|(tenant, _)| tenant.as_str()).collect::<Vec<_>>());
+        }
     }
     let (base, _) = query.fetch_one(&mut **connection).await.map_err(not_all_written)?;
     Ok(base)

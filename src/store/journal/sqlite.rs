@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::{Batch, RowImage};
 use super::sql;
 use super::writer::{CommitError, CommitResult};
-use crate::domain::{Claim, Time};
+use crate::domain::{Claim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, once};
 
@@ -183,9 +183,9 @@ fn bind_again(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
         .bind(row.record.to_owned())
 }
 
-fn bind_claim(query: Query, claim: &&Claim, now: Time) -> Query {
+fn bind_claim(query: Query, (tenant, claim): &(&Tenant, &Claim), now: Time) -> Query {
     query
-        .bind(crate::domain::Tenant::default().as_str().to_owned())
+        .bind(tenant.as_str().to_owned())
         .bind(claim.once.key.to_vec())
         .bind(claim.once.fingerprint.to_vec())
         .bind(claim.batch_id)

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::batch::Batch;
 use super::{Change, Entry, JournalError, Sink, Unit, postgres, sqlite};
-use crate::domain::{Claim, Clock, Ids, Time};
+use crate::domain::{Claim, Clock, Ids, Tenant, Time};
 use crate::store::Db;
 use crate::store::calls::Reached;
 
@@ -78,7 +78,11 @@ impl Writer {
             }
             gather(&mut group, &mut entries, usual).await;
             usual = group.len();
-            let (units, done) = group.drain(..).map(|entry| (entry.unit, entry.done)).unzip();
+            let (mut units, mut done) = (Vec::with_capacity(usual), Vec::with_capacity(usual));
+            for entry in group.drain(..) {
+                units.push(entry.unit);
+                done.push(entry.done);
+            }
             self.write(units, done).await;
         }
     }
@@ -115,11 +119,13 @@ impl Writer {
     async fn write_the_unrefused(&mut self, units: Vec<Unit>, done: Vec<Done>, at: Time) {
         let changes = || units.iter().flat_map(Unit::changes);
         let ids: Vec<Uuid> = changes().map(|change| change.call.id).collect();
-        let claims: Vec<&Claim> = changes().flat_map(|change| &change.claims).collect();
+        let claims: Vec<(&Tenant, &Claim)> = changes().flat_map(Change::claims).collect();
         let (reached, taken) = (self.reached(&ids).await, self.taken(&claims, at).await);
         let refusal = |unit: &Unit| {
             let mut changes = unit.changes().iter();
-            let is_taken = |change: &Change| change.claims.iter().any(|claim| taken.contains(&claim.once.key));
+            let is_taken = |change: &Change| {
+                change.claims().any(|(tenant, claim)| taken.contains(&(tenant.clone(), claim.once.key)))
+            };
             let is_fenced =
                 |change: &Change| reached.get(&change.call.id).is_some_and(|reached| reached.fences(&change.call));
             if unit.changes().iter().any(is_taken) {
@@ -261,13 +267,14 @@ impl Writer {
     }
 
     /// Which of these keys others had taken at the time of the commit. A database that is away is waited for.
-    async fn taken(&self, claims: &[&Claim], at: Time) -> HashSet<[u8; 32]> {
+    async fn taken(&self, claims: &[(&Tenant, &Claim)], at: Time) -> HashSet<(Tenant, [u8; 32])> {
         let mut taken = HashSet::new();
-        for claim in claims {
+        for (tenant, claim) in claims {
             loop {
-                match crate::store::once::stored(&self.db, &claim.once.key, at).await {
+                match crate::store::once::stored(&self.db, tenant, &claim.once.key, at).await {
                     Ok(stored) => {
-                        taken.extend(stored.filter(|stored| stored.calls != claim.calls).map(|stored| stored.once.key));
+                        let is_other = stored.is_some_and(|stored| stored.calls != claim.calls);
+                        taken.extend(is_other.then(|| ((*tenant).clone(), claim.once.key)));
                         break;
                     }
                     Err(error) => {

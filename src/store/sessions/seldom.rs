@@ -4,8 +4,8 @@ use sqlx::{Postgres, QueryBuilder, Sqlite};
 use uuid::Uuid;
 
 use super::row::{COLUMNS, SessionRow, state_number};
-use crate::domain::{Session, SessionState, Time};
-use crate::store::{Db, Store, StoreError, db};
+use crate::domain::{Session, SessionState, Tenant, Time};
+use crate::store::{Db, Store, StoreError, Stores, db};
 
 /// Where a page of sessions ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,19 @@ pub struct SessionFilter {
     pub before: Option<SessionCursor>,
     /// Most sessions of a page.
     pub limit: u32,
+}
+
+impl Stores {
+    /// Whose sessions nobody has changed or touched since `cutoff`.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn tenants_of_idle_sessions(&self, cutoff: Time) -> Result<Vec<Tenant>, StoreError> {
+        const SQL: &str = "SELECT DISTINCT tenant FROM sessions WHERE updated_at <= $1";
+        let rows: Vec<(String,)> =
+            db::on_reader!(&self.db, pool => sqlx::query_as(SQL).bind(cutoff.0).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|(tenant,)| Tenant::stored(&tenant)).collect())
+    }
 }
 
 impl Store {

@@ -8,7 +8,7 @@ use sqlx::Connection;
 
 use crate::store::db::in_transaction;
 use crate::store::journal::Tally;
-use crate::store::{Db, Store, StoreError, db};
+use crate::store::{Db, StoreError, Stores, db};
 
 /// Most commits that are folded in one transaction: on SQLite the journal waits meanwhile.
 const STRETCH: i64 = 256;
@@ -31,7 +31,7 @@ const ADD: &str = "INSERT INTO tool_stats AS s \
 static ADD_SQLITE: LazyLock<String> = LazyLock::new(|| ADD.replace("{MIN}", "MIN").replace("{MAX}", "MAX"));
 static ADD_POSTGRES: LazyLock<String> = LazyLock::new(|| ADD.replace("{MIN}", "LEAST").replace("{MAX}", "GREATEST"));
 
-impl Store {
+impl Stores {
     /// Brings the sums up to all commits that there are now.
     ///
     /// # Errors

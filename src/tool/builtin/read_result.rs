@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::domain::{Call, json as text};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, Stores};
 use crate::tool::{About, Run, Tool, ToolError};
 
 mod part;
@@ -24,7 +24,7 @@ const LARGEST_PATTERN: usize = 256 * 1024;
 /// Reads the results of calls again.
 #[derive(Clone)]
 pub struct ReadResult {
-    store: Store,
+    stores: Stores,
 }
 
 impl std::fmt::Debug for ReadResult {
@@ -66,8 +66,8 @@ fn one() -> u64 {
 impl ReadResult {
     /// One that reads from this store.
     #[must_use]
-    pub fn new(store: Store) -> Self {
-        Self { store }
+    pub fn new(stores: Stores) -> Self {
+        Self { stores }
     }
 
     /// The call, if it is one that the reading call may know of.
@@ -82,19 +82,19 @@ impl ReadResult {
         };
         let id: Uuid = asked.trim().parse().map_err(|_| nothing())?;
         let found = match run.session() {
-            None => self.store.call(id).await.map(|call| call.filter(|call| call.session.is_none())),
-            Some(session) => self.call_of(session, id).await,
+            None => self.stores.of(run.tenant()).call(id).await.map(|call| call.filter(|call| call.session.is_none())),
+            Some(session) => call_of(&self.stores.of(run.tenant()), session, id).await,
         };
         found.map_err(|error| away(&error))?.ok_or_else(nothing)
     }
+}
 
-    /// A session that was made anew under its old id has nothing of that.
-    async fn call_of(&self, session: &str, id: Uuid) -> Result<Option<Call>, StoreError> {
-        let Some(session) = self.store.session(session).await? else { return Ok(None) };
-        let behind = id.as_u128().checked_add(1).map(Uuid::from_u128);
-        let newest = self.store.session_calls(&session, behind, 1).await?;
-        Ok(newest.into_iter().find(|call| call.id == id))
-    }
+/// A session that was made anew under its old id has nothing of that.
+async fn call_of(store: &Store, session: &str, id: Uuid) -> Result<Option<Call>, StoreError> {
+    let Some(session) = store.session(session).await? else { return Ok(None) };
+    let behind = id.as_u128().checked_add(1).map(Uuid::from_u128);
+    let newest = store.session_calls(&session, behind, 1).await?;
+    Ok(newest.into_iter().find(|call| call.id == id))
 }
 
 impl Tool for ReadResult {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{ToolFactory, disposal};
+use crate::domain::Tenant;
 use crate::executor::instances::{Instances, Pool, Scope};
 use crate::tool::error::panic_message;
 use crate::tool::{Run, ToolError};
@@ -19,8 +20,8 @@ use crate::tool::{Run, ToolError};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Owner {
     Call(Uuid),
-    Session(Arc<str>),
-    Everybody,
+    Session(Tenant, Arc<str>),
+    Everybody(Tenant),
 }
 
 /// An instance. Whoever drops the last handle has it disposed of.
@@ -71,8 +72,8 @@ impl<F: ToolFactory> Kept<F> {
     /// If it could not be made.
     pub async fn get(&self, run: &Run) -> Result<Arc<Held<F>>, ToolError> {
         let owner = match (F::SCOPE, run.shared_session()) {
-            (Scope::Shared, _) => Owner::Everybody,
-            (Scope::Session, Some(session)) => Owner::Session(session.clone()),
+            (Scope::Shared, _) => Owner::Everybody(run.tenant().clone()),
+            (Scope::Session, Some(session)) => Owner::Session(run.tenant().clone(), session.clone()),
             (Scope::Session, None) | (Scope::Call, _) => Owner::Call(run.id()),
         };
         let place = {
@@ -124,9 +125,9 @@ impl<F: ToolFactory> Pool for Kept<F> {
         }
     }
 
-    fn end_session(&self, session: &str) {
+    fn end_session(&self, tenant: &Tenant, session: &str) {
         if F::SCOPE == Scope::Session {
-            self.let_go(&Owner::Session(session.into()));
+            self.let_go(&Owner::Session(tenant.clone(), session.into()));
         }
     }
 
@@ -136,7 +137,7 @@ impl<F: ToolFactory> Pool for Kept<F> {
         }
         let mut gone = Vec::new();
         self.places().retain(|owner, place| {
-            let is_gone = matches!(owner, Owner::Session(_)) && place.is_idle(idle);
+            let is_gone = matches!(owner, Owner::Session(..)) && place.is_idle(idle);
             if is_gone {
                 gone.push(place.made.clone());
             }

@@ -81,7 +81,7 @@ async fn a_session_has_one_however_many_of_its_calls_come_at_once() {
     let calls = (0..10).map(|call| called(&executor, call, Some("a")));
     assert_eq!(futures_util::future::join_all(calls).await, vec![Value::from("1"); 10]);
     assert_eq!(called(&executor, 10, Some("b")).await, "2");
-    instances.end_session("a");
+    instances.end_session(&crate::domain::Tenant::default(), "a");
     instances.disposed().await;
     assert_eq!(told(&log), ["made for a", "made for b", "disposed of 1"]);
     assert_eq!(called(&executor, 11, Some("a")).await, "3");
@@ -115,7 +115,7 @@ async fn whatever_a_disposal_does_the_others_are_disposed_of() {
 async fn a_disposal_that_hangs_is_given_up() {
     let (executor, instances, log) = numbers("hang");
     called(&executor, 1, Some("a")).await;
-    instances.end_session("a");
+    instances.end_session(&crate::domain::Tenant::default(), "a");
     instances.disposed().await;
     assert_eq!(told(&log), ["made for a", "disposed of 1"]);
 }

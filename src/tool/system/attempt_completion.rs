@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{away, session_of};
 use crate::domain::{Clock, Completion, SessionState};
-use crate::store::Store;
+use crate::store::Stores;
 use crate::tool::{About, Run, Tool, ToolError};
 
 /// Its name.
@@ -15,7 +15,7 @@ pub const NAME: &str = "attempt_completion";
 /// Ends the task of its session. That it is the only call of its batch is seen to before it runs.
 #[derive(Debug, Clone)]
 pub struct AttemptCompletion {
-    store: Store,
+    stores: Stores,
     clock: Clock,
 }
 
@@ -29,8 +29,8 @@ pub struct CompletionArgs {
 }
 
 impl AttemptCompletion {
-    pub(super) fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock }
+    pub(super) fn new(stores: Stores, clock: Clock) -> Self {
+        Self { stores, clock }
     }
 }
 
@@ -49,9 +49,10 @@ impl Tool for AttemptCompletion {
     }
 
     async fn call(&self, CompletionArgs { result }: CompletionArgs, run: Run) -> Result<String, ToolError> {
-        let session = session_of(&self.store, &run).await?;
+        let session = session_of(&self.stores, &run).await?;
         let completion = Completion { success: true, summary: result.clone(), error: None };
-        let ended = self.store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
+        let store = self.stores.of(run.tenant());
+        let ended = store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
         match ended.await.map_err(|error| away(&error))? {
             true => Ok(result),
             false => Err(ToolError::new("the session has ended already")),

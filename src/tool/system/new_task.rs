@@ -10,7 +10,7 @@ use super::{NO_SESSION, away};
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::{Answer, Clock, Failure, Session, Task};
 use crate::executor::{BoxFuture, Executor, Invocation};
-use crate::store::Store;
+use crate::store::Stores;
 use crate::tool::{About, BuiltinTool, object};
 
 /// Its name.
@@ -22,7 +22,7 @@ const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
 /// Makes the session of a task. Its id is that of the call, so that a call that is run again makes no second one.
 #[derive(Debug, Clone)]
 pub struct NewTask {
-    store: Store,
+    stores: Stores,
     clock: Clock,
 }
 
@@ -42,7 +42,7 @@ pub struct TaskArgs {
 }
 
 impl NewTask {
-    pub(super) fn tool(store: Store, clock: Clock) -> BuiltinTool {
+    pub(super) fn tool(stores: Stores, clock: Clock) -> BuiltinTool {
         let arguments = json!({"agent_name": "researcher", "task_name": "Prices", "input": "Find the prices of …"});
         let about = About::of::<TaskArgs>(NAME)
             .title("New task")
@@ -52,15 +52,16 @@ impl NewTask {
             .concurrency_safe(true)
             .asynchronous()
             .timeout_ms(LONGEST_MS);
-        let executor = Arc::new(Self { store, clock });
+        let executor = Arc::new(Self { stores, clock });
         BuiltinTool { definition: about.into_definition(), executor, validate: None }
     }
 
     /// Makes the session, unless an earlier run of this call has.
     async fn make(&self, invocation: &Invocation) -> Result<(), Failure> {
         let failed = |message: String| Failure::execution(&invocation.name, message);
+        let store = &self.stores.of(&invocation.tenant);
         let read = |id: Arc<str>| async move {
-            self.store.session(&id).await.map_err(|error| failed(away(&error).message().to_owned()))
+            store.session(&id).await.map_err(|error| failed(away(&error).message().to_owned()))
         };
         let args: TaskArgs =
             serde_json::from_value((*invocation.arguments).clone()).map_err(|error| failed(error.to_string()))?;
@@ -78,7 +79,7 @@ impl NewTask {
             task: Some(Task { agent_name, task_name, input }),
             ..Session::new(invocation.id.to_string().into(), self.clock.now())
         };
-        if self.store.make_session(&child).await.map_err(|error| failed(away(&error).message().to_owned()))? {
+        if store.make_session(&child).await.map_err(|error| failed(away(&error).message().to_owned()))? {
             return Ok(());
         }
         let before = read(child.id.clone()).await?;

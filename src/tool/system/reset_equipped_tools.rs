@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Manageable, away, session_of};
-use crate::store::Store;
+use crate::store::Stores;
 use crate::tool::{About, Json, Run, Tool, ToolError};
 
 /// Its name.
@@ -17,7 +17,7 @@ pub const NAME: &str = "reset_equipped_tools";
 /// Switches the manageable groups of its session.
 #[derive(Clone)]
 pub struct ResetEquippedTools {
-    store: Store,
+    stores: Stores,
     manageable: Manageable,
 }
 
@@ -37,8 +37,8 @@ pub struct EquipArgs {
 }
 
 impl ResetEquippedTools {
-    pub(super) fn new(store: Store, manageable: Manageable) -> Self {
-        Self { store, manageable }
+    pub(super) fn new(stores: Stores, manageable: Manageable) -> Self {
+        Self { stores, manageable }
     }
 }
 
@@ -57,7 +57,7 @@ impl Tool for ResetEquippedTools {
     }
 
     async fn call(&self, EquipArgs { to_activate }: EquipArgs, run: Run) -> Result<Self::Output, ToolError> {
-        let manageable: BTreeSet<String> = (self.manageable)().into_iter().collect();
+        let manageable: BTreeSet<String> = (self.manageable)(run.tenant()).into_iter().collect();
         let wanted: BTreeSet<String> = to_activate.into_iter().collect();
         let unknown: Vec<&str> = wanted.difference(&manageable).map(String::as_str).collect();
         let names = |groups: &BTreeSet<String>| groups.iter().cloned().collect::<Vec<String>>();
@@ -70,9 +70,15 @@ impl Tool for ResetEquippedTools {
             );
             return Err(ToolError::new(message).with_details(details));
         }
-        let session = session_of(&self.store, &run).await?;
+        let session = session_of(&self.stores, &run).await?;
         let switches = manageable.iter().map(|group| (group.clone(), wanted.contains(group))).collect();
-        if !self.store.switch_session_groups(&session.id, &switches).await.map_err(|error| away(&error))? {
+        if !self
+            .stores
+            .of(run.tenant())
+            .switch_session_groups(&session.id, &switches)
+            .await
+            .map_err(|error| away(&error))?
+        {
             return Err(ToolError::new("the session was deleted"));
         }
         let inactive: BTreeSet<String> = manageable.difference(&wanted).cloned().collect();
@@ -85,14 +91,15 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::domain::{Answer, Failure, Session, Time};
+    use crate::domain::{Answer, Failure, Session, Tenant, Time};
     use crate::executor::Invocation;
+    use crate::store::Store;
     use crate::tool::BuiltinTool;
     use crate::tool::typed::tests::invocation;
 
     async fn equipped(store: &Store, to_activate: &[&str]) -> Result<Answer, Failure> {
-        let manageable = Arc::new(|| vec!["files".to_owned(), "mail".to_owned(), "web".to_owned()]);
-        let tool = BuiltinTool::new(ResetEquippedTools::new(store.clone(), manageable));
+        let manageable = Arc::new(|_: &Tenant| vec!["files".to_owned(), "mail".to_owned(), "web".to_owned()]);
+        let tool = BuiltinTool::new(ResetEquippedTools::new(store.stores().clone(), manageable));
         let (invocation, _reports) = invocation(json!({"to_activate": to_activate}));
         tool.executor.execute(Invocation { session: Some("s".into()), ..invocation }).await
     }

@@ -22,6 +22,8 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
         redaction: None,
         session: None,
         conversation: None,
+        tenant: crate::domain::Tenant::default(),
+        allowed: None,
         call_id: "call_1".into(),
         name: "t".into(),
         arguments: Arc::new(arguments),

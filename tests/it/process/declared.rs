@@ -21,6 +21,16 @@ async fn only_files_declare_programs_unless_the_operator_says_otherwise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_example_works() {
+    let configure: fn(&mut Config) = |config| config.process.helper = env!("CARGO_BIN_EXE_toolpost").into();
+    let folder = crate::support::fixture::project_file("examples/tools");
+    let options = Options { tools_dir: Some(folder), configure: Some(configure), ..Options::default() };
+    let app = App::start_with(Backend::Sqlite, options).await;
+    let call = app.call("word_count", json!({"text": "to be or\nnot to be"})).await;
+    assert_eq!((succeeded(&call), &call["structured"]["lines"]), (r#"{"words":6,"lines":2}"#, &json!(2)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_work_is_refused_with_its_place() {
     let app = service().await;
     for (executor, pointer) in [
@@ -31,6 +41,7 @@ async fn what_cannot_work_is_refused_with_its_place() {
         (json!({"env": {"A": "{"}}), "/executor/env/A"),
         (json!({"limits": {"memory": 5}}), "/executor"),
         (json!({"sandbox": "none"}), "/executor"),
+        (json!({"sandbox": "off", "network": "deny"}), "/executor/network"),
         (json!({"shell": true}), "/executor"),
     ] {
         let definition = program("bad", &["true"], executor);

@@ -6,8 +6,8 @@ use super::*;
 use crate::support::Node;
 use crate::support::shapes::{failed, succeeded};
 
-/// Children, children that have left group and session, and one that hears no SIGTERM, with this one: four at least.
-const FAMILY: &str = "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &)
+/// Children, children that have left group and session, and one that hears no SIGTERM: five at least, with this one.
+pub const FAMILY: &str = "sleep 1000 & setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &)
     sh -c 'trap \"\" TERM; while :; do sleep 1; done' & wait";
 
 fn family(name: &str, mark: &str) -> Value {
@@ -15,13 +15,13 @@ fn family(name: &str, mark: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timeout_ends_them_all() {
+async fn any_clock_ends_them_all() {
     let (app, mark) = (service().await, mark());
-    app.register(with(family("slow", &mark), json!({"limits": {"timeout_ms": 2000}}))).await;
-    let call = app.posted(json!({"name": "slow"}));
-    wait_for_some(&mark, 5).await;
-    failed(&call.await.unwrap().ok(), "TOOL_TIMEOUT");
-    wait_for_none(&mark).await;
+    for clock in ["timeout_ms", "idle_timeout_ms"] {
+        app.register(with(family(clock, &mark), json!({"limits": {clock: 1000}}))).await;
+        failed(&app.call(clock, json!({})).await, "TOOL_TIMEOUT");
+        wait_for_none(&mark).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,55 +56,58 @@ async fn one_that_holds_the_pipe_does_not_hold_the_call() {
     for script in ["sleep 1000 & printf done", "(setsid sleep 1000 &) ; printf done"] {
         let call = shell_with(&app, script, json!({"env": {"MARK": mark}})).await;
         assert_eq!(succeeded(&call), "done");
-        assert_eq!(marked(&mark), Vec::<String>::new(), "what it left behind is no more");
+        assert_eq!(marked(&mark), [0; 0], "what it left behind is no more");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn they_go_with_the_service_whatever_ends_it() {
-    for signal in ["KILL", "TERM"] {
+    for (signal, sandbox) in [("KILL", "best_effort"), ("KILL", "off"), ("TERM", "best_effort")] {
         let mark = mark();
         let settings = [("TOOLPOST__PROCESS__REGISTRATION", "true"), ("TOOLPOST__SERVER__DRAIN_MS", "100")];
         let mut node = Node::start(Backend::Sqlite, &settings).await;
-        node.register(family("slow", &mark)).await;
+        let executor = json!({"env": {"MARK": mark}, "sandbox": sandbox});
+        node.register(program("slow", &["sh", "-c", FAMILY], executor)).await;
         let id = node.accepted(json!({"name": "slow", "wait": "accepted"})).await;
-        wait_for_some(&mark, 5).await;
+        let service = node.id();
+        // Seven at least, and the two helpers.
+        eventually("all of them", || async { (below(service).len() >= 9).then_some(()) }).await;
+        let line = |id: &u32| fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let all: Vec<(u32, Vec<u8>)> = below(service).into_iter().map(|id| (id, line(&id))).collect();
         node.signal(signal);
         node.end().await;
         wait_for_none(&mark).await;
+        let is_there = |(id, words): &(u32, Vec<u8>)| !words.is_empty() && line(id) == *words;
+        eventually("the end of its helpers", || async { (!all.iter().any(is_there)).then_some(()) }).await;
         let folder = std::env::temp_dir().join(format!("toolpost-{id}-1"));
         eventually("the folder to go", || async { (!folder.exists()).then_some(()) }).await;
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn they_go_with_their_helper() {
-    let (app, mark) = (service().await, mark());
-    let script = "echo $PPID > helper; sleep 1000";
-    let folder = tempfile::tempdir().unwrap();
-    let executor = json!({"env": {"MARK": mark}, "cwd": folder.path()});
-    app.register(program("orphan", &["sh", "-c", script], executor)).await;
-    let call = app.posted(json!({"name": "orphan"}));
-    let helper = eventually("the helper's id", || async {
-        let id = fs::read_to_string(folder.path().join("helper")).ok()?;
-        id.trim().parse::<u32>().ok()
-    });
-    let helper = helper.await.to_string();
-    let killed = std::process::Command::new("kill").args(["-KILL", &helper]).status().unwrap();
-    assert!(killed.success());
-    let call = call.await.unwrap().ok();
-    assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("helper has ended"), "{call:#}");
-    // The program itself dies with it; what that had started is the machine's.
-    eventually("the end of the program", || async {
-        let left = marked(&mark).iter().filter(|id| is_shell(id)).count();
-        (left == 0).then_some(())
-    })
-    .await;
-    for id in marked(&mark) {
-        let _ = std::process::Command::new("kill").args(["-KILL", &id]).status();
-    }
+/// The helpers of a program: its ancestors up to the service. One keeps it, the other one holds that.
+fn helpers(program: u32) -> Vec<u32> {
+    let ancestors = std::iter::successors(parent(program), |id| parent(*id));
+    ancestors.take_while(|id| *id != std::process::id() && *id != 0).collect()
 }
 
-fn is_shell(id: &str) -> bool {
-    fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "sh")
+#[tokio::test(flavor = "multi_thread")]
+async fn they_go_with_any_of_their_helpers() {
+    let app = service().await;
+    for sandbox in ["best_effort", "off"] {
+        for (which, told) in ["helper has ended", "Command was stopped"].into_iter().enumerate() {
+            let (mark, name) = (mark(), format!("orphans_{sandbox}_{which}"));
+            let argv = ["sh", "-c", FAMILY, "root"];
+            app.register(program(&name, &argv, json!({"env": {"MARK": mark}, "sandbox": sandbox}))).await;
+            let id = app.accepted(json!({"name": name, "wait": "accepted"})).await;
+            wait_for_some(&mark, 5).await;
+            let helpers = helpers(started_as(&mark, &argv).unwrap());
+            assert_eq!(helpers.len(), 2);
+            kill(helpers[which]);
+            let call = app.ended(&id).await;
+            assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains(told), "{call:#}");
+            wait_for_none(&mark).await;
+            let folder = std::env::temp_dir().join(format!("toolpost-{id}-1"));
+            eventually("the folder to go", || async { (!folder.exists()).then_some(()) }).await;
+        }
+    }
 }

@@ -35,6 +35,7 @@ async fn the_call_comes_on_standard_input() {
     assert_eq!(told["arguments"], json!({"text": "a\u{0}😀"}), "{call:#}");
     assert_eq!((&told["id"], &told["call_id"], &told["name"]), (&call["id"], &json!("call_1"), &json!("cat")));
     assert_eq!((&told["attempt"], &told["deadline_ms"]), (&json!(1), &json!(30_000)));
+    assert_eq!((&told["context"], &told["agent"]), (&json!({}), &json!(null)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,6 +81,11 @@ async fn what_cannot_start_is_told() {
     app.register(program("none", &["/no/such/program"], json!({}))).await;
     let call = app.call("none", json!({})).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").ends_with(": there is no program \"/no/such/program\""), "{call:#}");
+    let mut long = program("long", &["true"], json!({"env": {"TEXT": "{text}"}}));
+    long["input_schema"]["properties"] = json!({"text": {}});
+    app.register(long).await;
+    let call = app.call("long", json!({"text": "x".repeat(1 << 20)})).await;
+    assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("it cannot be started: Argument list too long"), "{call:#}");
     let call = shell_with(&app, "true", json!({"cwd": "/no/such/folder"})).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("/no/such/folder is not there"));
 }

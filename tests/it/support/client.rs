@@ -1,6 +1,6 @@
 //! A thin client of the service: JSON in, status, headers and JSON out.
 
-use reqwest::header::HeaderMap;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
@@ -27,6 +27,21 @@ impl Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
         Self { http, base: base.trim_end_matches('/').to_owned() }
+    }
+
+    /// The same service, asked with this key.
+    pub fn with_key(&self, key: &str) -> Self {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, format!("Bearer {key}").parse().unwrap())]);
+        let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).default_headers(headers).build().unwrap();
+        Self { http, base: self.base.clone() }
+    }
+
+    /// Makes a key as this client may; the key, and its id.
+    pub async fn key(&self, body: Value) -> (String, String) {
+        let answer = self.post("/keys", &body).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        let text = |name: &str| answer.json[name].as_str().unwrap().to_owned();
+        (text("key"), text("id"))
     }
 
     /// The address of `path`.

@@ -63,6 +63,11 @@ impl Node {
         self.program = Some(program);
     }
 
+    /// The id of its process.
+    pub fn id(&self) -> u32 {
+        self.program.as_ref().expect("it runs").id()
+    }
+
     /// Sends it a signal, as `TERM`.
     pub fn signal(&self, name: &str) {
         self.program.as_ref().expect("it runs").signal(name);

@@ -36,6 +36,8 @@ pub type BuiltinTool = Tool;
 pub struct Options {
     /// `--tools DIR`.
     pub tools_dir: Option<PathBuf>,
+    /// `--workspace DIR`.
+    pub workspace: Option<PathBuf>,
     /// `--egress-allow`, repeated.
     pub egress_allow: Vec<String>,
     /// Tools beside the four that are always there.
@@ -118,6 +120,9 @@ impl Service {
         config.egress.allow.clone_from(&options.egress_allow);
         if let Some(folder) = &options.tools_dir {
             config.tools.dir = folder.display().to_string();
+        }
+        if let Some(folder) = &options.workspace {
+            config.workspace.dir = folder.display().to_string();
         }
         if let Some(secret) = &options.signing_secret {
             config.server.signing_secret.0.clone_from(secret);

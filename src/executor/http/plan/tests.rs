@@ -19,6 +19,8 @@ fn run(arguments: Value) -> Invocation {
         redaction: None,
         session: None,
         conversation: None,
+        tenant: crate::domain::Tenant::default(),
+        allowed: None,
         call_id: "call_1".into(),
         name: "t".into(),
         arguments: Arc::new(arguments),
@@ -186,4 +188,79 @@ fn every_fault_of_a_definition_is_found_at_once() {
         let spec = json!({"url": "http://h", "headers": {"content-type": content_type}});
         assert_eq!(faults(spec, json!({})), ["/headers/content-type"], "{content_type}");
     }
+}
+
+#[test]
+fn arrays_and_objects_are_written_in_their_style_wherever_they_stand() {
+    let built = request(
+        json!({"url": "http://h/{ids}/x", "method": "GET", "query": {"tag": "{tags}", "json": "{tags2}", "in text": "<{tags}>"},
+            "headers": {"X-Ids": "{ids}"}, "cookies": {"c": "{crumbs}", "one": "{one}", "gone": "{gone}"},
+            "styles": {"ids": {"style": "simple"}, "tags": {"style": "form", "explode": true},
+                "crumbs": {"style": "form"}, "rest": {"style": "deep_object"}}}),
+        json!({"ids": [1, "2,3"], "tags": ["a", "b&"], "tags2": ["a"], "crumbs": ["x;", "y"], "one": "é %", "rest": {"k": 1}}),
+    )
+    .unwrap();
+    let query = "tag=a&tag=b%26&json=%5B%22a%22%5D&in%20text=%3C%5B%22a%22%2C%22b%26%22%5D%3E&rest[k]=1";
+    assert_eq!(built.url.as_str(), format!("http://h/1,2%2C3/x?{query}"));
+    assert_eq!(built.private["x-ids"], "1,2,3");
+    assert_eq!(built.private["cookie"], "c=x%3B,y; one=%C3%A9%20%25");
+    assert!(built.private["cookie"].is_sensitive());
+    let form = request(
+        json!({"url": "http://h", "body": {"t": "{t}", "u": "{u}"}, "body_type": "form",
+            "styles": {"t": {"style": "form", "explode": true}}}),
+        json!({"t": [1, 2], "u": [3]}),
+    );
+    assert_eq!(form.unwrap().body.unwrap(), "t=1&t=2&u=%5B3%5D");
+}
+
+#[test]
+fn a_body_can_be_text_bytes_or_nothing_at_all() {
+    let text = json!({"url": "http://h", "body": "{t}", "body_type": "text"});
+    let sent = request(text.clone(), json!({"t": "é\n<"})).unwrap();
+    assert_eq!(
+        (sent.body.unwrap(), &sent.private["content-type"]),
+        ("é\n<".into(), &"text/plain; charset=utf-8".parse().unwrap())
+    );
+    let bytes =
+        json!({"url": "http://h", "body": "{t}", "body_type": "base64", "headers": {"Content-Type": "image/png"}});
+    let sent = request(bytes.clone(), json!({"t": "AP+A"})).unwrap();
+    assert_eq!(
+        (&sent.body.unwrap()[..], &sent.private["content-type"]),
+        (&[0, 255, 128][..], &"image/png".parse().unwrap())
+    );
+    assert!(
+        request(bytes.clone(), json!({"t": "no base64"})).unwrap_err().starts_with("the request's body is not base64")
+    );
+    for absent in [text, bytes] {
+        let sent = request(absent, json!({})).unwrap();
+        assert_eq!((sent.body, sent.private.get("content-type")), (None, None));
+    }
+    let sent = request(json!({"url": "http://h", "method": "POST", "body_type": "none"}), json!({"q": 1})).unwrap();
+    assert_eq!((sent.body, sent.url.as_str(), sent.private.get("content-type")), (None, "http://h/?q=1", None));
+}
+
+#[test]
+fn what_does_not_fit_the_type_of_the_body_is_found() {
+    for (spec, pointer) in [
+        (json!({"body_type": "none", "body": {}}), "/body"),
+        (json!({"body_type": "none", "headers": {"Content-Type": "text/plain"}}), "/headers/Content-Type"),
+        (json!({"body_type": "text", "body": {}}), "/body"),
+        (json!({"body_type": "base64"}), "/body"),
+        (json!({"body_type": "text", "body": "x", "headers": {"Content-Type": "{a}"}}), "/headers/Content-Type"),
+        (json!({"body_type": "form", "body": "{a}"}), "/body_type"),
+        (
+            json!({"body_type": "json", "body": "{a}", "headers": {"Content-Type": "text/plain"}}),
+            "/headers/Content-Type",
+        ),
+        (json!({"body_type": "json"}), "/body"),
+        (json!({"cookies": {"a b": "1"}}), "/cookies/a b"),
+        (json!({"cookies": {"a": "1"}, "headers": {"Cookie": "b=1"}}), "/headers/Cookie"),
+        (json!({"cookies": {"a": "{"}}), "/cookies/a"),
+    ] {
+        let mut whole = json!({"url": "http://h"});
+        whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        assert_eq!(faults(whole, json!({})), [pointer], "{spec}");
+    }
+    let styled = json!({"url": "http://h", "styles": {"b": {"style": "form"}}});
+    assert_eq!(faults(styled, json!({"properties": {"a": {}}})), ["/styles/b"]);
 }

@@ -1,0 +1,168 @@
+//! Who asks: API keys, tokens of an issuer, or anybody while the service is open.
+//!
+//! A service without keys and without an issuer is open: whoever reaches it is the operator. That is for one machine only,
+//! see `toolpost serve`. Once there is a key, everybody has to show one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Access;
+use crate::domain::{Caller, Clock};
+use crate::registry::Registry;
+use crate::store::{StoreError, Stores};
+
+pub mod jwks;
+pub mod jwt;
+pub mod keys;
+pub mod limits;
+pub mod make;
+pub mod text;
+
+pub use jwt::Jwt;
+pub use keys::Keys;
+pub use limits::{Busy, Defaults, Permit};
+
+/// How often it is looked whether keys have changed: a revoked one is of no use 5 s later, on any node.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Why nobody is let in with this.
+#[derive(Debug, thiserror::Error)]
+pub enum Denied {
+    /// It is no key and no token, or one that ended.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// Whether it is good cannot be found out now.
+    #[error("{0}")]
+    Unknown(&'static str),
+    /// The database fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A caller who has shown who they are, with their share of the service.
+#[derive(Debug)]
+pub struct Admitted {
+    /// What they may see.
+    pub access: Access,
+    /// Their place among what they do at once.
+    pub permit: Option<Permit>,
+}
+
+/// Why a caller who is known is not served now.
+#[derive(Debug)]
+pub enum Refused {
+    /// They are not known.
+    Denied(Denied),
+    /// They ask too much.
+    Busy(Busy),
+}
+
+impl From<Denied> for Refused {
+    fn from(denied: Denied) -> Self {
+        Self::Denied(denied)
+    }
+}
+
+/// What callers are asked to show.
+#[derive(Debug)]
+pub struct Auth {
+    stores: Stores,
+    registry: Arc<Registry>,
+    clock: Clock,
+    operator: Access,
+    keys: Keys,
+    jwt: Option<Jwt>,
+    /// Nobody is asked for anything, whatever there is.
+    is_insecure: bool,
+    /// Everybody is asked, whether or not there are keys yet.
+    is_closed: AtomicBool,
+}
+
+impl Auth {
+    /// Reads whether there are keys.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn open(
+        stores: Stores,
+        registry: Arc<Registry>,
+        clock: Clock,
+        jwt: Option<Jwt>,
+        defaults: Defaults,
+        is_insecure: bool,
+    ) -> Result<Self, StoreError> {
+        let operator = Access::operator(&stores, &registry);
+        let keys = Keys::new(stores.clone(), clock.clone(), defaults);
+        keys.look().await?;
+        let is_closed = AtomicBool::new(false);
+        Ok(Self { stores, registry, clock, operator, keys, jwt, is_insecure, is_closed })
+    }
+
+    /// The operator's access, if nobody has to show anything.
+    #[must_use]
+    pub fn operator(&self) -> Option<&Access> {
+        let is_asked = self.jwt.is_some() || self.is_closed.load(Ordering::Relaxed) || self.keys.are_there();
+        (self.is_insecure || !is_asked).then_some(&self.operator)
+    }
+
+    /// From now on everybody has to show who they are, also while there is no key: strangers can reach the service. Not if
+    /// the operator has said that it does not matter.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Who this is: what `Authorization: Bearer` has.
+    ///
+    /// # Errors
+    /// If nobody is let in with it, or has asked too much.
+    pub async fn admit(&self, bearer: &str) -> Result<Admitted, Refused> {
+        if text::is_key(bearer) {
+            let known = self.keys.find(bearer, &self.registry).await?;
+            let permit = known.limits.admit().map_err(Refused::Busy)?;
+            return Ok(Admitted { access: known.access.clone(), permit });
+        }
+        let Some(jwt) = &self.jwt else {
+            return Err(Denied::Invalid("this is no API key: one begins with `tp_`").into());
+        };
+        let caller: Caller = jwt.caller(bearer).await?;
+        let access = Access::open(caller, &self.stores, &self.registry).await.map_err(Denied::Store)?;
+        Ok(Admitted { access, permit: None })
+    }
+
+    /// Whether this may be a key or a token of an issuer, and not a call's own token.
+    #[must_use]
+    pub fn is_for(&self, bearer: &str) -> bool {
+        text::is_key(bearer) || self.jwt.is_some() && bearer.split('.').count() == 3
+    }
+
+    /// Sees at once what was just changed here.
+    ///
+    /// # Errors
+    /// If the database fails; then it is seen with the next look.
+    pub async fn look(&self) -> Result<(), StoreError> {
+        self.keys.look().await
+    }
+
+    /// Follows the changes of keys by other nodes and the command line, and notes which are used, until `stop` fires.
+    pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            // A database that is away is told of by the journal; until it is back no key counts for long.
+            let _ = self.keys.look().await;
+            let _ = self.keys.note_use().await;
+        }
+        let _ = self.keys.note_use().await;
+    }
+
+    /// The time now.
+    #[must_use]
+    pub fn now(&self) -> crate::domain::Time {
+        self.clock.now()
+    }
+}

@@ -1,0 +1,164 @@
+//! Tokens of an issuer (RFC 7519, RFC 9068): checked against its public keys, and read as a caller.
+
+use std::str::FromStr;
+
+use jsonwebtoken::{Algorithm, AlgorithmFamily, Validation};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::Denied;
+use super::jwks::{Jwks, NoKey};
+use crate::domain::{Caller, Clock, Scope, Scopes, Tenant};
+use crate::executor::{Egress, HttpClient, Reporting, Secrets};
+
+/// Longest token that is read, in bytes.
+const LONGEST: usize = 16 * 1024;
+
+/// Whose tokens count, and what is read from them.
+#[derive(Debug, Clone)]
+pub struct JwtSettings {
+    /// `iss`; empty for no tokens at all.
+    pub issuer: String,
+    /// `aud`.
+    pub audience: String,
+    /// Where the issuer's public keys are.
+    pub jwks_url: String,
+    /// The algorithms that count, of public keys.
+    pub algorithms: Vec<String>,
+    /// The claim that names the tenant; empty: all are the default tenant.
+    pub tenant_claim: String,
+    /// The claim that names the scopes.
+    pub scope_claim: String,
+    /// How far clocks may be apart, in seconds.
+    pub leeway_s: u64,
+}
+
+/// Reads tokens.
+#[derive(Debug)]
+pub struct Jwt {
+    settings: JwtSettings,
+    algorithms: Vec<Algorithm>,
+    jwks: Jwks,
+}
+
+impl Jwt {
+    /// For these settings, if they name an issuer. Its own host is asked wherever it is: the operator has named it.
+    ///
+    /// # Errors
+    /// A sentence that names the setting that cannot be used.
+    pub fn new(settings: JwtSettings, clock: Clock, reporting: Reporting) -> Result<Option<Self>, String> {
+        if settings.issuer.is_empty() {
+            return Ok(None);
+        }
+        if settings.audience.is_empty() {
+            return Err("auth.jwt.audience: is missing; without it a token for any other service would count".into());
+        }
+        let algorithms = settings.algorithms.iter().map(|name| algorithm(name)).collect::<Result<Vec<_>, _>>()?;
+        if algorithms.is_empty() {
+            return Err("auth.jwt.algorithms: name those that the issuer uses, as RS256".into());
+        }
+        let url = Url::parse(&settings.jwks_url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let Some(host) = url.as_ref().and_then(Url::host_str) else {
+            return Err("auth.jwt.jwks_url: must be the web address of the issuer's keys".into());
+        };
+        let egress = Egress::new([host])?;
+        let client = HttpClient::new(egress, Secrets::from_env(), clock, reporting)?;
+        let jwks = Jwks::new(settings.jwks_url.clone(), client);
+        Ok(Some(Self { settings, algorithms, jwks }))
+    }
+
+    /// Who a token says that this is.
+    ///
+    /// # Errors
+    /// If it does not count.
+    pub async fn caller(&self, token: &str) -> Result<Caller, Denied> {
+        const NONE: Denied = Denied::Invalid("this is no token of the issuer");
+        if token.len() > LONGEST {
+            return Err(NONE);
+        }
+        let header = jsonwebtoken::decode_header(token).map_err(|_| NONE)?;
+        if !self.algorithms.contains(&header.alg) {
+            return Err(Denied::Invalid("the token is signed with an algorithm that does not count"));
+        }
+        let key = self.jwks.key(header.kid.as_deref(), header.alg).await.map_err(|no| match no {
+            NoKey::Unknown => Denied::Invalid("the token is signed with a key that the issuer does not have"),
+            NoKey::Unavailable => Denied::Unknown("the issuer of tokens cannot be asked for its keys; try again"),
+        })?;
+        let mut validation = Validation::new(header.alg);
+        validation.set_audience(&[&self.settings.audience]);
+        validation.set_issuer(&[&self.settings.issuer]);
+        validation.set_required_spec_claims(&["exp", "aud", "iss"]);
+        validation.validate_nbf = true;
+        validation.leeway = self.settings.leeway_s;
+        let read = jsonwebtoken::decode::<Map<String, Value>>(token, &key, &validation);
+        let claims = read.map_err(|error| Denied::Invalid(reason(&error)))?.claims;
+        self.read(&claims)
+    }
+
+    fn read(&self, claims: &Map<String, Value>) -> Result<Caller, Denied> {
+        let tenant = match self.settings.tenant_claim.as_str() {
+            "" => Tenant::default(),
+            claim => {
+                let name = claims.get(claim).and_then(Value::as_str);
+                let named = name.and_then(Tenant::named);
+                named.ok_or(Denied::Invalid("the token names no tenant"))?
+            }
+        };
+        let scopes = claims.get(&self.settings.scope_claim).map(scopes).unwrap_or_default();
+        Ok(Caller { tenant, scopes, tools: None, key: None })
+    }
+}
+
+/// A text with blanks between the scopes, or a list of them.
+fn scopes(claim: &Value) -> Scopes {
+    match claim {
+        Value::String(text) => Scopes::of_text(text),
+        Value::Array(list) => list.iter().filter_map(Value::as_str).filter_map(Scope::named).collect(),
+        _ => Scopes::default(),
+    }
+}
+
+/// With a shared secret, or without any, a public key would be enough to make tokens.
+fn algorithm(name: &str) -> Result<Algorithm, String> {
+    let known = Algorithm::from_str(name.trim()).ok();
+    let public = known.filter(|algorithm| algorithm.family() != AlgorithmFamily::Hmac);
+    public.ok_or_else(|| {
+        format!(
+            "auth.jwt.algorithms: \"{name}\" is none of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA"
+        )
+    })
+}
+
+fn reason(error: &jsonwebtoken::errors::Error) -> &'static str {
+    use jsonwebtoken::errors::ErrorKind;
+    match error.kind() {
+        ErrorKind::ExpiredSignature => "the token has expired",
+        ErrorKind::ImmatureSignature => "the token is not good yet",
+        ErrorKind::InvalidAudience => "the token is for another service",
+        ErrorKind::InvalidIssuer => "the token is of another issuer",
+        ErrorKind::MissingRequiredClaim(_) => "the token lacks `exp`, `aud` or `iss`",
+        _ => "this is no token of the issuer",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_algorithms_of_public_keys_count() {
+        assert!(algorithm("RS256").is_ok() && algorithm("EdDSA").is_ok());
+        for bad in ["HS256", "none", "None", "", "rs256"] {
+            assert!(algorithm(bad).unwrap_err().contains("auth.jwt.algorithms"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn scopes_come_as_a_text_or_as_a_list_and_others_mean_nothing() {
+        assert_eq!(scopes(&json!("openid call admin2 read")).to_text(), "call read");
+        assert_eq!(scopes(&json!(["tools", "x", 5])).to_text(), "tools");
+        assert_eq!(scopes(&json!({"admin": true})), Scopes::default());
+    }
+}

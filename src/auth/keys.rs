@@ -1,0 +1,214 @@
+//! API keys as this node knows them: looked up once, and forgotten as soon as any key changes anywhere.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::limits::{AllLimits, Defaults, Limits};
+use super::{Denied, text};
+use crate::access::Access;
+use crate::domain::{AllowList, Caller, Clock, Time};
+use crate::registry::Registry;
+use crate::store::keys::StoredKey;
+use crate::store::{StoreError, Stores};
+
+/// Keys that are known at most; beyond that all are looked up again.
+const MOST: usize = 10_000;
+/// How long what is known counts if it could not be looked whether it still holds.
+const GOOD_FOR: Duration = Duration::from_secs(4);
+/// How often the use of a key is noted.
+const NOTED_EVERY_US: i64 = 60_000_000;
+
+/// A key that is known.
+#[derive(Debug)]
+pub struct Known {
+    hash: [u8; 32],
+    expires_at: Option<Time>,
+    noted_at: AtomicI64,
+    /// What it may see.
+    pub access: Access,
+    /// How much it may ask.
+    pub limits: Arc<Limits>,
+}
+
+/// What was found out since the keys changed last.
+#[derive(Debug)]
+struct Memory {
+    version: i64,
+    /// When it was seen that they have not changed since.
+    looked_at: Instant,
+    known: HashMap<Uuid, Arc<Known>>,
+    by_prefix: HashMap<String, Vec<Uuid>>,
+    /// Beginnings that no key has.
+    unknown: HashSet<String>,
+}
+
+/// All keys.
+#[derive(Debug)]
+pub struct Keys {
+    stores: Stores,
+    clock: Clock,
+    limits: AllLimits,
+    are_there: AtomicBool,
+    memory: Mutex<Memory>,
+    used: Mutex<HashMap<Uuid, Time>>,
+}
+
+const NO_SUCH_KEY: Denied = Denied::Invalid("there is no such API key, or it was revoked");
+
+impl Keys {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(stores: Stores, clock: Clock, defaults: Defaults) -> Self {
+        let memory = Memory {
+            version: -1,
+            looked_at: Instant::now(),
+            known: HashMap::new(),
+            by_prefix: HashMap::new(),
+            unknown: HashSet::new(),
+        };
+        Self {
+            stores,
+            clock,
+            limits: AllLimits::new(defaults),
+            are_there: AtomicBool::new(false),
+            memory: Mutex::new(memory),
+            used: Mutex::default(),
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there was ever a key: then one has to be shown, also if all are revoked.
+    #[must_use]
+    pub fn are_there(&self) -> bool {
+        self.are_there.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether keys have changed; if so, nothing is known of them any more.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn look(&self) -> Result<(), StoreError> {
+        let looked_at = Instant::now();
+        let version = self.stores.keys_version().await?;
+        let is_new = version != self.memory().version;
+        if is_new && !self.are_there() && self.stores.has_keys().await? {
+            self.are_there.store(true, Ordering::Relaxed);
+        }
+        let mut memory = self.memory();
+        if memory.version != version {
+            memory.version = version;
+            memory.known.clear();
+            memory.by_prefix.clear();
+            memory.unknown.clear();
+        }
+        memory.looked_at = memory.looked_at.max(looked_at);
+        drop(memory);
+        self.limits.forget_idle();
+        Ok(())
+    }
+
+    /// The key that this text is.
+    ///
+    /// # Errors
+    /// If it is none that counts now.
+    pub async fn find(&self, text: &str, registry: &Registry) -> Result<Arc<Known>, Denied> {
+        let Some(prefix) = text::prefix_of(text) else { return Err(NO_SUCH_KEY) };
+        let hash = text::hash(text);
+        if self.memory().looked_at.elapsed() > GOOD_FOR {
+            self.look().await?;
+        }
+        let known = match self.remembered(prefix, &hash) {
+            Some(known) => known.ok_or(NO_SUCH_KEY)?,
+            None => self.read(prefix, &hash, registry).await?.ok_or(NO_SUCH_KEY)?,
+        };
+        let now = self.clock.now();
+        if known.expires_at.is_some_and(|end| end <= now) {
+            return Err(Denied::Invalid("the API key has expired"));
+        }
+        self.note(&known, now);
+        Ok(known)
+    }
+
+    /// What is known: a key, that there is none, or nothing.
+    fn remembered(&self, prefix: &str, hash: &[u8; 32]) -> Option<Option<Arc<Known>>> {
+        let memory = self.memory();
+        if memory.unknown.contains(prefix) {
+            return Some(None);
+        }
+        let ids = memory.by_prefix.get(prefix)?;
+        let mut alike = ids.iter().filter_map(|id| memory.known.get(id));
+        Some(alike.find(|known| text::is_same(&known.hash, hash)).cloned())
+    }
+
+    async fn read(&self, prefix: &str, hash: &[u8; 32], registry: &Registry) -> Result<Option<Arc<Known>>, Denied> {
+        let version = self.memory().version;
+        let mut found = Vec::new();
+        for key in self.stores.keys_that_begin(prefix).await? {
+            if key.revoked_at.is_none() {
+                found.push((key.id, Arc::new(self.known(key, registry).await?)));
+            }
+        }
+        let wanted = found.iter().map(|(_, known)| known).find(|known| text::is_same(&known.hash, hash)).cloned();
+        let mut memory = self.memory();
+        // What was read before a change is not kept behind it.
+        if memory.version == version {
+            if memory.known.len() >= MOST {
+                memory.known.clear();
+                memory.by_prefix.clear();
+            }
+            if memory.unknown.len() >= MOST {
+                memory.unknown.clear();
+            }
+            if found.is_empty() {
+                memory.unknown.insert(prefix.to_owned());
+            } else {
+                memory.by_prefix.insert(prefix.to_owned(), found.iter().map(|(id, _)| *id).collect());
+                memory.known.extend(found);
+            }
+        }
+        Ok(wanted)
+    }
+
+    async fn known(&self, key: StoredKey, registry: &Registry) -> Result<Known, Denied> {
+        let corrupt = |_| StoreError::Corrupt(format!("the tools of key {}", key.id));
+        let tools = AllowList::of(key.tools.clone()).map_err(corrupt)?.map(Arc::new);
+        let caller = Caller { tenant: key.tenant.clone(), scopes: key.scopes, tools, key: Some(key.id) };
+        Ok(Known {
+            hash: key.hash,
+            expires_at: key.expires_at,
+            noted_at: AtomicI64::new(key.last_used_at.map_or(0, |at| at.0)),
+            access: Access::open(caller, &self.stores, registry).await?,
+            limits: self.limits.of(&key),
+        })
+    }
+
+    fn note(&self, known: &Known, now: Time) {
+        let noted = known.noted_at.load(Ordering::Relaxed);
+        let Some(id) = known.access.caller().key.filter(|_| now.0 - noted >= NOTED_EVERY_US) else { return };
+        known.noted_at.store(now.0, Ordering::Relaxed);
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.len() < MOST {
+            used.insert(id, now);
+        }
+    }
+
+    /// Writes down which keys were used.
+    ///
+    /// # Errors
+    /// If the database fails; it is only a note.
+    pub async fn note_use(&self) -> Result<(), StoreError> {
+        let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
+        if used.is_empty() {
+            return Ok(());
+        }
+        self.stores.note_key_use(&used.into_iter().collect::<Vec<_>>()).await
+    }
+}

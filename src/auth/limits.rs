@@ -1,0 +1,138 @@
+//! How much a key may ask: requests a minute, and requests at once. Each node counts for itself.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{Quota, RateLimiter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use uuid::Uuid;
+
+use crate::store::keys::StoredKey;
+
+/// Keys whose counts are kept at most, although nobody uses them now.
+const MOST_IDLE: usize = 10_000;
+/// Seconds after which whoever does too much at once may try again.
+const COME_AGAIN_S: u64 = 1;
+
+/// Bounds of keys that have none of their own; 0 is no bound.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Defaults {
+    /// Requests a minute.
+    pub rate: u32,
+    /// Requests at once.
+    pub concurrency: u32,
+}
+
+/// A request among those that a key makes at once. Dropped, the next one has its place.
+pub type Permit = OwnedSemaphorePermit;
+
+/// A key asks more than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Busy {
+    /// What there is too much of, for people.
+    pub what: &'static str,
+    /// Seconds after which it may ask again.
+    pub retry_after_s: u64,
+}
+
+type Limiter = governor::DefaultDirectRateLimiter;
+
+/// The bounds of one key, and how far it is from them.
+#[derive(Debug)]
+pub struct Limits {
+    bounds: (u32, u32),
+    rate: Option<Limiter>,
+    places: Option<Arc<Semaphore>>,
+}
+
+impl Limits {
+    fn new(bounds: (u32, u32)) -> Self {
+        let (rate, places) = (NonZeroU32::new(bounds.0), NonZeroU32::new(bounds.1));
+        Self {
+            bounds,
+            rate: rate.map(|rate| RateLimiter::direct(Quota::per_minute(rate))),
+            places: places.map(|places| Arc::new(Semaphore::new(places.get() as usize))),
+        }
+    }
+
+    /// Counts a request; its place is free again once the permit is dropped.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub fn admit(&self) -> Result<Option<Permit>, Busy> {
+        let permit = match &self.places {
+            Some(places) => {
+                let busy = Busy { what: "too many requests of this key at once", retry_after_s: COME_AGAIN_S };
+                Some(places.clone().try_acquire_owned().map_err(|_| busy)?)
+            }
+            None => None,
+        };
+        if let Some(Err(not_until)) = self.rate.as_ref().map(Limiter::check) {
+            let wait: Duration = not_until.wait_time_from(DefaultClock::default().now());
+            let retry_after_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            return Err(Busy { what: "too many requests of this key", retry_after_s: retry_after_s.max(1) });
+        }
+        Ok(permit)
+    }
+}
+
+/// The bounds of all keys that were used. They outlive what else is known of a key: a change of another key resets no count.
+#[derive(Debug)]
+pub(super) struct AllLimits {
+    defaults: Defaults,
+    keys: Mutex<HashMap<Uuid, Arc<Limits>>>,
+}
+
+impl AllLimits {
+    pub fn new(defaults: Defaults) -> Self {
+        Self { defaults, keys: Mutex::default() }
+    }
+
+    /// Those of a key.
+    pub fn of(&self, key: &StoredKey) -> Arc<Limits> {
+        let Defaults { rate, concurrency } = self.defaults;
+        let bounds = (key.rate.unwrap_or(rate), key.concurrency.unwrap_or(concurrency));
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = keys.get(&key.id).filter(|limits| limits.bounds == bounds).cloned();
+        known.unwrap_or_else(|| {
+            let limits = Arc::new(Limits::new(bounds));
+            keys.insert(key.id, limits.clone());
+            limits
+        })
+    }
+
+    /// Forgets keys that nobody uses, where there are too many.
+    pub fn forget_idle(&self) {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() > MOST_IDLE {
+            keys.retain(|_, limits| Arc::strong_count(limits) > 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_without_bounds_is_not_bounded() {
+        let limits = Limits::new((0, 0));
+        assert!((0..1000).all(|_| limits.admit().unwrap().is_none()));
+    }
+
+    #[test]
+    fn too_much_at_once_and_too_often_is_refused_with_the_time_to_come_again() {
+        let limits = Limits::new((0, 2));
+        let held = (limits.admit().unwrap(), limits.admit().unwrap());
+        assert_eq!(limits.admit().unwrap_err().retry_after_s, 1);
+        drop(held);
+        assert!(limits.admit().is_ok());
+        let limits = Limits::new((2, 0));
+        assert!(limits.admit().is_ok() && limits.admit().is_ok());
+        let busy = limits.admit().unwrap_err();
+        assert!((1..=30).contains(&busy.retry_after_s), "{busy:?}");
+    }
+}

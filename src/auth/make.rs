@@ -1,0 +1,144 @@
+//! Making a key: what is asked of it is checked here, whoever asks.
+
+use uuid::Uuid;
+
+use super::text;
+use crate::domain::{AllowList, Scopes, Tenant, Time, json};
+use crate::store::keys::StoredKey;
+
+/// Longest name, in characters.
+const LONGEST_NAME: usize = 128;
+/// Longest time that a key can have, in milliseconds: a hundred years.
+const LONGEST_MS: u64 = 100 * 365 * DAY_MS;
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// What a key is to be.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// What it is called, for people.
+    pub name: String,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// Globs over the names of tools; an empty list restricts nothing.
+    pub tools: Vec<String>,
+    /// How long it is good, as `30d`; for ever unless given.
+    pub expires: Option<String>,
+    /// Requests a minute.
+    pub rate: Option<u32>,
+    /// Requests at once.
+    pub concurrency: Option<u32>,
+}
+
+/// What is wrong with it: a JSON pointer and a sentence.
+pub type Fault = (String, String);
+
+impl NewKey {
+    /// The key as it is stored, and the key itself, which nobody can ask for again.
+    ///
+    /// # Errors
+    /// What is wrong with it; nothing where the machine gives no random bytes.
+    pub fn make(self, id: Uuid, now: Time) -> Result<(StoredKey, String), Option<Fault>> {
+        let Self { tenant, name, scopes, tools, expires, rate, concurrency } = self;
+        let fault = |pointer: &str, message: String| Some((pointer.to_owned(), message));
+        if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
+            let message = format!("must have at most {LONGEST_NAME} characters, none of them a control");
+            return Err(fault("/name", message));
+        }
+        if scopes == Scopes::default() {
+            return Err(fault("/scopes", "must name at least one of call, read, tools and admin".to_owned()));
+        }
+        if let Err((place, message)) = AllowList::of(tools.clone()) {
+            return Err(fault(&format!("/tools/{place}"), message));
+        }
+        let expires_at = match expires.as_deref() {
+            None => None,
+            Some(span) => {
+                let millis = millis_of(span).ok_or_else(|| {
+                    let message = format!(
+                        "\"{}\" is no time: a number with s, m, h, d or w, as `30d`, up to a hundred years",
+                        json::shorten(span, 32)
+                    );
+                    fault("/expires", message)
+                })?;
+                Some(now.plus_millis(millis))
+            }
+        };
+        for (pointer, bound) in [("/rate", rate), ("/concurrency", concurrency)] {
+            if bound == Some(0) {
+                return Err(fault(pointer, "must be 1 or more; leave it out for what the settings have".to_owned()));
+            }
+        }
+        let key = text::make().map_err(|_| None)?;
+        let prefix = text::prefix_of(&key).ok_or(None)?.to_owned();
+        let stored = StoredKey {
+            id,
+            tenant,
+            name,
+            prefix,
+            hash: text::hash(&key),
+            scopes,
+            tools,
+            rate,
+            concurrency,
+            created_at: now,
+            expires_at,
+            revoked_at: None,
+            last_used_at: None,
+        };
+        Ok((stored, key))
+    }
+}
+
+fn millis_of(span: &str) -> Option<u64> {
+    let unit = span.chars().last()?;
+    let number: u64 = span.strip_suffix(unit)?.parse().ok().filter(|number| *number > 0)?;
+    let unit_ms = match unit {
+        's' => 1000,
+        'm' => 60 * 1000,
+        'h' => 60 * 60 * 1000,
+        'd' => DAY_MS,
+        'w' => 7 * DAY_MS,
+        _ => return None,
+    };
+    number.checked_mul(unit_ms).filter(|millis| *millis <= LONGEST_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(change: impl FnOnce(&mut NewKey)) -> Result<(StoredKey, String), Option<Fault>> {
+        let mut new = NewKey {
+            tenant: Tenant::default(),
+            name: String::new(),
+            scopes: Scopes::of_text("call"),
+            tools: Vec::new(),
+            expires: None,
+            rate: None,
+            concurrency: None,
+        };
+        change(&mut new);
+        new.make(Uuid::nil(), Time(5))
+    }
+
+    #[test]
+    fn the_key_itself_is_nowhere_in_what_is_stored() {
+        let (stored, key) = new(|new| new.expires = Some("2d".into())).unwrap();
+        assert!(!format!("{stored:?}").contains(&key[stored.prefix.len()..]));
+        assert_eq!((stored.hash, stored.expires_at), (text::hash(&key), Some(Time(5).plus_millis(2 * DAY_MS))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let place = |change: fn(&mut NewKey)| new(change).unwrap_err().unwrap().0;
+        assert_eq!(place(|new| new.scopes = Scopes::default()), "/scopes");
+        assert_eq!(place(|new| new.tools = vec!["a".into(), "{".into()]), "/tools/1");
+        assert_eq!(place(|new| new.name = "a\nb".into()), "/name");
+        assert_eq!(place(|new| new.rate = Some(0)), "/rate");
+        for bad in ["", "30", "d", "0d", "-1d", "1y", "99999999999999999999d", "200000w", "1\u{e9}"] {
+            assert_eq!(new(|new| new.expires = Some(bad.into())).unwrap_err().unwrap().0, "/expires", "{bad}");
+        }
+    }
+}

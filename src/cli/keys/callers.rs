@@ -1,0 +1,204 @@
+//! `toolpost keys create|list|revoke`: the keys of callers, on the database itself.
+
+use serde::Serialize;
+use toolpost::auth::make::NewKey;
+use toolpost::domain::{Clock, Ids, Scope, Tenant, Time};
+use toolpost::store::keys::StoredKey;
+use toolpost::store::{StoreError, Stores};
+use uuid::Uuid;
+
+use crate::cli::error::CliError;
+use crate::cli::options::Options;
+use crate::cli::{Exit, print};
+
+/// Keys that are read at a time.
+const PAGE: u32 = 500;
+
+/// What a new key is to be.
+#[derive(Debug, clap::Args)]
+pub struct Create {
+    /// What it may do: call, read, tools or admin, which is all of them; repeatable
+    #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
+    scopes: Vec<Scope>,
+    /// Whose it is; tenants see nothing of each other
+    #[arg(long, default_value = "default", value_name = "NAME", value_parser = tenant)]
+    tenant: Tenant,
+    /// Only tools whose names fit this glob are there for it; repeatable
+    #[arg(long = "tool", value_name = "GLOB")]
+    tools: Vec<String>,
+    /// How long it is good, as in 30d, 12h or 4w; for ever unless given
+    #[arg(long, value_name = "TIME")]
+    expires: Option<String>,
+    /// What it is called, for people
+    #[arg(long, default_value = "", value_name = "TEXT", hide_default_value = true)]
+    name: String,
+    /// Requests a minute, on each node
+    #[arg(long, value_name = "NUMBER")]
+    rate: Option<u32>,
+    /// Requests at once, on each node
+    #[arg(long, value_name = "NUMBER")]
+    concurrency: Option<u32>,
+}
+
+/// Which keys.
+#[derive(Debug, clap::Args)]
+pub struct List {
+    /// Only those of this tenant
+    #[arg(long, value_name = "NAME", value_parser = tenant)]
+    tenant: Option<Tenant>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which key.
+#[derive(Debug, clap::Args)]
+pub struct Revoke {
+    /// Its id, as `toolpost keys list` shows it
+    id: Uuid,
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    Scope::named(text).ok_or_else(|| "a scope is call, read, tools or admin".to_owned())
+}
+
+fn tenant(text: &str) -> Result<Tenant, String> {
+    Tenant::named(text).ok_or_else(|| "a tenant has 1 to 128 bytes, none of them a control".to_owned())
+}
+
+/// A key as a program reads it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: Uuid,
+    name: &'a str,
+    prefix: &'a str,
+    tenant: &'a str,
+    scopes: Vec<Scope>,
+    tools: &'a [String],
+    rate: Option<u32>,
+    concurrency: Option<u32>,
+    created_at: Time,
+    expires_at: Option<Time>,
+    revoked_at: Option<Time>,
+    last_used_at: Option<Time>,
+}
+
+impl<'a> From<&'a StoredKey> for Shown<'a> {
+    fn from(key: &'a StoredKey) -> Self {
+        Self {
+            id: key.id,
+            name: &key.name,
+            prefix: &key.prefix,
+            tenant: key.tenant.as_str(),
+            scopes: key.scopes.iter().collect(),
+            tools: &key.tools,
+            rate: key.rate,
+            concurrency: key.concurrency,
+            created_at: key.created_at,
+            expires_at: key.expires_at,
+            revoked_at: key.revoked_at,
+            last_used_at: key.last_used_at,
+        }
+    }
+}
+
+pub async fn create(args: Create, options: &Options) -> Result<Exit, CliError> {
+    let Create { scopes, tenant, tools, expires, name, rate, concurrency } = args;
+    let scopes = scopes.into_iter().collect();
+    let new = NewKey { tenant, name, scopes, tools, expires, rate, concurrency };
+    let (stored, key) = new.make(Ids::random().next(), Clock::system().now()).map_err(|fault| match fault {
+        Some((place, message)) => CliError::usage(format!("{}: {message}", flag_of(&place))),
+        None => CliError::unusable("the machine gives no random bytes"),
+    })?;
+    on_store(options, async |stores| stores.insert_key(&stored).await).await?;
+    let scopes = stored.scopes.to_text();
+    print::note(&format!(
+        "key {} of tenant \"{}\" may {scopes}; it is not shown again",
+        stored.id,
+        stored.tenant.as_str()
+    ));
+    print::result(&key)?;
+    Ok(Exit::Good)
+}
+
+/// The flag for what is wrong at this place.
+fn flag_of(place: &str) -> String {
+    let place = place.trim_start_matches('/');
+    match place.split('/').next().unwrap_or_default() {
+        "tools" => "--tool".to_owned(),
+        "scopes" => "--scope".to_owned(),
+        other => format!("--{other}"),
+    }
+}
+
+pub async fn list(List { tenant, json }: List, options: &Options) -> Result<Exit, CliError> {
+    let keys = on_store(options, async |stores| {
+        let mut all: Vec<StoredKey> = Vec::new();
+        loop {
+            let page = stores.keys(tenant.as_ref(), all.last().map(|key| key.id), PAGE).await?;
+            let is_last = page.len() < PAGE as usize;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    })
+    .await?;
+    if json {
+        print::json(&keys.iter().map(Shown::from).collect::<Vec<_>>())?;
+        return Ok(Exit::Good);
+    }
+    let now = Clock::system().now();
+    let rows = keys.iter().map(|key| {
+        let tools = if key.tools.is_empty() { "*".to_owned() } else { key.tools.join(" ") };
+        let used = key.last_used_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+        vec![
+            key.id.to_string(),
+            format!("{}…", key.prefix),
+            print::one_line(key.tenant.as_str(), 32),
+            key.scopes.to_text(),
+            print::one_line(&tools, 32),
+            state(key, now),
+            used,
+            print::one_line(&key.name, 32),
+        ]
+    });
+    let header = ["ID", "KEY", "TENANT", "SCOPES", "TOOLS", "STATE", "LAST USE", "NAME"];
+    print::result(&print::table(&header, rows, usize::MAX))?;
+    Ok(Exit::Good)
+}
+
+fn state(key: &StoredKey, now: Time) -> String {
+    match (key.revoked_at, key.expires_at) {
+        (Some(_), _) => "revoked".to_owned(),
+        (None, Some(end)) if end <= now => "expired".to_owned(),
+        (None, Some(end)) => format!("until {end}"),
+        (None, None) => "good".to_owned(),
+    }
+}
+
+pub async fn revoke(Revoke { id }: Revoke, options: &Options) -> Result<Exit, CliError> {
+    let now = Clock::system().now();
+    let is_there = on_store(options, async |stores| stores.revoke_key(None, id, now).await).await?;
+    if !is_there {
+        return Err(CliError::usage(format!("there is no key {id}")).hint("`toolpost keys list` shows them."));
+    }
+    Ok(Exit::Good)
+}
+
+/// Only the store is needed: no tools are read, and nothing runs.
+async fn on_store<T>(
+    options: &Options,
+    work: impl AsyncFnOnce(&Stores) -> Result<T, StoreError>,
+) -> Result<T, CliError> {
+    let config = options.quiet_settings()?;
+    toolpost::telemetry::start(&config.log);
+    let database = config.database_url();
+    let done = async {
+        let stores = Stores::open(&database).await?;
+        let done = work(&stores).await;
+        stores.close().await;
+        done
+    };
+    done.await.map_err(|error| CliError::store(&error, &database))
+}

@@ -1,0 +1,113 @@
+//! The arguments of a call: read, mended, checked.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::way_back;
+use crate::domain::{Failure, Vendor, json};
+use crate::registry::{Entry, presets};
+use crate::schema::{Checked, Violation};
+
+/// The arguments as the tool may get them.
+///
+/// # Errors
+/// `ARGUMENTS_MALFORMED`, `TOOL_VALIDATION_ERROR`.
+pub(super) fn valid(entry: &Entry, given: &Arc<Value>, vendor: Option<Vendor>) -> Result<Checked, Box<Failure>> {
+    checked(entry, &parsed(entry, given)?, vendor)
+}
+
+/// The arguments as a value.
+///
+/// # Errors
+/// `ARGUMENTS_MALFORMED`.
+pub(super) fn parsed(entry: &Entry, given: &Arc<Value>) -> Result<Arc<Value>, Box<Failure>> {
+    parse(given).map_err(|reason| Failure::malformed(&entry.name, &reason, given.as_str().unwrap_or_default()).into())
+}
+
+/// The arguments as the tool may get them. A model's own are tried as what its vendor was shown; what counts is the tool's
+/// own schema.
+///
+/// # Errors
+/// `TOOL_VALIDATION_ERROR`.
+pub(super) fn checked(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Result<Checked, Box<Failure>> {
+    let mut first = None;
+    // No model was told of these; what it guessed is not wrong, it only does not count.
+    let arguments = &presets::without(&entry.definition.presets, arguments);
+    let meant = way_back::meant(entry, arguments, vendor);
+    for arguments in meant.iter().chain([arguments]) {
+        match check(entry, arguments) {
+            Ok(checked) => return Ok(checked),
+            // What is closest to what the tool wants is what the model is told of.
+            Err(violations) => drop(first.get_or_insert(violations)),
+        }
+    }
+    Err(refused(entry, arguments, &first.unwrap_or_default()).into())
+}
+
+/// What a call with these arguments would run with.
+///
+/// # Errors
+/// Everything that is wrong with them.
+pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
+    let arguments = parse(given).map_err(|reason| {
+        vec![Violation {
+            pointer: String::new(),
+            message: format!("invalid JSON: {reason}"),
+            keyword: "json".into(),
+            expected: Value::Null,
+            property: None,
+        }]
+    })?;
+    check(entry, &presets::without(&entry.definition.presets, &arguments))
+}
+
+/// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (contract, section 3).
+pub(super) fn parse(given: &Arc<Value>) -> Result<Arc<Value>, json::JsonError> {
+    let none = || Arc::new(Value::Object(Map::new()));
+    match &**given {
+        Value::Null => Ok(none()),
+        Value::String(text) if text.trim().is_empty() => Ok(none()),
+        Value::String(text) => match json::parse(text.as_bytes())? {
+            Value::Null => Ok(none()),
+            value => Ok(Arc::new(value)),
+        },
+        _ => Ok(given.clone()),
+    }
+}
+
+/// Coerces, validates, applies defaults, and asks the tool's own check.
+fn check(entry: &Entry, arguments: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
+    if !arguments.is_object() {
+        let message = format!("arguments must be an object, got {}", json::type_name(arguments));
+        return Err(vec![Violation {
+            pointer: String::new(),
+            message,
+            keyword: "type".into(),
+            expected: "object".into(),
+            property: None,
+        }]);
+    }
+    let checked = entry.input.check(arguments, entry.definition.coerce)?;
+    if let Some(Err(invalid)) = entry.validate.as_ref().map(|validate| validate(&checked.arguments)) {
+        let violations = invalid.into_iter().map(|invalid| Violation {
+            pointer: invalid.pointer,
+            message: invalid.message,
+            keyword: "validate".into(),
+            expected: Value::Null,
+            property: None,
+        });
+        return Err(violations.collect());
+    }
+    Ok(checked)
+}
+
+fn refused(entry: &Entry, arguments: &Value, violations: &[Violation]) -> Failure {
+    let lines = violations.iter().map(|violation| (violation.pointer.as_str(), violation.message.as_str()));
+    let details = serde_json::json!({
+        "validation_errors": violations,
+        "received": arguments,
+        "expected_schema": &**entry.input.schema(),
+    });
+    Failure::validation(&entry.name, lines, details)
+}

@@ -1,0 +1,251 @@
+//! The body of an HTTP tool's request, and names with values: the query, cookies and forms.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use reqwest::header;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::body::JsonTemplate;
+use super::headers::HeaderTemplate;
+use super::reporting::Reporting;
+use super::styles::Styles;
+use super::target::encode_component;
+use super::template::{Arguments, text_of};
+use crate::domain::Agent;
+use crate::domain::json::pointer_token;
+use crate::domain::serialization::BodyType;
+use crate::domain::tool::HttpSpec;
+use crate::executor::Invocation;
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// Names with templates for their values.
+#[derive(Debug, Clone, Default)]
+pub struct Fields(pub Vec<(String, JsonTemplate)>);
+
+impl Fields {
+    /// Reads them; what is wrong is added to `faults`.
+    pub fn parse(object: &Map<String, Value>, pointer: &str, faults: &mut Vec<(String, String)>) -> Self {
+        let mut parse =
+            |name: &String, value| JsonTemplate::parse(value, &format!("{pointer}/{}", pointer_token(name)), faults);
+        Self(object.iter().map(|(name, value)| (name.clone(), parse(name, value))).collect())
+    }
+
+    /// Calls `visit` with the pointer and the name of every placeholder.
+    pub fn names<'t>(&'t self, pointer: &str, visit: &mut impl FnMut(&str, &'t str)) {
+        for (name, value) in &self.0 {
+            value.names(&format!("{pointer}/{}", pointer_token(name)), visit);
+        }
+    }
+
+    /// Names and texts of what has a value, encoded; `null` has none. An argument that stands alone is written in its style.
+    #[must_use]
+    pub fn pairs(
+        &self,
+        arguments: &Arguments,
+        styles: &Styles,
+        encode: impl Fn(&str) -> String,
+    ) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for (name, template) in &self.0 {
+            match template {
+                JsonTemplate::Typed(argument) => {
+                    let value = arguments.get(argument).unwrap_or(&Value::Null);
+                    pairs.extend(styles.pairs(argument, name, value, &encode));
+                }
+                template => {
+                    let value = template.render(arguments).filter(|value| !value.is_null());
+                    pairs.extend(value.map(|value| (encode(name), encode(&text_of(&value)))));
+                }
+            }
+        }
+        pairs
+    }
+}
+
+/// How the body is made.
+#[derive(Debug, Clone)]
+pub enum Payload {
+    /// Nothing; arguments without a place go into the query.
+    None,
+    /// The service's own envelope.
+    Envelope,
+    /// `application/json`.
+    Json(JsonTemplate),
+    /// `application/x-www-form-urlencoded`.
+    Form(Fields),
+    /// Text as it is.
+    Text(JsonTemplate),
+    /// The bytes that base64 stands for.
+    Base64(JsonTemplate),
+}
+
+/// What a server gets that is not told otherwise.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    id: Uuid,
+    call_id: &'a str,
+    name: &'a str,
+    arguments: &'a Value,
+    context: &'a Arguments,
+    agent: Option<&'a Agent>,
+    attempt: u32,
+    deadline_ms: u64,
+    progress_url: Option<String>,
+    result_url: Option<String>,
+    token: Option<String>,
+}
+
+impl Payload {
+    /// Reads the body of a definition; what is wrong is added to `faults`. The declared type decides the encoding, because a
+    /// placeholder can be encoded correctly only in a form that is known.
+    pub fn parse(
+        spec: &HttpSpec,
+        headers: &[HeaderTemplate],
+        bodyless: bool,
+        faults: &mut Vec<(String, String)>,
+    ) -> Self {
+        let declared = spec.body.as_ref();
+        let content_type = headers.iter().find(|header| header.name == header::CONTENT_TYPE);
+        let media_type = content_type.map(|header| {
+            let fixed = header.fixed();
+            let text = fixed.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
+            text.split(';').next().unwrap_or_default().trim().to_owned()
+        });
+        let mut misfit = |fault: &str| {
+            let pointer = content_type.map_or("/body_type", |header| &header.pointer);
+            faults.push((pointer.to_owned(), fault.to_owned()));
+        };
+        let is_json = |media_type: &str| media_type == "application/json" || media_type.ends_with("+json");
+        let is_form = match (spec.body_type, media_type.as_deref()) {
+            (Some(BodyType::None), Some(_)) => {
+                misfit("there is no body that it could be the type of");
+                false
+            }
+            (Some(BodyType::Text | BodyType::Base64), Some("")) => {
+                misfit("must be a media type without placeholders");
+                false
+            }
+            (None | Some(BodyType::Form), Some(FORM)) | (Some(BodyType::Form), None) => {
+                if !declared.is_some_and(Value::is_object) {
+                    misfit("a form is made of a `body` that is an object");
+                }
+                true
+            }
+            (None | Some(BodyType::Json), Some(media_type)) if !is_json(media_type) => {
+                misfit(
+                    "must be application/json, a type that ends in +json, or, where `body` is an object, \
+                     application/x-www-form-urlencoded; any other with the `body_type` \"text\" or \"base64\"",
+                );
+                false
+            }
+            (Some(BodyType::Form), Some(_)) => {
+                misfit("a form is sent as application/x-www-form-urlencoded");
+                false
+            }
+            _ => false,
+        };
+        match (spec.body_type, declared) {
+            (Some(BodyType::None), declared) => {
+                if declared.is_some() {
+                    faults.push(("/body".to_owned(), "`body_type` says that there is none".to_owned()));
+                }
+                Self::None
+            }
+            (Some(kind @ (BodyType::Text | BodyType::Base64)), Some(text @ Value::String(_))) => {
+                let template = JsonTemplate::parse(text, "/body", faults);
+                if kind == BodyType::Text { Self::Text(template) } else { Self::Base64(template) }
+            }
+            (Some(BodyType::Text | BodyType::Base64), _) => {
+                faults.push(("/body".to_owned(), "must be a string for this `body_type`".to_owned()));
+                Self::None
+            }
+            (None, None) if bodyless => Self::None,
+            (Some(BodyType::Json), None) => {
+                faults.push(("/body".to_owned(), "is what `body_type` speaks of: a template".to_owned()));
+                Self::None
+            }
+            (_, None) => Self::Envelope,
+            (_, Some(Value::Object(object))) if is_form => Self::Form(Fields::parse(object, "/body", faults)),
+            (_, Some(template)) => Self::Json(JsonTemplate::parse(template, "/body", faults)),
+        }
+    }
+
+    /// Calls `visit` with the pointer and the name of every placeholder.
+    pub fn names<'t>(&'t self, pointer: &str, visit: &mut impl FnMut(&str, &'t str)) {
+        match self {
+            Self::Json(template) | Self::Text(template) | Self::Base64(template) => template.names(pointer, visit),
+            Self::Form(fields) => fields.names(pointer, visit),
+            Self::None | Self::Envelope => {}
+        }
+    }
+
+    /// Whether arguments without a place go into the query.
+    #[must_use]
+    pub fn leaves_arguments(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Whether there is a body only if there are arguments for it.
+    #[must_use]
+    pub fn may_be_absent(&self) -> bool {
+        matches!(self, Self::Json(_) | Self::Text(_) | Self::Base64(_))
+    }
+
+    /// The body for one run, and what it is.
+    ///
+    /// # Errors
+    /// A sentence for the model: an argument that has no way into its place.
+    pub fn render(
+        &self,
+        run: &Invocation,
+        arguments: &Arguments,
+        styles: &Styles,
+        reporting: &Reporting,
+    ) -> Result<(&'static str, Option<Bytes>), String> {
+        match self {
+            Self::None => Ok(("", None)),
+            Self::Envelope => json(&Envelope {
+                id: run.id,
+                call_id: &run.call_id,
+                name: &run.name,
+                arguments: &run.arguments,
+                context: &run.context,
+                agent: run.agent.as_deref(),
+                attempt: run.attempt,
+                deadline_ms: run.timeout_ms,
+                progress_url: reporting.progress_url(run.id),
+                result_url: reporting.result_url(run.id),
+                token: reporting.token(run.id),
+            }),
+            Self::Json(template) => template.render(arguments).map_or(Ok(("", None)), |value| json(&value)),
+            Self::Form(fields) => {
+                let pairs = fields.pairs(arguments, styles, encode_component);
+                let text = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&");
+                Ok((FORM, Some(text.into())))
+            }
+            Self::Text(template) => {
+                let text = text(template, arguments).map(|text| Bytes::from(text.into_bytes()));
+                Ok(("text/plain; charset=utf-8", text))
+            }
+            Self::Base64(template) => {
+                let decode = |text: String| STANDARD.decode(text.trim()).map(Bytes::from);
+                let bytes = text(template, arguments).map(decode).transpose();
+                let bytes = bytes.map_err(|error| format!("the request's body is not base64: {error}"))?;
+                Ok(("application/octet-stream", bytes))
+            }
+        }
+    }
+}
+
+fn text(template: &JsonTemplate, arguments: &Arguments) -> Option<String> {
+    template.render(arguments).filter(|value| !value.is_null()).map(|value| text_of(&value).into_owned())
+}
+
+fn json(value: &impl Serialize) -> Result<(&'static str, Option<Bytes>), String> {
+    let bytes = serde_json::to_vec(value).map_err(|error| format!("the request's body is no JSON: {error}"))?;
+    Ok(("application/json", Some(bytes.into())))
+}

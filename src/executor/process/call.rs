@@ -1,0 +1,125 @@
+//! A call of a tool that is a program: what that is given, and what is made of what it says.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::output::{self, Line, Output, TooLarge};
+use super::plan::Plan;
+use super::program::Program;
+use super::protocol::Place;
+use super::run::Said;
+use super::tail::Tail;
+use super::{Processes, verdict};
+use crate::domain::{Agent, Answer, Failure};
+use crate::executor::http::MAX_ANSWER_BYTES;
+use crate::executor::{Emitter, Invocation};
+
+/// As much as is read on the spot, in bytes.
+const QUICKLY_READ: usize = 256 * 1024;
+
+/// What a program is given on standard input.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    id: Uuid,
+    call_id: &'a str,
+    name: &'a str,
+    arguments: &'a Value,
+    context: &'a Map<String, Value>,
+    agent: Option<&'a Agent>,
+    attempt: u32,
+    deadline_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
+}
+
+/// Runs one call.
+pub(super) async fn run(plan: &Plan, processes: &Processes, invocation: &Invocation) -> Result<Answer, Failure> {
+    let failed = |message: String| Failure::execution(&invocation.name, message);
+    let program = program(plan, processes, invocation).map_err(failed)?;
+    let mut running = processes.start(program).await.map_err(|error| failed(error.to_string()))?;
+    let (mut output, mut tail) = (Output::default(), Tail::default());
+    let ended = loop {
+        match running.next().await {
+            Ok(Said::Out(piece)) => {
+                let mut rest = &piece[..];
+                while let Some(line) = output.next(&mut rest).map_err(|TooLarge| {
+                    failed(format!("the output is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)"))
+                })? {
+                    take(line, &mut output, &invocation.emitter).await;
+                }
+            }
+            Ok(Said::Err(piece)) => tail.take(&piece),
+            Ok(Said::Ended(ended)) => break ended,
+            Err(error) => {
+                tracing::warn!(id = %invocation.id, %error, "the helper of a program is broken");
+                return Err(failed("the program's helper has ended without a word".to_owned()));
+            }
+        }
+    };
+    if let Some(line) = output.finish() {
+        take(line, &mut output, &invocation.emitter).await;
+    }
+    let size = output.len();
+    let (name, redaction, bounds) = (invocation.name.clone(), invocation.redaction.clone(), invocation.output);
+    let outcome = move || verdict::outcome(&name, ended, output, tail, redaction.as_deref(), bounds);
+    let outcome = aside(size, outcome).await;
+    outcome.ok_or_else(|| failed("its output could not be read".to_owned()))
+}
+
+/// What is run for this call.
+fn program(plan: &Plan, processes: &Processes, invocation: &Invocation) -> Result<Program, String> {
+    let spec = &plan.spec;
+    let paths = |paths: &Option<Vec<String>>| paths.as_ref().map(|paths| paths.iter().map(PathBuf::from).collect());
+    let fresh = || std::env::temp_dir().join(format!("toolpost-{}-{}", invocation.id, invocation.attempt));
+    let place = spec.cwd.as_ref().map_or_else(|| Place::Fresh(fresh()), |folder| Place::Folder(folder.into()));
+    let bare = Program::new(&spec.argv, place);
+    Ok(Program {
+        env: plan.environment(bare.env.clone(), &invocation.arguments, processes.secrets.as_ref())?,
+        input: input(invocation).map_err(|error| error.to_string())?,
+        limits: spec.limits,
+        sandbox: spec.sandbox,
+        network: spec.network,
+        read: paths(&spec.read),
+        write: paths(&spec.write),
+        ..bare
+    })
+}
+
+fn input(invocation: &Invocation) -> serde_json::Result<Vec<u8>> {
+    let mut input = serde_json::to_vec(&Envelope {
+        id: invocation.id,
+        call_id: &invocation.call_id,
+        name: &invocation.name,
+        arguments: &invocation.arguments,
+        context: &invocation.context,
+        agent: invocation.agent.as_deref(),
+        attempt: invocation.attempt,
+        deadline_ms: invocation.timeout_ms.saturating_sub(invocation.elapsed_ms),
+        traceparent: invocation.traceparent.as_deref(),
+    })?;
+    // For programs that read a line.
+    input.push(b'\n');
+    Ok(input)
+}
+
+/// Does what a line says, or takes it for output.
+async fn take(line: Vec<u8>, output: &mut Output, emitter: &Emitter) {
+    match aside(line.len(), move || output::read(line)).await {
+        Some(Line::Progress(report)) => report.tell(emitter).await,
+        Some(Line::Result(result)) => output.settle(result),
+        Some(Line::Plain(line)) => output.add(line),
+        None => {}
+    }
+}
+
+/// What `work` makes of so many bytes; of many on a thread of its own, since it would keep other calls waiting. `None` if it
+/// cannot.
+async fn aside<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    if bytes <= QUICKLY_READ {
+        return Some(work());
+    }
+    tokio::task::spawn_blocking(work).await.ok()
+}

@@ -1,0 +1,323 @@
+//! A ToolCall as bytes, as serde would write it. It is what every caller is answered with, so what is the same in every
+//! answer is copied, and a text that stands in it twice is escaped once.
+
+use std::io::Write;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::{BatchAnswer, Content, Data, Details, Effective, ToolCall};
+use crate::domain::{ContentBlock, Limits, Time};
+
+/// Room for the usual answer, so that it is written without moving.
+const USUAL_BYTES: usize = 2048;
+
+type Written = serde_json::Result<()>;
+
+impl ToolCall<'_> {
+    /// The call as compact JSON.
+    ///
+    /// # Errors
+    /// If serde cannot write one of its values.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(USUAL_BYTES);
+        call(&mut out, self)?;
+        Ok(out)
+    }
+}
+
+impl BatchAnswer<'_> {
+    /// The answer as compact JSON.
+    ///
+    /// # Errors
+    /// If serde cannot write one of its values.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(USUAL_BYTES * self.results.len().max(1));
+        out.extend_from_slice(br#"{"batch_id":"#);
+        maybe(&mut out, self.batch_id, id)?;
+        out.extend_from_slice(br#","results":["#);
+        for (index, result) in self.results.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            call(&mut out, result)?;
+        }
+        out.push(b']');
+        if let Some(messages) = &self.messages {
+            out.extend_from_slice(br#","messages":"#);
+            value(&mut out, messages)?;
+        }
+        out.push(b'}');
+        Ok(out)
+    }
+}
+
+fn call(out: &mut Vec<u8>, call: &ToolCall<'_>) -> Written {
+    out.extend_from_slice(br#"{"id":"#);
+    id(out, call.id)?;
+    out.extend_from_slice(br#","call_id":"#);
+    text(out, call.call_id)?;
+    out.extend_from_slice(br#","name":"#);
+    text(out, call.name)?;
+    out.extend_from_slice(br#","title":"#);
+    text(out, call.title)?;
+    out.extend_from_slice(br#","session":"#);
+    maybe(out, call.session, text)?;
+    out.extend_from_slice(br#","batch_id":"#);
+    maybe(out, call.batch_id, id)?;
+    out.extend_from_slice(br#","index":"#);
+    value(out, &call.index)?;
+    out.extend_from_slice(br#","status":"#);
+    value(out, &call.status)?;
+    out.extend_from_slice(br#","phase":"#);
+    value(out, &call.phase)?;
+    out.extend_from_slice(br#","arguments":"#);
+    arguments(out, &call.arguments)?;
+    out.extend_from_slice(br#","effective_arguments":"#);
+    maybe(out, call.effective_arguments.as_ref(), arguments)?;
+    out.extend_from_slice(br#","tip":"#);
+    maybe(out, call.tip, text)?;
+    out.extend_from_slice(br#","progress":"#);
+    value(out, &call.progress)?;
+    out.extend_from_slice(br#","output":"#);
+    let begins = out.len();
+    maybe(out, call.output, text)?;
+    let output = begins..out.len();
+    out.extend_from_slice(br#","content":"#);
+    match (&call.content, call.output) {
+        (Content::Whole([ContentBlock::Text(only)]), Some(shown)) if only == shown => {
+            out.extend_from_slice(br#"[{"type":"text","text":"#);
+            out.extend_from_within(output);
+            out.extend_from_slice(b"}]");
+        }
+        (content, _) => value(out, content)?,
+    }
+    out.extend_from_slice(br#","structured":"#);
+    match &call.structured {
+        Some(Data::Text(text)) => out.extend_from_slice(text.get().as_bytes()),
+        other => value(out, other)?,
+    }
+    out.extend_from_slice(br#","details":"#);
+    maybe(out, call.details.as_ref(), details)?;
+    out.extend_from_slice(br#","is_error":"#);
+    truth(out, call.is_error);
+    out.extend_from_slice(br#","error":"#);
+    value(out, &call.error)?;
+    out.extend_from_slice(br#","attempts":"#);
+    value(out, &call.attempts)?;
+    out.extend_from_slice(br#","cached":"#);
+    truth(out, call.cached);
+    out.extend_from_slice(br#","coerced":"#);
+    value(out, call.coerced)?;
+    out.extend_from_slice(br#","metadata":"#);
+    value(out, call.metadata)?;
+    out.extend_from_slice(br#","limits":"#);
+    maybe(out, call.limits, limits)?;
+    out.extend_from_slice(br#","queued_ms":"#);
+    value(out, &call.queued_ms)?;
+    out.extend_from_slice(br#","duration_ms":"#);
+    value(out, &call.duration_ms)?;
+    out.extend_from_slice(br#","created_at":"#);
+    time(out, call.created_at)?;
+    out.extend_from_slice(br#","started_at":"#);
+    maybe(out, call.started_at, time)?;
+    out.extend_from_slice(br#","ended_at":"#);
+    maybe(out, call.ended_at, time)?;
+    out.extend_from_slice(br#","node":"#);
+    text(out, call.node)?;
+    out.push(b'}');
+    Ok(())
+}
+
+fn maybe<T>(out: &mut Vec<u8>, member: Option<T>, write: impl FnOnce(&mut Vec<u8>, T) -> Written) -> Written {
+    match member {
+        Some(member) => write(out, member),
+        None => {
+            out.extend_from_slice(b"null");
+            Ok(())
+        }
+    }
+}
+
+fn value(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) -> Written {
+    serde_json::to_writer(out, value)
+}
+
+fn truth(out: &mut Vec<u8>, is: bool) {
+    out.extend_from_slice(if is { b"true" } else { b"false" });
+}
+
+fn id(out: &mut Vec<u8>, id: Uuid) -> Written {
+    out.push(b'"');
+    out.extend_from_slice(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()).as_bytes());
+    out.push(b'"');
+    Ok(())
+}
+
+fn time(out: &mut Vec<u8>, time: Time) -> Written {
+    write!(out, "\"{time}\"").map_err(serde_json::Error::io)
+}
+
+fn text(out: &mut Vec<u8>, text: &str) -> Written {
+    if !is_plain(text.as_bytes()) {
+        return value(out, text);
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+    Ok(())
+}
+
+fn arguments(out: &mut Vec<u8>, arguments: &Effective<'_>) -> Written {
+    match arguments {
+        Effective::AsGiven(text) => {
+            out.extend_from_slice(text.get().as_bytes());
+            Ok(())
+        }
+        other => value(out, other),
+    }
+}
+
+fn details(out: &mut Vec<u8>, details: &Details<'_>) -> Written {
+    let Some((duration_ms, name, is_good)) = details.facts_only() else { return value(out, details) };
+    out.extend_from_slice(br#"{"execution_time_ms":"#);
+    value(out, &duration_ms)?;
+    out.extend_from_slice(br#","tool_name":"#);
+    text(out, name)?;
+    out.extend_from_slice(br#","success":"#);
+    truth(out, is_good);
+    out.push(b'}');
+    Ok(())
+}
+
+fn limits(out: &mut Vec<u8>, limits: Limits) -> Written {
+    out.extend_from_slice(br#"{"timeout_ms":"#);
+    value(out, &limits.timeout_ms)?;
+    if let Some(idle) = limits.idle_timeout_ms {
+        out.extend_from_slice(br#","idle_timeout_ms":"#);
+        value(out, &idle)?;
+    }
+    if let Some(queue) = limits.queue_timeout_ms {
+        out.extend_from_slice(br#","queue_timeout_ms":"#);
+        value(out, &queue)?;
+    }
+    if let Some(most) = limits.max_concurrency {
+        out.extend_from_slice(br#","max_concurrency":"#);
+        value(out, &most)?;
+    }
+    out.extend_from_slice(br#","max_output_bytes":"#);
+    value(out, &limits.max_output_bytes)?;
+    out.extend_from_slice(br#","max_output_lines":"#);
+    value(out, &limits.max_output_lines)?;
+    out.extend_from_slice(br#","truncate":"#);
+    value(out, &limits.truncate)?;
+    out.push(b'}');
+    Ok(())
+}
+
+/// Whether a text has nothing that JSON escapes (RFC 8259, section 7): eight bytes are looked at together.
+fn is_plain(bytes: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    /// The high bit of some byte is set if a byte is below `least`, which is at most 128.
+    const fn below(word: u64, least: u64) -> u64 {
+        word.wrapping_sub(ONES * least) & !word & HIGH
+    }
+    let (words, rest) = bytes.as_chunks::<8>();
+    let escapes =
+        |word: u64| below(word, 0x20) | below(word ^ (ONES * b'"' as u64), 1) | below(word ^ (ONES * b'\\' as u64), 1);
+    words.iter().all(|word| escapes(u64::from_ne_bytes(*word)) == 0)
+        && rest.iter().all(|byte| *byte >= 0x20 && *byte != b'"' && *byte != b'\\')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::call::Coercion;
+    use crate::domain::{Call, Failure, Ids, Outcome};
+
+    fn call(name: &str, outcome: Option<Outcome>) -> Call {
+        let mut call = Call::accepted(
+            Ids::counted().next(),
+            name.into(),
+            Some("toolu_\"1\""),
+            Arc::new(json!({"city": "北\n京", "n": [1, 2.5, null]})),
+            Time(1_234_567_890),
+            "node".into(),
+        );
+        if let Some(outcome) = outcome {
+            call.start(Time(1_234_667_890)).unwrap();
+            call.settle(outcome, Time(1_234_767_890)).unwrap();
+        }
+        call
+    }
+
+    fn same(call: &Call) {
+        for shown in [ToolCall::from(call), ToolCall::short(call)] {
+            assert_eq!(String::from_utf8(shown.to_json().unwrap()).unwrap(), serde_json::to_string(&shown).unwrap());
+        }
+        let answer = |messages| BatchAnswer {
+            batch_id: call.batch_id,
+            results: vec![ToolCall::from(call), ToolCall::from(call)],
+            messages,
+        };
+        for answer in [answer(None), answer(Some(json!([{"role": "tool"}])))] {
+            assert_eq!(answer.to_json().unwrap(), serde_json::to_vec(&answer).unwrap());
+        }
+    }
+
+    #[test]
+    fn it_is_what_serde_writes() {
+        same(&call("echo", None));
+        same(&call("echo", Some(Outcome::text("plain"))));
+        same(&call("echo", Some(Outcome::text("with \"quotes\" \\ and \u{0}\u{1f}\n"))));
+        same(&call("echo", Some(Outcome::data(Arc::new(json!({"a": "b", "c": [1]}))))));
+        same(&call("e\"cho", Some(Failure::execution("e\"cho", "it broke").into())));
+        let mut two = Outcome::text("one");
+        two.content.push(ContentBlock::Image { data: "AA==".into(), mime_type: "image/png".into() });
+        two.details.insert("own".into(), json!({"success": 1}));
+        same(&call("echo", Some(two)));
+    }
+
+    #[test]
+    fn what_few_calls_have_is_written_too() {
+        let mut rare = call("echo", None);
+        rare.session = Some("a \"session\"".into());
+        rare.batch_id = Some(Uuid::nil());
+        rare.tip = Some("tip".into());
+        rare.effective_arguments = Some(Arc::new(json!({"city": "Bern"})));
+        rare.coerced = vec![Coercion { pointer: "/n".into(), from: "string".into(), to: "integer".into() }];
+        rare.metadata.insert("k".into(), json!("v"));
+        rare.limits = Some(Limits {
+            timeout_ms: 1,
+            idle_timeout_ms: Some(2),
+            queue_timeout_ms: Some(3),
+            max_concurrency: Some(4),
+            max_output_bytes: 5,
+            max_output_lines: 6,
+            truncate: crate::domain::limits::Truncate::default(),
+        });
+        same(&rare);
+        rare.limits = rare.limits.map(|limits| Limits { idle_timeout_ms: None, max_concurrency: None, ..limits });
+        same(&rare);
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_is_plain_if_serde_escapes_nothing_in_it(text in ".{0,40}", byte in 0_u8..128, at in 0_usize..40) {
+            let mut text = text;
+            let at = text.char_indices().map(|(place, _)| place).nth(at).unwrap_or(text.len());
+            text.insert(at, byte as char);
+            let escaped = serde_json::to_string(&text).unwrap().len() != text.len() + 2;
+            prop_assert_eq!(is_plain(text.as_bytes()), !escaped);
+            let mut out = Vec::new();
+            super::text(&mut out, &text).unwrap();
+            prop_assert_eq!(String::from_utf8(out).unwrap(), serde_json::to_string(&text).unwrap());
+        }
+    }
+}

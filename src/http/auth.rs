@@ -1,0 +1,162 @@
+//! The gate before all routes: who asks, and whether they may. What each route asks for stands in [`needs`].
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::{BoxFuture, Either};
+use http_body_util::BodyExt;
+use tower::{Layer, Service};
+
+use super::AppState;
+use super::problem::Problem;
+use crate::access::Access;
+use crate::auth::{Admitted, Denied, Permit, Refused};
+use crate::domain::Scope;
+
+pub(super) mod needs;
+
+use needs::{Need, Needs};
+
+/// Lets in whoever may, and tells the handlers who they are.
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub state: AppState,
+    pub needs: Arc<Needs>,
+}
+
+impl<S> Layer<S> for Gate {
+    type Service = Gated<S>;
+
+    fn layer(&self, inner: S) -> Gated<S> {
+        Gated { inner, gate: self.clone() }
+    }
+}
+
+/// See [`Gate`].
+#[derive(Clone)]
+pub(super) struct Gated<S> {
+    inner: S,
+    gate: Gate,
+}
+
+impl<S> Service<Request> for Gated<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Response, Infallible>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        let need = self.gate.needs.of(&request);
+        if let Need::Nothing = need {
+            return Either::Left(self.inner.call(request));
+        }
+        if let Some(operator) = self.gate.state.auth.operator() {
+            request.extensions_mut().insert(operator.clone());
+            return Either::Left(self.inner.call(request));
+        }
+        // The one that is ready is the one that is called.
+        let other = self.inner.clone();
+        let (mut inner, state) = (std::mem::replace(&mut self.inner, other), self.gate.state.clone());
+        Either::Right(Box::pin(async move {
+            let permit = match admitted(&state, request.headers(), need).await {
+                Ok(Some(Admitted { access, permit })) => {
+                    request.extensions_mut().insert(access);
+                    permit
+                }
+                Ok(None) => None,
+                Err(problem) => return Ok(problem.into_response()),
+            };
+            let response = inner.call(request).await?;
+            Ok(match permit {
+                Some(permit) => held(response, permit),
+                None => response,
+            })
+        }))
+    }
+}
+
+/// An answer that is a stream is something that its caller does for as long as it lasts.
+fn held(response: Response, permit: Permit) -> Response {
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _ = &permit;
+            frame
+        }))
+    })
+}
+
+/// Who asks; nobody where something else than a key may speak for a call.
+async fn admitted(state: &AppState, headers: &HeaderMap, need: Need) -> Result<Option<Admitted>, Problem> {
+    let bearer = bearer(headers);
+    let scopes = match need {
+        Need::Nothing => return Ok(None),
+        Need::TokenOr(_) if bearer.is_some_and(|bearer| !state.auth.is_for(bearer)) => return Ok(None),
+        Need::Known => None,
+        Need::Any(scopes) | Need::TokenOr(scopes) => Some(scopes),
+    };
+    let Some(bearer) = bearer else { return Err(Problem::no_key()) };
+    let admitted = state.auth.admit(bearer).await.map_err(|refused| match refused {
+        Refused::Denied(Denied::Invalid(reason)) => Problem::invalid_key(reason),
+        Refused::Denied(Denied::Unknown(reason)) => Problem::issuer_unavailable(reason),
+        Refused::Denied(Denied::Store(error)) => error.into(),
+        Refused::Busy(busy) => Problem::too_many_requests(busy.what, busy.retry_after_s),
+    })?;
+    scopes.map_or(Ok(()), |scopes| require(&admitted.access, scopes))?;
+    Ok(Some(admitted))
+}
+
+/// Whether a caller has one of these scopes.
+pub(super) fn require(access: &Access, scopes: &[Scope]) -> Result<(), Problem> {
+    if access.caller().scopes.allow(scopes) { Ok(()) } else { Err(Problem::scope_missing(scopes)) }
+}
+
+/// Whether a caller may have tools of any name: what concerns all of them is not for others.
+pub(super) fn require_all_tools(access: &Access) -> Result<(), Problem> {
+    match access.allowed() {
+        None => Ok(()),
+        Some(_) => Err(Problem::forbidden("this concerns all tools, and the key is for some of them only")),
+    }
+}
+
+/// What `Authorization: Bearer` has (RFC 6750, section 2.1).
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+impl FromRequestParts<AppState> for Access {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
+        // A route behind no gate serves nobody.
+        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::no_key)
+    }
+}
+
+/// Who asks, where that need not be known.
+#[derive(Debug)]
+pub(super) struct Asking(pub Option<Access>);
+
+impl FromRequestParts<AppState> for Asking {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get::<Access>().cloned()))
+    }
+}

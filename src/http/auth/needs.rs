@@ -1,0 +1,209 @@
+//! What each route asks of its callers: the one table, from which the OpenAPI document says it too.
+//!
+//! A route that is not in it is for `admin` alone, and a test fails.
+
+use std::collections::{HashMap, HashSet};
+
+use axum::extract::{MatchedPath, Request};
+use axum::http::Method;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{OpenApi, PathItem, RefOr, Response};
+
+use crate::domain::Scope;
+use crate::domain::Scope::{Admin, Call, Read, Tools};
+
+/// What a route asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::http) enum Need {
+    /// Nothing.
+    Nothing,
+    /// A key, whatever it may do: the answer is that there is no such method.
+    Known,
+    /// A key with one of these scopes.
+    Any(&'static [Scope]),
+    /// The same, or the token of the call that is meant.
+    TokenOr(&'static [Scope]),
+}
+
+use Need::{Any, Nothing, TokenOr};
+
+const LOOK: Need = Any(&[Call, Read, Tools]);
+const FOLLOW: Need = Any(&[Call, Read]);
+const CALL: Need = Any(&[Call]);
+const READ: Need = Any(&[Read]);
+const TOOLS: Need = Any(&[Tools]);
+/// For one session a caller may switch groups, too; the handler tells which is meant.
+const SWITCH: Need = Any(&[Call, Tools]);
+const ADMIN: Need = Any(&[Admin]);
+
+const TABLE: &[(&str, &[(Method, Need)])] = &[
+    ("/tools", &[(Method::GET, LOOK), (Method::POST, TOOLS)]),
+    ("/tools/{name}", &[(Method::GET, LOOK), (Method::PUT, TOOLS), (Method::DELETE, TOOLS)]),
+    ("/tools/{name}/validate", &[(Method::POST, LOOK)]),
+    ("/tools/{name}/resume", &[(Method::POST, TOOLS)]),
+    ("/tools/{name}/presets", &[(Method::GET, TOOLS), (Method::PUT, TOOLS)]),
+    ("/tools/{name}/stats", &[(Method::GET, READ), (Method::DELETE, TOOLS)]),
+    ("/stats", &[(Method::GET, READ), (Method::DELETE, TOOLS)]),
+    ("/tool-groups", &[(Method::GET, LOOK), (Method::POST, TOOLS), (Method::PATCH, SWITCH)]),
+    ("/tool-groups/{name}", &[(Method::GET, LOOK), (Method::PATCH, SWITCH), (Method::DELETE, TOOLS)]),
+    ("/hooks", &[(Method::GET, ADMIN), (Method::POST, ADMIN)]),
+    ("/hooks/{id}", &[(Method::GET, ADMIN), (Method::DELETE, ADMIN)]),
+    ("/keys", &[(Method::GET, ADMIN), (Method::POST, ADMIN)]),
+    ("/keys/{id}", &[(Method::GET, ADMIN), (Method::DELETE, ADMIN)]),
+    ("/tool-calls", &[(Method::GET, READ), (Method::POST, CALL)]),
+    ("/tool-calls/stream", &[(Method::POST, CALL)]),
+    ("/tool-calls/{id}", &[(Method::GET, FOLLOW)]),
+    ("/tool-calls/{id}/events", &[(Method::GET, FOLLOW)]),
+    ("/tool-calls/{id}/output", &[(Method::GET, FOLLOW)]),
+    ("/tool-calls/{id}/content/{n}", &[(Method::GET, FOLLOW)]),
+    ("/tool-calls/{id}/arguments", &[(Method::PATCH, CALL)]),
+    ("/tool-calls/{id}/cancel", &[(Method::POST, CALL)]),
+    ("/tool-calls/{id}/progress", &[(Method::POST, TokenOr(&[Call]))]),
+    ("/tool-calls/{id}/result", &[(Method::POST, TokenOr(&[Call]))]),
+    ("/events", &[(Method::GET, READ)]),
+    ("/sessions", &[(Method::GET, READ), (Method::POST, CALL)]),
+    ("/sessions/{id}", &[(Method::GET, FOLLOW), (Method::DELETE, CALL)]),
+    ("/sessions/{id}/abort", &[(Method::POST, CALL)]),
+    ("/sessions/{id}/complete", &[(Method::POST, CALL)]),
+    ("/sessions/{id}/events", &[(Method::GET, FOLLOW)]),
+    ("/sessions/{id}/messages", &[(Method::GET, FOLLOW)]),
+    ("/sessions/{id}/prompt", &[(Method::GET, FOLLOW)]),
+    ("/imports/openapi", &[(Method::POST, TOOLS)]),
+    ("/mcp", &[(Method::POST, CALL), (Method::GET, CALL), (Method::DELETE, CALL)]),
+    ("/healthz", &[(Method::GET, Nothing)]),
+    ("/readyz", &[(Method::GET, Nothing)]),
+];
+
+/// What tells nothing but what the service can do: the document, and the page that shows it.
+const OPEN: [&str; 2] = ["/openapi.json", "/docs"];
+
+/// What there is, and what it asks for.
+#[derive(Debug)]
+pub(in crate::http) struct Needs {
+    routes: HashMap<&'static str, &'static [(Method, Need)]>,
+    /// Every path and method of the document.
+    documented: HashSet<(String, Method)>,
+}
+
+impl Needs {
+    /// Of the routes that this document describes.
+    pub fn new(document: &OpenApi) -> Self {
+        let paths = document.paths.paths.iter();
+        let documented = paths.flat_map(|(path, item)| methods(item).map(|(method, _)| (path.clone(), method)));
+        Self { routes: TABLE.iter().copied().collect(), documented: documented.collect() }
+    }
+
+    /// What a request asks for that was matched to a route.
+    pub fn of(&self, request: &Request) -> Need {
+        // Nothing was matched: there is nothing at this path.
+        let Some(path) = request.extensions().get::<MatchedPath>() else { return Nothing };
+        self.of_route(path.as_str(), request.method())
+    }
+
+    fn of_route(&self, path: &str, method: &Method) -> Need {
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        let Some(methods) = self.routes.get(path) else {
+            let is_open = OPEN.iter().any(|open| path == *open || path.starts_with(&format!("{open}/")));
+            return if is_open { Nothing } else { ADMIN };
+        };
+        let listed = methods.iter().find(|(listed, _)| listed == method).map(|(_, need)| *need);
+        listed.unwrap_or_else(|| {
+            let is_there = self.documented.contains(&(path.to_owned(), method.clone()));
+            if is_there { ADMIN } else { Need::Known }
+        })
+    }
+}
+
+fn methods(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
+    let all = [
+        (Method::GET, &item.get),
+        (Method::PUT, &item.put),
+        (Method::POST, &item.post),
+        (Method::DELETE, &item.delete),
+        (Method::PATCH, &item.patch),
+    ];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
+}
+
+/// Says of each route in the document what it asks for, and how it refuses.
+pub(in crate::http) fn describe(document: &mut OpenApi) {
+    let needs = Needs::new(document);
+    for (path, item) in &mut document.paths.paths {
+        let all = [
+            (Method::GET, &mut item.get),
+            (Method::PUT, &mut item.put),
+            (Method::POST, &mut item.post),
+            (Method::DELETE, &mut item.delete),
+            (Method::PATCH, &mut item.patch),
+        ];
+        for (method, operation) in all {
+            if let Some(operation) = operation {
+                describe_one(operation, needs.of_route(path, &method));
+            }
+        }
+    }
+    let scheme = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(
+            "An API key (`tp_…`), or a token of the issuer that the operator has named. What is required is one of the \
+             scopes beside it: `call`, `read`, `tools` or `admin`, which is all of them. A service without keys on a \
+             loopback address asks for none.",
+        ))
+        .build();
+    if let Some(components) = &mut document.components {
+        components.add_security_scheme("api_key", SecurityScheme::Http(scheme));
+    }
+}
+
+fn describe_one(operation: &mut Operation, need: Need) {
+    let (scopes, has_token) = match need {
+        Nothing | Need::Known => {
+            operation.security = Some(Vec::new());
+            return;
+        }
+        Any(scopes) => (scopes, false),
+        TokenOr(scopes) => (scopes, true),
+    };
+    let mut security: Vec<SecurityRequirement> =
+        scopes.iter().map(|scope| SecurityRequirement::new("api_key", [scope.as_str()])).collect();
+    if has_token {
+        security.push(SecurityRequirement::new("call_token", [""; 0]));
+    }
+    operation.security = Some(security);
+    let refusals = [
+        ("401", "`UNAUTHORIZED`: no key is shown. `INVALID_KEY`: the key or the token does not count"),
+        ("403", "`SCOPE_MISSING`: the key may not do this. `FORBIDDEN`: nor with this"),
+        ("429", "`TOO_MANY_REQUESTS`: the key asks more than it may"),
+    ];
+    for (status, description) in refusals {
+        let responses = &mut operation.responses.responses;
+        responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(Response::new(description)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_is_in_the_table_and_the_table_has_no_other() {
+        let document = crate::http::openapi();
+        let needs = Needs::new(&document);
+        let listed: HashSet<(String, Method)> = TABLE
+            .iter()
+            .flat_map(|(path, methods)| methods.iter().map(|(method, _)| ((*path).to_owned(), method.clone())))
+            .collect();
+        assert_eq!(listed, needs.documented);
+    }
+
+    #[test]
+    fn what_is_not_known_is_for_admin_alone() {
+        let needs = Needs::new(&crate::http::openapi());
+        assert_eq!(needs.of_route("/new", &Method::GET), ADMIN);
+        assert_eq!(needs.of_route("/docsx", &Method::GET), ADMIN);
+        assert_eq!(needs.of_route("/docs/{*rest}", &Method::GET), Nothing);
+        assert_eq!(needs.of_route("/stats", &Method::PUT), Need::Known);
+        assert_eq!(needs.of_route("/stats", &Method::HEAD), READ);
+    }
+}

@@ -1,0 +1,225 @@
+//! `/imports`: tools out of documents of others.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::described::BodyRefused;
+use super::problem::{FieldError, Problem};
+use super::{AppState, extract, reply};
+use crate::access::Access;
+use crate::domain::{json, shape};
+use crate::import::document::{self, Bounds};
+use crate::import::{self, Credential, ImportError, Options, Report};
+use crate::registry::imports::{self, How};
+
+/// Documents that are imported at once; each costs many times its size.
+pub(super) const MOST_AT_ONCE: usize = 2;
+
+/// How long the server of a document has to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Longest URL, in bytes.
+const LONGEST_URL: usize = 2048;
+
+/// Most words of a list.
+const MOST_WORDS: usize = 1000;
+
+/// What `POST /imports/openapi` takes: a document, or where it is, and what is to be made of it.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ImportBody {
+    /// The document: an object, or its text as JSON or YAML.
+    #[serde(default)]
+    #[schema(value_type = Option<Value>)]
+    document: Value,
+    /// Where the document is. Beside a `document` nothing is fetched; relative URLs of servers begin here.
+    #[serde(default)]
+    #[schema(max_length = 2048)]
+    url: Option<String>,
+    /// Where requests go, instead of where the document says.
+    #[serde(default)]
+    server: Option<String>,
+    /// What requests are authorised with: `bearer:SECRET`, `basic:USER:SECRET`, `header:NAME:SECRET`, `query:NAME:SECRET`,
+    /// `cookie:NAME:SECRET`, where `SECRET` is the name of a secret. Each goes to the operations that ask for it.
+    #[serde(default)]
+    auth: Vec<String>,
+    /// Tags, operation ids, paths, or `GET /path`; all operations unless given.
+    #[serde(default)]
+    only: Vec<String>,
+    /// What the names of the tools begin with.
+    #[serde(default)]
+    #[schema(max_length = 64)]
+    prefix: Option<String>,
+    /// Another registered tool of the same name is replaced.
+    #[serde(default)]
+    replace: bool,
+    /// Nothing is registered; the answer says what would be.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// A document to import, and how.
+struct Asked {
+    document: Value,
+    options: Options,
+    how: How,
+    /// Whether the body is the document itself.
+    is_bare: bool,
+}
+
+/// Makes each operation of an OpenAPI document (2.0, 3.0 or 3.1) an `http` tool. What cannot be one is listed with its reason.
+///
+/// The body is an object as described here, or the document itself as JSON or YAML.
+#[utoipa::path(post, path = "/imports/openapi", operation_id = "import_openapi", tag = "tools",
+    request_body(content((ImportBody = "application/json"), (String = "application/yaml"))),
+    responses((status = 200, description = "What was registered, and what was not", body = Report),
+        BodyRefused,
+        (status = 422, description = "The body does not have its shape, the document cannot be read or fetched, or nothing of it can be imported; `errors` say where and why"),
+        (status = 503, description = "The database is away, or too many documents are being imported")))]
+pub(super) async fn openapi(
+    State(state): State<AppState>,
+    access: Access,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let is_yaml = is_yaml(parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()));
+    if !is_yaml {
+        extract::check_content_type(&parts.headers)
+            .map_err(|_| Problem::neither_json_nor_yaml(parts.headers.get(header::CONTENT_TYPE)))?;
+    }
+    let bytes = extract::read(&parts.headers, body, &state).await?;
+    let _place = state.imports.try_acquire().map_err(|_| Problem::imports_busy())?;
+    let asked = if is_yaml {
+        let document = parsed(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
+        Asked { document, options: Options::default(), how: How::default(), is_bare: true }
+    } else {
+        let value = json::parse(&bytes).map_err(|error| Problem::bad_json(error.to_string()))?;
+        drop(bytes);
+        read(&state, value).await?
+    };
+    let Asked { document, options, how, is_bare } = asked;
+    let (registry, tenant) = (state.engine.registry().clone(), access.tenant().clone());
+    let made = tokio::task::spawn_blocking(move || {
+        import::openapi(&document, &options).map(|imported| registry.check_imported(&tenant, imported))
+    });
+    let imported = made.await.map_err(|_| Problem::internal())?.map_err(|error| refused(error, is_bare))?;
+    let report: Report = imports::register(state.engine.registry(), access.store(), imported, how).await?;
+    Ok(reply::json(StatusCode::OK, &report))
+}
+
+/// Reads a JSON body: the document itself, or our own shape around it.
+async fn read(state: &AppState, value: Value) -> Result<Asked, Problem> {
+    if ["openapi", "swagger"].iter().any(|name| value.get(name).is_some()) {
+        return Ok(Asked { document: value, options: Options::default(), how: How::default(), is_bare: true });
+    }
+    shape::expect_objects(&value, &[""])?;
+    let body: ImportBody = shape::read(value)?;
+    let document_url = body.url.as_deref().map(document_url).transpose()?;
+    let options = Options {
+        server: body.server,
+        credentials: credentials(&body.auth)?,
+        only: few(body.only, "/only")?,
+        prefix: body.prefix,
+        document_url,
+    };
+    let document = match body.document {
+        Value::Object(_) => body.document,
+        Value::String(text) => parsed(text.into_bytes()).await.map_err(|error| refused(error, false))?,
+        Value::Null => fetched(state, options.document_url.as_ref()).await?,
+        other => {
+            let message = format!("must be an object or the text of the document, not {}", json::type_name(&other));
+            return Err(Problem::field("/document", message));
+        }
+    };
+    Ok(Asked { document, options, how: How { replace: body.replace, dry_run: body.dry_run }, is_bare: false })
+}
+
+fn document_url(text: &str) -> Result<Url, Problem> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+    let url = url.filter(|_| text.len() <= LONGEST_URL);
+    url.ok_or_else(|| {
+        Problem::field("/url", format!("must be an http:// or https:// URL of at most {LONGEST_URL} bytes"))
+    })
+}
+
+fn credentials(texts: &[String]) -> Result<Vec<Credential>, Problem> {
+    let parse = |(place, text): (usize, &String)| {
+        text.parse::<Credential>().map_err(|error| Problem::field(format!("/auth/{place}"), error.to_string()))
+    };
+    texts.iter().take(MOST_WORDS).enumerate().map(parse).collect()
+}
+
+fn few(words: Vec<String>, pointer: &str) -> Result<Vec<String>, Problem> {
+    if words.len() > MOST_WORDS {
+        return Err(Problem::field(pointer, format!("must have at most {MOST_WORDS} elements")));
+    }
+    Ok(words)
+}
+
+/// A document from elsewhere, through the egress guard.
+async fn fetched(state: &AppState, url: Option<&Url>) -> Result<Value, Problem> {
+    let Some(url) = url else {
+        let message = "is missing: give the `document`, or the `url` where it is";
+        return Err(Problem::invalid(vec![FieldError {
+            pointer: "/document".to_owned(),
+            message: message.to_owned(),
+        }]));
+    };
+    let client = state.engine.registry().http_client();
+    let bytes =
+        client.fetch_text(url, Bounds::SENT.bytes, PATIENCE).await.map_err(|why| Problem::field("/url", why))?;
+    let at_url = |error: ImportError| Problem::field("/url", format!("what it answers cannot be imported: {error}"));
+    parsed(bytes).await.map_err(at_url)
+}
+
+/// Reading takes long, and is not done where others wait.
+async fn parsed(bytes: Vec<u8>) -> Result<Value, ImportError> {
+    let read = tokio::task::spawn_blocking(move || document::parse(&bytes, Bounds::SENT)).await;
+    read.unwrap_or_else(|_| Err(ImportError::unreadable()))
+}
+
+fn refused(error: ImportError, is_bare: bool) -> Problem {
+    let place = match error.option {
+        Some(option) => format!("/{option}"),
+        None if is_bare => String::new(),
+        None => "/document".to_owned(),
+    };
+    Problem::field(format!("{place}{}", error.pointer), error.message)
+}
+
+/// Whether a media type is YAML (RFC 9512), or one of those that it had before, or OpenAPI's own.
+fn is_yaml(content_type: Option<&str>) -> bool {
+    let media_type = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    matches!(
+        &*media_type,
+        "application/yaml"
+            | "application/x-yaml"
+            | "text/yaml"
+            | "text/x-yaml"
+            | "text/vnd.yaml"
+            | "application/vnd.oai.openapi"
+    ) || media_type.ends_with("+yaml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaml_has_many_names() {
+        for media_type in
+            ["application/yaml", "Application/YAML; charset=utf-8", "text/x-yaml", "application/openapi+yaml"]
+        {
+            assert!(is_yaml(Some(media_type)), "{media_type}");
+        }
+        for media_type in [None, Some("application/json"), Some("text/plain")] {
+            assert!(!is_yaml(media_type));
+        }
+    }
+}

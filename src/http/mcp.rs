@@ -1,0 +1,111 @@
+//! `/mcp`: the Model Context Protocol over Streamable HTTP, with the bounds of every other route.
+
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use tokio_util::sync::CancellationToken;
+
+use super::AppState;
+use super::calls::traceparent;
+use super::described::BodyRefused;
+use super::extract;
+use super::problem::Problem;
+use crate::app::App;
+use crate::mcp::{Caller, Endpoint, Server, Settings};
+
+/// Longest refusal of the protocol's server that is repeated.
+const LONGEST_REFUSAL: usize = 4096;
+
+/// What answers `/mcp`.
+pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToken) -> Endpoint {
+    let config = &app.config.mcp;
+    let mut allowed_hosts = config.allowed_hosts.clone();
+    if !address.ip().is_unspecified() {
+        allowed_hosts.push(address.ip().to_string());
+    }
+    let public_url = url::Url::parse(&app.config.server.public_url).ok();
+    allowed_hosts.extend(public_url.and_then(|url| url.host_str().map(str::to_owned)));
+    let settings = Settings {
+        allowed_hosts,
+        allowed_origins: config.allowed_origins.clone(),
+        sessions: config.sessions,
+        max_body_bytes: app.config.server.max_body_bytes,
+    };
+    Endpoint::new(Server::new(app, config.conformance), &settings, closing)
+}
+
+/// Speaks the Model Context Protocol (Streamable HTTP): one message of JSON-RPC 2.0.
+///
+/// Revision 2026-07-28 and those before it, told by the message: `tools/list`, `tools/call` with progress and cancellation,
+/// `subscriptions/listen`, and tasks, whose ids are those of tool calls. A tool call that fails is a result with `isError`.
+/// Answers are JSON, or a stream of events where there is more to tell. Clients before 2026-07-28 get a session with
+/// `initialize` (`Mcp-Session-Id`), whose messages to the client are read with `GET` and which `DELETE` ends.
+#[utoipa::path(post, path = "/mcp", operation_id = "mcp", tag = "mcp", request_body = Value,
+    responses((status = 200, description = "The answer: a message of JSON-RPC, or messages as events",
+            content((Value = "application/json"), (String = "text/event-stream"))),
+        (status = 202, description = "A notification was taken"),
+        BodyRefused,
+        (status = 403, description = "The `Host` or the `Origin` is not one of the service's: see `allowed_hosts` and `allowed_origins` in the `[mcp]` section of the settings"),
+        (status = 404, description = "There is no such session, or, as an error of JSON-RPC, no such method"),
+        (status = 406, description = "`Accept` must have both application/json and text/event-stream"),
+        (status = 422, description = "A message of a session without its id")))]
+pub(super) async fn post(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    extract::check_content_type(&parts.headers)?;
+    let body = extract::read(&parts.headers, body, &state).await?;
+    let caller = Caller { traceparent: traceparent(&parts.headers), bytes: body.len(), ..Caller::default() };
+    told(state.mcp.answer(parts, body, caller).await).await
+}
+
+/// `GET` and `DELETE`: the streams and the ends of sessions.
+pub(super) fn others() -> MethodRouter<AppState> {
+    get(other).delete(other)
+}
+
+async fn other(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
+    let (parts, _) = request.into_parts();
+    let is_end = parts.method == Method::DELETE;
+    let mut answer = told(state.mcp.answer(parts, Bytes::new(), Caller::default()).await).await?;
+    if is_end && answer.status() == StatusCode::ACCEPTED {
+        // It has ended, and some clients take nothing else for that.
+        *answer.status_mut() = StatusCode::OK;
+    }
+    Ok(answer)
+}
+
+/// What the protocol's server refuses in plain words becomes a problem; errors of JSON-RPC stay what they are.
+async fn told(answer: Response<Body>) -> Result<Response, Problem> {
+    let status = answer.status();
+    let is_json = answer.headers().get(CONTENT_TYPE).is_some_and(|value| value == "application/json");
+    if is_json || status.is_success() {
+        return Ok(answer);
+    }
+    let (parts, body) = answer.into_parts();
+    let words = Limited::new(body, LONGEST_REFUSAL).collect().await;
+    let words = words.map(|words| String::from_utf8_lossy(&words.to_bytes()).into_owned()).unwrap_or_default();
+    let problem = match status {
+        StatusCode::FORBIDDEN => Problem::refused(
+            status,
+            format!("{words}: name it in the [mcp] section of the settings, in allowed_hosts or allowed_origins"),
+        ),
+        StatusCode::METHOD_NOT_ALLOWED => Problem::method_not_allowed(),
+        // What went wrong inside is not told.
+        status if status.is_server_error() => {
+            tracing::error!(reason = words, "a message of MCP could not be answered");
+            Problem::internal()
+        }
+        status => Problem::refused(status, words),
+    };
+    let mut response = problem.into_response();
+    if let Some(allow) = parts.headers.get(ALLOW) {
+        response.headers_mut().insert(ALLOW, allow.clone());
+    }
+    Ok(response)
+}

@@ -1,0 +1,247 @@
+//! The body of an operation: JSON as one argument `body`, forms as an argument for each field, text and bytes as a string.
+
+use serde_json::{Map, Value, json};
+
+use super::arguments::{BODY, Request, placeholder};
+use super::parameters::{self, Parameter, Place};
+use super::reference::{self, is_true, text};
+use super::schema::Shape;
+use super::version::Version;
+use crate::domain::json;
+use crate::domain::serialization::{Style, ValueStyle};
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// What a media type can be sent as, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Json,
+    OtherJson,
+    Form,
+    Text,
+    Bytes,
+    Multipart,
+}
+
+/// Whether a media type is JSON.
+#[must_use]
+pub fn is_json(media_type: &str) -> bool {
+    matches!(Kind::of(media_type), Kind::Json | Kind::OtherJson)
+}
+
+/// Without its parameters, in lower case.
+fn essence(media_type: &str) -> String {
+    media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+impl Kind {
+    fn of(media_type: &str) -> Self {
+        let essence = essence(media_type);
+        match essence.as_str() {
+            "application/json" | "*/*" | "application/*" => Self::Json,
+            FORM => Self::Form,
+            "application/xml"
+            | "application/yaml"
+            | "application/x-yaml"
+            | "application/graphql"
+            | "application/sql"
+            | "application/x-ndjson"
+            | "application/jsonl" => Self::Text,
+            other if other.ends_with("+json") => Self::OtherJson,
+            other if other.ends_with("+xml") || other.ends_with("+yaml") || other.starts_with("text/") => Self::Text,
+            other if other.starts_with("multipart/") => Self::Multipart,
+            _ => Self::Bytes,
+        }
+    }
+}
+
+/// A body as an operation declares it, in one of its media types.
+#[derive(Debug, Clone, Copy)]
+pub struct Body<'d> {
+    kind: Kind,
+    media_type: &'d str,
+    schema: Option<&'d Value>,
+    encoding: Option<&'d Map<String, Value>>,
+    description: Option<&'d str>,
+    required: bool,
+}
+
+impl<'d> Body<'d> {
+    /// Whether it is an argument of its own.
+    #[must_use]
+    pub fn is_argument(&self) -> bool {
+        self.kind != Kind::Form
+    }
+
+    /// The body of an operation of 3.0 or 3.1, in the media type that is sent best.
+    ///
+    /// # Errors
+    /// What is no body.
+    pub fn declared(document: &'d Value, operation: &'d Map<String, Value>) -> Result<Option<Self>, String> {
+        let Some(value) = operation.get("requestBody").filter(|value| !value.is_null()) else { return Ok(None) };
+        let body = reference::object(document, value, "`requestBody`")?;
+        let content = reference::member(body, "content")?.ok_or("`requestBody` has no `content`")?;
+        let best = content.iter().min_by_key(|(media_type, _)| Kind::of(media_type));
+        let (media_type, value) = best.ok_or("`requestBody` has no media type")?;
+        let media = reference::object(document, value, "a media type")?;
+        Ok(Some(Self {
+            kind: Kind::of(media_type),
+            media_type,
+            schema: media.get("schema"),
+            encoding: reference::member(media, "encoding")?,
+            description: text(body, "description"),
+            required: is_true(body, "required"),
+        }))
+    }
+
+    /// The body of an operation of 2.0: a parameter, or several that are a form.
+    ///
+    /// # Errors
+    /// What is no body.
+    pub fn of_parameters(
+        parameters: &[Parameter<'d>],
+        document: &'d Map<String, Value>,
+        operation: &'d Map<String, Value>,
+    ) -> Result<Option<Self>, String> {
+        let own = reference::elements(operation, "consumes")?;
+        let consumes = if own.is_empty() { reference::elements(document, "consumes")? } else { own };
+        let kinds = consumes.iter().filter_map(Value::as_str).map(|media_type| (Kind::of(media_type), media_type));
+        if let Some(body) = parameters.iter().find(|parameter| parameter.place == Place::Body) {
+            let (kind, media_type) = kinds.min_by_key(|(kind, _)| *kind).unwrap_or((Kind::Json, "application/json"));
+            return Ok(Some(Self {
+                kind,
+                media_type,
+                schema: body.object.get("schema"),
+                encoding: None,
+                description: text(body.object, "description"),
+                required: is_true(body.object, "required"),
+            }));
+        }
+        if !parameters.iter().any(|parameter| parameter.place == Place::Form) {
+            return Ok(None);
+        }
+        let mut kinds = kinds.filter(|(kind, _)| matches!(kind, Kind::Form | Kind::Multipart));
+        let kind = kinds.clone().find(|(kind, _)| *kind == Kind::Form).or_else(|| kinds.next());
+        let (kind, media_type) = kind.unwrap_or((Kind::Form, FORM));
+        Ok(Some(Self { kind, media_type, schema: None, encoding: None, description: None, required: true }))
+    }
+
+    /// Adds the body to a request. The fields of a form of 2.0 are parameters and added as such.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub fn add(&self, document: &'d Value, version: Version, request: &mut Request<'d>) -> Result<(), String> {
+        match self.kind {
+            Kind::Json | Kind::OtherJson => {
+                let schema = self.schema.map_or(Ok(Value::Bool(true)), |schema| request.bundler.schema(schema))?;
+                request.add_body(schema, self.description, self.required);
+                request.body = Some(placeholder(BODY));
+                if self.kind == Kind::OtherJson {
+                    self.add_content_type(request);
+                }
+                Ok(())
+            }
+            Kind::Form if version == Version::V2 => {
+                request.body.get_or_insert_with(|| json!({}));
+                request.body_type = Some("form");
+                Ok(())
+            }
+            Kind::Form => self.add_fields(document, request),
+            Kind::Text => {
+                self.add_string(request, "text", format!("The body, as {}.", essence(self.media_type)), json!({}));
+                Ok(())
+            }
+            Kind::Bytes => {
+                let what = match essence(self.media_type) {
+                    any if any.contains('*') => "bytes".to_owned(),
+                    media_type => format!("bytes of {media_type}"),
+                };
+                let encoding = json!({"contentEncoding": "base64"});
+                self.add_string(request, "base64", format!("The {what} that are the body, in base64."), encoding);
+                Ok(())
+            }
+            Kind::Multipart => Err(format!("its body is {}, which an http tool cannot send", essence(self.media_type))),
+        }
+    }
+
+    fn add_content_type(&self, request: &mut Request<'d>) {
+        if !self.media_type.contains('*') {
+            request.headers.insert("Content-Type".to_owned(), parameters::literal(self.media_type).into());
+        }
+    }
+
+    fn add_string(&self, request: &mut Request<'d>, body_type: &'static str, what: String, mut schema: Value) {
+        schema["type"] = "string".into();
+        let description = self.description.map_or_else(|| what.clone(), |own| format!("{own} {what}"));
+        request.add_body(schema, Some(&description), self.required);
+        request.body = Some(placeholder(BODY));
+        request.body_type = Some(body_type);
+        self.add_content_type(request);
+    }
+
+    /// Each property of the schema as an argument.
+    fn add_fields(&self, document: &'d Value, request: &mut Request<'d>) -> Result<(), String> {
+        let schema = self.schema.ok_or("its body is a form without a `schema`, so that its fields are not known")?;
+        let schema = reference::object(document, schema, "the schema of a form")?;
+        let is_composed = ["allOf", "anyOf", "oneOf"].iter().any(|keyword| schema.contains_key(*keyword));
+        let properties = reference::member(schema, "properties")?.filter(|_| !is_composed);
+        let properties = properties
+            .ok_or("its body is a form whose schema has no plain `properties`, so that its fields are not known")?;
+        let mut fields = Map::new();
+        for (name, property) in properties {
+            let Ok(object) = reference::object(document, property, "a field") else {
+                return Err(format!("the field {} of its form has no schema", json::shorten(name, 100)));
+            };
+            if is_true(object, "readOnly") {
+                continue;
+            }
+            let own = match self.encoding {
+                Some(encodings) => reference::member(encodings, name)?,
+                None => None,
+            };
+            let shape = request.bundler.shape(object);
+            let style = match own.filter(|own| own.contains_key("style") || own.contains_key("explode")) {
+                Some(own) => parameters::form_style(own)?,
+                // Objects are JSON unless something else is said (encoding object, `contentType`).
+                None if shape == Shape::Composite => ValueStyle { style: Style::Json, explode: false },
+                None => ValueStyle { style: Style::Form, explode: true },
+            };
+            let is_required = reference::elements(schema, "required")?.iter().any(|required| required == name);
+            let made = request.bundler.schema(property)?;
+            let argument = request.add(name, Place::Form.word(), made, None, is_required);
+            if shape != Shape::Scalar {
+                request.styles.insert(argument.clone(), style);
+            }
+            fields.insert(name.clone(), placeholder(&argument));
+        }
+        request.body = Some(Value::Object(fields));
+        request.body_type = Some("form");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_media_type_that_is_sent_best_is_chosen() {
+        for (content, chosen) in [
+            (
+                json!({"application/xml": {}, "application/json": {}, "application/x-www-form-urlencoded": {}}),
+                "application/json",
+            ),
+            (json!({"multipart/form-data": {}, "application/vnd.api+json; v=1": {}}), "application/vnd.api+json; v=1"),
+            (json!({"application/octet-stream": {}, "text/plain": {}}), "text/plain"),
+            (json!({"multipart/form-data": {}, "image/*": {}}), "image/*"),
+            (json!({"multipart/form-data": {}}), "multipart/form-data"),
+        ] {
+            let operation = json!({"requestBody": {"content": content}});
+            let body = Body::declared(&operation, operation.as_object().unwrap()).unwrap().unwrap();
+            assert_eq!(body.media_type, chosen);
+        }
+        assert!(
+            is_json("Application/JSON; charset=utf-8") && is_json("application/problem+json") && !is_json("text/json5")
+        );
+    }
+}

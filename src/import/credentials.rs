@@ -1,0 +1,149 @@
+//! What requests are authorised with, as `--auth` and `auth` say it. Secrets are named, never given.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where a secret goes in a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// `Authorization: Bearer …`.
+    Bearer {
+        /// The name of the token's secret.
+        secret: String,
+    },
+    /// `Authorization: Basic …`.
+    Basic {
+        /// The user.
+        username: String,
+        /// The name of the password's secret.
+        secret: String,
+    },
+    /// A header.
+    Header {
+        /// Its name.
+        name: String,
+        /// The name of its secret.
+        secret: String,
+    },
+    /// A query parameter.
+    Query {
+        /// Its name.
+        name: String,
+        /// The name of its secret.
+        secret: String,
+    },
+    /// A cookie.
+    Cookie {
+        /// Its name.
+        name: String,
+        /// The name of its secret.
+        secret: String,
+    },
+}
+
+/// A text that is no credential. The text is not repeated: it may be a secret after all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "must be bearer:SECRET, basic:USER:SECRET, header:NAME:SECRET, query:NAME:SECRET or cookie:NAME:SECRET, where SECRET is \
+     the name of a secret (1 to 128 letters, digits and underscores), never the secret itself: X is TOOLPOST_SECRET_X"
+)]
+pub struct NotACredential;
+
+impl FromStr for Credential {
+    type Err = NotACredential;
+
+    fn from_str(text: &str) -> Result<Self, NotACredential> {
+        let (kind, rest) = text.split_once(':').ok_or(NotACredential)?;
+        let (name, secret) = match kind {
+            "bearer" => ("", rest),
+            _ => rest.rsplit_once(':').ok_or(NotACredential)?,
+        };
+        let is_name = (1..=128).contains(&secret.len())
+            && secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let is_named = kind == "bearer" || (!name.is_empty() && !name.contains(['{', '}', ':']));
+        if !is_name || !is_named || name.chars().any(char::is_control) {
+            return Err(NotACredential);
+        }
+        let (name, secret) = (name.to_owned(), secret.to_owned());
+        match kind {
+            "bearer" => Ok(Self::Bearer { secret }),
+            "basic" => Ok(Self::Basic { username: name, secret }),
+            "header" => Ok(Self::Header { name, secret }),
+            "query" => Ok(Self::Query { name, secret }),
+            "cookie" => Ok(Self::Cookie { name, secret }),
+            _ => Err(NotACredential),
+        }
+    }
+}
+
+impl fmt::Display for Credential {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bearer { secret } => write!(formatter, "bearer:{secret}"),
+            Self::Basic { username, secret } => write!(formatter, "basic:{username}:{secret}"),
+            Self::Header { name, secret } => write!(formatter, "header:{name}:{secret}"),
+            Self::Query { name, secret } => write!(formatter, "query:{name}:{secret}"),
+            Self::Cookie { name, secret } => write!(formatter, "cookie:{name}:{secret}"),
+        }
+    }
+}
+
+impl Credential {
+    /// Whether it sets the parameter of this name, at `header`, `query` or `cookie`.
+    #[must_use]
+    pub fn sets(&self, place: &str, parameter: &str) -> bool {
+        match self {
+            Self::Bearer { .. } | Self::Basic { .. } => {
+                place == "header" && parameter.eq_ignore_ascii_case("authorization")
+            }
+            Self::Header { name, .. } => place == "header" && parameter.eq_ignore_ascii_case(name),
+            Self::Query { name, .. } => place == "query" && parameter == name,
+            Self::Cookie { name, .. } => place == "cookie" && parameter == name,
+        }
+    }
+
+    /// Whether both set the same.
+    #[must_use]
+    pub fn meets(&self, other: &Self) -> bool {
+        match other {
+            Self::Bearer { .. } | Self::Basic { .. } => self.sets("header", "authorization"),
+            Self::Header { name, .. } => self.sets("header", name),
+            Self::Query { name, .. } => self.sets("query", name),
+            Self::Cookie { name, .. } => self.sets("cookie", name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_is_read_and_written() {
+        for text in ["bearer:TOKEN", "basic:ann:PW", "header:X-Key:K", "query:api key:K", "cookie:sid:K"] {
+            assert_eq!(text.parse::<Credential>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "bearer",
+            "bearer:",
+            "bearer:sk-live",
+            "basic:PW",
+            "header::K",
+            "token:K",
+            "digest:a:K",
+            "header:a:b c",
+        ] {
+            assert!(text.parse::<Credential>().is_err(), "{text}");
+        }
+        assert!(!NotACredential.to_string().contains("sk-live"));
+    }
+
+    #[test]
+    fn two_that_set_the_same_meet() {
+        let of = |text: &str| text.parse::<Credential>().unwrap();
+        assert!(of("bearer:A").meets(&of("basic:u:B")) && of("bearer:A").meets(&of("header:AUTHORIZATION:B")));
+        assert!(of("query:k:A").meets(&of("query:k:B")) && !of("query:k:A").meets(&of("cookie:k:A")));
+        assert!(!of("query:k:A").meets(&of("query:K:A")));
+    }
+}

@@ -1,0 +1,272 @@
+//! From bytes to a JSON value: an OpenAPI document as JSON or YAML, within its bounds.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::ImportError;
+use crate::domain::json;
+
+/// What a document may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Bytes of its text.
+    pub bytes: usize,
+    /// Values, once every alias of YAML is written out.
+    pub nodes: usize,
+}
+
+impl Bounds {
+    /// For documents that come over the network.
+    pub const SENT: Self = Self { bytes: 4 * 1024 * 1024, nodes: 500_000 };
+    /// For a file of one's own.
+    pub const OWN: Self = Self { bytes: 16 * 1024 * 1024, nodes: 4_000_000 };
+}
+
+/// Characters that may begin or end a value in YAML: there are no more values than these, and the library makes an event of
+/// each before anything else can be counted.
+const MARKS: &[u8] = b",[]{}\n-?:&*!";
+
+/// Marks in usual documents for each value.
+const MARKS_PER_NODE: usize = 2;
+
+/// Reads a document.
+///
+/// # Errors
+/// What is neither JSON nor YAML, where, and what is beyond the bounds.
+pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<Value, ImportError> {
+    if bytes.len() > bounds.bytes {
+        let message = format!("the document has {} bytes; {} are read", bytes.len(), bounds.bytes);
+        return Err(ImportError::new("", message));
+    }
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    // YAML has braces, too, but hardly quotes behind them.
+    let inner = text.trim_ascii_start().strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
+    if inner.is_some_and(|inner| inner.starts_with(b"\"") || inner.starts_with(b"}")) {
+        return json::parse(text).map_err(|error| ImportError::new("", format!("the document is no JSON: {error}")));
+    }
+    yaml(text, bounds)
+}
+
+fn yaml(text: &[u8], bounds: Bounds) -> Result<Value, ImportError> {
+    let too_much = || ImportError::new("", format!("the document has more than {} values", bounds.nodes));
+    let marks = text.iter().filter(|byte| MARKS.contains(byte)).count();
+    if marks > bounds.nodes.saturating_mul(MARKS_PER_NODE) {
+        return Err(too_much());
+    }
+    let left = Cell::new(Left { nodes: bounds.nodes, bytes: bounds.bytes });
+    let read = Node(&left).deserialize(yaml_serde::Deserializer::from_slice(text));
+    read.map_err(|error| match left.get() {
+        Left { nodes: 0, .. } => too_much(),
+        Left { bytes: 0, .. } => {
+            let message = format!("with its aliases written out, the document has more than {} bytes", bounds.bytes);
+            ImportError::new("", message)
+        }
+        _ => ImportError::new("", format!("the document is no YAML: {}", json::shorten(&error.to_string(), 300))),
+    })
+}
+
+/// What may still be read. An alias (`*x`) costs as much as what it stands for, each time.
+#[derive(Clone, Copy)]
+struct Left {
+    nodes: usize,
+    bytes: usize,
+}
+
+/// Reads one value.
+#[derive(Clone, Copy)]
+struct Node<'l>(&'l Cell<Left>);
+
+impl Node<'_> {
+    fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
+        let left = self.0.get();
+        let (nodes, bytes) = (left.nodes.saturating_sub(1), left.bytes.saturating_sub(bytes));
+        self.0.set(Left { nodes, bytes });
+        if nodes == 0 || bytes == 0 { Err(E::custom("too much")) } else { Ok(()) }
+    }
+
+    fn text<E: Error>(self, text: &str) -> Result<Value, E> {
+        self.take(text.len())?;
+        Ok(Value::String(text.to_owned()))
+    }
+
+    fn number<E: Error>(self, number: impl Into<Number>) -> Result<Value, E> {
+        self.take(0)?;
+        Ok(Value::Number(number.into()))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value of JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        self.take(0)?;
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        self.visit_unit()
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        self.take(0)?;
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        self.number(value)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        self.number(value)
+    }
+
+    fn visit_i128<E: Error>(self, value: i128) -> Result<Value, E> {
+        Err(E::custom(format!("the integer {value} is beyond 64 bits")))
+    }
+
+    fn visit_u128<E: Error>(self, value: u128) -> Result<Value, E> {
+        Err(E::custom(format!("the integer {value} is beyond 64 bits")))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom(format!("{value} is no number of JSON")))?;
+        self.number(number)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        self.text(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        self.take(0)?;
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element_seed(self)? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        self.take(0)?;
+        let (mut object, mut merged) = (Map::new(), Vec::new());
+        while let Some(key) = members.next_key_seed(self)? {
+            let value = members.next_value_seed(self)?;
+            match key_of(key).map_err(A::Error::custom)? {
+                // YAML's merge key: what it brings stands behind the mapping's own.
+                key if key == "<<" && (value.is_object() || value.is_array()) => merged.push(value),
+                key => drop(object.insert(key, value)),
+            }
+        }
+        for value in merged {
+            let all = if let Value::Array(all) = value { all } else { vec![value] };
+            for (key, value) in
+                all.into_iter().filter_map(|one| if let Value::Object(one) = one { Some(one) } else { None }).flatten()
+            {
+                object.entry(key).or_insert(value);
+            }
+        }
+        Ok(Value::Object(object))
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
+        Err(A::Error::custom("tags (!name) mean nothing in OpenAPI"))
+    }
+}
+
+/// Keys of responses are often written as numbers.
+fn key_of(key: Value) -> Result<String, &'static str> {
+    match key {
+        Value::String(text) => Ok(text),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(value) => Ok(value.to_string()),
+        Value::Null => Ok("null".to_owned()),
+        Value::Array(_) | Value::Object(_) => Err("a key must be a text"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Value, String> {
+        parse(text.as_bytes(), Bounds::SENT).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn json_and_yaml_give_the_same_value() {
+        let value = json!({"openapi": "3.0.0", "n": [1, -2, 1.5, true, null, "é"], "responses": {"200": {"x": "y"}}});
+        let yaml = "openapi: 3.0.0\nn: [1, -2, 1.5, true, ~, é]\nresponses:\n  200: {x: y}\n";
+        for text in [
+            value.to_string(),
+            format!("\u{feff}{value:#}"),
+            yaml.to_owned(),
+            format!("{{{}}}", "openapi: 3.0.0, n: [1, -2, 1.5, true, ~, é], responses: {200: {x: y}}"),
+        ] {
+            assert_eq!(read(&text), Ok(value.clone()), "{text}");
+        }
+    }
+
+    #[test]
+    fn anchors_and_merge_keys_are_written_out() {
+        let text = "base: &b {a: 1, b: 2}\nmore: &m {c: 3}\nx: {<<: *b, b: 4}\ny: {<<: [*b, *m]}\n";
+        let read = read(text).unwrap();
+        assert_eq!((&read["x"], &read["y"]), (&json!({"b": 4, "a": 1}), &json!({"a": 1, "b": 2, "c": 3})));
+    }
+
+    #[test]
+    fn what_is_no_document_says_why_and_where() {
+        for (text, told) in [
+            ("{\"a\": tru}", "no JSON: expected ident at line 1 column 10"),
+            ("a: [1", "no YAML"),
+            ("a: 'x", "no YAML"),
+            ("a: 1\n---\nb: 2", "more than one document"),
+            ("a: 123456789012345678901234567890", "beyond 64 bits"),
+            ("a: .inf", "no number of JSON"),
+            ("a: !x 1", "tags"),
+            ("? [a]\n: 1", "a key must be a text"),
+            ("a: *nobody", "unknown anchor"),
+        ] {
+            assert!(read(text).as_ref().is_err_and(|message| message.contains(told)), "{text}: {:?}", read(text));
+        }
+        assert!(read(&"[".repeat(5000)).is_err());
+        assert!(read(&format!("{}1", "- ".repeat(5000))).is_err());
+        assert!(parse(&[0xff, 0xfe, 0x00], Bounds::SENT).is_err());
+    }
+
+    #[test]
+    fn a_document_cannot_unfold_beyond_its_bounds() {
+        // Nine lines stand for a thousand million values.
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..9 {
+            let alias = format!("*a{}", level - 1);
+            bomb.push_str(&format!("a{level}: &a{level} [{}]\n", vec![alias; 10].join(", ")));
+        }
+        assert!(
+            read(&bomb).unwrap_err().contains("no YAML: repetition limit")
+                || read(&bomb).unwrap_err().contains("values")
+        );
+        let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 60].join(", "));
+        assert!(read(&long).unwrap_err().contains("aliases written out"), "{}", read(&long).unwrap_err());
+        let many = format!("a: [{}]", vec!["1"; 600_000].join(","));
+        assert_eq!(read(&many).unwrap_err(), "the document has more than 500000 values");
+        assert!(read(&format!("a: [{}]", ",".repeat(2_000_000))).unwrap_err().contains("more than 500000 values"));
+        assert!(read(&"x".repeat(5_000_000)).unwrap_err().contains("5000000 bytes; 4194304 are read"));
+    }
+}

@@ -1,0 +1,279 @@
+//! The parameters of an operation: where each goes, and how it is written there.
+
+use serde_json::{Map, Value};
+
+use super::arguments::{Request, placeholder};
+use super::credentials::Credential;
+use super::reference::{self, is_true, text};
+use super::schema::Shape;
+use super::version::Version;
+use crate::domain::json;
+use crate::domain::serialization::{RESERVED_HEADERS, Style, ValueStyle};
+
+/// Most parameters of an operation.
+const MOST: usize = 300;
+
+/// Where a parameter goes; the first has the first choice of names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// Into the path.
+    Path,
+    /// Into the query.
+    Query,
+    /// Into a header.
+    Header,
+    /// Into a cookie.
+    Cookie,
+    /// Into the form that is the body (2.0).
+    Form,
+    /// The body itself (2.0).
+    Body,
+}
+
+impl Place {
+    fn of(word: &str) -> Option<Self> {
+        match word {
+            "path" => Some(Self::Path),
+            "query" => Some(Self::Query),
+            "header" => Some(Self::Header),
+            "cookie" => Some(Self::Cookie),
+            "formData" => Some(Self::Form),
+            "body" => Some(Self::Body),
+            _ => None,
+        }
+    }
+
+    /// As arguments are named after it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Query => "query",
+            Self::Header => "header",
+            Self::Cookie => "cookie",
+            Self::Form => "form",
+            Self::Body => "body",
+        }
+    }
+}
+
+/// A parameter as it is declared.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter<'d> {
+    /// Its name in the request.
+    pub name: &'d str,
+    /// Where it goes.
+    pub place: Place,
+    /// Everything that is said of it.
+    pub object: &'d Map<String, Value>,
+}
+
+impl Parameter<'_> {
+    /// Whether a request needs it.
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        self.place == Place::Path || is_true(self.object, "required")
+    }
+}
+
+/// The parameters of an operation and of its path; the operation's come before those of the path of the same name and place.
+///
+/// # Errors
+/// What is no parameter.
+pub fn collect<'d>(
+    document: &'d Value,
+    path: &'d Map<String, Value>,
+    operation: &'d Map<String, Value>,
+) -> Result<Vec<Parameter<'d>>, String> {
+    let mut found: Vec<Parameter<'d>> = Vec::new();
+    for value in reference::elements(path, "parameters")?.iter().chain(reference::elements(operation, "parameters")?) {
+        let object = reference::object(document, value, "a parameter")?;
+        let name = object.get("name").and_then(Value::as_str).ok_or("a parameter has no `name`")?;
+        let shown = json::shorten(name, 100);
+        let word =
+            object.get("in").and_then(Value::as_str).ok_or_else(|| format!("the parameter {shown} has no `in`"))?;
+        let place = Place::of(word).ok_or_else(|| {
+            format!("the parameter {shown} is `in` \"{}\", which is not known", json::shorten(word, 40))
+        })?;
+        let parameter = Parameter { name, place, object };
+        match found.iter_mut().find(|other| (other.place, other.name) == (place, name)) {
+            Some(other) => *other = parameter,
+            None => found.push(parameter),
+        }
+        if found.len() > MOST {
+            return Err(format!("it has more than {MOST} parameters"));
+        }
+    }
+    found.sort_by_key(|parameter| parameter.place);
+    Ok(found)
+}
+
+/// Adds a parameter to a request.
+///
+/// # Errors
+/// Why it cannot be sent.
+pub fn add<'d>(
+    parameter: &Parameter<'d>,
+    document: &'d Value,
+    version: Version,
+    credentials: &[&Credential],
+    request: &mut Request<'d>,
+) -> Result<(), String> {
+    let Parameter { name, place, object } = *parameter;
+    if credentials.iter().any(|credential| credential.sets(place.word(), name)) {
+        return Ok(());
+    }
+    if place == Place::Header {
+        match name.to_ascii_lowercase().as_str() {
+            // Not for a parameter to say (parameter object, `in`).
+            "accept" | "content-type" => return Ok(()),
+            "authorization" => return Err("what a call is authorised with is given to the import (`auth`)".to_owned()),
+            header if RESERVED_HEADERS.contains(&header) => {
+                return Err("this header is set by the service itself".to_owned());
+            }
+            _ => {}
+        }
+    }
+    let (schema, style, shape) = match version {
+        Version::V2 => {
+            if object.get("type").is_some_and(|kind| kind == "file") {
+                return Err("files are sent as multipart/form-data, which an http tool cannot do".to_owned());
+            }
+            let shape = request.bundler.shape(object);
+            (request.bundler.of_object(object)?, old_style(object, place)?, shape)
+        }
+        Version::V30 | Version::V31 => match content(document, object)? {
+            Some(schema) => {
+                let style = ValueStyle { style: Style::Json, explode: false };
+                let made = schema.map_or(Ok(Value::Bool(true)), |schema| request.bundler.schema(schema))?;
+                (made, style, Shape::Composite)
+            }
+            None => {
+                let schema = object.get("schema");
+                let shape = match schema {
+                    Some(Value::Object(schema)) => request.bundler.shape(schema),
+                    _ => Shape::Composite,
+                };
+                let made = schema.map_or(Ok(Value::Bool(true)), |schema| request.bundler.schema(schema))?;
+                (made, new_style(object, place, shape)?, shape)
+            }
+        },
+    };
+    let mut schema = schema;
+    if let Some(members) = schema.as_object_mut() {
+        let example = object.get("example").filter(|example| !example.is_array() && !example.is_object());
+        if let (Some(example), None) = (example, members.get("examples")) {
+            members.insert("examples".to_owned(), vec![example.clone()].into());
+        }
+        if is_true(object, "deprecated") {
+            members.insert("deprecated".to_owned(), Value::Bool(true));
+        }
+    }
+    let description = text(object, "description");
+    let argument = request.add(name, place.word(), schema, description, parameter.is_required());
+    if shape != Shape::Scalar || matches!(style.style, Style::Label | Style::Json) {
+        request.styles.insert(argument.clone(), style);
+    }
+    let value = placeholder(&argument);
+    match place {
+        Place::Path => {
+            let is_matrix = text(object, "style") == Some("matrix");
+            let prefix = if is_matrix { format!(";{}=", literal(name)) } else { String::new() };
+            request.path.insert(name.to_owned(), format!("{prefix}{{{argument}}}"));
+        }
+        Place::Query => drop(request.query.insert(name.to_owned(), value)),
+        Place::Header => drop(request.headers.insert(name.to_owned(), value)),
+        Place::Cookie => drop(request.cookies.insert(name.to_owned(), value)),
+        Place::Form => {
+            let fields = request.body.get_or_insert_with(|| Value::Object(Map::new()));
+            fields[name] = value;
+        }
+        Place::Body => {}
+    }
+    if style.style == Style::DeepObject && has_nested(document, object) {
+        let message = format!(
+            "the parameter {} has arrays or objects within a deepObject, which OpenAPI leaves open: they are sent as \
+             name[key][]=value and name[key][key]=value",
+            json::shorten(name, 100)
+        );
+        request.warnings.push(message);
+    }
+    Ok(())
+}
+
+/// The schema of a parameter that has a media type: JSON is all that can be written.
+fn content<'d>(document: &'d Value, object: &'d Map<String, Value>) -> Result<Option<Option<&'d Value>>, String> {
+    let Some(content) = reference::member(object, "content")? else { return Ok(None) };
+    let Some((media_type, value)) = content.iter().next() else { return Ok(None) };
+    if !super::body::is_json(media_type) {
+        return Err(format!("it is to be written as {}; only JSON can be", json::shorten(media_type, 100)));
+    }
+    Ok(Some(reference::object(document, value, "a media type")?.get("schema")))
+}
+
+/// `style` and `explode` of 3.0 and 3.1.
+fn new_style(object: &Map<String, Value>, place: Place, shape: Shape) -> Result<ValueStyle, String> {
+    let default = if matches!(place, Place::Path | Place::Header) { "simple" } else { "form" };
+    let word = match object.get("style") {
+        None => default,
+        Some(word) => {
+            word.as_str().ok_or_else(|| format!("`style` must be a string, not {}", json::type_name(word)))?
+        }
+    };
+    let explode = object.get("explode").and_then(Value::as_bool).unwrap_or(word == "form");
+    let style = match (place, word) {
+        (Place::Path | Place::Header, "simple") => Style::Simple,
+        (Place::Path, "label") => Style::Label,
+        (Place::Path, "matrix") if explode && shape != Shape::Scalar => {
+            return Err("the style matrix cannot be exploded".to_owned());
+        }
+        (Place::Path, "matrix") => Style::Simple,
+        (Place::Query | Place::Cookie | Place::Form, "form") => Style::Form,
+        (Place::Query | Place::Form, "spaceDelimited") => Style::SpaceDelimited,
+        (Place::Query | Place::Form, "pipeDelimited") => Style::PipeDelimited,
+        (Place::Query | Place::Form, "deepObject") => Style::DeepObject,
+        _ => return Err(format!("the style \"{}\" is none of a {} parameter", json::shorten(word, 40), place.word())),
+    };
+    Ok(ValueStyle { style, explode })
+}
+
+/// `style` and `explode` of a field of a form, from its `encoding`.
+///
+/// # Errors
+/// A style that a form does not have.
+pub fn form_style(encoding: &Map<String, Value>) -> Result<ValueStyle, String> {
+    new_style(encoding, Place::Form, Shape::Composite)
+}
+
+/// `collectionFormat` of 2.0.
+fn old_style(object: &Map<String, Value>, place: Place) -> Result<ValueStyle, String> {
+    let joined = |style| Ok(ValueStyle { style, explode: false });
+    match (text(object, "collectionFormat").unwrap_or("csv"), place) {
+        ("csv", _) => joined(Style::Simple),
+        ("ssv", _) => joined(Style::SpaceDelimited),
+        ("tsv", _) => joined(Style::TabDelimited),
+        ("pipes", _) => joined(Style::PipeDelimited),
+        ("multi", Place::Query | Place::Form) => Ok(ValueStyle { style: Style::Form, explode: true }),
+        (word, _) => {
+            let word = json::shorten(word, 40);
+            Err(format!("the collectionFormat \"{word}\" is none of a {} parameter", place.word()))
+        }
+    }
+}
+
+fn has_nested(document: &Value, object: &Map<String, Value>) -> bool {
+    let schema = object.get("schema").and_then(|schema| reference::object(document, schema, "").ok());
+    let properties = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
+    let is_nested = |property: &Value| {
+        let kind = reference::object(document, property, "").ok().and_then(|property| property.get("type"));
+        kind.is_some_and(|kind| kind == "array" || kind == "object")
+    };
+    schema.is_some_and(|schema| schema.get("type").is_some_and(|kind| kind == "array"))
+        || properties.is_some_and(|properties| properties.values().any(is_nested))
+}
+
+/// Text of a path as a template has it.
+#[must_use]
+pub fn literal(text: &str) -> String {
+    text.replace('{', "{{").replace('}', "}}")
+}

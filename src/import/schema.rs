@@ -1,0 +1,377 @@
+//! Schemas of a document as JSON Schema 2020-12 that stands alone: references become `$defs`, recursive ones as well.
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use serde_json::{Map, Value, json};
+
+use super::names::{Unique, cleaned};
+use super::reference;
+use super::version::Version;
+use crate::domain::json;
+
+mod hidden;
+mod polymorphic;
+
+/// Most bytes of one tool's schema before it is looked at closely, about.
+const LARGEST: usize = 512 * 1024;
+
+/// Deepest nesting of schemas: what is deeper is refused anyway.
+const MAX_DEPTH: usize = 64;
+
+/// Longest example and default that are told, in bytes, about.
+const LONGEST_EXAMPLE: usize = 1000;
+
+/// Which way the values go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// To the server: without what is read-only, and nothing is filled in where the caller said nothing.
+    Request,
+    /// From the server: without what is write-only.
+    Response,
+}
+
+/// Makes the schemas of one tool.
+pub struct Bundler<'d> {
+    document: &'d Value,
+    version: Version,
+    direction: Direction,
+    /// The names of definitions by their pointers.
+    names: HashMap<String, String>,
+    given: Unique,
+    /// Definitions that are named and not made yet.
+    waiting: VecDeque<(String, &'d Value)>,
+    left: usize,
+    depth: usize,
+    /// What the whole import may still cost.
+    budget: &'d Cell<usize>,
+}
+
+/// What of an array or an object may be given to a parameter, which is text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Neither.
+    Scalar,
+    /// An array of scalars.
+    Scalars,
+    /// Anything else.
+    Composite,
+}
+
+impl<'d> Bundler<'d> {
+    /// For the schemas of one tool.
+    #[must_use]
+    pub fn new(document: &'d Value, version: Version, direction: Direction, budget: &'d Cell<usize>) -> Self {
+        let (names, given, waiting) = (HashMap::new(), Unique::default(), VecDeque::new());
+        Self { document, version, direction, names, given, waiting, left: LARGEST, depth: 0, budget }
+    }
+
+    /// One schema; what it refers to stands in [`Self::definitions`].
+    ///
+    /// # Errors
+    /// A sentence about what is no schema, refers outside, or is too much.
+    pub fn schema(&mut self, schema: &'d Value) -> Result<Value, String> {
+        self.convert(schema, &BTreeSet::new())
+    }
+
+    /// Everything that was referred to.
+    ///
+    /// # Errors
+    /// As [`Self::schema`].
+    pub fn definitions(mut self) -> Result<Map<String, Value>, String> {
+        let mut definitions = Map::new();
+        while let Some((name, schema)) = self.waiting.pop_front() {
+            let made = self.convert(schema, &BTreeSet::new()).map_err(|reason| format!("{name}: {reason}"))?;
+            definitions.insert(name, made);
+        }
+        Ok(definitions)
+    }
+
+    /// A schema that is an object.
+    ///
+    /// # Errors
+    /// As [`Self::schema`].
+    pub fn of_object(&mut self, object: &'d Map<String, Value>) -> Result<Value, String> {
+        self.convert_object(object, &BTreeSet::new())
+    }
+
+    /// What may be given to a parameter with this schema.
+    #[must_use]
+    pub fn shape(&self, schema: &Map<String, Value>) -> Shape {
+        let Some(object) = self.resolved(schema) else { return Shape::Composite };
+        if is_scalar(object) {
+            return Shape::Scalar;
+        }
+        let items = object.get("items").and_then(Value::as_object).and_then(|items| self.resolved(items));
+        match object.get("type").and_then(Value::as_str) {
+            Some("array") if items.is_some_and(is_scalar) => Shape::Scalars,
+            _ => Shape::Composite,
+        }
+    }
+
+    fn resolved<'s>(&'s self, schema: &'s Map<String, Value>) -> Option<&'s Map<String, Value>> {
+        match schema.get("$ref").and_then(Value::as_str) {
+            Some(text) => {
+                let (_, target) = reference::target(self.document, text).ok()?;
+                reference::object(self.document, target, "").ok()
+            }
+            None => Some(schema),
+        }
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), String> {
+        let total = self.budget.get();
+        if bytes > self.left {
+            return Err(format!("its schema is larger than {} KiB", LARGEST / 1024));
+        }
+        if bytes > total {
+            return Err("all operations together are too large: import some of them at a time, with `only`".to_owned());
+        }
+        self.left -= bytes;
+        self.budget.set(total - bytes);
+        Ok(())
+    }
+
+    /// A value as it is.
+    fn copy(&mut self, value: &Value) -> Result<Value, String> {
+        self.charge(weight(value, self.left))?;
+        Ok(value.clone())
+    }
+
+    /// `unseen` are properties that the schemas around this one, of the same value, do not show.
+    fn convert(&mut self, schema: &'d Value, unseen: &BTreeSet<&'d str>) -> Result<Value, String> {
+        match schema {
+            Value::Bool(_) => Ok(schema.clone()),
+            Value::Object(object) => self.convert_object(object, unseen),
+            other => Err(format!("a schema must be an object, not {}", json::type_name(other))),
+        }
+    }
+
+    fn convert_object(&mut self, object: &'d Map<String, Value>, unseen: &BTreeSet<&'d str>) -> Result<Value, String> {
+        self.charge(32)?;
+        if self.depth >= MAX_DEPTH {
+            return Err(format!("its schema is nested deeper than {MAX_DEPTH} levels"));
+        }
+        self.depth += 1;
+        let made = self.convert_keywords(object, unseen);
+        self.depth -= 1;
+        made
+    }
+
+    fn convert_keywords(
+        &mut self,
+        object: &'d Map<String, Value>,
+        unseen: &BTreeSet<&'d str>,
+    ) -> Result<Value, String> {
+        let mut unseen = unseen.clone();
+        self.find_hidden(object, &mut unseen)?;
+        // Before 3.1 nothing else counts beside a reference; words do no harm.
+        let only_words = object.contains_key("$ref") && self.version != Version::V31;
+        let mut made = Map::new();
+        for (keyword, value) in object {
+            if only_words && !matches!(&**keyword, "$ref" | "description" | "title" | "deprecated") {
+                continue;
+            }
+            self.keyword(keyword, value, object, &unseen, &mut made)?;
+        }
+        self.discriminate(object, &mut made);
+        make_exclusive(object, &mut made);
+        if self.direction == Direction::Request {
+            tell_default(object, &mut made);
+        }
+        let is_nullable = reference::is_true(object, "nullable") || reference::is_true(object, "x-nullable");
+        Ok(if is_nullable { nullable(made) } else { Value::Object(made) })
+    }
+
+    fn keyword(
+        &mut self,
+        keyword: &'d str,
+        value: &'d Value,
+        object: &'d Map<String, Value>,
+        unseen: &BTreeSet<&'d str>,
+        made: &mut Map<String, Value>,
+    ) -> Result<(), String> {
+        let none = BTreeSet::new();
+        let (name, converted) = match keyword {
+            "$ref" => (keyword, self.reference(value)?),
+            "type" if value == "file" => (keyword, "string".into()),
+            "type" | "title" | "description" | "format" | "pattern" | "enum" | "const" | "minimum" | "maximum"
+            | "multipleOf" | "minLength" | "maxLength" | "minItems" | "maxItems" | "minContains" | "maxContains"
+            | "minProperties" | "maxProperties" | "uniqueItems" | "contentEncoding" | "contentMediaType"
+            | "dependentRequired" => (keyword, self.copy(value)?),
+            // As numbers; as booleans they say something of `minimum` and `maximum`.
+            "exclusiveMinimum" | "exclusiveMaximum" if !value.is_boolean() => (keyword, self.copy(value)?),
+            "deprecated" if *value == Value::Bool(true) => (keyword, Value::Bool(true)),
+            "required" => match value {
+                Value::Array(names) => {
+                    let shown = names.iter().filter(|name| !name.as_str().is_some_and(|name| unseen.contains(name)));
+                    let shown: Vec<Value> = shown.cloned().collect();
+                    self.charge(shown.len() * 16)?;
+                    if shown.is_empty() {
+                        return Ok(());
+                    }
+                    (keyword, Value::Array(shown))
+                }
+                // A parameter of 2.0 is a schema, too, and says of itself whether it is required.
+                Value::Bool(_) => return Ok(()),
+                other => (keyword, self.copy(other)?),
+            },
+            "properties" | "patternProperties" | "dependentSchemas" => {
+                let Value::Object(members) = value else {
+                    return Err(format!("`{keyword}` must be an object, not {}", json::type_name(value)));
+                };
+                let mut all = Map::new();
+                for (name, schema) in members {
+                    if keyword != "properties" || !unseen.contains(&**name) {
+                        self.charge(name.len())?;
+                        let made = self.convert(schema, &none).map_err(|reason| within(name, reason))?;
+                        all.insert(name.clone(), made);
+                    }
+                }
+                (keyword, Value::Object(all))
+            }
+            "items" if value.is_array() => ("prefixItems", self.list(value, keyword, &none)?),
+            "additionalItems" if object.get("items").is_some_and(Value::is_array) => {
+                ("items", self.convert(value, &none)?)
+            }
+            "items"
+            | "additionalProperties"
+            | "unevaluatedItems"
+            | "unevaluatedProperties"
+            | "contains"
+            | "propertyNames"
+            | "contentSchema" => (keyword, self.convert(value, &none)?),
+            "not" | "if" | "then" | "else" => (keyword, self.convert(value, unseen)?),
+            "allOf" | "anyOf" | "oneOf" => (keyword, self.list(value, keyword, unseen)?),
+            "prefixItems" => (keyword, self.list(value, keyword, &none)?),
+            "example" if weight(value, LONGEST_EXAMPLE) < LONGEST_EXAMPLE => ("examples", json!([self.copy(value)?])),
+            "examples" if value.is_array() && weight(value, LONGEST_EXAMPLE) < LONGEST_EXAMPLE => {
+                (keyword, self.copy(value)?)
+            }
+            "$dynamicRef" | "$recursiveRef" => {
+                return Err(format!("it has a `{keyword}`, which is not followed; a `$ref` is"));
+            }
+            // What says nothing of values, or nothing that JSON Schema knows.
+            _ => return Ok(()),
+        };
+        made.insert(name.to_owned(), converted);
+        Ok(())
+    }
+
+    fn list(&mut self, value: &'d Value, keyword: &str, unseen: &BTreeSet<&'d str>) -> Result<Value, String> {
+        let Value::Array(schemas) = value else {
+            return Err(format!("`{keyword}` must be an array, not {}", json::type_name(value)));
+        };
+        schemas.iter().map(|schema| self.convert(schema, unseen)).collect()
+    }
+
+    /// The name of a definition, which will be made if it is not yet.
+    fn reference(&mut self, reference: &Value) -> Result<Value, String> {
+        let Value::String(reference) = reference else {
+            return Err(format!("`$ref` must be a string, not {}", json::type_name(reference)));
+        };
+        let (pointer, target) = reference::target(self.document, reference)?;
+        let name = match self.names.get(&pointer) {
+            Some(name) => name.clone(),
+            None => {
+                self.charge(pointer.len())?;
+                let last = cleaned(pointer.rsplit('/').next().unwrap_or_default());
+                let name = self.given.take(if last.is_empty() { "schema" } else { &last }, 100);
+                self.names.insert(pointer, name.clone());
+                self.waiting.push_back((name.clone(), target));
+                name
+            }
+        };
+        Ok(format!("#/$defs/{name}").into())
+    }
+}
+
+fn is_scalar(object: &Map<String, Value>) -> bool {
+    let scalar = |name: &Value| matches!(name.as_str(), Some("string" | "number" | "integer" | "boolean" | "null"));
+    match (object.get("type"), object.get("enum")) {
+        (Some(Value::Array(types)), _) => types.iter().all(scalar),
+        (Some(name), _) => scalar(name),
+        (None, Some(Value::Array(values))) => !values.iter().any(|value| value.is_array() || value.is_object()),
+        _ => false,
+    }
+}
+
+fn within(name: &str, reason: String) -> String {
+    // Where it lies deep, the whole way would hide what is wrong.
+    if reason.len() > 300 { reason } else { format!("{}: {reason}", json::shorten(name, 60)) }
+}
+
+/// About how many bytes a value has, or `most` if it is more.
+fn weight(value: &Value, most: usize) -> usize {
+    let (mut sum, mut waiting) = (0_usize, vec![value]);
+    while let Some(value) = waiting.pop() {
+        sum += 4;
+        match value {
+            Value::String(text) => sum += text.len(),
+            Value::Array(items) => waiting.extend(items),
+            Value::Object(members) => {
+                sum += members.keys().map(String::len).sum::<usize>();
+                waiting.extend(members.values());
+            }
+            _ => {}
+        }
+        if sum > most {
+            return most.saturating_add(1);
+        }
+    }
+    sum
+}
+
+/// `exclusiveMinimum: true` says of `minimum` that it is left out itself (2.0 and 3.0).
+fn make_exclusive(object: &Map<String, Value>, made: &mut Map<String, Value>) {
+    for (keyword, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+        if reference::is_true(object, keyword)
+            && let Some(value) = made.shift_remove(bound)
+        {
+            made.insert(keyword.to_owned(), value);
+        }
+    }
+}
+
+/// The server knows what it takes where nothing is said. Sent along, a default of the document would be the caller's word,
+/// and a change of one member would reset the others.
+fn tell_default(object: &Map<String, Value>, made: &mut Map<String, Value>) {
+    let Some(default) = object.get("default").filter(|default| weight(default, LONGEST_EXAMPLE) < LONGEST_EXAMPLE)
+    else {
+        return;
+    };
+    let told = format!("Default: {default}.");
+    let description = match made.get("description").and_then(Value::as_str).map(str::trim_end) {
+        Some(text) if !text.is_empty() => format!("{text} {told}"),
+        _ => told,
+    };
+    made.insert("description".to_owned(), description.into());
+}
+
+/// A schema that allows `null`, too.
+fn nullable(mut made: Map<String, Value>) -> Value {
+    if ["$ref", "allOf", "anyOf", "oneOf", "not"].iter().any(|keyword| made.contains_key(*keyword)) {
+        let description = made.shift_remove("description");
+        let mut whole = Map::new();
+        whole.insert("anyOf".to_owned(), json!([made, {"type": "null"}]));
+        whole.extend(description.map(|description| ("description".to_owned(), description)));
+        return Value::Object(whole);
+    }
+    match made.get_mut("type") {
+        Some(Value::String(name)) => {
+            let types = json!([name, "null"]);
+            made.insert("type".to_owned(), types);
+        }
+        Some(Value::Array(types)) if !types.contains(&"null".into()) => types.push("null".into()),
+        _ => {}
+    }
+    if let Some(Value::Array(values)) = made.get_mut("enum")
+        && !values.contains(&Value::Null)
+    {
+        values.push(Value::Null);
+    }
+    Value::Object(made)
+}
+
+#[cfg(test)]
+mod tests;

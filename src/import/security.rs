@@ -1,0 +1,209 @@
+//! Which operations are authorised with what: the document's requirements, and the credentials that were given.
+
+use std::cell::Cell;
+
+use serde_json::{Map, Value};
+
+use super::credentials::Credential;
+use super::reference::{self, text};
+use super::version::Version;
+use super::{ImportError, Warning};
+use crate::domain::json;
+
+/// What a document asks for, and what there is to give.
+pub struct Security<'d> {
+    document: &'d Value,
+    schemes: Option<&'d Map<String, Value>>,
+    everywhere: Option<&'d Value>,
+    /// Whether any requirement stands in the document; if none does, it says nothing, and what is given is sent always.
+    says_something: bool,
+    given: &'d [Credential],
+    used: Vec<Cell<bool>>,
+}
+
+impl<'d> Security<'d> {
+    /// Looks at a document.
+    ///
+    /// # Errors
+    /// Two credentials for the same place.
+    pub fn new(
+        document: &'d Value,
+        version: Version,
+        members: &'d Map<String, Value>,
+        says_something: bool,
+        given: &'d [Credential],
+    ) -> Result<Self, ImportError> {
+        for (place, one) in given.iter().enumerate() {
+            if given[..place].iter().any(|other| one.meets(other)) {
+                let message = format!("{one} sets what another credential sets already");
+                return Err(ImportError::option("auth", format!("/{place}"), message));
+            }
+        }
+        let schemes = match version {
+            Version::V2 => reference::member(members, "securityDefinitions"),
+            Version::V30 | Version::V31 => reference::member(members, "components")
+                .and_then(|components| components.map_or(Ok(None), |all| reference::member(all, "securitySchemes"))),
+        };
+        let everywhere = members.get("security").filter(|security| !security.is_null());
+        let used = given.iter().map(|_| Cell::new(false)).collect();
+        let says_something = says_something || everywhere.is_some();
+        Ok(Self { document, schemes: schemes.unwrap_or_default(), everywhere, says_something, given, used })
+    }
+
+    /// What an operation is authorised with, and what it lacks.
+    ///
+    /// # Errors
+    /// What is no requirement.
+    pub fn of_operation(
+        &self,
+        operation: &'d Map<String, Value>,
+    ) -> Result<(Vec<&'d Credential>, Option<String>), String> {
+        if !self.says_something {
+            return Ok((self.take(|_| true), None));
+        }
+        let own = operation.get("security").filter(|security| !security.is_null());
+        let alternatives = match own.or(self.everywhere) {
+            None => return Ok((Vec::new(), None)),
+            Some(Value::Array(alternatives)) => alternatives,
+            Some(other) => return Err(format!("`security` must be an array, not {}", json::type_name(other))),
+        };
+        let mut is_optional = alternatives.is_empty();
+        for alternative in alternatives {
+            let Value::Object(schemes) = alternative else {
+                return Err(format!("a security requirement must be an object, not {}", json::type_name(alternative)));
+            };
+            is_optional |= schemes.is_empty();
+            let found: Option<Vec<usize>> = schemes.keys().map(|scheme| self.fitting(scheme)).collect();
+            if let Some(found) = found.filter(|found| !found.is_empty()) {
+                return Ok((self.take(|place| found.contains(&place)), None));
+            }
+        }
+        if is_optional {
+            return Ok((Vec::new(), None));
+        }
+        let all: Vec<String> = alternatives.iter().take(5).map(|one| self.told(one)).collect();
+        let message = format!(
+            "it asks for credentials, {}, and none were given for it: calls may be refused (`auth`, --auth)",
+            all.join(" or ")
+        );
+        Ok((Vec::new(), Some(message)))
+    }
+
+    /// What was given and fitted nothing.
+    #[must_use]
+    pub fn unused(&self) -> Vec<Warning> {
+        let unused = self.given.iter().zip(&self.used).filter(|(_, used)| !used.get());
+        let message =
+            |credential: &Credential| format!("{credential} fits no operation's security scheme and is not used");
+        unused.map(|(credential, _)| Warning { operation: None, message: message(credential) }).collect()
+    }
+
+    fn take(&self, takes: impl Fn(usize) -> bool) -> Vec<&'d Credential> {
+        let taken = self.given.iter().enumerate().filter(|(place, _)| takes(*place));
+        taken.inspect(|(place, _)| self.used[*place].set(true)).map(|(_, credential)| credential).collect()
+    }
+
+    fn scheme(&self, name: &str) -> Option<&'d Map<String, Value>> {
+        let scheme = self.schemes?.get(name)?;
+        reference::object(self.document, scheme, "").ok()
+    }
+
+    /// The place of the credential that a scheme takes.
+    fn fitting(&self, name: &str) -> Option<usize> {
+        let scheme = self.scheme(name)?;
+        let (kind, http) = (text(scheme, "type")?, text(scheme, "scheme").unwrap_or_default());
+        let is_bearer =
+            matches!(kind, "oauth2" | "openIdConnect") || kind == "http" && http.eq_ignore_ascii_case("bearer");
+        let is_basic = kind == "basic" || kind == "http" && http.eq_ignore_ascii_case("basic");
+        let key = (kind == "apiKey").then(|| (text(scheme, "in"), text(scheme, "name")));
+        self.given.iter().position(|credential| match (credential, key) {
+            (credential, Some((Some(place), Some(name)))) => credential.sets(place, name),
+            (Credential::Bearer { .. }, _) => is_bearer,
+            (Credential::Basic { .. }, _) => is_basic,
+            (Credential::Header { .. }, _) => {
+                (is_bearer || is_basic || kind == "http") && credential.sets("header", "authorization")
+            }
+            _ => false,
+        })
+    }
+
+    /// An alternative in words.
+    fn told(&self, alternative: &Value) -> String {
+        let names = alternative.as_object().into_iter().flat_map(Map::keys).take(5);
+        let told = names.map(|name| {
+            let shown = json::shorten(name, 60);
+            let Some(scheme) = self.scheme(name) else { return shown };
+            let parts = ["type", "scheme", "in", "name"].into_iter().filter_map(|part| text(scheme, part));
+            format!("{shown} ({})", json::shorten(&parts.collect::<Vec<_>>().join(" "), 80))
+        });
+        told.collect::<Vec<_>>().join(" and ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn document() -> Value {
+        json!({"components": {"securitySchemes": {
+            "key": {"type": "apiKey", "in": "header", "name": "X-Key"}, "other": {"type": "apiKey", "in": "query", "name": "k"},
+            "token": {"type": "http", "scheme": "bearer"}, "login": {"type": "http", "scheme": "Basic"},
+            "flow": {"type": "oauth2"}, "cert": {"type": "mutualTLS"}}}})
+    }
+
+    fn sent(security: Value, given: &[&str]) -> (Vec<String>, bool) {
+        let (document, operation) = (document(), json!({"security": security}));
+        let given: Vec<Credential> = given.iter().map(|text| text.parse().unwrap()).collect();
+        let security = Security::new(&document, Version::V31, document.as_object().unwrap(), true, &given).unwrap();
+        let (sent, lacking) = security.of_operation(operation.as_object().unwrap()).unwrap();
+        (sent.iter().map(ToString::to_string).collect(), lacking.is_some())
+    }
+
+    #[test]
+    fn credentials_go_where_the_document_asks_for_them() {
+        for (security, given, expected, lacks) in [
+            (json!([{"key": []}]), vec!["header:x-key:K"], vec!["header:x-key:K"], false),
+            (json!([{"key": []}]), vec!["bearer:T"], vec![], true),
+            (json!([{"key": []}, {"flow": []}]), vec!["bearer:T"], vec!["bearer:T"], false),
+            (json!([{"key": [], "other": []}]), vec!["header:X-Key:K"], vec![], true),
+            (
+                json!([{"key": [], "other": []}]),
+                vec!["header:X-Key:K", "query:k:K"],
+                vec!["header:X-Key:K", "query:k:K"],
+                false,
+            ),
+            (json!([{"login": []}]), vec!["basic:u:P"], vec!["basic:u:P"], false),
+            (json!([{"login": []}]), vec!["header:Authorization:P"], vec!["header:Authorization:P"], false),
+            (json!([{"cert": []}]), vec!["bearer:T"], vec![], true),
+            (json!([{}, {"token": []}]), vec![], vec![], false),
+            (json!([{}, {"token": []}]), vec!["bearer:T"], vec!["bearer:T"], false),
+            (json!([]), vec!["bearer:T"], vec![], false),
+            (Value::Null, vec!["bearer:T"], vec![], false),
+            (json!([{"nobody": []}]), vec!["bearer:T"], vec![], true),
+        ] {
+            let expected = expected.into_iter().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(sent(security.clone(), &given), (expected, lacks), "{security} {given:?}");
+        }
+    }
+
+    #[test]
+    fn a_document_that_says_nothing_takes_what_is_given() {
+        let (document, given) = (document(), ["bearer:T".parse().unwrap()]);
+        let members = document.as_object().unwrap();
+        let security = Security::new(&document, Version::V31, members, false, &given).unwrap();
+        assert_eq!(security.of_operation(&Map::new()).unwrap().0.len(), 1);
+        assert!(security.unused().is_empty());
+        let strict = Security::new(&document, Version::V31, members, true, &given).unwrap();
+        assert_eq!(strict.of_operation(&Map::new()).unwrap().0.len(), 0);
+        assert!(strict.unused()[0].message.starts_with("bearer:T fits no operation"));
+    }
+
+    #[test]
+    fn two_credentials_for_one_place_are_refused() {
+        let (document, given) = (document(), ["bearer:T".parse().unwrap(), "basic:u:P".parse().unwrap()]);
+        let error = Security::new(&document, Version::V31, document.as_object().unwrap(), true, &given).err().unwrap();
+        assert_eq!((error.option, error.pointer.as_str()), (Some("auth"), "/1"));
+    }
+}

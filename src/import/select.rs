@@ -1,0 +1,99 @@
+//! Which operations are imported.
+
+use super::ImportError;
+use crate::domain::json;
+use crate::schema;
+
+/// Tags and operations that are wanted; all if there are none.
+#[derive(Debug)]
+pub struct Selection<'o> {
+    wanted: Vec<(&'o str, bool)>,
+}
+
+/// By what an operation is known.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// Its tags.
+    pub tags: &'a [String],
+    /// Its `operationId`.
+    pub id: Option<&'a str>,
+    /// The name of its tool.
+    pub tool: &'a str,
+    /// `GET`.
+    pub method: &'a str,
+    /// `/pets/{id}`.
+    pub path: &'a str,
+}
+
+impl<'o> Selection<'o> {
+    /// These.
+    #[must_use]
+    pub fn new(only: &'o [String]) -> Self {
+        Self { wanted: only.iter().map(|one| (one.trim(), false)).collect() }
+    }
+
+    /// Whether an operation is among them.
+    pub fn takes(&mut self, operation: Known<'_>) -> bool {
+        let mut taken = self.wanted.is_empty();
+        for (wanted, found) in &mut self.wanted {
+            if operation.is(wanted) {
+                *found = true;
+                taken = true;
+            }
+        }
+        taken
+    }
+
+    /// Refuses what fits no operation: it is misspelt. `known` are tags and ids that there are.
+    ///
+    /// # Errors
+    /// The first that fits none.
+    pub fn check<'k>(&self, known: impl Iterator<Item = &'k str>) -> Result<(), ImportError> {
+        let Some(place) = self.wanted.iter().position(|(_, found)| !found) else { return Ok(()) };
+        let (wanted, _) = self.wanted[place];
+        let hint =
+            schema::nearest(wanted, known).map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
+        let message = format!(
+            "\"{}\" is no tag, operationId, path or METHOD /path of the document{hint}",
+            json::shorten(wanted, 100)
+        );
+        Err(ImportError::option("only", format!("/{place}"), message))
+    }
+}
+
+impl Known<'_> {
+    fn is(self, wanted: &str) -> bool {
+        let by_place = || {
+            let (method, path) = wanted.split_once(char::is_whitespace)?;
+            Some(method.eq_ignore_ascii_case(self.method) && path.trim() == self.path)
+        };
+        self.tags.iter().any(|tag| tag == wanted)
+            || self.id == Some(wanted)
+            || self.tool == wanted
+            || self.path == wanted
+            || by_place().unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_wanted_by_anything_that_it_is_known_by() {
+        let tags = ["pets".to_owned()];
+        let known = Known { tags: &tags, id: Some("getPet"), tool: "shop_getPet", method: "GET", path: "/pets/{id}" };
+        for wanted in ["pets", "getPet", "shop_getPet", "/pets/{id}", "get /pets/{id}"] {
+            let only = [wanted.to_owned()];
+            let mut selection = Selection::new(&only);
+            assert!(selection.takes(known) && selection.check(["pets"].into_iter()).is_ok(), "{wanted}");
+        }
+        assert!(Selection::new(&[]).takes(known));
+        let only = ["pets".to_owned(), "pest".to_owned()];
+        let mut selection = Selection::new(&only);
+        assert!(selection.takes(known));
+        let error = selection.check(["pets"].into_iter()).unwrap_err();
+        assert_eq!((error.option, error.pointer.as_str()), (Some("only"), "/1"));
+        assert!(error.message.ends_with("did you mean \"pets\"?"), "{error}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Where requests go.
+
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::reference::{self, text};
+use super::version::Version;
+use super::{ImportError, Options};
+use crate::domain::json;
+
+/// Why an operation has no server.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoServer {
+    /// The document names none, so that nothing of it can be imported.
+    Unnamed(String),
+    /// The one of this operation cannot be used.
+    Unusable(String),
+}
+
+/// The server that the options name.
+///
+/// # Errors
+/// If that is none.
+pub fn given(options: &Options) -> Result<Option<String>, ImportError> {
+    let Some(server) = &options.server else { return Ok(None) };
+    let found = absolute(server.trim(), options.document_url.as_ref()).map(Some);
+    found.map_err(|reason| {
+        let (NoServer::Unnamed(reason) | NoServer::Unusable(reason)) = reason;
+        ImportError::option("server", "", format!("must be an http:// or https:// URL: {reason}"))
+    })
+}
+
+/// Where the requests of one operation go, without a slash at the end.
+///
+/// # Errors
+/// Why that is not known.
+pub fn of_operation(
+    version: Version,
+    document: &Map<String, Value>,
+    path: &Map<String, Value>,
+    operation: &Map<String, Value>,
+    from: Option<&Url>,
+) -> Result<String, NoServer> {
+    if version == Version::V2 {
+        return old(document, operation, from);
+    }
+    let mut first = None;
+    for object in [operation, path, document] {
+        let servers = reference::elements(object, "servers").map_err(NoServer::Unusable)?;
+        first = first.or(servers.first());
+    }
+    let Some(server) = first else { return absolute("/", from) };
+    let server = server.as_object().ok_or_else(|| NoServer::Unusable("a server must be an object".to_owned()))?;
+    let url = filled(server).map_err(NoServer::Unusable)?;
+    absolute(url.trim(), from)
+}
+
+/// A server's URL with its variables' defaults.
+fn filled(server: &Map<String, Value>) -> Result<String, String> {
+    let mut rest = text(server, "url").unwrap_or("/");
+    let variables = reference::member(server, "variables")?;
+    let mut url = String::new();
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, behind) = after.split_once('}').ok_or("the server's URL has a `{` without a `}`")?;
+        let variable = variables.and_then(|variables| variables.get(name));
+        let default = match variable.and_then(|variable| variable.get("default")) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) => number.to_string(),
+            _ => {
+                let name = json::shorten(name, 60);
+                return Err(format!(
+                    "the variable {name} of the server's URL has no default: name the server (`server`)"
+                ));
+            }
+        };
+        url.push_str(before);
+        url.push_str(&default);
+        rest = behind;
+    }
+    url.push_str(rest);
+    Ok(url)
+}
+
+/// `schemes`, `host` and `basePath` of 2.0.
+fn old(document: &Map<String, Value>, operation: &Map<String, Value>, from: Option<&Url>) -> Result<String, NoServer> {
+    let own = reference::elements(operation, "schemes").map_err(NoServer::Unusable)?;
+    let all = if own.is_empty() { reference::elements(document, "schemes").map_err(NoServer::Unusable)? } else { own };
+    let scheme = ["https", "http"].into_iter().find(|scheme| all.iter().any(|one| one == scheme));
+    let scheme = scheme.or(from.map(Url::scheme)).unwrap_or("https");
+    let base = text(document, "basePath").unwrap_or("/");
+    let slash = if base.starts_with('/') { "" } else { "/" };
+    match text(document, "host") {
+        Some(host) => absolute(&format!("{scheme}://{host}{slash}{base}"), from),
+        None => absolute(&format!("{slash}{base}"), from),
+    }
+}
+
+fn absolute(text: &str, from: Option<&Url>) -> Result<String, NoServer> {
+    let shown = json::shorten(text, 200);
+    let url = match (Url::parse(text), from) {
+        (Ok(url), _) => url,
+        (Err(url::ParseError::RelativeUrlWithoutBase), Some(from)) => from
+            .join(text)
+            .map_err(|error| NoServer::Unusable(format!("the server's URL \"{shown}\" is none: {error}")))?,
+        (Err(url::ParseError::RelativeUrlWithoutBase), None) => {
+            let message = if text == "/" {
+                "the document names no server: give its URL as `server` (--server URL)".to_owned()
+            } else {
+                format!(
+                    "the document names its server by \"{shown}\" alone: give the whole URL as `server` (--server URL)"
+                )
+            };
+            return Err(NoServer::Unnamed(message));
+        }
+        (Err(error), _) => return Err(NoServer::Unusable(format!("the server's URL \"{shown}\" is none: {error}"))),
+    };
+    let fault = if !matches!(url.scheme(), "http" | "https") {
+        Some("is not http:// or https://")
+    } else if !url.username().is_empty() || url.password().is_some() {
+        Some("has a user or a password, which `auth` is for")
+    } else if url.query().is_some() || url.fragment().is_some() {
+        Some("has a query or a fragment, behind which no path can stand")
+    } else {
+        None
+    };
+    match fault {
+        Some(fault) => Err(NoServer::Unusable(format!("the server's URL {fault}"))),
+        None => Ok(url.as_str().trim_end_matches('/').to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(version: Version, document: Value, operation: Value, from: Option<&str>) -> Result<String, NoServer> {
+        let path = json!({"servers": document["path_servers"]});
+        let objects = [&document, &path, &operation].map(|value| value.as_object().unwrap());
+        let from = from.map(|url| Url::parse(url).unwrap());
+        of_operation(version, objects[0], objects[1], objects[2], from.as_ref())
+    }
+
+    #[test]
+    fn the_nearest_server_counts_and_relative_ones_begin_at_the_document() {
+        let one = |url: &str| json!([{"url": url}, {"url": "http://second"}]);
+        let from = Some("https://docs.example/api/openapi.yaml?x=1");
+        for (document, operation, from, url) in [
+            (json!({"servers": one("https://a/v1/")}), json!({}), None, "https://a/v1"),
+            (json!({"servers": one("https://a"), "path_servers": one("https://b")}), json!({}), None, "https://b"),
+            (json!({"path_servers": one("https://b")}), json!({"servers": one("https://c")}), None, "https://c"),
+            (json!({"servers": one("/v1")}), json!({}), from, "https://docs.example/v1"),
+            (json!({"servers": one("v1")}), json!({}), from, "https://docs.example/api/v1"),
+            (json!({}), json!({}), from, "https://docs.example"),
+            (
+                json!({"servers": [{"url": "https://{host}:{port}/{base}", "variables": {"host": {"default": "h"}, "port": {"default": 8443}, "base": {"default": "v2"}}}]}),
+                json!({}),
+                None,
+                "https://h:8443/v2",
+            ),
+        ] {
+            assert_eq!(of(Version::V31, document, operation, from).as_deref(), Ok(url));
+        }
+        for (document, from, url) in [
+            (json!({"host": "h:81", "basePath": "/v1", "schemes": ["http", "https"]}), None, "https://h:81/v1"),
+            (json!({"host": "h", "schemes": ["ws", "http"]}), None, "http://h"),
+            (json!({"host": "h", "basePath": "v"}), None, "https://h/v"),
+            (json!({"basePath": "/v"}), Some("http://h:81/x/swagger.json"), "http://h:81/v"),
+        ] {
+            assert_eq!(of(Version::V2, document, json!({}), from).as_deref(), Ok(url));
+        }
+    }
+
+    #[test]
+    fn without_a_server_the_way_out_is_told() {
+        for (version, document) in [
+            (Version::V30, json!({})),
+            (Version::V31, json!({"servers": [{"url": "/v1"}]})),
+            (Version::V2, json!({"basePath": "/v1"})),
+        ] {
+            let Err(NoServer::Unnamed(message)) = of(version, document, json!({}), None) else {
+                panic!("there is one")
+            };
+            assert!(message.contains("--server URL"), "{message}");
+        }
+        for url in ["ftp://h", "https://u:p@h", "https://h?x=1", "https://{h}", "https://h/{x", "http://"] {
+            let found = of(Version::V31, json!({"servers": [{"url": url}]}), json!({}), None);
+            assert!(matches!(found, Err(NoServer::Unusable(_))), "{url}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn the_server_of_the_options_is_checked() {
+        let options = |server: &str| Options { server: Some(server.to_owned()), ..Options::default() };
+        assert_eq!(given(&options("https://h/v1/")), Ok(Some("https://h/v1".to_owned())));
+        assert_eq!(given(&Options::default()), Ok(None));
+        for server in ["", "h.example", "file:///x", "/v1"] {
+            assert_eq!(given(&options(server)).unwrap_err().option, Some("server"), "{server}");
+        }
+    }
+}

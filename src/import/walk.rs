@@ -1,0 +1,140 @@
+//! Through all operations of a document.
+
+use std::cell::Cell;
+
+use serde_json::{Map, Value};
+
+use super::names::{self, Unique};
+use super::operation::{self, Common, Failure, Spot};
+use super::reference::{self, text};
+use super::security::Security;
+use super::select::{Known, Selection};
+use super::version::Version;
+use super::{
+    ImportError, Imported, MOST_BYTES, MOST_OPERATIONS, MOST_WARNINGS, Offered, Options, Refused, Warning, servers,
+};
+use crate::domain::json;
+
+const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+
+/// Longest prefix of tools' names.
+const LONGEST_PREFIX: usize = 64;
+
+/// Makes tools of the operations of an OpenAPI document: 2.0, 3.0 or 3.1.
+///
+/// # Errors
+/// If nothing of it can be imported: it is no such document, names no server, or the options do not fit it. An operation that
+/// cannot be a tool is among those refused.
+pub fn openapi(document: &Value, options: &Options) -> Result<Imported, ImportError> {
+    let (version, members) = Version::of(document)?;
+    let prefix = checked_prefix(options)?;
+    let server = servers::given(options)?;
+    let mut imported = Imported { title: title(members), ..Imported::default() };
+    let all = places(document, members, prefix, &mut imported.refused)?;
+    let mut selection = Selection::new(&options.only);
+    let chosen: Vec<&Spot<'_>> = all.iter().filter(|at| selection.takes(known(at))).collect();
+    let words = all.iter().flat_map(|at| at.tags.iter().map(String::as_str).chain(text(at.operation, "operationId")));
+    selection.check(words)?;
+    if chosen.len() > MOST_OPERATIONS {
+        let message =
+            format!("{} operations are wanted, {MOST_OPERATIONS} can be imported at a time: choose some", chosen.len());
+        return Err(ImportError::option("only", "", message));
+    }
+    let says_something = all.iter().any(|at| at.operation.contains_key("security"));
+    let security = Security::new(document, version, members, says_something, &options.credentials)?;
+    let (from, budget) = (options.document_url.as_ref(), Cell::new(MOST_BYTES));
+    let common = Common { document, members, version, server, from, security, budget };
+    for at in chosen {
+        let operation = shown(at.method, at.path);
+        match operation::definition(&common, at) {
+            Ok((definition, warnings)) => {
+                let warning = |message| Warning { operation: Some(operation.clone()), message };
+                imported.warnings.extend(warnings.into_iter().map(warning));
+                imported.offered.push(Offered { operation, definition });
+            }
+            Err(Failure::NoServer(message)) => return Err(ImportError::option("server", "", message)),
+            Err(Failure::Refused(reason)) => {
+                imported.refused.push(Refused { operation, reason: json::shorten(&reason, 1000) });
+            }
+        }
+    }
+    imported.warnings.extend(common.security.unused());
+    let more = imported.warnings.len().saturating_sub(MOST_WARNINGS);
+    if more > 0 {
+        imported.warnings.truncate(MOST_WARNINGS);
+        imported.warnings.push(Warning { operation: None, message: format!("{more} more warnings are not told") });
+    }
+    Ok(imported)
+}
+
+fn checked_prefix(options: &Options) -> Result<&str, ImportError> {
+    let prefix = options.prefix.as_deref().unwrap_or_default();
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    if prefix.len() <= LONGEST_PREFIX && prefix.bytes().all(is_good) {
+        return Ok(prefix);
+    }
+    let message = format!("must be at most {LONGEST_PREFIX} of A-Z, a-z, 0-9, `_`, `.` and `-`");
+    Err(ImportError::option("prefix", "", message))
+}
+
+fn title(members: &Map<String, Value>) -> Option<String> {
+    let info = members.get("info").and_then(Value::as_object)?;
+    text(info, "title").map(|title| json::shorten(title, 200))
+}
+
+/// Every operation, with the name that its tool has whatever else is imported.
+fn places<'d>(
+    document: &'d Value,
+    members: &'d Map<String, Value>,
+    prefix: &str,
+    refused: &mut Vec<Refused>,
+) -> Result<Vec<Spot<'d>>, ImportError> {
+    let paths = match members.get("paths") {
+        Some(Value::Object(paths)) => paths,
+        Some(other) => {
+            return Err(ImportError::new("/paths", format!("must be an object, not {}", json::type_name(other))));
+        }
+        None => return Err(ImportError::new("", "the document has no `paths`, so there is nothing to import")),
+    };
+    let (mut found, mut taken) = (Vec::new(), Unique::default());
+    for (path, item) in paths.iter().filter(|(path, _)| !path.starts_with("x-")) {
+        let mut refuse = |operation: String, reason: String| {
+            // A document of nothing but mistakes is told of its first ones.
+            if refused.len() < MOST_OPERATIONS {
+                refused.push(Refused { operation, reason });
+            }
+        };
+        if !path.starts_with('/') {
+            refuse(json::shorten(path, 200), "a path must begin with a slash".to_owned());
+            continue;
+        }
+        let item = match reference::object(document, item, "a path") {
+            Ok(item) => item,
+            Err(reason) => {
+                refuse(json::shorten(path, 200), reason);
+                continue;
+            }
+        };
+        for (method, operation) in item.iter().filter(|(method, _)| METHODS.contains(&&***method)) {
+            let Value::Object(operation) = operation else {
+                let reason = format!("must be an object, not {}", json::type_name(operation));
+                refuse(shown(method, path), reason);
+                continue;
+            };
+            let name = names::of_operation(text(operation, "operationId"), method, path);
+            let tool = taken.tool(&names::prefixed(prefix, &name));
+            let tags = reference::elements(operation, "tags").unwrap_or_default().iter().filter_map(Value::as_str);
+            let tags = tags.map(|tag| json::shorten(tag, 100)).collect();
+            found.push(Spot { path, method, item, operation, tags, tool });
+        }
+    }
+    Ok(found)
+}
+
+fn known<'a>(at: &'a Spot<'_>) -> Known<'a> {
+    Known { tags: &at.tags, id: text(at.operation, "operationId"), tool: &at.tool, method: at.method, path: at.path }
+}
+
+fn shown(method: &str, path: &str) -> String {
+    format!("{} {}", method.to_ascii_uppercase(), json::shorten(path, 200))
+}

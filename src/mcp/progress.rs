@@ -1,0 +1,112 @@
+//! What a running call tells its client: `notifications/progress`.
+
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::service::{Peer, RoleServer};
+
+use crate::domain::Call;
+use crate::domain::event::{EventKind, Stage};
+use crate::events::bus::CallReader;
+
+/// Follows one call.
+pub(super) struct Watch {
+    pub reader: CallReader,
+    pub token: ProgressToken,
+    pub peer: Peer<RoleServer>,
+}
+
+impl Watch {
+    /// Tells what there is to tell until the call has ended, or the client is not there any more.
+    pub async fn tell(mut self) {
+        let mut steps = Steps::default();
+        while let Some(framed) = self.reader.events.recv().await {
+            match &framed.event.stage {
+                Stage::Result => return,
+                Stage::Reported(reported) if reported.kind == EventKind::Status => {}
+                // The last report may be told with the end.
+                Stage::Settled if framed.event.call.progress.is_some() => {}
+                _ => continue,
+            }
+            let Some(step) = steps.next(&framed.event.call, &self.token) else { continue };
+            if self.peer.notify_progress(step).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Progress only ever grows, as the protocol has it.
+#[derive(Default)]
+struct Steps {
+    last: Option<f64>,
+    /// Reports of a tool that says no numbers.
+    reports: u32,
+}
+
+impl Steps {
+    fn next(&mut self, call: &Call, token: &ProgressToken) -> Option<ProgressNotificationParam> {
+        self.reports += 1;
+        let current = call.progress.as_ref().map_or(f64::from(self.reports), |progress| progress.current);
+        if self.last.is_some_and(|last| current <= last) {
+            return None;
+        }
+        self.last = Some(current);
+        let mut step = ProgressNotificationParam::new(token.clone(), current);
+        step.total = call.progress.as_ref().and_then(|progress| progress.total);
+        let message = call.progress.as_ref().and_then(|progress| progress.message.clone());
+        step.message = message.or_else(|| call.tip.clone());
+        Some(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rmcp::model::NumberOrString;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::call::StatusUpdate;
+    use crate::domain::{Progress, Time};
+
+    fn running() -> Call {
+        let mut call = Call::accepted(Uuid::nil(), "a".into(), None, Arc::new(json!({})), Time(0), "n".into());
+        call.start(Time(0)).unwrap();
+        call
+    }
+
+    fn told(updates: Vec<StatusUpdate>) -> Vec<(f64, Option<f64>, Option<String>)> {
+        let (mut call, mut steps) = (running(), Steps::default());
+        let token = ProgressToken(NumberOrString::Number(1));
+        let mut told = Vec::new();
+        for update in updates {
+            call.update(update).unwrap();
+            told.extend(steps.next(&call, &token).map(|step| (step.progress, step.total, step.message)));
+        }
+        told
+    }
+
+    fn at(current: f64, message: Option<&str>) -> StatusUpdate {
+        let progress = Progress { current, total: Some(9.0), message: message.map(str::to_owned) };
+        StatusUpdate { progress: Some(progress), ..StatusUpdate::default() }
+    }
+
+    fn tip(text: &str) -> StatusUpdate {
+        StatusUpdate { tip: Some(text.into()), ..StatusUpdate::default() }
+    }
+
+    #[test]
+    fn progress_is_told_as_long_as_it_grows() {
+        let steps = told(vec![at(0.0, Some("begun")), at(2.0, None), at(2.0, None), at(1.0, None), at(3.0, Some("c"))]);
+        let numbers: Vec<f64> = steps.iter().map(|(current, ..)| *current).collect();
+        assert_eq!(numbers, [0.0, 2.0, 3.0]);
+        assert_eq!(steps[0], (0.0, Some(9.0), Some("begun".into())));
+    }
+
+    #[test]
+    fn a_tool_that_says_no_numbers_is_counted() {
+        let steps = told(vec![tip("one"), tip("two")]);
+        assert_eq!(steps, [(1.0, None, Some("one".into())), (2.0, None, Some("two".into()))]);
+    }
+}

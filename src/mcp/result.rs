@@ -1,0 +1,117 @@
+//! An ended call as the result of `tools/call`: what the model reads, the data, and whether it is an error. What is for
+//! people stays where it is.
+
+use rmcp::model::{CallToolResult, ContentBlock as Block, MetaObject};
+use serde_json::{Map, Value, json};
+
+use crate::domain::{Call, ContentBlock, Outcome};
+
+/// Names the call, so that whoever has the client can find it in the service.
+const CALL: &str = "toolpost/call_id";
+/// The code of a failure.
+const ERROR_CODE: &str = "toolpost/error_code";
+
+/// The result of a call; `has_schema` is whether clients hold its data against a schema.
+pub(super) fn of(call: &Call, has_schema: bool) -> CallToolResult {
+    let mut meta = MetaObject::new();
+    meta.0.insert(CALL.to_owned(), call.id.to_string().into());
+    let Some(outcome) = call.outcome.as_deref() else {
+        // Only what has ended is asked for.
+        return CallToolResult::error(Vec::new());
+    };
+    let content = blocks(outcome);
+    let mut result = match &outcome.error {
+        Some(failure) => {
+            meta.0.insert(ERROR_CODE.to_owned(), failure.code.as_str().into());
+            CallToolResult::error(content)
+        }
+        None => CallToolResult::success(content),
+    };
+    if !outcome.is_error() {
+        result.structured_content = data(outcome, has_schema);
+    }
+    result.meta = Some(meta);
+    result
+}
+
+fn blocks(outcome: &Outcome) -> Vec<Block> {
+    if outcome.content.is_empty() && !outcome.output.is_empty() {
+        return vec![Block::text(outcome.output.as_str())];
+    }
+    outcome.content.iter().map(block).collect()
+}
+
+fn block(block: &ContentBlock) -> Block {
+    match block {
+        ContentBlock::Text(text) => Block::text(text.as_str()),
+        ContentBlock::Image { data, mime_type } => Block::image(data.as_str(), mime_type.as_str()),
+        ContentBlock::Other(members) => other(members),
+    }
+}
+
+/// Audio and resources are the protocol's own; what it does not know is told as text.
+fn other(members: &Map<String, Value>) -> Block {
+    let mut renamed = members.clone();
+    if let Some(mime_type) = renamed.remove("mime_type") {
+        renamed.entry("mimeType").or_insert(mime_type);
+    }
+    serde_json::from_value(Value::Object(renamed))
+        .unwrap_or_else(|_| Block::text(Value::Object(members.clone()).to_string()))
+}
+
+/// `structuredContent` is an object. Of a result that was cut it would be the whole, so it is left out, unless clients
+/// look for it.
+fn data(outcome: &Outcome, has_schema: bool) -> Option<Value> {
+    if outcome.whole.is_some() && !has_schema {
+        return None;
+    }
+    let value = outcome.structured.as_deref()?;
+    Some(if value.is_object() { value.clone() } else { json!({ "result": value }) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::domain::{Answer, Failure, Time, outcome_of};
+
+    fn result(outcome: Outcome) -> Value {
+        let mut call = Call::accepted(Uuid::nil(), "a".into(), None, Arc::new(json!({})), Time(0), "n".into());
+        call.start(Time(0)).unwrap();
+        call.settle(outcome, Time(1)).unwrap();
+        serde_json::to_value(of(&call, false)).unwrap()
+    }
+
+    fn answered(value: Value) -> Value {
+        result(outcome_of("a", Answer::Json(value)))
+    }
+
+    #[test]
+    fn data_is_an_object_whatever_it_was() {
+        assert_eq!(answered(json!({"a": [1]}))["structuredContent"], json!({"a": [1]}));
+        assert_eq!(answered(json!([1, 2]))["structuredContent"], json!({"result": [1, 2]}));
+        assert_eq!(answered(json!("a")).get("structuredContent"), None);
+    }
+
+    #[test]
+    fn blocks_of_the_protocol_s_own_kinds_are_told_as_such() {
+        let resource = json!({"type": "resource", "resource": {"uri": "a:b", "text": "t"}});
+        let audio = json!({"type": "audio", "data": "AA==", "mime_type": "audio/wav"});
+        let unknown = json!({"type": "chart", "points": [1]});
+        let told = answered(json!({"content": [resource, audio, unknown]}));
+        assert_eq!(told["content"][0], resource);
+        assert_eq!(told["content"][1], json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}));
+        assert_eq!(told["content"][2], json!({"type": "text", "text": unknown.to_string()}));
+    }
+
+    #[test]
+    fn a_failure_is_a_result_with_its_text_and_its_code() {
+        let told = result(Failure::blocked(Some("no"), "h").into());
+        assert_eq!((&told["isError"], &told["content"][0]["text"]), (&json!(true), &json!("Error: no")));
+        assert_eq!(told["_meta"][ERROR_CODE], "TOOL_BLOCKED");
+        assert_eq!(told["_meta"][CALL], Uuid::nil().to_string());
+    }
+}

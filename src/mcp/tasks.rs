@@ -1,0 +1,90 @@
+//! Calls that nobody waits for, as tasks of the protocol (SEP-2663): a task is a call, and its id is the call's.
+
+use rmcp::ErrorData;
+use rmcp::model::{CreateTaskResult, DetailedTask, GetTaskResult, JsonObject, Task, TaskPayload, TaskStatus};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Server, result};
+use crate::access::Access;
+use crate::domain::{Call, Code};
+use crate::engine::Reached;
+use crate::store::StoreError;
+
+/// How long a client is asked to wait before it looks again, in milliseconds.
+const LOOK_AGAIN_MS: u64 = 1_000;
+
+impl Server {
+    /// A task that is on disk.
+    pub(super) async fn created(access: &Access, id: Uuid) -> Result<CreateTaskResult, ErrorData> {
+        let call = Self::stored(access, id).await?;
+        Ok(CreateTaskResult::new(task(&call, TaskStatus::Working)))
+    }
+
+    /// How a task stands, with its result once it has one.
+    pub(super) async fn task(&self, access: &Access, id: &str) -> Result<GetTaskResult, ErrorData> {
+        let call = Self::stored(access, id_of(id)?).await?;
+        let payload = payload(&call, Self::kind_of(access, &call.name).has_output_schema);
+        Ok(GetTaskResult::new(DetailedTask::new(task(&call, payload.status()), payload)))
+    }
+
+    /// Wants a task to end; one that has ended is left as it is.
+    pub(super) async fn cancel(&self, access: &Access, id: &str) -> Result<(), ErrorData> {
+        match self.0.engine.cancel(access.tenant(), id_of(id)?).await.map_err(|error| away(&error))? {
+            Reached::NoSuchCall => Err(no_such_task(id)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn stored(access: &Access, id: Uuid) -> Result<Call, ErrorData> {
+        let call = access.store().call(id).await.map_err(|error| away(&error))?;
+        call.ok_or_else(|| no_such_task(&id.to_string()))
+    }
+}
+
+fn task(call: &Call, status: TaskStatus) -> Task {
+    let updated_at = call.ended_at.or(call.started_at).unwrap_or(call.created_at);
+    let mut task = Task::new(call.id.to_string(), status, call.created_at.to_string(), updated_at.to_string())
+        .with_poll_interval_ms(LOOK_AGAIN_MS);
+    let progress = call.progress.as_ref().and_then(|progress| progress.message.clone());
+    task.status_message = call.tip.clone().or(progress);
+    task
+}
+
+/// A tool that failed has ended well as a task: its result says so. Where the service itself failed, the task did.
+fn payload(call: &Call, has_schema: bool) -> TaskPayload {
+    let Some(outcome) = call.outcome.as_deref() else { return TaskPayload::Working };
+    match &outcome.error {
+        Some(failure) if failure.code == Code::Cancelled => TaskPayload::Cancelled,
+        Some(failure) if matches!(failure.code, Code::OutcomeUnknown | Code::ShuttingDown | Code::Overloaded) => {
+            let error = json!({"code": -32603, "message": failure.text, "data": {"code": failure.code.as_str()}});
+            TaskPayload::Failed { error: object(error) }
+        }
+        _ => {
+            // All of it came from JSON: nothing can fail to serialise.
+            let result = serde_json::to_value(result::of(call, has_schema)).unwrap_or_default();
+            TaskPayload::Completed { result: object(result) }
+        }
+    }
+}
+
+fn object(value: Value) -> JsonObject {
+    match value {
+        Value::Object(members) => members,
+        _ => JsonObject::new(),
+    }
+}
+
+fn id_of(text: &str) -> Result<Uuid, ErrorData> {
+    text.parse().map_err(|_| no_such_task(text))
+}
+
+fn no_such_task(id: &str) -> ErrorData {
+    let id = crate::domain::json::shorten(id, 64);
+    ErrorData::invalid_params(format!("there is no task {id}"), None)
+}
+
+fn away(error: &StoreError) -> ErrorData {
+    tracing::error!(%error, "the store failed");
+    ErrorData::internal_error("the database is away; try again", None)
+}

@@ -1,0 +1,154 @@
+//! Registering what was imported: whatever can be, in one change.
+
+use std::sync::Arc;
+
+use super::{Registry, check, dynamic};
+use crate::domain::{Source, Tenant, ToolDefinition};
+use crate::executor::HttpClient;
+use crate::import::{Imported, Offered, Refused, Report, Warning};
+use crate::store::tool_batch::ToolWrite;
+use crate::store::tools::Expected;
+use crate::store::{Store, StoreError};
+
+/// Most tools in one change of the database, which has to be made within its bound of time.
+const MOST_AT_ONCE: usize = 500;
+
+/// How often what others changed meanwhile is looked at anew.
+const MOST_TRIES: usize = 3;
+
+/// How what was imported is registered.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct How {
+    /// Another registered tool of the same name is replaced.
+    pub replace: bool,
+    /// Nothing is registered.
+    pub dry_run: bool,
+}
+
+/// What is to become of a tool.
+enum Plan {
+    Write(Expected),
+    Leave,
+    Refuse(String),
+}
+
+impl Registry {
+    /// What documents are fetched with.
+    #[must_use]
+    pub fn http_client(&self) -> &HttpClient {
+        self.workshop.client()
+    }
+
+    /// Leaves out what could not be registered; the reasons join those of the import. It takes long: not for async threads.
+    #[must_use]
+    pub fn check_imported(&self, tenant: &Tenant, mut imported: Imported) -> Imported {
+        for Offered { operation, definition } in std::mem::take(&mut imported.offered) {
+            match self.try_fetched(tenant, definition.clone(), dynamic::Fetched::default()) {
+                Ok(_) => imported.offered.push(Offered { operation, definition }),
+                Err(faults) => imported.refused.push(Refused { operation, reason: check::summary(&faults) }),
+            }
+        }
+        imported
+    }
+
+    fn plan(&self, tenant: &Tenant, definition: &ToolDefinition, how: How) -> Plan {
+        match self.api_entry(tenant, &definition.name) {
+            None => Plan::Write(Expected::Absent),
+            Some(entry) if entry.declared == *definition => Plan::Leave,
+            Some(entry) if how.replace => Plan::Write(Expected::Revision(entry.made.revision)),
+            Some(_) => {
+                let name = &definition.name;
+                Plan::Refuse(format!(
+                    "there is another registered tool \"{name}\": take a prefix (`prefix`), or replace it (`replace`)"
+                ))
+            }
+        }
+    }
+
+    /// A registered tool comes before one of the same name from elsewhere, which may not be what is meant.
+    fn warn_of_hidden(&self, tenant: &Tenant, report: &mut Report) {
+        let Some(shelf) = self.shelf(tenant) else { return };
+        let snapshot = shelf.snapshot();
+        for name in &report.created {
+            let hidden = snapshot.get(name).filter(|entry| entry.made.source != Source::Api);
+            if hidden.is_some() {
+                let message =
+                    format!("\"{name}\" hides a tool of the same name that is built in or declared in a file");
+                report.warnings.push(Warning { operation: None, message });
+            }
+        }
+    }
+}
+
+/// Registers what was imported and checked.
+///
+/// # Errors
+/// If the database fails. What was written before it is registered.
+pub async fn register(
+    registry: &Arc<Registry>,
+    store: &Store,
+    imported: Imported,
+    how: How,
+) -> Result<Report, StoreError> {
+    let Imported { title, offered, refused, warnings } = imported;
+    let mut report = Report { title, refused, warnings, ..Report::default() };
+    registry.reload(store).await?;
+    let mut told = Report::default();
+    for chunk in offered.chunks(MOST_AT_ONCE) {
+        let part = register_chunk(registry, store, chunk, how).await?;
+        told.created.extend(part.created);
+        told.replaced.extend(part.replaced);
+        told.unchanged.extend(part.unchanged);
+        told.refused.extend(part.refused);
+        told.warnings.extend(part.warnings);
+    }
+    report.created = told.created;
+    report.replaced = told.replaced;
+    report.unchanged = told.unchanged;
+    report.refused.extend(told.refused);
+    report.warnings.extend(told.warnings);
+    Ok(report)
+}
+
+async fn register_chunk(
+    registry: &Arc<Registry>,
+    store: &Store,
+    offered: &[Offered],
+    how: How,
+) -> Result<Report, StoreError> {
+    for _ in 0..MOST_TRIES {
+        let mut report = Report::default();
+        let mut writes = Vec::new();
+        for Offered { operation, definition } in offered {
+            let expected = match registry.plan(store.tenant(), definition, how) {
+                Plan::Write(expected) => expected,
+                Plan::Leave => {
+                    report.unchanged.push(definition.name.clone());
+                    continue;
+                }
+                Plan::Refuse(reason) => {
+                    report.refused.push(Refused { operation: operation.clone(), reason });
+                    continue;
+                }
+            };
+            let names = if expected == Expected::Absent { &mut report.created } else { &mut report.replaced };
+            names.push(definition.name.clone());
+            let stored = dynamic::to_store(definition, &dynamic::Fetched::default());
+            let definition_text = stored.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+            writes.push(ToolWrite { name: definition.name.clone(), definition: definition_text, expected });
+        }
+        registry.warn_of_hidden(store.tenant(), &mut report);
+        if how.dry_run || writes.is_empty() {
+            return Ok(report);
+        }
+        let written = store.put_tools(&writes, registry.clock.now()).await?;
+        registry.reload(store).await?;
+        if written {
+            return Ok(report);
+        }
+    }
+    let reason = "others are changing tools of these names; nothing of them was registered, try again";
+    let refuse =
+        |Offered { operation, .. }: &Offered| Refused { operation: operation.clone(), reason: reason.to_owned() };
+    Ok(Report { refused: offered.iter().map(refuse).collect(), ..Report::default() })
+}

@@ -1,0 +1,254 @@
+//! API keys: their hashes, what they may do, and a clock that moves with every change of them.
+
+use sqlx::{Connection, FromRow, Postgres, QueryBuilder, Row, Sqlite};
+use uuid::Uuid;
+
+use super::bound::within;
+use super::{Db, StoreError, Stores, db};
+use crate::domain::{Scopes, Tenant, Time};
+
+/// A key as it is stored. Of the key itself only the hash and the beginning are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredKey {
+    /// Its id.
+    pub id: Uuid,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// What it is called, for people.
+    pub name: String,
+    /// How the key begins.
+    pub prefix: String,
+    /// SHA-256 of the whole key.
+    pub hash: [u8; 32],
+    /// What it may do.
+    pub scopes: Scopes,
+    /// Globs over the names of tools; an empty list restricts nothing.
+    pub tools: Vec<String>,
+    /// Requests a minute; `None`: as the settings have it.
+    pub rate: Option<u32>,
+    /// Requests at once; `None`: as the settings have it.
+    pub concurrency: Option<u32>,
+    /// When it was made.
+    pub created_at: Time,
+    /// When it ends.
+    pub expires_at: Option<Time>,
+    /// When it was revoked.
+    pub revoked_at: Option<Time>,
+    /// When it was used last, to about a minute.
+    pub last_used_at: Option<Time>,
+}
+
+const BUMP: &str = "UPDATE keys_clock SET version = version + 1";
+const COLUMNS: &str = "id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, created_at, expires_at, \
+    revoked_at, last_used_at";
+
+/// The columns of a key as they are read.
+struct KeyRow {
+    texts: [String; 5],
+    numbers: [Option<i64>; 5],
+    id: Uuid,
+    hash: Vec<u8>,
+    created_at: i64,
+}
+
+impl<'r, R: Row> FromRow<'r, R> for KeyRow
+where
+    usize: sqlx::ColumnIndex<R>,
+    Uuid: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    String: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    Vec<u8>: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+    i64: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        let text = |place: usize| row.try_get::<String, _>(place);
+        let number = |place: usize| row.try_get::<Option<i64>, _>(place);
+        Ok(Self {
+            texts: [text(1)?, text(2)?, text(3)?, text(5)?, text(6)?],
+            numbers: [number(7)?, number(8)?, number(10)?, number(11)?, number(12)?],
+            id: row.try_get(0)?,
+            hash: row.try_get(4)?,
+            created_at: row.try_get(9)?,
+        })
+    }
+}
+
+impl KeyRow {
+    fn decode(self) -> Result<StoredKey, StoreError> {
+        let corrupt = |what: &str| StoreError::Corrupt(format!("key {}: {what}", self.id));
+        let [tenant, name, prefix, scopes, tools] = self.texts;
+        let [rate, concurrency, expires_at, revoked_at, last_used_at] = self.numbers;
+        let bound = |number: Option<i64>| number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        Ok(StoredKey {
+            id: self.id,
+            tenant: Tenant::stored(&tenant),
+            name,
+            prefix,
+            hash: self.hash.try_into().map_err(|_| StoreError::Corrupt(format!("key {}: its hash", self.id)))?,
+            scopes: Scopes::of_text(&scopes),
+            tools: serde_json::from_str(&tools).map_err(|_| corrupt("its tools"))?,
+            rate: bound(rate),
+            concurrency: bound(concurrency),
+            created_at: Time(self.created_at),
+            expires_at: expires_at.map(Time),
+            revoked_at: revoked_at.map(Time),
+            last_used_at: last_used_at.map(Time),
+        })
+    }
+}
+
+impl Stores {
+    /// Moves with every change of any key.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn keys_version(&self) -> Result<i64, StoreError> {
+        let (version,): (i64,) = db::on_reader!(&self.db, pool =>
+            sqlx::query_as("SELECT version FROM keys_clock").fetch_one(pool).await)?;
+        Ok(version)
+    }
+
+    /// Whether there was ever a key, revoked ones included.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn has_keys(&self) -> Result<bool, StoreError> {
+        const SQL: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM api_keys LIMIT 1) AS any_key";
+        let (count,): (i64,) = db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_one(pool).await)?;
+        Ok(count > 0)
+    }
+
+    /// The keys that begin so; mostly one or none.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn keys_that_begin(&self, prefix: &str) -> Result<Vec<StoredKey>, StoreError> {
+        const SQL: &str = "SELECT id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, created_at, \
+            expires_at, revoked_at, last_used_at FROM api_keys WHERE prefix = $1 LIMIT 16";
+        let rows: Vec<KeyRow> = db::on_reader!(&self.db, pool =>
+            sqlx::query_as(SQL).bind(prefix.to_owned()).fetch_all(pool).await)?;
+        rows.into_iter().map(KeyRow::decode).collect()
+    }
+
+    /// A page of a tenant's keys, or of everybody's, newest first, older than `before`.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn keys(
+        &self,
+        tenant: Option<&Tenant>,
+        before: Option<Uuid>,
+        limit: u32,
+    ) -> Result<Vec<StoredKey>, StoreError> {
+        let rows: Vec<KeyRow> = match &self.db {
+            Db::Sqlite(pools) => {
+                page::<Sqlite>(tenant, before, limit).build_query_as().fetch_all(&pools.reader).await?
+            }
+            Db::Postgres(pools) => {
+                page::<Postgres>(tenant, before, limit).build_query_as().fetch_all(&pools.reader).await?
+            }
+        };
+        rows.into_iter().map(KeyRow::decode).collect()
+    }
+
+    /// Adds a key.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn insert_key(&self, key: &StoredKey) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO api_keys (id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, \
+            created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+        let tools = serde_json::to_string(&key.tools).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        macro_rules! write {
+            ($pool:expr) => {
+                within(async {
+                    let mut lease = $pool.lease().await?;
+                    let mut transaction = lease.begin().await?;
+                    sqlx::query(BUMP).execute(&mut *transaction).await?;
+                    sqlx::query(SQL)
+                        .bind(key.id)
+                        .bind(key.tenant.as_str().to_owned())
+                        .bind(key.name.clone())
+                        .bind(key.prefix.clone())
+                        .bind(key.hash.to_vec())
+                        .bind(key.scopes.to_text())
+                        .bind(tools)
+                        .bind(key.rate.map(i64::from))
+                        .bind(key.concurrency.map(i64::from))
+                        .bind(key.created_at.0)
+                        .bind(key.expires_at.map(|at| at.0))
+                        .execute(&mut *transaction)
+                        .await?;
+                    transaction.commit().await?;
+                    lease.answered(&Ok(()));
+                    Ok(())
+                })
+                .await
+            };
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+
+    /// Revokes a key, of this tenant if one is given; one that is revoked stays as it is. Returns whether there is such a
+    /// key.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn revoke_key(&self, tenant: Option<&Tenant>, id: Uuid, now: Time) -> Result<bool, StoreError> {
+        const SQL: &str = "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, $3) \
+            WHERE id = $1 AND (tenant = $2 OR $4 = 0)";
+        let (owner, only) = (tenant.map_or("", Tenant::as_str).to_owned(), i32::from(tenant.is_some()));
+        macro_rules! write {
+            ($pool:expr) => {
+                within(async {
+                    let mut lease = $pool.lease().await?;
+                    let mut transaction = lease.begin().await?;
+                    sqlx::query(BUMP).execute(&mut *transaction).await?;
+                    let query = sqlx::query(SQL).bind(id).bind(owner).bind(now.0).bind(only);
+                    let rows = query.execute(&mut *transaction).await?.rows_affected();
+                    transaction.commit().await?;
+                    lease.answered(&Ok(()));
+                    Ok(rows > 0)
+                })
+                .await
+            };
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+
+    /// Notes when keys were used. This is no change of them.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn note_key_use(&self, used: &[(Uuid, Time)]) -> Result<(), StoreError> {
+        const SQL: &str = "UPDATE api_keys SET last_used_at = $2 WHERE id = $1 \
+            AND (last_used_at IS NULL OR last_used_at < $2)";
+        for (id, at) in used {
+            db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(*id).bind(at.0).execute(pool).await.map(drop))?;
+        }
+        Ok(())
+    }
+}
+
+fn page<D: sqlx::Database>(tenant: Option<&Tenant>, before: Option<Uuid>, limit: u32) -> QueryBuilder<D>
+where
+    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new("SELECT ");
+    query.push(COLUMNS).push(" FROM api_keys WHERE TRUE");
+    if let Some(tenant) = tenant {
+        query.push(" AND tenant = ").push_bind(tenant.as_str().to_owned());
+    }
+    if let Some(before) = before {
+        query.push(" AND id < ").push_bind(before);
+    }
+    query.push(" ORDER BY id DESC LIMIT ").push_bind(i64::from(limit));
+    query
+}

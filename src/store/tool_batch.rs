@@ -1,0 +1,50 @@
+//! Several registered tools in one change.
+
+use super::tools::{Expected, INSERT, REPLACE, REPLACE_REVISION, Statement, change_all};
+use super::{Db, Store, StoreError};
+use crate::domain::Time;
+
+/// A tool to be written.
+#[derive(Debug, Clone)]
+pub struct ToolWrite {
+    /// Its name.
+    pub name: String,
+    /// The definition as JSON.
+    pub definition: String,
+    /// What must be true of the stored tool.
+    pub expected: Expected,
+}
+
+impl Store {
+    /// Makes or replaces all of these tools if every one is as expected, or none; returns whether it did.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn put_tools(&self, writes: &[ToolWrite], now: Time) -> Result<bool, StoreError> {
+        macro_rules! write {
+            ($pool:expr) => {{
+                let statements = writes.iter().map(|write| {
+                    let text = match write.expected {
+                        Expected::Anything => format!("{INSERT}{REPLACE}"),
+                        Expected::Absent => format!("{INSERT}NOTHING"),
+                        Expected::Revision(_) => REPLACE_REVISION.to_owned(),
+                    };
+                    let mut query = sqlx::query(sqlx::AssertSqlSafe(text))
+                        .bind(self.tenant.as_str().to_owned())
+                        .bind(write.name.clone())
+                        .bind(write.definition.clone())
+                        .bind(now.0);
+                    if let Expected::Revision(revision) = write.expected {
+                        query = query.bind(revision);
+                    }
+                    Statement::Counts(query)
+                });
+                change_all($pool, &self.tenant, statements.collect()).await
+            }};
+        }
+        match &self.db {
+            Db::Sqlite(pools) => write!(&pools.writer),
+            Db::Postgres(pools) => write!(&pools.writer),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! `web_fetch`: a page of the web as a model can read it, through the guard on outgoing connections.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::Semaphore;
+use url::Url;
+
+use super::{About, Invalid, Run, Tool, ToolError, object};
+use crate::domain::truncation::grouped;
+use crate::domain::{ContentBlock, Outcome};
+use crate::executor::HttpClient;
+use crate::executor::http::{NoPage, Page};
+
+mod convert;
+mod kind;
+mod tame;
+
+use kind::Kind;
+
+/// Largest page, in bytes.
+const LARGEST: usize = 5 * 1024 * 1024;
+
+/// Conversion takes memory and time: few at once.
+static AT_ONCE: Semaphore = Semaphore::const_new(2);
+
+/// Fetches pages.
+#[derive(Debug, Clone)]
+pub struct WebFetch(HttpClient);
+
+/// Fetches a page of the web with GET and gives what it says: a web page as Markdown, as plain text or as its HTML; JSON and
+/// other texts as they are; an image as an image. Redirects are followed.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebFetchArgs {
+    /// The address, beginning with http:// or https://.
+    #[schemars(length(min = 1, max = 8192))]
+    pub url: String,
+    /// What to make of a web page.
+    #[serde(default)]
+    pub format: Format,
+}
+
+/// What to make of a web page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum Format {
+    /// Markdown, with its headings, links and tables.
+    #[default]
+    Markdown,
+    /// Its text alone.
+    Text,
+    /// The page as it was sent.
+    Html,
+}
+
+impl WebFetch {
+    /// With the client of all tools, and its guard.
+    #[must_use]
+    pub fn new(client: HttpClient) -> Self {
+        Self(client)
+    }
+}
+
+impl Tool for WebFetch {
+    const NAME: &'static str = "web_fetch";
+    type Args = WebFetchArgs;
+    type Output = Outcome;
+
+    fn about(&self, about: About) -> About {
+        about
+            .title("Fetch a web page")
+            .category("web")
+            .tag("http")
+            .example(json!({"url": "https://example.com/"}), "# Example Domain\n\nThis domain is for use in…")
+            .example(json!({"url": "https://api.example.com/items.json"}), "{\"items\":[]}")
+            .read_only()
+    }
+
+    fn validate(&self, args: &WebFetchArgs) -> Result<(), Vec<Invalid>> {
+        address(&args.url).map(drop).map_err(|message| vec![Invalid::at("/url", message)])
+    }
+
+    async fn call(&self, args: WebFetchArgs, run: Run) -> Result<Outcome, ToolError> {
+        let url = address(&args.url)?;
+        let page = self.0.page(url, LARGEST).await.map_err(failed)?;
+        // It is never closed.
+        let permit = AT_ONCE.acquire().await;
+        run.blocking(move |_| {
+            // Kept until the work is done, whether anybody still waits for it or not.
+            let _permit = permit;
+            outcome(page, args.format)
+        })
+        .await
+    }
+}
+
+/// An address that may be asked.
+fn address(text: &str) -> Result<Url, String> {
+    let mut url = Url::parse(text.trim())
+        .map_err(|error| format!("is no URL ({error}); give the whole address, as \"https://example.com/page\""))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("is {}: only http: and https: can be fetched", url.scheme()));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must not hold a user or a password".to_owned());
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+fn failed(NoPage { message, retryable }: NoPage) -> ToolError {
+    let error = ToolError::new(message);
+    if retryable { error.retryable() } else { error }
+}
+
+/// What is made of a page.
+fn outcome(page: Page, format: Format) -> Result<Outcome, ToolError> {
+    let kind = Kind::of(&page);
+    let mut details = object([
+        ("url", json!(page.url.as_str())),
+        ("status", json!(page.status)),
+        ("content_type", json!(page.media_type)),
+        ("bytes", json!(page.bytes.len())),
+    ]);
+    let outcome = match kind {
+        Kind::Html => {
+            let html = kind::decoded(&page);
+            if let Some(title) = convert::title(&html) {
+                details.insert("title".to_owned(), title.into());
+            }
+            Outcome::text(match format {
+                Format::Html => html,
+                Format::Markdown | Format::Text => {
+                    tame::check(&html).map_err(|tame::Wild| {
+                        let hint = "it can be had as it is with \"format\": \"html\"";
+                        ToolError::new(format!("the page is too large or too deeply nested to be converted; {hint}"))
+                    })?;
+                    convert::converted(&html, format == Format::Text)?
+                }
+            })
+        }
+        Kind::Text => Outcome::text(kind::decoded(&page)),
+        Kind::Image => {
+            let data = STANDARD.encode(&page.bytes);
+            Outcome::blocks(vec![ContentBlock::Image { data, mime_type: page.media_type }])
+        }
+        Kind::Other => {
+            let what = if page.media_type.is_empty() { "of an unknown kind" } else { &page.media_type };
+            let bytes = grouped(page.bytes.len());
+            let message =
+                format!("{} is {what} ({bytes} bytes); only pages, texts, JSON and images can be read", page.url);
+            return Err(ToolError::new(message));
+        }
+    };
+    Ok(Outcome { details, ..outcome })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! What a page is, and in which charset its text is written.
+
+use std::sync::LazyLock;
+
+use encoding_rs::{Encoding, UTF_8};
+use regex::bytes::Regex;
+
+use crate::executor::http::Page;
+
+/// How much of a page tells what it is.
+const BEGINNING: usize = 1024;
+
+/// Types outside `text/` that are text all the same.
+const TEXTUAL: [&str; 10] = [
+    "application/json",
+    "application/xml",
+    "application/javascript",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+    "application/sql",
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/x-sh",
+];
+
+/// What is done with a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is converted.
+    Html,
+    /// It is given as it is.
+    Text,
+    /// It is shown.
+    Image,
+    /// Nothing.
+    Other,
+}
+
+impl Kind {
+    pub fn of(page: &Page) -> Self {
+        let essence = page.media_type.as_str();
+        match essence {
+            "text/html" | "application/xhtml+xml" => Self::Html,
+            "image/svg+xml" => Self::Text,
+            _ if essence.starts_with("image/") => Self::Image,
+            _ if essence.starts_with("text/") || TEXTUAL.contains(&essence) => Self::Text,
+            _ if essence.ends_with("+json") || essence.ends_with("+xml") => Self::Text,
+            "" => Self::told_from(&page.bytes),
+            _ => Self::Other,
+        }
+    }
+
+    /// Where the server says nothing.
+    fn told_from(bytes: &[u8]) -> Self {
+        let beginning = &bytes[..bytes.len().min(BEGINNING)];
+        let start = beginning.trim_ascii_start().to_ascii_lowercase();
+        if start.starts_with(b"<!doctype html") || start.starts_with(b"<html") {
+            Self::Html
+        } else if beginning.contains(&0) || std::str::from_utf8(bytes).is_err() {
+            Self::Other
+        } else {
+            Self::Text
+        }
+    }
+}
+
+/// The text of a page, in its charset: that of a byte order mark, else of the server, else of the page itself, else UTF-8. What
+/// is none in it is replaced.
+pub fn decoded(page: &Page) -> String {
+    static DECLARED: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r#"(?i-u)<meta[^>]{0,200}charset\s*=\s*["']?\s*([a-z0-9_:-]{1,40})"#).ok());
+    let named = page.charset.as_deref().and_then(|label| Encoding::for_label(label.as_bytes()));
+    let declared = || {
+        let beginning = &page.bytes[..page.bytes.len().min(BEGINNING)];
+        let label = DECLARED.as_ref()?.captures(beginning)?.get(1)?;
+        // A page whose beginning is read as ASCII is not in UTF-16, whatever it says.
+        Encoding::for_label(label.as_bytes()).map(Encoding::output_encoding)
+    };
+    let encoding = named.or_else(declared).unwrap_or(UTF_8);
+    // It looks for a byte order mark itself.
+    encoding.decode(&page.bytes).0.into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(media_type: &str, charset: Option<&str>, bytes: &[u8]) -> Page {
+        let url = url::Url::parse("http://h/").unwrap();
+        let charset = charset.map(str::to_owned);
+        Page { url, status: 200, media_type: media_type.into(), charset, bytes: bytes.into() }
+    }
+
+    #[test]
+    fn the_media_type_tells_what_is_done_and_without_one_the_bytes_do() {
+        for (media_type, bytes, kind) in [
+            ("text/html", &b""[..], Kind::Html),
+            ("application/xhtml+xml", b"", Kind::Html),
+            ("application/ld+json", b"", Kind::Text),
+            ("text/markdown", b"", Kind::Text),
+            ("image/webp", b"", Kind::Image),
+            ("image/svg+xml", b"", Kind::Text),
+            ("application/pdf", b"", Kind::Other),
+            ("application/octet-stream", b"text", Kind::Other),
+            ("", b" \n<!DOCTYPE HTML><p>", Kind::Html),
+            ("", b"{\"a\":1}", Kind::Text),
+            ("", b"\x00\x01", Kind::Other),
+            ("", b"\xff\xfe", Kind::Other),
+        ] {
+            assert_eq!(Kind::of(&page(media_type, None, bytes)), kind, "{media_type}");
+        }
+    }
+
+    #[test]
+    fn the_charset_is_found_where_it_is_said() {
+        let of = |charset, bytes: &[u8]| decoded(&page("text/html", charset, bytes));
+        assert_eq!(of(Some("iso-8859-1"), b"caf\xe9"), "café");
+        assert_eq!(of(None, b"<meta charset=\"windows-1252\">caf\xe9"), "<meta charset=\"windows-1252\">café");
+        let old = b"<META http-equiv=\"Content-Type\" content=\"text/html; charset=Shift_JIS\">\x93\xfa";
+        assert!(of(None, old).ends_with('日'));
+        assert_eq!(of(Some("latin1"), b"\xef\xbb\xbf\xc3\xa9"), "é", "a byte order mark counts most");
+        assert_eq!(of(Some("klingon"), "é\u{0}".as_bytes()), "é\u{0}");
+        assert_eq!(of(None, b"a\xff"), "a\u{fffd}");
+        assert_eq!(of(None, b"<meta charset=utf-16>\xc3\xa9"), "<meta charset=utf-16>é");
+    }
+}

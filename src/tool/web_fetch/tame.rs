@@ -1,0 +1,112 @@
+//! Pages that are made to take all memory or all time are found before they are parsed: an HTML parser opens again what was
+//! left open, in each paragraph, and whoever walks through a tree needs a stack as deep as it is.
+
+/// Deepest nesting of elements whose end has to be written; with others between them it may be four times as much.
+const DEEPEST: usize = 256;
+/// Most elements that a page may come to. Where all of them are neighbours, the time grows with their square.
+const MOST: usize = 100_000;
+/// Elements whose end need not be written, and which end with their neighbour's beginning.
+const SELF_ENDING: [&str; 14] =
+    ["p", "li", "dt", "dd", "tr", "td", "th", "thead", "tbody", "tfoot", "option", "optgroup", "colgroup", "rt"];
+/// Elements without content.
+const EMPTY: [&str; 14] =
+    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
+/// Elements that are opened again where they were left open.
+const FORMATTING: [&str; 14] =
+    ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"];
+/// Elements whose content is no markup.
+const RAW: [&str; 6] = ["script", "style", "textarea", "title", "xmp", "noscript"];
+
+/// A page that is not converted.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wild;
+
+/// Looks through a page once, and thinks the worst of it.
+///
+/// # Errors
+/// If it may come to more than is converted.
+pub fn check(html: &str) -> Result<(), Wild> {
+    let (mut open, mut formatting, mut left_open, mut elements) = (Vec::<String>::new(), 0_usize, 0_usize, 0_usize);
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at + 1..];
+        let (name, is_end) = tag(rest);
+        if name.is_empty() {
+            continue;
+        }
+        let is_formatting = FORMATTING.contains(&name.as_str());
+        if is_end {
+            // Only what ends what was opened last is sure to end.
+            if open.last() == Some(&name) {
+                open.pop();
+                formatting -= usize::from(is_formatting);
+            } else if let Some(place) = open.iter().rposition(|other| *other == name) {
+                let lost = open.drain(place..).filter(|name| FORMATTING.contains(&name.as_str())).count();
+                (formatting, left_open) = (formatting - lost, left_open + lost);
+            }
+            continue;
+        }
+        elements += 1 + formatting + left_open;
+        if RAW.contains(&name.as_str()) {
+            rest = behind(rest, &name);
+        } else if !EMPTY.contains(&name.as_str()) && !SELF_ENDING.contains(&name.as_str()) {
+            open.push(name);
+            formatting += usize::from(is_formatting);
+        }
+        if open.len() > DEEPEST || elements > MOST {
+            return Err(Wild);
+        }
+    }
+    Ok(())
+}
+
+/// The name of a tag behind its `<`, in lower case, and whether it is one that ends something.
+fn tag(rest: &str) -> (String, bool) {
+    let (rest, is_end) = rest.strip_prefix('/').map_or((rest, false), |rest| (rest, true));
+    if !rest.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return (String::new(), is_end);
+    }
+    let end =
+        rest.find(|letter: char| letter.is_ascii_whitespace() || matches!(letter, '>' | '/')).unwrap_or(rest.len());
+    (rest[..end.min(rest.floor_char_boundary(40))].to_ascii_lowercase(), is_end)
+}
+
+/// What follows the content of a raw element.
+fn behind<'h>(rest: &'h str, name: &str) -> &'h str {
+    let mut from = rest;
+    while let Some(at) = from.find("</") {
+        from = &from[at + 2..];
+        if from.get(..name.len()).is_some_and(|other| other.eq_ignore_ascii_case(name)) {
+            return from;
+        }
+    }
+    ""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinary_page_is_tame_however_sloppy() {
+        let row = "<tr><td><p>One <b>two <i>three</b></i><br><img src=x><li><a href='x'>y</a></td>";
+        let page = format!("<html><script>if (a<b) {{ '<div><div>' }}</script><table>{}</table>", row.repeat(100));
+        assert_eq!(check(&page), Ok(()));
+        assert_eq!(check(&"<div><span>x</span></div>".repeat(49_000)), Ok(()));
+        assert_eq!(check("<<< 1 < 2 </ <!-- <b --> <é"), Ok(()));
+    }
+
+    #[test]
+    fn a_page_that_would_take_everything_is_wild() {
+        for page in [
+            "<div>".repeat(100_000),
+            "<DIV\n>".repeat(1000),
+            format!("{}{}", "<b id=1>".repeat(300), "<p>".repeat(1000)),
+            format!("{}{}", "<b><object></b></object>".repeat(300), "<p>".repeat(1000)),
+            "<b>x</b><i>y</i>".repeat(60_000),
+            "<div></q>".repeat(1000),
+        ] {
+            assert_eq!(check(&page), Err(Wild), "{}", &page[..20]);
+        }
+    }
+}

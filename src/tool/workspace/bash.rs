@@ -1,0 +1,191 @@
+//! `bash`: a command in the workspace, confined to it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+
+use super::Workspace;
+use crate::domain::limits::Truncate;
+use crate::domain::process::{NetworkAccess, SandboxMode};
+use crate::domain::{Failure, LimitsSpec, Outcome};
+use crate::executor::Processes;
+use crate::executor::process::{End, Ended, Said};
+use crate::tool::{About, Invalid, Run, Tool, ToolError, object};
+
+mod command;
+mod gathered;
+
+use gathered::Gathered;
+
+/// How long a command may run that says nothing else, and at most, in milliseconds.
+const USUAL_MS: u64 = 120_000;
+const MAX_MS: u64 = 600_000;
+/// What the tool's clock gives on top of the longest run: a command that is stopped has something to say yet.
+const GRACE_MS: u64 = 10_000;
+/// Longest command, in bytes: the kernel takes no longer argument than 128 KiB.
+const LONGEST_COMMAND: usize = 120 * 1024;
+
+/// How commands are run.
+#[derive(Debug, Clone)]
+pub struct Shell {
+    /// Whether they may use the network.
+    pub network: NetworkAccess,
+    /// Whether they run where their confinement cannot be enforced.
+    pub sandbox: SandboxMode,
+    /// What they may read beside the workspace and the system.
+    pub read: Vec<PathBuf>,
+}
+
+/// Runs commands in a workspace.
+#[derive(Debug, Clone)]
+pub struct Bash {
+    workspace: Workspace,
+    shell: Shell,
+    processes: Processes,
+}
+
+/// Runs a command with bash in the workspace and gives what it writes to its output and errors. It can change files in the
+/// workspace only, and each command begins anew: set variables and `cd` within the command that needs them. Standard input is
+/// empty. Of a long output the end is shown.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BashArgs {
+    /// The command, as "cargo test 2>&1 | tail -20".
+    #[schemars(length(min = 1, max = 100_000))]
+    pub command: String,
+    /// Stop it after so many milliseconds, with all that it has started.
+    #[serde(default = "usual")]
+    #[schemars(range(min = 1, max = 600_000))]
+    pub timeout_ms: u64,
+}
+
+fn usual() -> u64 {
+    USUAL_MS
+}
+
+impl Bash {
+    /// In this workspace.
+    #[must_use]
+    pub fn new(workspace: Workspace, shell: Shell, processes: Processes) -> Self {
+        Self { workspace, shell, processes }
+    }
+}
+
+impl Tool for Bash {
+    const NAME: &'static str = "bash";
+    type Args = BashArgs;
+    type Output = Outcome;
+
+    fn about(&self, about: About) -> About {
+        let limits =
+            LimitsSpec { timeout_ms: Some(MAX_MS + GRACE_MS), truncate: Some(Truncate::Tail), ..LimitsSpec::default() };
+        let about = about
+            .title("Run a command")
+            .category(super::CATEGORY)
+            .tag("shell")
+            .example(json!({"command": "ls src | wc -l"}), "12\n")
+            .example(json!({"command": "make test", "timeout_ms": 300_000}), "…\nok\n")
+            .limits(limits);
+        match self.shell.network {
+            NetworkAccess::Deny => about.closed_world(),
+            NetworkAccess::Allow => about,
+        }
+    }
+
+    fn validate(&self, args: &BashArgs) -> Result<(), Vec<Invalid>> {
+        let fault = match &args.command {
+            command if command.contains('\0') => "must not hold U+0000".to_owned(),
+            command if command.len() > LONGEST_COMMAND => {
+                format!("is longer than {LONGEST_COMMAND} bytes; write it into a file and run that")
+            }
+            _ => return Ok(()),
+        };
+        Err(vec![Invalid::at("/command", fault)])
+    }
+
+    async fn call(&self, args: BashArgs, run: Run) -> Result<Outcome, ToolError> {
+        let program = command::program(&self.workspace, &self.shell, &args.command, &run);
+        let mut running = self.processes.start(program).await?;
+        let timeout = Duration::from_millis(args.timeout_ms.min(run.timeout_ms()));
+        let (deadline, mut is_late) = (Instant::now() + timeout, false);
+        let mut gathered = Gathered::new(&run);
+        let ended = loop {
+            tokio::select! {
+                said = running.next() => match said {
+                    Ok(Said::Out(piece) | Said::Err(piece)) => gathered.take(&piece),
+                    Ok(Said::Ended(ended)) => break ended,
+                    Err(error) => {
+                        tracing::warn!(id = %run.id(), %error, "the helper of a command is broken");
+                        return Err(ToolError::new("the command's helper has ended without a word"));
+                    }
+                },
+                () = sleep_until(deadline), if !is_late => {
+                    is_late = true;
+                    // What it says at its end is heard.
+                    running.stop().await;
+                }
+                () = gathered.due() => gathered.show(&run).await,
+            }
+        };
+        gathered.show(&run).await;
+        Ok(outcome(run.name(), gathered.text(), ended, is_late.then_some(args.timeout_ms)))
+    }
+}
+
+/// What a command has come to. `late` is the time that was too short for it.
+fn outcome(name: &str, text: String, ended: Ended, late: Option<u64>) -> Outcome {
+    let mut details = object([("sandbox", ended.sandbox)]);
+    if let End::Exited(code) = ended.end {
+        details.insert("exit_code".to_owned(), code.into());
+    }
+    let fault = match late {
+        Some(ms) => Some((format!("Command timed out after {ms} ms and was stopped"), json!({"timeout_ms": ms}))),
+        None => ended.end.fault(),
+    };
+    let Some((fault, facts)) = fault else {
+        let text = if text.is_empty() { "Done".to_owned() } else { text };
+        return Outcome { details, ..Outcome::text(text) };
+    };
+    let whole = match text.trim_end() {
+        "" => fault.clone(),
+        text => format!("{text}\n\n{fault}"),
+    };
+    // The output is for the model, and cut for it as any other; the failure itself is one line.
+    let failure = Failure { text: Failure::execution(name, whole).text, ..Failure::execution(name, fault) };
+    Outcome { details, ..Outcome::failed(failure.with_details(facts)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str, end: End, late: Option<u64>) -> Outcome {
+        outcome("bash", text.to_owned(), Ended { end, ..Ended::default() }, late)
+    }
+
+    #[test]
+    fn a_good_end_is_the_output_as_it_is() {
+        let good = of("a\n", End::Exited(0), None);
+        assert_eq!((good.output.as_str(), good.is_error(), &good.details["exit_code"]), ("a\n", false, &json!(0)));
+        assert_eq!(of("", End::Exited(0), None).output, "Done");
+    }
+
+    #[test]
+    fn a_bad_end_is_the_output_and_how_it_ended() {
+        let bad = of("oh\n", End::Exited(3), None);
+        assert_eq!(bad.output, "Error executing tool \"bash\": oh\n\nCommand exited with code 3");
+        let error = bad.error.unwrap();
+        assert_eq!(
+            (error.message.as_str(), error.details),
+            ("Command exited with code 3", Some(json!({"exit_code": 3})))
+        );
+        assert_eq!(error.text, bad.output);
+        assert!(of("", End::Killed(9), None).output.ends_with("\": Command was killed by signal 9"));
+        let late = of("half", End::Killed(15), Some(500)).output;
+        assert!(late.ends_with("half\n\nCommand timed out after 500 ms and was stopped"), "{late}");
+    }
+}

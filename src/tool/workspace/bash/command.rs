@@ -1,0 +1,41 @@
+//! The program that a command becomes. All that is asked of the process executor stands here and in the loop of `bash`.
+
+use std::collections::BTreeMap;
+
+use super::Shell;
+use crate::domain::process::ResourceLimits;
+use crate::executor::process::{Place, Program};
+use crate::tool::Run;
+use crate::tool::workspace::Workspace;
+
+/// Where bash may be.
+const SHELLS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
+/// What stands in for it where there is none.
+const POOR_SHELL: &str = "/bin/sh";
+
+/// It is started in a folder of its own, which goes with it, and goes from there into the workspace. Output and errors are one,
+/// in the order in which they were written.
+const BEGINNING: &str = r#"exec </dev/null 2>&1
+export HOME="$PWD" TMPDIR="$PWD"
+cd -- "$1" && unset OLDPWD && exec "$0" -c "$2" bash"#;
+
+/// The program for a command.
+pub fn program(workspace: &Workspace, shell: &Shell, command: &str, run: &Run) -> Program {
+    let program = SHELLS.iter().find(|path| std::path::Path::new(path).exists()).unwrap_or(&POOR_SHELL);
+    let folder = workspace.path();
+    let argv = [program, "-c", BEGINNING, program, &folder.to_string_lossy(), command];
+    let own = std::env::temp_dir().join(format!("toolpost-{}-{}", run.id(), run.attempt()));
+    let bare = Program::new(argv, Place::Fresh(own));
+    let more = [("LANG", "C.UTF-8"), ("TERM", "dumb"), ("NO_COLOR", "1"), ("PAGER", "cat"), ("GIT_PAGER", "cat")];
+    let mut env: BTreeMap<String, String> = bare.env.clone();
+    env.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    Program {
+        env,
+        limits: ResourceLimits::default(),
+        sandbox: shell.sandbox,
+        network: shell.network,
+        read: Some(shell.read.clone()),
+        write: Some(vec![folder.to_owned()]),
+        ..bare
+    }
+}

@@ -1,0 +1,215 @@
+//! What a command writes: shown while it runs, as far as that is sensible, and kept for its result.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::domain::truncation::grouped;
+use crate::tool::Run;
+
+/// Most output that is kept, in bytes; of more the end.
+const KEPT: usize = 8 * 1024 * 1024;
+/// How long what was written may wait until it is shown, so that it is shown in few pieces.
+const PACE: Duration = Duration::from_millis(100);
+/// Largest piece, in bytes.
+const PIECE: usize = 6 * 1024;
+/// Most that is shown while it runs, in bytes and pieces. Each is an event that is stored.
+const SHOWN: usize = 128 * 1024;
+const PIECES: usize = 500;
+
+/// The output of one command.
+#[derive(Debug)]
+pub struct Gathered {
+    kept: VecDeque<u8>,
+    left_out: usize,
+    waiting: Vec<u8>,
+    since: Option<Instant>,
+    shown: usize,
+    pieces: usize,
+    is_shown: bool,
+}
+
+impl Gathered {
+    /// Nothing so far. What may hold a secret is shown at the end only, when it is whole: there could be a part of it in a
+    /// piece.
+    pub fn new(run: &Run) -> Self {
+        Self {
+            kept: VecDeque::new(),
+            left_out: 0,
+            waiting: Vec::new(),
+            since: None,
+            shown: 0,
+            pieces: 0,
+            is_shown: !run.has_secrets(),
+        }
+    }
+
+    /// Takes what was written.
+    pub fn take(&mut self, piece: &[u8]) {
+        self.kept.extend(piece);
+        let over = self.kept.len().saturating_sub(KEPT);
+        self.kept.drain(..over);
+        self.left_out += over;
+        self.since.get_or_insert_with(Instant::now);
+        if self.is_shown {
+            let room = SHOWN.saturating_sub(self.shown + self.waiting.len());
+            self.waiting.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+    }
+
+    /// Completes when something is to be shown.
+    pub async fn due(&self) {
+        match self.since {
+            Some(_) if self.waiting.len() >= PIECE => {}
+            Some(since) => sleep_until(since + PACE).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Shows what waits, and that the command still lives.
+    pub async fn show(&mut self, run: &Run) {
+        self.since = None;
+        run.still_there();
+        while self.is_shown && !self.waiting.is_empty() {
+            let end = whole_characters(&self.waiting[..self.waiting.len().min(PIECE)]);
+            if end == 0 {
+                return;
+            }
+            let piece: Vec<u8> = self.waiting.drain(..end).collect();
+            self.shown += piece.len();
+            self.pieces += 1;
+            run.emit(String::from_utf8_lossy(&piece).into_owned()).await;
+            if self.shown >= SHOWN || self.pieces >= PIECES {
+                self.is_shown = false;
+                run.emit("[what it writes from here on is shown at its end]").await;
+            }
+        }
+    }
+
+    /// All that is kept, as text.
+    pub fn text(mut self) -> String {
+        if self.left_out == 0 {
+            return String::from_utf8_lossy(self.kept.make_contiguous()).into_owned();
+        }
+        // From the next line on.
+        let bytes = self.kept.make_contiguous();
+        let start = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let left_out = grouped(self.left_out + start);
+        format!("[the first {left_out} bytes are not kept]\n{}", String::from_utf8_lossy(&bytes[start..]))
+    }
+}
+
+/// How much of it can be shown without cutting a character.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let mut end = bytes.len();
+    for back in 1..=bytes.len().min(3) {
+        let byte = bytes[bytes.len() - back];
+        let needed = match byte {
+            0xc0..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf7 => 4,
+            0x80..=0xbf => continue,
+            _ => break,
+        };
+        if needed > back {
+            end = bytes.len() - back;
+        }
+        break;
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ContentBlock;
+    use crate::executor::emitter::{Report, Reports};
+    use crate::tool::typed::tests::invocation;
+
+    fn run() -> (Run, Reports) {
+        let (invocation, reports) = invocation(serde_json::json!({}));
+        (Run::new(invocation), reports)
+    }
+
+    fn shown(reports: &mut Reports) -> Vec<String> {
+        let reports = std::iter::from_fn(|| reports.take());
+        let text = |report| match report {
+            Report::Emission(emission) => match emission.content.as_slice() {
+                [ContentBlock::Text(text)] => Some(text.clone()),
+                _ => None,
+            },
+            Report::Status(_) => None,
+        };
+        reports.filter_map(text).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_shown_in_whole_characters() {
+        let (run, mut reports) = run();
+        let mut gathered = Gathered::new(&run);
+        gathered.take(b"caf\xc3");
+        gathered.show(&run).await;
+        gathered.take(b"\xa9 \xff\n");
+        gathered.show(&run).await;
+        assert_eq!(shown(&mut reports), ["caf", "é \u{fffd}\n"]);
+        assert_eq!(gathered.text(), "café \u{fffd}\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_shown_a_little_later_or_when_there_is_much() {
+        let (run, _reports) = run();
+        let mut gathered = Gathered::new(&run);
+        assert!(tokio::time::timeout(PACE * 100, gathered.due()).await.is_err(), "nothing is nothing");
+        gathered.take(b"x");
+        let begun = Instant::now();
+        gathered.due().await;
+        assert_eq!(begun.elapsed(), PACE);
+        gathered.take(&[b'x'; PIECE]);
+        gathered.show(&run).await;
+        gathered.take(&[b'x'; PIECE]);
+        let begun = Instant::now();
+        gathered.due().await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn not_everything_is_shown_and_the_end_is_kept() {
+        let (run, mut reports) = run();
+        let mut gathered = Gathered::new(&run);
+        let mut told = Vec::new();
+        let piece = format!("{}\n", "x".repeat(64 * 1024 - 1));
+        let count = KEPT / piece.len() + 10;
+        for _ in 0..count {
+            gathered.take(piece.as_bytes());
+            let mut show = std::pin::pin!(gathered.show(&run));
+            // It waits where too much is not yet taken.
+            while futures_util::poll!(&mut show).is_pending() {
+                told.extend(shown(&mut reports));
+            }
+        }
+        told.extend(shown(&mut reports));
+        assert_eq!(told.pop().as_deref(), Some("[what it writes from here on is shown at its end]"));
+        assert_eq!(told.concat().len(), SHOWN);
+        let text = gathered.text();
+        assert!(text.starts_with("[the first 720,896 bytes are not kept]\nxxx"), "{}", &text[..60]);
+        assert!(text.len() <= KEPT + 50 && text.ends_with("x\n"));
+    }
+
+    #[test]
+    fn an_incomplete_character_at_the_end_waits() {
+        for (bytes, end) in [
+            (&b"ab"[..], 2),
+            ("é".as_bytes(), 2),
+            (b"a\xc3", 1),
+            (b"a\xe2\x82", 1),
+            ("a€".as_bytes(), 4),
+            (b"a\xf0\x9f\x98", 1),
+            ("😀".as_bytes(), 4),
+            (b"\x80\x80\x80\x80", 4),
+            (b"\xff", 1),
+        ] {
+            assert_eq!(whole_characters(bytes), end, "{bytes:?}");
+        }
+    }
+}

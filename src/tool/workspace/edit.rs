@@ -1,0 +1,138 @@
+//! `edit`: one place of a file, found by the text that is there.
+
+use std::io::Read as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Workspace;
+use super::file::broken;
+use super::place::Place;
+use crate::domain::Outcome;
+use crate::domain::truncation::grouped;
+use crate::tool::{About, Invalid, Run, Tool, ToolError, object};
+
+mod found;
+mod similar;
+
+use found::{Edited, NotOne, edited};
+
+/// Largest file that is edited, in bytes.
+const LARGEST: u64 = 8 * 1024 * 1024;
+/// How many places of several are told.
+const TOLD: usize = 10;
+
+/// Edits files of a workspace.
+#[derive(Debug, Clone)]
+pub struct Edit(Workspace);
+
+/// Replaces one piece of text in a file of the workspace. `old_text` must stand in the file exactly once, with its
+/// indentation; give enough lines around it that it does.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EditArgs {
+    /// The file, relative to the workspace, as "src/main.rs".
+    #[schemars(length(min = 1, max = 4096))]
+    pub path: String,
+    /// The text that is there now, exactly as `read` shows it.
+    #[schemars(length(min = 1))]
+    pub old_text: String,
+    /// The text in its place; empty to take it out.
+    pub new_text: String,
+}
+
+impl Edit {
+    /// In this workspace.
+    #[must_use]
+    pub fn new(workspace: Workspace) -> Self {
+        Self(workspace)
+    }
+}
+
+impl Tool for Edit {
+    const NAME: &'static str = "edit";
+    type Args = EditArgs;
+    type Output = Outcome;
+
+    fn about(&self, about: About) -> About {
+        about
+            .title("Edit a file")
+            .category(super::CATEGORY)
+            .tag("file")
+            .example(
+                json!({"path": "src/main.rs", "old_text": "println!(\"Helo\")", "new_text": "println!(\"Hello\")"}),
+                "Edited src/main.rs: line 2",
+            )
+            .closed_world()
+    }
+
+    fn validate(&self, args: &EditArgs) -> Result<(), Vec<Invalid>> {
+        if args.old_text == args.new_text {
+            return Err(vec![Invalid::at("/new_text", "is the same as old_text, so nothing would change")]);
+        }
+        Ok(())
+    }
+
+    async fn call(&self, args: EditArgs, run: Run) -> Result<Outcome, ToolError> {
+        let workspace = self.0.clone();
+        run.blocking(move |run| {
+            let place = workspace.place(&args.path)?;
+            let _alone = workspace.change();
+            let text = text(&workspace, &place)?;
+            let edited = edited(&text, &args.old_text, &args.new_text)
+                .map_err(|not_one| refusal(&place, &text, &args.old_text, not_one))?;
+            let Edited { text, line, lines_before, lines_after } = edited;
+            workspace.target(&place)?.replace(text.as_bytes(), run.id().as_u128())?;
+            let last = line + lines_after.max(1) - 1;
+            let where_ = if last == line { format!("line {line}") } else { format!("lines {line}-{last}") };
+            let details = object([
+                ("path", json!(place.to_string())),
+                ("line", json!(line)),
+                ("lines_before", json!(lines_before)),
+                ("lines_after", json!(lines_after)),
+                ("bytes", json!(text.len())),
+            ]);
+            Ok(Outcome { details, ..Outcome::text(format!("Edited {place}: {where_}")) })
+        })
+        .await
+    }
+}
+
+/// The whole text of a file.
+fn text(workspace: &Workspace, place: &Place) -> Result<String, ToolError> {
+    let opened = workspace.open_file(place)?;
+    let mut bytes = Vec::new();
+    opened.file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(broken(place))?;
+    if bytes.len() as u64 > LARGEST {
+        let size = grouped(usize::try_from(opened.bytes).unwrap_or(usize::MAX));
+        return Err(ToolError::new(format!("\"{place}\" is too large to be edited: {size} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count() + 1;
+        ToolError::new(format!("\"{place}\" is not UTF-8 (line {line}), so its text cannot be edited"))
+    })
+}
+
+fn refusal(place: &Place, text: &str, old: &str, not_one: NotOne) -> ToolError {
+    let message = match not_one {
+        NotOne::Several { count, lines } => {
+            let told: Vec<String> = lines.iter().take(TOLD).map(ToString::to_string).collect();
+            let more = if lines.len() > TOLD { ", …" } else { "" };
+            format!(
+                "old_text stands {count} times in \"{place}\" (lines {}{more}), and must stand there once: give more of the \
+                 lines around the one that is meant",
+                told.join(", ")
+            )
+        }
+        NotOne::None => {
+            let near = similar::nearest(text, old);
+            format!("old_text does not stand in \"{place}\"{near}")
+        }
+    };
+    ToolError::new(message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The one place where a text stands in another, and what becomes of it. Line ends are those of the file.
+
+use std::borrow::Cow;
+
+/// The text with its change.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Edited {
+    pub text: String,
+    /// The line where the change begins, counted from 1.
+    pub line: usize,
+    /// How many lines the old text touched, and the new one touches.
+    pub lines_before: usize,
+    pub lines_after: usize,
+}
+
+/// Why nothing was changed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NotOne {
+    /// It does not stand there.
+    None,
+    /// It stands there more than once, at these lines.
+    Several { count: usize, lines: Vec<usize> },
+}
+
+/// Most lines that are named.
+const MOST_LINES: usize = 100;
+
+/// Replaces the only `old` in `text` by `new`. A model writes newlines alone; in a file with CRLF they mean that.
+///
+/// # Errors
+/// If there is none, or another.
+pub fn edited(text: &str, old: &str, new: &str) -> Result<Edited, NotOne> {
+    let is_crlf = is_crlf(text);
+    let (at, old) = match one(text, old) {
+        // Only in a file with such line ends can the other form stand.
+        Err(NotOne::None) if old.contains('\n') => {
+            let other = if old.contains("\r\n") { old.replace("\r\n", "\n") } else { with_crlf(old).into_owned() };
+            (one(text, &other)?, Cow::Owned(other))
+        }
+        found => (found?, Cow::Borrowed(old)),
+    };
+    // What the place itself has counts more than what most of the file has.
+    let has_crlf = if old.contains('\n') { old.contains("\r\n") } else { is_crlf };
+    let new = if has_crlf { with_crlf(new) } else { Cow::Borrowed(new) };
+    let (before, after) = (&text[..at], &text[at + old.len()..]);
+    Ok(Edited {
+        line: lines_to(before),
+        lines_before: touched(&old),
+        lines_after: touched(&new),
+        text: [before, &new, after].concat(),
+    })
+}
+
+/// Where it stands, if that is once.
+fn one(text: &str, old: &str) -> Result<usize, NotOne> {
+    let Some(first) = text.find(old) else { return Err(NotOne::None) };
+    let step = old.chars().next().map_or(1, char::len_utf8);
+    // One that begins within the first counts as well: nobody could say which is meant.
+    if !text[first + step..].contains(old) {
+        return Ok(first);
+    }
+    let (mut count, mut lines, mut line, mut counted) = (0, Vec::new(), 1, 0);
+    for (at, _) in text.match_indices(old) {
+        count += 1;
+        line += text[counted..at].bytes().filter(|byte| *byte == b'\n').count();
+        counted = at;
+        if lines.len() < MOST_LINES {
+            lines.push(line);
+        }
+    }
+    Err(NotOne::Several { count: count.max(2), lines })
+}
+
+/// Whether most lines end in CRLF.
+fn is_crlf(text: &str) -> bool {
+    let crlf = text.matches("\r\n").count();
+    crlf > 0 && crlf * 2 >= text.bytes().filter(|byte| *byte == b'\n').count()
+}
+
+fn with_crlf(text: &str) -> Cow<'_, str> {
+    if !text.contains('\n') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for line in text.split_inclusive('\n') {
+        match line.strip_suffix('\n') {
+            Some(line) => {
+                out.push_str(line.strip_suffix('\r').unwrap_or(line));
+                out.push_str("\r\n");
+            }
+            None => out.push_str(line),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The number of the line that follows.
+fn lines_to(before: &str) -> usize {
+    before.bytes().filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// How many lines a piece of text touches.
+fn touched(piece: &str) -> usize {
+    crate::domain::truncation::lines(piece)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str, old: &str, new: &str) -> Result<String, NotOne> {
+        edited(text, old, new).map(|edited| edited.text)
+    }
+
+    #[test]
+    fn one_place_is_replaced_and_no_other() {
+        let edited = edited("a\nb\nc\n", "b\nc", "x").unwrap();
+        assert_eq!(edited, Edited { text: "a\nx\n".into(), line: 2, lines_before: 2, lines_after: 1 });
+        assert_eq!(text("日本語\n", "本", ""), Ok("日語\n".into()));
+        assert_eq!(text("a", "b", "c"), Err(NotOne::None));
+    }
+
+    #[test]
+    fn several_places_are_counted_with_their_lines() {
+        let several = |count, lines: &[usize]| Err(NotOne::Several { count, lines: lines.to_vec() });
+        assert_eq!(text("a\nb\na\n\naa", "a", "x"), several(4, &[1, 3, 5, 5]));
+        assert_eq!(text("aaa", "aa", "x"), several(2, &[1]), "they overlap");
+        assert_eq!(text("ééé", "éé", "x"), several(2, &[1]));
+    }
+
+    #[test]
+    fn line_ends_are_those_of_the_file() {
+        assert_eq!(text("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n"), Ok("x\r\ny\r\nz\r\nc\r\n".into()));
+        assert_eq!(text("a\r\nb\r\n", "b", "x\ny"), Ok("a\r\nx\r\ny\r\n".into()));
+        assert_eq!(text("a\r\nb\r\n", "a\r\nb", "x\r\ny"), Ok("x\r\ny\r\n".into()));
+        assert_eq!(text("a\nb\n", "a\r\nb\r\n", "x\n"), Ok("x\n".into()));
+        assert_eq!(text("a\r\nb\nc\nd\n", "b\nc", "x\ny"), Ok("a\r\nx\ny\nd\n".into()), "a file may have both");
+    }
+}

@@ -1,0 +1,41 @@
+use std::fs;
+
+use super::*;
+use crate::domain::Answer;
+use crate::tool::BuiltinTool;
+
+async fn edit(before: &[u8], old: &str, new: &str) -> (String, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("f"), before).unwrap();
+    let tool = BuiltinTool::new(Edit::new(Workspace::open(folder.path()).unwrap()));
+    let said = match tool.try_out(json!({"path": "f", "old_text": old, "new_text": new})).await {
+        Ok(Answer::Outcome(outcome)) => outcome.output,
+        Ok(other) => panic!("{other:?}"),
+        Err(failure) => failure.message,
+    };
+    (said, fs::read(folder.path().join("f")).unwrap())
+}
+
+#[tokio::test]
+async fn an_edit_says_where_it_was() {
+    assert_eq!(edit(b"a\nb\n", "b\n", "x\ny\n").await, ("Edited f: lines 2-3".into(), b"a\nx\ny\n".into()));
+    assert_eq!(edit(b"a\nb\n", "b\n", "").await, ("Edited f: line 2".into(), b"a\n".into()));
+}
+
+#[tokio::test]
+async fn what_is_refused_changes_nothing() {
+    for (before, old, message) in [
+        (
+            &b"x\ny\nx\n"[..],
+            "x",
+            "old_text stands 2 times in \"f\" (lines 1, 3), and must stand there once: give more of the lines around the one \
+             that is meant",
+        ),
+        (b"let a = 1;\n", "let b = 1;", "old_text does not stand in \"f\"; this is nearest (line 1):\n1: let a = 1;"),
+        (b"ok\n\xff\n", "ok", "\"f\" is not UTF-8 (line 2), so its text cannot be edited"),
+        (b"x", "new", "old_text does not stand in \"f\"; nothing in it is like it: read the file again"),
+    ] {
+        assert_eq!(edit(before, old, "new!").await, (message.into(), before.into()));
+    }
+    assert_eq!(edit(b"x", "x", "x").await.0, "Invalid parameters for tool \"edit\"");
+}

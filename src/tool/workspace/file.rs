@@ -1,0 +1,98 @@
+//! Regular files, opened by descriptor: nothing that is opened here can hang.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
+
+use super::Workspace;
+use super::near;
+use super::place::{Place, fault};
+use crate::tool::ToolError;
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub file: File,
+    pub bytes: u64,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub(super) enum NotOpened {
+    /// It is a folder.
+    Folder,
+    /// It is a pipe, a socket or a device.
+    Special,
+    /// It is not there, or cannot be read.
+    Io(io::Error),
+}
+
+impl From<io::Error> for NotOpened {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Opens a regular file for reading.
+pub(super) fn open(dir: &Dir, path: &Path) -> Result<Opened, NotOpened> {
+    // A device is not even opened if that can be helped: that alone may do something.
+    regular(&dir.metadata(path)?)?;
+    let mut options = OpenOptions::new();
+    // A pipe that has taken the file's place meanwhile would wait for whoever writes to it.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    options.read(true).custom_flags(i32::try_from(flags).unwrap_or_default());
+    let file = dir.open_with(path, &options)?;
+    let metadata = file.metadata()?;
+    regular(&metadata)?;
+    Ok(Opened { file: file.into_std(), bytes: metadata.len() })
+}
+
+fn regular(metadata: &Metadata) -> Result<(), NotOpened> {
+    match metadata {
+        metadata if metadata.is_dir() => Err(NotOpened::Folder),
+        metadata if metadata.is_file() => Ok(()),
+        _ => Err(NotOpened::Special),
+    }
+}
+
+impl Workspace {
+    /// Opens the regular file at a place.
+    ///
+    /// # Errors
+    /// In words for a model: what is there instead, or near it.
+    pub(super) fn open_file(&self, place: &Place) -> Result<Opened, ToolError> {
+        open(&self.root, place.path()).map_err(|not| match not {
+            NotOpened::Folder => folder(place),
+            NotOpened::Special => special(place),
+            NotOpened::Io(error) => near::missing(self, place, &error),
+        })
+    }
+
+    /// Opens the folder at a place.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub(super) fn open_folder(&self, place: &Place) -> Result<Dir, ToolError> {
+        self.root.open_dir(place.path()).map_err(|error| match self.root.metadata(place.path()) {
+            Ok(metadata) if !metadata.is_dir() => ToolError::new(format!("\"{place}\" is a file, not a folder")),
+            _ => near::missing(self, place, &error),
+        })
+    }
+}
+
+pub(super) fn folder(place: &Place) -> ToolError {
+    let example = serde_json::json!({"path": place.to_string()});
+    ToolError::new(format!("\"{place}\" is a folder; what is in it is told by the tool list, as in {example}"))
+}
+
+pub(super) fn special(place: &Place) -> ToolError {
+    ToolError::new(format!("\"{place}\" is no regular file but a pipe, a socket or a device"))
+}
+
+/// [`fault`] for what happens to an open file.
+pub(super) fn broken(place: &Place) -> impl Fn(io::Error) -> ToolError + '_ {
+    |error| fault(place, &error)
+}

@@ -1,0 +1,120 @@
+//! What is said of a place that is not there: how far the path is right, and what was probably meant.
+
+use std::io;
+
+use cap_std::fs::Dir;
+
+use super::Workspace;
+use super::place::{Place, fault};
+use super::walk::{Flow, Kind, Scope, walk};
+use crate::schema::nearest;
+use crate::tool::ToolError;
+
+/// Most names of a folder that are compared.
+const MOST_NAMES: usize = 10_000;
+/// Most places that are looked at in search of the same name elsewhere.
+const MOST_PLACES: usize = 5_000;
+/// How many names of a folder are told.
+const TOLD: usize = 10;
+
+/// Why a place cannot be opened; if it is not there, with what is near it.
+pub(super) fn missing(workspace: &Workspace, place: &Place, error: &io::Error) -> ToolError {
+    if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+        return fault(place, error);
+    }
+    if workspace.root.symlink_metadata(place.path()).is_ok_and(|metadata| metadata.is_symlink()) {
+        return ToolError::new(format!("\"{place}\" is a symbolic link to something that is not there"));
+    }
+    // The last place on the way that is a folder, and what is missing in it.
+    let way = place.way();
+    let folders = way.iter().map_while(|place| Some((place, workspace.root.open_dir(place.path()).ok()?)));
+    let Some((number, (folder, dir))) = folders.enumerate().last() else { return fault(place, error) };
+    let Some(absent) = way.get(number + 1) else { return fault(place, error) };
+    if workspace.root.metadata(absent.path()).is_ok() {
+        return ToolError::new(format!("\"{absent}\" is a file, not a folder, so there is no \"{place}\""));
+    }
+    let is_last = absent == place;
+    let what = if is_last { format!("there is no \"{place}\"") } else { format!("there is no folder \"{absent}\"") };
+    let hint = hint(workspace, place, absent, folder, &dir);
+    ToolError::new(format!("{what}{hint}"))
+}
+
+fn hint(workspace: &Workspace, place: &Place, absent: &Place, folder: &Place, dir: &Dir) -> String {
+    let names = names(dir);
+    let wanted = absent.name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if let Some(name) = nearest(&wanted, names.iter().map(String::as_str)) {
+        return format!("; did you mean \"{}\"?", folder.join(name.as_ref()));
+    }
+    if let Some(elsewhere) = elsewhere(workspace, place) {
+        return format!("; did you mean \"{elsewhere}\"?");
+    }
+    let title = if folder.is_root() { "the workspace".to_owned() } else { format!("the folder \"{folder}\"") };
+    match names.len() {
+        0 => format!("; {title} is empty"),
+        count => {
+            let told = names.iter().take(TOLD).map(|name| name.escape_debug().to_string()).collect::<Vec<_>>();
+            let more = if count > TOLD { format!(" and {} more", count - TOLD) } else { String::new() };
+            format!("; {title} has {}{more}", told.join(", "))
+        }
+    }
+}
+
+/// The names in a folder, in their order; hidden ones are seen by who asks for them only.
+fn names(dir: &Dir) -> Vec<String> {
+    let entries = dir.entries().into_iter().flatten().flatten().take(MOST_NAMES);
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// A file of the same name in another folder.
+fn elsewhere(workspace: &Workspace, place: &Place) -> Option<Place> {
+    let wanted = place.name()?.to_str()?.to_lowercase();
+    let mut found = None;
+    let scope = Scope { most: MOST_PLACES, ..Scope::default() };
+    walk(workspace, &Place::default(), &scope, &mut |seen| {
+        let is_it = seen.kind == Kind::File && seen.name.to_str().is_some_and(|name| name.to_lowercase() == wanted);
+        if is_it {
+            found = Some(seen.place.clone());
+            return Flow::Stop;
+        }
+        Flow::GoOn
+    })
+    .ok()?;
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn said(place: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("src/deep")).unwrap();
+        fs::create_dir(folder.path().join("empty")).unwrap();
+        for name in ["src/main.rs", "src/lib.rs", "src/deep/engine.rs", "README.md"] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        std::os::unix::fs::symlink("nowhere", folder.path().join("dangling")).unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let place = workspace.place(place).unwrap();
+        workspace.open_file(&place).unwrap_err().message().to_owned()
+    }
+
+    #[test]
+    fn what_is_near_is_told() {
+        for (asked, message) in [
+            ("src/mian.rs", "there is no \"src/mian.rs\"; did you mean \"src/main.rs\"?"),
+            ("readme.md", "there is no \"readme.md\"; did you mean \"README.md\"?"),
+            ("scr/main.rs", "there is no folder \"scr\"; did you mean \"src\"?"),
+            ("engine.rs", "there is no \"engine.rs\"; did you mean \"src/deep/engine.rs\"?"),
+            ("src/zzzzzz", "there is no \"src/zzzzzz\"; the folder \"src\" has deep, lib.rs, main.rs"),
+            ("empty/zzzzzz", "there is no \"empty/zzzzzz\"; the folder \"empty\" is empty"),
+            ("src/main.rs/x", "\"src/main.rs\" is a file, not a folder, so there is no \"src/main.rs/x\""),
+            ("dangling", "\"dangling\" is a symbolic link to something that is not there"),
+        ] {
+            assert_eq!(said(asked), message, "{asked}");
+        }
+    }
+}

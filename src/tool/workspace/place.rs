@@ -1,0 +1,182 @@
+//! Paths as models write them, and the places in the workspace that they mean.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::Workspace;
+use crate::domain::json::shorten;
+use crate::tool::ToolError;
+
+/// How much of a path is repeated in a message.
+const SHOWN: usize = 200;
+/// What the kernel says of a chain of symbolic links that has no end.
+const ELOOP: i32 = 40;
+/// What it says of a name that is too long.
+const ENAMETOOLONG: i32 = 36;
+/// What it says of a full disk, and of a quota that is used up.
+const FULL: [i32; 2] = [28, 122];
+
+/// A place in the workspace: relative to its folder, without `.` and `..`; empty is the folder itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Place(PathBuf);
+
+impl Place {
+    /// As it is opened.
+    pub fn path(&self) -> &Path {
+        if self.is_root() { Path::new(".") } else { &self.0 }
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.0.as_os_str().is_empty()
+    }
+
+    /// The folder that it is in; `None` of the workspace itself.
+    pub fn parent(&self) -> Option<Self> {
+        if self.is_root() { None } else { Some(Self(self.0.parent().unwrap_or(Path::new("")).to_owned())) }
+    }
+
+    pub fn name(&self) -> Option<&OsStr> {
+        self.0.file_name()
+    }
+
+    pub fn join(&self, name: &OsStr) -> Self {
+        Self(self.0.join(name))
+    }
+
+    /// All folders on the way, the workspace first, and itself last.
+    pub fn way(&self) -> Vec<Self> {
+        let mut way: Vec<Self> = self.0.ancestors().map(|path| Self(path.to_owned())).collect();
+        way.reverse();
+        way
+    }
+
+    /// Where a path that was found within the workspace is.
+    pub fn of(path: PathBuf) -> Self {
+        if path == Path::new(".") { Self::default() } else { Self(path) }
+    }
+}
+
+/// As a model may write it; a name that would break a line is escaped.
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.path().to_string_lossy();
+        if text.chars().any(char::is_control) {
+            write!(formatter, "{}", text.escape_debug())
+        } else {
+            formatter.write_str(&text)
+        }
+    }
+}
+
+impl Workspace {
+    /// The place that a path means.
+    ///
+    /// # Errors
+    /// If it is outside.
+    pub(super) fn place(&self, asked: &str) -> Result<Place, ToolError> {
+        let shown = shorten(asked, SHOWN);
+        if asked.contains('\0') {
+            return Err(ToolError::new(format!("the path \"{}\" holds U+0000", shown.escape_debug())));
+        }
+        let path = Path::new(asked);
+        let relative = if path.is_absolute() {
+            // As other tools and messages of programs write them.
+            let inside = path.strip_prefix(&self.path).or_else(|_| path.strip_prefix(&self.given));
+            inside.map_err(|_| outside(&shown))?
+        } else {
+            path
+        };
+        let mut place = PathBuf::new();
+        for component in relative.components() {
+            match component {
+                Component::Normal(name) => place.push(name),
+                Component::CurDir => {}
+                Component::ParentDir if place.pop() => {}
+                _ => return Err(outside(&shown)),
+            }
+        }
+        Ok(Place(place))
+    }
+}
+
+fn outside(asked: &str) -> ToolError {
+    ToolError::new(format!(
+        "\"{asked}\" is outside of the workspace; paths are relative to its folder, as in \"src/main.rs\""
+    ))
+}
+
+/// What went wrong with a place, in words for a model. That something is not there is said better by `near`.
+pub(super) fn fault(place: &Place, error: &io::Error) -> ToolError {
+    let place = shorten(&place.to_string(), SHOWN);
+    let message = match (error.kind(), error.raw_os_error()) {
+        // What the descriptor's guard says by itself has no number.
+        (io::ErrorKind::PermissionDenied, None) => {
+            format!("\"{place}\" leads out of the workspace through a symbolic link")
+        }
+        (io::ErrorKind::PermissionDenied, _) => format!("there is no permission for \"{place}\""),
+        (io::ErrorKind::NotFound, _) => format!("there is no \"{place}\""),
+        (io::ErrorKind::NotADirectory, _) => format!("a part of \"{place}\" is a file, not a folder"),
+        (io::ErrorKind::ReadOnlyFilesystem, _) => "the workspace is read-only".to_owned(),
+        (_, Some(ELOOP)) => format!("the symbolic links of \"{place}\" have no end"),
+        (_, Some(ENAMETOOLONG)) => format!("\"{place}\" is too long for a path"),
+        (_, Some(number)) if FULL.contains(&number) => "there is no room left in the workspace".to_owned(),
+        _ => format!("\"{place}\" cannot be used: {error}"),
+    };
+    ToolError::new(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_means_one_place_inside_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let inside = workspace.path().join("a/b").display().to_string();
+        for (asked, place) in [
+            ("a/b", "a/b"),
+            ("./a//b/", "a/b"),
+            ("a/x/../b", "a/b"),
+            ("", "."),
+            (".", "."),
+            ("a/..", "."),
+            ("ä/文件 1", "ä/文件 1"),
+            ("..a", "..a"),
+            ("~/x", "~/x"),
+            (&inside, "a/b"),
+        ] {
+            assert_eq!(workspace.place(asked).unwrap().to_string(), place, "{asked}");
+        }
+        for asked in ["..", "../x", "a/../..", "/etc/passwd", "/", "a/../../b", &format!("{inside}/../../../x")] {
+            let message = workspace.place(asked).unwrap_err().message().to_owned();
+            assert!(message.contains("is outside of the workspace"), "{asked}: {message}");
+        }
+        assert!(workspace.place("a\0b").unwrap_err().message().contains("U+0000"));
+    }
+
+    #[test]
+    fn the_name_that_the_operator_gave_is_inside_too() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("real")).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        let workspace = Workspace::open(&link).unwrap();
+        assert_eq!(workspace.place(link.join("x").to_str().unwrap()).unwrap(), Place::of("x".into()));
+    }
+
+    #[test]
+    fn the_way_to_a_place_begins_at_the_workspace() {
+        let way: Vec<String> = Place::of("a/b".into()).way().iter().map(ToString::to_string).collect();
+        assert_eq!(way, [".", "a", "a/b"]);
+        assert_eq!(Place::default().way(), [Place::default()]);
+        assert_eq!((Place::of("a".into()).parent(), Place::default().parent()), (Some(Place::default()), None));
+    }
+
+    #[test]
+    fn a_name_that_would_break_a_line_is_escaped() {
+        assert_eq!(Place::of("a\nb".into()).to_string(), "a\\nb");
+    }
+}

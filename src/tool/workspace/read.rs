@@ -1,0 +1,202 @@
+//! `read`: a text file, or some of its lines, as it is; an image as an image.
+
+use std::io::{BufReader, Read as _, Seek as _};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Workspace;
+use super::file::{Opened, broken};
+use super::place::Place;
+use crate::domain::limits::Truncate;
+use crate::domain::truncation::grouped;
+use crate::domain::{ContentBlock, LimitsSpec, Outcome};
+use crate::tool::{About, Invalid, Run, Tool, ToolError, object};
+
+mod lines;
+
+use lines::{Stop, Taken, taken};
+
+/// Most of a file that one call reads, in bytes. A model is shown less of it; the rest is kept with the call.
+const MOST: usize = 1024 * 1024;
+/// Largest image that is read, in bytes.
+const LARGEST_IMAGE: u64 = 12 * 1024 * 1024;
+/// How much of a file tells what it is.
+const BEGINNING: u64 = 8 * 1024;
+
+/// Reads files of a workspace.
+#[derive(Debug, Clone)]
+pub struct Read(Workspace);
+
+/// Reads a file of the workspace. A text comes as it is, without line numbers: all of it or, with `lines`, some of its lines.
+/// Of a long one the beginning is shown; read on with `lines`. An image is shown as an image.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadArgs {
+    /// The file, relative to the workspace, as "src/main.rs".
+    #[schemars(length(min = 1, max = 4096))]
+    pub path: String,
+    /// Only these lines, as {"start": 20, "end": 40}.
+    #[serde(default)]
+    pub lines: Option<Lines>,
+}
+
+/// A range of lines.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+pub struct Lines {
+    /// The first line, counted from 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub start: u64,
+    /// The last line; the last one of the file unless given.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub end: Option<u64>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Read {
+    /// From this workspace.
+    #[must_use]
+    pub fn new(workspace: Workspace) -> Self {
+        Self(workspace)
+    }
+}
+
+impl Tool for Read {
+    const NAME: &'static str = "read";
+    type Args = ReadArgs;
+    type Output = Outcome;
+
+    fn about(&self, about: About) -> About {
+        about
+            .title("Read a file")
+            .category(super::CATEGORY)
+            .tag("file")
+            .example(json!({"path": "src/main.rs"}), "fn main() {\n    println!(\"Hello\");\n}\n")
+            .example(json!({"path": "src/main.rs", "lines": {"start": 2, "end": 2}}), "    println!(\"Hello\");\n")
+            .read_only()
+            .closed_world()
+            .limits(LimitsSpec { truncate: Some(Truncate::Head), ..LimitsSpec::default() })
+    }
+
+    fn validate(&self, args: &ReadArgs) -> Result<(), Vec<Invalid>> {
+        match args.lines {
+            Some(Lines { start, end: Some(end) }) if end < start => {
+                Err(vec![Invalid::at("/lines/end", format!("is before the first line, {start}"))])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn call(&self, args: ReadArgs, run: Run) -> Result<Outcome, ToolError> {
+        let workspace = self.0.clone();
+        run.blocking(move |run| {
+            let place = workspace.place(&args.path)?;
+            let mut opened = workspace.open_file(&place)?;
+            if let Some(image) = image(&place, &mut opened)? {
+                return Ok(image);
+            }
+            text(&place, opened, args.lines, &run)
+        })
+        .await
+    }
+}
+
+/// The file as an image, if it is one that models are shown; it is left at its beginning.
+fn image(place: &Place, opened: &mut Opened) -> Result<Option<Outcome>, ToolError> {
+    let mut beginning = Vec::new();
+    (&opened.file).take(BEGINNING).read_to_end(&mut beginning).map_err(broken(place))?;
+    opened.file.rewind().map_err(broken(place))?;
+    if !beginning.contains(&0) {
+        return Ok(None);
+    }
+    let bytes = grouped(usize::try_from(opened.bytes).unwrap_or(usize::MAX));
+    let format = image::guess_format(&beginning).ok().filter(image::ImageFormat::reading_enabled);
+    let Some(format) = format else {
+        return Err(ToolError::new(format!(
+            "\"{place}\" is a binary file of {bytes} bytes, which has no text to read"
+        )));
+    };
+    if opened.bytes > LARGEST_IMAGE {
+        return Err(ToolError::new(format!("\"{place}\" is an image of {bytes} bytes, too large to be shown")));
+    }
+    let mut whole = Vec::new();
+    (&opened.file).take(LARGEST_IMAGE).read_to_end(&mut whole).map_err(broken(place))?;
+    let mime_type = format.to_mime_type().to_owned();
+    let details =
+        object([("path", json!(place.to_string())), ("bytes", json!(whole.len())), ("type", json!(mime_type))]);
+    let block = ContentBlock::Image { data: STANDARD.encode(&whole), mime_type };
+    Ok(Some(Outcome { details, ..Outcome::blocks(vec![block]) }))
+}
+
+fn text(place: &Place, opened: Opened, lines: Option<Lines>, run: &Run) -> Result<Outcome, ToolError> {
+    let Lines { start, end } = lines.unwrap_or(Lines { start: 1, end: None });
+    let reader = BufReader::with_capacity(64 * 1024, opened.file);
+    let Taken { bytes, end: stop, line } =
+        taken(reader, start, end, MOST, || run.is_cancelled()).map_err(broken(place))?;
+    if stop == Stop::BeforeStart && start > 1 {
+        let word = if line == 1 { "line" } else { "lines" };
+        let message = format!("line {start} is behind the {} {word} of \"{place}\"", grouped(of(line)));
+        return Err(ToolError::new(message));
+    }
+    let mut text = utf8(place, bytes, start, stop == Stop::Full)?;
+    let mut details =
+        object([("path", json!(place.to_string())), ("bytes", json!(opened.bytes)), ("start", json!(start))]);
+    match stop {
+        Stop::EndOfFile | Stop::BeforeStart => {
+            details.insert("total_lines".to_owned(), line.into());
+            details.insert("end".to_owned(), line.into());
+        }
+        Stop::LastLine => drop(details.insert("end".to_owned(), line.into())),
+        Stop::Full => {
+            details.insert("end".to_owned(), line.saturating_sub(1).into());
+            text.push_str(&how_to_go_on(place, opened.bytes, start, line, text.ends_with('\n')));
+        }
+    }
+    Ok(Outcome { details, ..Outcome::text(text) })
+}
+
+/// What stands below as much as one call reads. `line` is the first one that is not there, or not whole.
+fn how_to_go_on(place: &Place, bytes: u64, start: u64, line: u64, is_whole: bool) -> String {
+    let (bytes, most) = (grouped(of(bytes)), grouped(MOST));
+    let newline = if is_whole { "" } else { "\n" };
+    let how = if line > start || is_whole {
+        format!("go on with {}", json!({"path": place.to_string(), "lines": {"start": line}}))
+    } else {
+        format!("line {line} alone is longer than that")
+    };
+    format!("{newline}[the file has {bytes} bytes, of which one call reads {most}; {how}]\n")
+}
+
+fn of(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// The text; one that was cut off may end within a character.
+fn utf8(place: &Place, bytes: Vec<u8>, first: u64, is_cut: bool) -> Result<String, ToolError> {
+    let error = match String::from_utf8(bytes) {
+        Ok(text) => return Ok(text),
+        Err(error) => error,
+    };
+    let (good, is_open) = (error.utf8_error().valid_up_to(), error.utf8_error().error_len().is_none());
+    let mut bytes = error.into_bytes();
+    if is_cut && is_open {
+        bytes.truncate(good);
+        return String::from_utf8(bytes).map_err(ToolError::from);
+    }
+    let line = first + bytes[..good].iter().filter(|byte| **byte == b'\n').count() as u64;
+    let message = format!("\"{place}\" is not UTF-8: line {line} has a byte 0x{:02x} that is none", bytes[good]);
+    Err(ToolError::new(message))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Some lines of a reader, in bounded memory.
+
+use std::io::{self, BufRead};
+
+/// What was read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The lines with their ends.
+    pub bytes: Vec<u8>,
+    /// Why there is no more.
+    pub end: Stop,
+    /// The number of the last line that there is; with [`Stop::Full`] of the first one that is not there, or not whole.
+    pub line: u64,
+}
+
+/// Why reading ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// There is no more.
+    EndOfFile,
+    /// What was asked for is there.
+    LastLine,
+    /// There is as much as may be read.
+    Full,
+    /// The file ends before the first line that was asked for.
+    BeforeStart,
+}
+
+/// The lines from `start` to `end`, counted from 1; at most so many bytes, whole lines where that is possible.
+///
+/// # Errors
+/// Those of the reader, or that nobody waits for it any more.
+pub fn taken(
+    mut reader: impl BufRead,
+    start: u64,
+    end: Option<u64>,
+    most: usize,
+    is_cancelled: impl Fn() -> bool,
+) -> io::Result<Taken> {
+    let mut bytes = Vec::new();
+    // The line that is being read, and whether anything of it was.
+    let (mut line, mut is_begun) = (1_u64, false);
+    loop {
+        if is_cancelled() {
+            return Err(io::Error::other("it was stopped"));
+        }
+        let piece = reader.fill_buf()?;
+        if piece.is_empty() {
+            let last = if is_begun { line } else { line - 1 };
+            let end = if last < start { Stop::BeforeStart } else { Stop::EndOfFile };
+            return Ok(Taken { bytes, end, line: last });
+        }
+        let taken = piece.len();
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            let is_wanted = line >= start;
+            if is_wanted && bytes.len() + part.len() > most {
+                return Ok(full(bytes, part, line, is_begun, most));
+            }
+            if is_wanted {
+                bytes.extend_from_slice(part);
+            }
+            is_begun = !part.ends_with(b"\n");
+            if is_begun {
+                continue;
+            }
+            if end.is_some_and(|end| line >= end) {
+                return Ok(Taken { bytes, end: Stop::LastLine, line });
+            }
+            line += 1;
+        }
+        reader.consume(taken);
+    }
+}
+
+/// Cut before the line that does not fit; within it, if there is no other.
+fn full(mut bytes: Vec<u8>, part: &[u8], line: u64, is_begun: bool, most: usize) -> Taken {
+    let whole =
+        if is_begun { bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) } else { bytes.len() };
+    if whole > 0 {
+        bytes.truncate(whole);
+    } else {
+        bytes.extend_from_slice(&part[..part.len().min(most - bytes.len())]);
+    }
+    Taken { bytes, end: Stop::Full, line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufReader;
+
+    fn of(text: &str, start: u64, end: Option<u64>, most: usize) -> (String, Stop, u64) {
+        let mut all = Vec::new();
+        for capacity in [1, 2, 3, 100] {
+            let reader = BufReader::with_capacity(capacity, text.as_bytes());
+            let Taken { bytes, end, line } = taken(reader, start, end, most, || false).unwrap();
+            all.push((String::from_utf8(bytes).unwrap(), end, line));
+        }
+        all.dedup();
+        assert_eq!(all.len(), 1, "however it comes: {all:?}");
+        all.remove(0)
+    }
+
+    #[test]
+    fn lines_are_taken_with_their_ends() {
+        let text = "a\nbb\r\nccc";
+        assert_eq!(of(text, 1, None, 99), (text.into(), Stop::EndOfFile, 3));
+        assert_eq!(of(text, 2, Some(2), 99), ("bb\r\n".into(), Stop::LastLine, 2));
+        assert_eq!(of(text, 2, Some(9), 99), ("bb\r\nccc".into(), Stop::EndOfFile, 3));
+        assert_eq!(of(text, 4, None, 99), (String::new(), Stop::BeforeStart, 3));
+        assert_eq!(of("a\n", 2, None, 99), (String::new(), Stop::BeforeStart, 1));
+        assert_eq!(of("", 1, None, 99), (String::new(), Stop::BeforeStart, 0));
+        assert_eq!(of("\n\n", 2, None, 99), ("\n".into(), Stop::EndOfFile, 2));
+    }
+
+    #[test]
+    fn what_is_too_much_is_cut_at_a_line_where_there_is_one() {
+        assert_eq!(of("aa\nbb\ncc\n", 1, None, 7), ("aa\nbb\n".into(), Stop::Full, 3));
+        assert_eq!(of("aa\nbb\ncc\n", 2, None, 3), ("bb\n".into(), Stop::Full, 3));
+        assert_eq!(of("aaaaaa\n", 1, None, 4), ("aaaa".into(), Stop::Full, 1));
+        assert_eq!(of("aa\nbb\n", 1, None, 6), ("aa\nbb\n".into(), Stop::EndOfFile, 2));
+    }
+
+    #[test]
+    fn who_is_not_waited_for_stops() {
+        assert!(taken(&b"x"[..], 1, None, 9, || true).is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! Replacing a file as a whole: there is the old one or the new one, never a part of either.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
+
+use super::Workspace;
+use super::file;
+use super::place::{Place, fault};
+use crate::tool::ToolError;
+
+/// Longest part of a name that its temporary file repeats.
+const REPEATED: usize = 100;
+/// How often another name is tried for it.
+const TRIES: u32 = 16;
+/// Who may what with a new file, before the process's own mask.
+const MODE: u32 = 0o666;
+/// The bits of whoever may write.
+const WRITABLE: u32 = 0o222;
+
+/// Where a text is to be written.
+#[derive(Debug)]
+pub(super) struct Target {
+    dir: Dir,
+    name: OsString,
+    place: Place,
+    /// The permissions of the file that is there.
+    mode: Option<u32>,
+}
+
+impl Target {
+    /// Whether there is no such file yet.
+    pub fn is_new(&self) -> bool {
+        self.mode.is_none()
+    }
+}
+
+impl Workspace {
+    /// The file at a place, which need not be there yet; folders on the way to it are made. A symbolic link is followed, so
+    /// that what it stands for is replaced and not the link.
+    ///
+    /// # Errors
+    /// If something else is there, or it may not be written.
+    pub(super) fn target(&self, place: &Place) -> Result<Target, ToolError> {
+        let at = |error: io::Error| fault(place, &error);
+        let real = match self.root.canonicalize(place.path()) {
+            Ok(real) => Place::of(real),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.made_way(place)?,
+            Err(error) => return Err(at(error)),
+        };
+        let (Some(parent), Some(name)) = (real.parent(), real.name()) else { return Err(file::folder(place)) };
+        let dir = self.root.open_dir(parent.path()).map_err(at)?;
+        let mode = match dir.symlink_metadata(name) {
+            Ok(metadata) if metadata.is_dir() => return Err(file::folder(place)),
+            Ok(metadata) if !metadata.is_file() => return Err(file::special(place)),
+            Ok(metadata) if metadata.mode() & WRITABLE == 0 => {
+                return Err(ToolError::new(format!("\"{place}\" is read-only")));
+            }
+            Ok(metadata) => Some(metadata.mode() & 0o7777),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(at(error)),
+        };
+        Ok(Target { dir, name: name.to_owned(), place: real, mode })
+    }
+
+    /// The place of a new file, whose folders are there now.
+    fn made_way(&self, place: &Place) -> Result<Place, ToolError> {
+        let at = |error: io::Error| fault(place, &error);
+        if self.root.symlink_metadata(place.path()).is_ok() {
+            return Err(ToolError::new(format!("\"{place}\" is a symbolic link to something that is not there")));
+        }
+        let (Some(parent), Some(name)) = (place.parent(), place.name()) else { return Err(file::folder(place)) };
+        if !parent.is_root() {
+            self.root.create_dir_all(parent.path()).map_err(at)?;
+        }
+        let parent = self.root.canonicalize(parent.path()).map_err(at)?;
+        Ok(Place::of(parent).join(name))
+    }
+}
+
+impl Target {
+    /// Puts a file with this content in its place.
+    ///
+    /// # Errors
+    /// If that cannot be done; what was there is there still.
+    pub fn replace(&self, content: &[u8], unique: u128) -> Result<(), ToolError> {
+        let at = |error: io::Error| fault(&self.place, &error);
+        let (name, mut file) = self.temporary(unique).map_err(at)?;
+        let written = (|| {
+            if let Some(mode) = self.mode {
+                file.set_permissions(Permissions::from_mode(mode))?;
+            }
+            file.write_all(content)?;
+            // Whoever is told that it is written may rely on that.
+            file.sync_data()?;
+            self.dir.rename(&name, &self.dir, &self.name)
+        })();
+        written.map_err(|error| {
+            // Beside the first error, a second one says nothing.
+            let _ = self.dir.remove_file(&name);
+            at(error)
+        })
+    }
+
+    /// A new file beside it, hidden, whose name nobody else has.
+    fn temporary(&self, unique: u128) -> io::Result<(OsString, cap_std::fs::File)> {
+        let text = self.name.to_string_lossy();
+        let own = &text[..text.floor_char_boundary(REPEATED)];
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(self.mode.map_or(MODE, |_| 0o600));
+        let mut last = io::ErrorKind::AlreadyExists.into();
+        for number in 0..TRIES {
+            let name = OsString::from(format!(".{own}.{unique:032x}{number:x}.tmp"));
+            match self.dir.open_with(Path::new(&name), &options) {
+                Ok(file) => return Ok((name, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn put(folder: &Path, path: &str, content: &str) -> Result<bool, String> {
+        let workspace = Workspace::open(folder).unwrap();
+        let target = workspace.target(&workspace.place(path).unwrap()).map_err(|error| error.message().to_owned())?;
+        target.replace(content.as_bytes(), 7).map_err(|error| error.message().to_owned())?;
+        Ok(target.is_new())
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_with_its_permissions_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(put(folder.path(), "a/b/new.sh", "1"), Ok(true));
+        let file = folder.path().join("a/b/new.sh");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o750)).unwrap();
+        assert_eq!(put(folder.path(), "a/b/new.sh", "2"), Ok(false));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "2");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o750);
+        assert_eq!(names(&folder.path().join("a/b")), ["new.sh"]);
+    }
+
+    #[test]
+    fn a_link_is_followed_inside_and_never_outside() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(folder.path().join("real")).unwrap();
+        fs::write(folder.path().join("real/file"), "old").unwrap();
+        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, folder.path().join(name)).unwrap();
+        link(Path::new("real/file"), "file");
+        link(Path::new("real"), "folder");
+        link(outside.path(), "out");
+        link(&outside.path().join("x"), "out_file");
+        link(Path::new("nowhere"), "dangling");
+        assert_eq!(put(folder.path(), "file", "new"), Ok(false));
+        assert!(folder.path().join("file").is_symlink());
+        assert_eq!(put(folder.path(), "folder/deep/other", "x"), Ok(true));
+        assert_eq!(names(&folder.path().join("real")), ["deep", "file"]);
+        assert_eq!(fs::read_to_string(folder.path().join("real/file")).unwrap(), "new");
+        for path in ["out/x", "out/deep/x", "out_file", "out"] {
+            let message = put(folder.path(), path, "x").unwrap_err();
+            assert!(message.contains("leads out of the workspace"), "{path}: {message}");
+        }
+        assert!(put(folder.path(), "dangling", "x").unwrap_err().contains("not there"));
+        assert_eq!(names(outside.path()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_no_file_or_read_only_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("d")).unwrap();
+        fs::write(folder.path().join("f"), "x").unwrap();
+        fs::set_permissions(folder.path().join("f"), fs::Permissions::from_mode(0o444)).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("pipe"), rustix::fs::Mode::RWXU).unwrap();
+        for (path, message) in [
+            ("d", "is a folder"),
+            (".", "is a folder"),
+            ("f", "\"f\" is read-only"),
+            ("pipe", "is no regular file"),
+            ("f/x", "is a file, not a folder"),
+        ] {
+            let said = put(folder.path(), path, "y").unwrap_err();
+            assert!(said.contains(message), "{path}: {said}");
+        }
+        assert_eq!(fs::read_to_string(folder.path().join("f")).unwrap(), "x");
+        assert_eq!(names(folder.path()), ["d", "f", "pipe"]);
+    }
+}

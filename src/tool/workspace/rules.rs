@@ -1,0 +1,110 @@
+//! What is left out of lists and searches: hidden names, and what `.gitignore` and `.ignore` name.
+
+use std::cell::Cell;
+use std::io::Read as _;
+use std::path::Path;
+use std::rc::Rc;
+
+use cap_std::fs::Dir;
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::file;
+use super::place::Place;
+
+/// Files with rules; of two that contradict each other the later one counts.
+const FILES: [&str; 2] = [".gitignore", ".ignore"];
+/// Largest of them that is read, in bytes.
+const LARGEST: u64 = 256 * 1024;
+/// Most rules of one walk: each has to be compiled. Of more, the first count.
+const MOST_RULES: usize = 10_000;
+/// What no search looks into unless it is told to begin there.
+const REPOSITORY: &str = ".git";
+
+/// The rules of all folders from the workspace down to one.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    of_folders: Vec<Gitignore>,
+    /// How many more are read in this walk.
+    left: Rc<Cell<usize>>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { of_folders: Vec::new(), left: Rc::new(Cell::new(MOST_RULES)) }
+    }
+}
+
+impl Rules {
+    /// With those of one more folder, beneath all that are known.
+    #[must_use]
+    pub fn and_of(&self, dir: &Dir, place: &Place) -> Self {
+        let mut builder = GitignoreBuilder::new(place.path());
+        let mut rules = self.clone();
+        for text in FILES.iter().filter_map(|name| text(dir, name)) {
+            for line in text.lines().filter(|line| !line.trim().is_empty()) {
+                let Some(left) = rules.left.get().checked_sub(1) else { break };
+                rules.left.set(left);
+                // Whoever wrote a rule that is none has the others all the same, as with Git.
+                let _ = builder.add_line(None, line);
+            }
+        }
+        match builder.build() {
+            Ok(own) if !own.is_empty() => rules.of_folders.push(own),
+            _ => {}
+        }
+        rules
+    }
+
+    /// Whether a place is left out.
+    pub fn leave_out(&self, place: &Place, is_folder: bool) -> bool {
+        // Those of the folder that is nearest count.
+        for rules in self.of_folders.iter().rev() {
+            match rules.matched(place.path(), is_folder) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => {}
+            }
+        }
+        false
+    }
+}
+
+/// Whether a name is hidden.
+pub(super) fn is_hidden(place: &Place) -> bool {
+    place.name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+/// Whether it is the inside of a repository.
+pub(super) fn is_repository(place: &Place) -> bool {
+    place.name().is_some_and(|name| name == REPOSITORY)
+}
+
+fn text(dir: &Dir, name: &str) -> Option<String> {
+    let mut text = Vec::new();
+    let opened = file::open(dir, Path::new(name)).ok()?;
+    opened.file.take(LARGEST).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::workspace::Workspace;
+
+    #[test]
+    fn of_too_many_rules_the_first_count() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("below")).unwrap();
+        let text: String = (0..MOST_RULES - 1).map(|number| format!("f{number}\n\n")).collect();
+        std::fs::write(folder.path().join(".gitignore"), text).unwrap();
+        std::fs::write(folder.path().join("below/.gitignore"), "one\ntwo\n").unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let place = |path: &str| workspace.place(path).unwrap();
+        let above = Rules::default().and_of(&workspace.root, &place("."));
+        let rules = above.and_of(&workspace.open_folder(&place("below")).unwrap(), &place("below"));
+        let left_out = |path: &str| rules.leave_out(&place(path), false);
+        assert!(left_out("f0") && left_out("below/f7") && left_out("below/one"));
+        assert!(!left_out("below/two") && !above.leave_out(&place("one"), false));
+    }
+}

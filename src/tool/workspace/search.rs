@@ -1,0 +1,240 @@
+//! `search`: the lines of all files that match, with ripgrep's own crates.
+
+use std::io::{self, Read};
+
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
+use ignore::overrides::{Override, OverrideBuilder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Workspace;
+use super::file;
+use super::near;
+use super::place::Place;
+use super::walk::{End, Flow, Kind, Scope, walk};
+use crate::domain::Outcome;
+use crate::domain::truncation::grouped;
+use crate::tool::{About, Invalid, Run, Tool, ToolError, object};
+
+mod hits;
+
+use hits::Hits;
+
+/// Largest compiled pattern, in bytes, and most memory of its automaton.
+const LARGEST_PATTERN: usize = 1 << 20;
+const LARGEST_AUTOMATON: usize = 8 << 20;
+/// Longest line that is looked at, in bytes: a file with a longer one is passed over.
+const LONGEST_LINE: usize = 4 << 20;
+
+/// Searches the files of a workspace.
+#[derive(Debug, Clone)]
+pub struct Search(Workspace);
+
+/// Searches the text files of the workspace for lines that match a regular expression. Each is given as `path:line: text`.
+/// Hidden files, those that `.gitignore` names, and binary ones are left out.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchArgs {
+    /// A regular expression, as "fn \\w+_test". It is looked for within lines; no look-around, no back-references.
+    #[schemars(length(min = 1, max = 10_000))]
+    pub pattern: String,
+    /// The folder or file to search, relative to the workspace.
+    #[serde(default = "here")]
+    #[schemars(length(max = 4096))]
+    pub path: String,
+    /// Only files that match, as "*.rs" or "src/**/*.ts"; with a "!" before it, only others.
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 1000))]
+    pub glob: Option<String>,
+    /// Take the pattern as it is, not as a regular expression.
+    #[serde(default)]
+    pub literal: bool,
+    /// Take upper and lower case for the same.
+    #[serde(default)]
+    pub ignore_case: bool,
+    /// How many lines to show before and after each match.
+    #[serde(default)]
+    #[schemars(range(max = 20))]
+    pub context: u64,
+    /// Most matching lines to show.
+    #[serde(default = "usual")]
+    #[schemars(range(min = 1, max = 2000))]
+    pub limit: u64,
+    /// Search hidden and ignored files as well.
+    #[serde(default)]
+    pub all: bool,
+}
+
+fn here() -> String {
+    ".".to_owned()
+}
+
+fn usual() -> u64 {
+    200
+}
+
+impl Search {
+    /// Of this workspace.
+    #[must_use]
+    pub fn new(workspace: Workspace) -> Self {
+        Self(workspace)
+    }
+}
+
+impl Tool for Search {
+    const NAME: &'static str = "search";
+    type Args = SearchArgs;
+    type Output = Outcome;
+
+    fn about(&self, about: About) -> About {
+        about
+            .title("Search files")
+            .category(super::CATEGORY)
+            .tag("file")
+            .tag("grep")
+            .example(
+                json!({"pattern": "fn main", "glob": "*.rs"}),
+                "src/main.rs:1: fn main() {\n[1 matching line in 1 file]",
+            )
+            .example(json!({"pattern": "TODO", "path": "src", "context": 1}), "src/a.rs-6- }\nsrc/a.rs:7: // TODO\n…")
+            .read_only()
+            .closed_world()
+    }
+
+    fn validate(&self, args: &SearchArgs) -> Result<(), Vec<Invalid>> {
+        let pattern = matcher(args).map(drop).map_err(|message| Invalid::at("/pattern", message));
+        let glob = overrides(args).map(drop).map_err(|message| Invalid::at("/glob", message));
+        let faults: Vec<Invalid> = pattern.err().into_iter().chain(glob.err()).collect();
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    async fn call(&self, args: SearchArgs, run: Run) -> Result<Outcome, ToolError> {
+        let workspace = self.0.clone();
+        run.blocking(move |run| {
+            let (matcher, globs) = (matcher(&args)?, overrides(&args)?);
+            let place = workspace.place(&args.path)?;
+            let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+            let mut searcher = SearcherBuilder::new()
+                .binary_detection(BinaryDetection::quit(0))
+                .line_number(true)
+                .before_context(of(args.context))
+                .after_context(of(args.context))
+                .heap_limit(Some(LONGEST_LINE))
+                .build();
+            let mut hits = Hits::new(of(args.limit));
+            let end = everywhere(&workspace, &place, &args, &globs, &run, &mut |place, file| {
+                search(&mut searcher, &matcher, place, file, &run, &mut hits)
+            })?;
+            let path = place.to_string();
+            let details = object([
+                ("path", json!(path)),
+                ("matches", json!(hits.lines)),
+                ("files_with_matches", json!(hits.files)),
+                ("files_searched", json!(hits.searched)),
+                ("files_passed_over", json!(hits.passed_over)),
+                ("complete", json!(end == End::Whole)),
+            ]);
+            let text = hits.text(end);
+            Ok(Outcome { details, ..Outcome::text(text) })
+        })
+        .await
+    }
+}
+
+fn matcher(args: &SearchArgs) -> Result<RegexMatcher, String> {
+    let mut builder = RegexMatcherBuilder::new();
+    builder.case_insensitive(args.ignore_case).fixed_strings(args.literal);
+    builder.line_terminator(Some(b'\n')).size_limit(LARGEST_PATTERN).dfa_size_limit(LARGEST_AUTOMATON);
+    builder.build(&args.pattern).map_err(|error| format!("cannot be searched for: {error}"))
+}
+
+fn overrides(args: &SearchArgs) -> Result<Override, String> {
+    let mut builder = OverrideBuilder::new(".");
+    if let Some(glob) = &args.glob {
+        builder.add(glob).map_err(|error| format!("is no glob: {error}"))?;
+    }
+    builder.build().map_err(|error| format!("is no glob: {error}"))
+}
+
+/// Every file that is to be searched, until it is said that this is enough.
+fn everywhere(
+    workspace: &Workspace,
+    place: &Place,
+    args: &SearchArgs,
+    globs: &Override,
+    run: &Run,
+    search: &mut dyn FnMut(&Place, std::fs::File) -> Flow,
+) -> Result<End, ToolError> {
+    if workspace.root.metadata(place.path()).is_ok_and(|metadata| !metadata.is_dir()) {
+        let flow = search(place, workspace.open_file(place)?.file);
+        return Ok(if flow == Flow::Stop { End::Stopped } else { End::Whole });
+    }
+    let scope = Scope { all: args.all, ..Scope::default() };
+    let end = walk(workspace, place, &scope, &mut |seen| {
+        if run.is_cancelled() {
+            return Flow::Stop;
+        }
+        if seen.kind != Kind::File || globs.matched(seen.place.path(), false).is_ignore() {
+            return Flow::GoOn;
+        }
+        match file::open(seen.dir, seen.name.as_ref()) {
+            Ok(opened) => search(seen.place, opened.file),
+            // It may have gone, or not be ours to read; others are searched all the same.
+            Err(_) => Flow::GoOn,
+        }
+    });
+    end.map_err(|error| near::missing(workspace, place, &error))
+}
+
+fn search(
+    searcher: &mut Searcher,
+    matcher: &RegexMatcher,
+    place: &Place,
+    file: std::fs::File,
+    run: &Run,
+    hits: &mut Hits,
+) -> Flow {
+    let mut sink = hits.of(place, matcher);
+    let searched = searcher.search_reader(matcher, Stoppable { file, run }, &mut sink);
+    let is_full = sink.end(searched.is_err());
+    if is_full || run.is_cancelled() { Flow::Stop } else { Flow::GoOn }
+}
+
+/// A file that has no more for who is not waited for.
+struct Stoppable<'r> {
+    file: std::fs::File,
+    run: &'r Run,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<usize> {
+        if self.run.is_cancelled() { Ok(0) } else { self.file.read(piece) }
+    }
+}
+
+/// The line below what was found.
+fn summary(hits: &Hits, end: End) -> String {
+    let counted =
+        |count: usize, one: &str, many: &str| format!("{} {}", grouped(count), if count == 1 { one } else { many });
+    let files = counted(hits.searched, "file", "files");
+    let passed = match hits.passed_over {
+        0 => String::new(),
+        count => format!("; {} not of text", counted(count, "file is", "files are")),
+    };
+    if hits.lines == 0 {
+        let more = if end == End::Whole { "" } else { "; there are more files: search a folder of it" };
+        return format!("[no matching line in {files}{passed}{more}]");
+    }
+    let (lines, found) = (counted(hits.lines, "matching line", "matching lines"), counted(hits.files, "file", "files"));
+    let more = match end {
+        End::Whole => "",
+        End::Stopped => ", and there are more: narrow the pattern, the path or the glob",
+        End::TooMany => ", and there are more files: search a folder of it",
+    };
+    format!("[{lines} in {found}{more}{passed}]")
+}
+
+#[cfg(test)]
+mod tests;

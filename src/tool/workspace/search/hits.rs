@@ -1,0 +1,146 @@
+//! What was found, as it is shown.
+
+use std::io;
+
+use grep_matcher::Matcher;
+use grep_regex::RegexMatcher;
+use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
+
+use super::super::place::Place;
+use super::super::walk::End;
+
+/// Longest part of a line that is shown, in bytes.
+const LONGEST: usize = 500;
+/// Most text that is gathered, in bytes.
+const MOST_TEXT: usize = 1 << 20;
+
+/// All that was found so far.
+#[derive(Debug)]
+pub struct Hits {
+    text: String,
+    limit: usize,
+    /// Matching lines.
+    pub lines: usize,
+    /// Files that have some.
+    pub files: usize,
+    /// Files that were looked at.
+    pub searched: usize,
+    /// Files that are binary, or have lines that are too long.
+    pub passed_over: usize,
+}
+
+impl Hits {
+    pub fn new(limit: usize) -> Self {
+        Self { text: String::new(), limit, lines: 0, files: 0, searched: 0, passed_over: 0 }
+    }
+
+    /// For the next file.
+    pub fn of<'h>(&'h mut self, place: &Place, matcher: &'h RegexMatcher) -> OfFile<'h> {
+        let (before, lines_before) = (self.text.len(), self.lines);
+        OfFile { path: place.to_string(), before, lines_before, is_binary: false, is_full: false, matcher, hits: self }
+    }
+
+    /// All of it, and how the search ended.
+    pub fn text(self, end: End) -> String {
+        let summary = super::summary(&self, end);
+        self.text + &summary
+    }
+}
+
+/// What is found in one file.
+pub struct OfFile<'h> {
+    path: String,
+    before: usize,
+    lines_before: usize,
+    is_binary: bool,
+    is_full: bool,
+    matcher: &'h RegexMatcher,
+    hits: &'h mut Hits,
+}
+
+impl OfFile<'_> {
+    /// The file has been looked at. Whether there is as much as may be shown.
+    pub fn end(self, is_broken: bool) -> bool {
+        let Self { hits, before, lines_before, is_binary, is_full, .. } = self;
+        if is_binary || is_broken {
+            // What looked like text before its first NUL is none.
+            hits.text.truncate(before);
+            hits.lines = lines_before;
+            hits.passed_over += 1;
+            return false;
+        }
+        hits.searched += 1;
+        hits.files += usize::from(hits.lines > lines_before);
+        is_full
+    }
+
+    fn show(&mut self, mark: char, line: Option<u64>, text: &[u8], found: usize) {
+        let path = &self.path;
+        let line = line.unwrap_or_default();
+        let text = excerpt(text, found);
+        self.hits.text.push_str(&format!("{path}{mark}{line}{mark} {text}\n"));
+    }
+}
+
+impl Sink for OfFile<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
+        // One more than is shown tells that there are more.
+        if self.hits.lines == self.hits.limit || self.hits.text.len() > MOST_TEXT {
+            self.is_full = true;
+            return Ok(false);
+        }
+        self.hits.lines += 1;
+        let at = self.matcher.find(found.bytes()).ok().flatten().map_or(0, |found| found.start());
+        self.show(':', found.line_number(), found.bytes(), at);
+        Ok(true)
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
+        self.show('-', context.line_number(), context.bytes(), 0);
+        Ok(true)
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
+        self.hits.text.push_str("--\n");
+        Ok(true)
+    }
+
+    fn binary_data(&mut self, _: &Searcher, _: u64) -> io::Result<bool> {
+        self.is_binary = true;
+        Ok(false)
+    }
+}
+
+/// A line without its end; a long one around what was found in it.
+fn excerpt(line: &[u8], found: usize) -> String {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.len() <= LONGEST {
+        return String::from_utf8_lossy(line).into_owned();
+    }
+    // A cut within a character makes a replacement character, as any byte that is none does.
+    let start = found.saturating_sub(LONGEST / 4).min(line.len() - LONGEST);
+    let (before, after) = (if start > 0 { "[…] " } else { "" }, if start + LONGEST < line.len() { " […]" } else { "" });
+    let part = &line[start..start + LONGEST];
+    let part = &part[part.iter().take(3).take_while(|byte| start > 0 && **byte & 0xc0 == 0x80).count()..];
+    let text = String::from_utf8_lossy(part);
+    let text = if after.is_empty() { &text } else { text.trim_end_matches('\u{fffd}') };
+    format!("{before}{text}{after}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_is_shown_around_what_was_found() {
+        let line = format!("{}needle{}\r\n", "é".repeat(1000), "é".repeat(1000));
+        let shown = excerpt(line.as_bytes(), 2000);
+        assert!(shown.starts_with("[…] é") && shown.ends_with("é […]") && shown.contains("éneedleé"), "{shown}");
+        assert!(shown.len() < LONGEST + 20 && !shown.contains('\u{fffd}'));
+        assert!(excerpt(line.as_bytes(), 0).starts_with("éé"));
+        assert_eq!(excerpt(b"short\r\n", 0), "short");
+    }
+}

@@ -1,0 +1,230 @@
+//! Walking through a folder by descriptors: in a stable order, bounded, and never out of it.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+
+use cap_std::fs::{Dir, FileType};
+
+use super::Workspace;
+use super::place::Place;
+use super::rules::{self, Rules};
+
+/// Deepest folder that is entered, counted from where the walk begins: as many descriptors are held.
+pub(super) const DEEPEST: usize = 64;
+/// Most names of one folder that are read.
+const MOST_NAMES: usize = 100_000;
+
+/// What a walk sees.
+#[derive(Debug, Clone)]
+pub(super) struct Scope {
+    /// How deep it goes; 1 is the folder itself.
+    pub depth: usize,
+    /// Most entries that it looks at.
+    pub most: usize,
+    /// Whether it sees what is hidden or ignored.
+    pub all: bool,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self { depth: DEEPEST, most: 200_000, all: false }
+    }
+}
+
+/// What something is; a symbolic link is not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Folder,
+    File,
+    Link,
+    Other,
+}
+
+/// Something that the walk has come to.
+pub(super) struct Seen<'w> {
+    /// The folder that it is in.
+    pub dir: &'w Dir,
+    pub name: &'w OsStr,
+    pub place: &'w Place,
+    pub kind: Kind,
+}
+
+/// How a walk goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    GoOn,
+    Stop,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It has seen everything.
+    Whole,
+    /// It was stopped.
+    Stopped,
+    /// There is more than it looks at.
+    TooMany,
+}
+
+struct Frame {
+    dir: Dir,
+    place: Place,
+    rules: Rules,
+    left: std::vec::IntoIter<(OsString, Kind)>,
+}
+
+/// Walks from a folder down, each folder before what is in it, by the order of names.
+///
+/// # Errors
+/// If the first folder cannot be read. Others that cannot be read are passed over.
+pub(super) fn walk(
+    workspace: &Workspace,
+    start: &Place,
+    scope: &Scope,
+    visit: &mut dyn FnMut(Seen<'_>) -> Flow,
+) -> io::Result<End> {
+    let mut rules = Rules::default();
+    let mut end = End::Whole;
+    if !scope.all {
+        for place in start.way() {
+            rules = rules.and_of(&workspace.root.open_dir(place.path())?, &place);
+        }
+    }
+    let dir = workspace.root.open_dir(start.path())?;
+    let (left, is_whole) = names(&dir)?;
+    if !is_whole {
+        end = End::TooMany;
+    }
+    let mut stack = vec![Frame { dir, place: start.clone(), rules, left }];
+    let mut looked_at = 0;
+    while let Some(frame) = stack.last_mut() {
+        let Some((name, kind)) = frame.left.next() else {
+            stack.pop();
+            continue;
+        };
+        looked_at += 1;
+        if looked_at > scope.most {
+            return Ok(End::TooMany);
+        }
+        let place = frame.place.join(&name);
+        let is_folder = kind == Kind::Folder;
+        let is_left_out = rules::is_repository(&place)
+            || !scope.all && (rules::is_hidden(&place) || frame.rules.leave_out(&place, is_folder));
+        if is_left_out {
+            continue;
+        }
+        if visit(Seen { dir: &frame.dir, name: &name, place: &place, kind }) == Flow::Stop {
+            return Ok(End::Stopped);
+        }
+        if !is_folder || stack.len() >= scope.depth.min(DEEPEST) {
+            continue;
+        }
+        let Some(frame) = stack.last() else { continue };
+        // What has gone meanwhile, or may not be read, is not there for this walk.
+        let Ok(dir) = frame.dir.open_dir(&name) else { continue };
+        let Ok((left, is_whole)) = names(&dir) else { continue };
+        if !is_whole {
+            end = End::TooMany;
+        }
+        let rules = if scope.all { Rules::default() } else { frame.rules.and_of(&dir, &place) };
+        stack.push(Frame { dir, place, rules, left });
+    }
+    Ok(end)
+}
+
+/// What is in a folder, by name, and whether that is all.
+fn names(dir: &Dir) -> io::Result<(std::vec::IntoIter<(OsString, Kind)>, bool)> {
+    let mut names: Vec<(OsString, Kind)> = Vec::new();
+    let mut is_whole = true;
+    for entry in dir.entries()?.flatten() {
+        if names.len() == MOST_NAMES {
+            is_whole = false;
+            break;
+        }
+        let Ok(kind) = entry.file_type() else { continue };
+        names.push((entry.file_name(), kind_of(kind)));
+    }
+    names.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    Ok((names.into_iter(), is_whole))
+}
+
+fn kind_of(kind: FileType) -> Kind {
+    match kind {
+        kind if kind.is_dir() => Kind::Folder,
+        kind if kind.is_file() => Kind::File,
+        kind if kind.is_symlink() => Kind::Link,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn workspace(files: &[(&str, &str)]) -> (tempfile::TempDir, Workspace) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        (folder, workspace)
+    }
+
+    fn seen(workspace: &Workspace, start: &str, scope: &Scope) -> (Vec<String>, End) {
+        let mut seen = Vec::new();
+        let end = walk(workspace, &Place::of(start.into()), scope, &mut |found| {
+            seen.push(found.place.to_string());
+            Flow::GoOn
+        });
+        (seen, end.unwrap())
+    }
+
+    #[test]
+    fn it_goes_by_name_and_leaves_out_what_is_hidden_or_ignored() {
+        let (_folder, workspace) = workspace(&[
+            (".gitignore", "*.log\n/target/\n!keep.log\n"),
+            (".env", ""),
+            (".git/config", ""),
+            ("b.rs", ""),
+            ("a.log", ""),
+            ("keep.log", ""),
+            ("target/x", ""),
+            ("src/target/y", ""),
+            ("src/.gitignore", "gen.rs\n"),
+            ("src/gen.rs", ""),
+            ("src/a.rs", ""),
+            ("src/deep/gen.rs", ""),
+            ("gen.rs", ""),
+        ]);
+        let all = |start| seen(&workspace, start, &Scope::default()).0;
+        let shown = ["b.rs", "gen.rs", "keep.log", "src", "src/a.rs", "src/deep", "src/target", "src/target/y"]
+            .map(str::to_owned);
+        assert_eq!(all("."), shown);
+        assert_eq!(all("src/deep"), Vec::<String>::new(), "rules above count as well");
+        assert_eq!(all("target"), ["target/x"], "who is told to look there looks there");
+        let everything = seen(&workspace, ".", &Scope { all: true, ..Scope::default() }).0;
+        assert!(everything.contains(&".env".to_owned()) && everything.contains(&"src/gen.rs".to_owned()));
+        assert!(!everything.iter().any(|place| place.starts_with(".git/")));
+    }
+
+    #[test]
+    fn it_is_bounded_in_depth_and_number() {
+        let (_folder, workspace) = workspace(&[("a/b/c/d", ""), ("e", "")]);
+        let of = |depth, most| seen(&workspace, ".", &Scope { depth, most, all: false });
+        assert_eq!(of(1, 100), (vec!["a".into(), "e".into()], End::Whole));
+        assert_eq!(of(2, 100), (vec!["a".into(), "a/b".into(), "e".into()], End::Whole));
+        assert_eq!(of(9, 2), (vec!["a".into(), "a/b".into()], End::TooMany));
+    }
+
+    #[test]
+    fn links_are_seen_and_not_followed() {
+        let (folder, workspace) = workspace(&[("a/x", "")]);
+        std::os::unix::fs::symlink("/etc", folder.path().join("out")).unwrap();
+        std::os::unix::fs::symlink("..", folder.path().join("a/up")).unwrap();
+        assert_eq!(seen(&workspace, ".", &Scope::default()).0, ["a", "a/up", "a/x", "out"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! `POST /imports/openapi`: its bodies, its options, and how it refuses.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{import, names, of_paths, text};
+use crate::support::client::send;
+use crate::support::shapes::{names_field, points_at};
+use crate::support::{Answer, App, Backend, Client, HttpTool, Response};
+
+fn document() -> Value {
+    let mut document =
+        of_paths(json!({"/pets": {"get": {"operationId": "list", "tags": ["pets"]}, "post": {"operationId": "add"}},
+        "/owners": {"get": {"tags": ["owners"]}}}));
+    document["servers"] = json!([{"url": "https://h.example/v1"}]);
+    document
+}
+
+async fn raw(client: &Client, content_type: &str, body: impl Into<reqwest::Body>) -> Response {
+    send(client.request(Method::POST, "/imports/openapi").header("content-type", content_type).body(body)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_comes_as_an_object_as_text_or_as_the_body_itself() {
+    let yaml = "openapi: 3.0.0\nservers: [{url: https://h.example}]\npaths: {/y: {get: {operationId: OP}}}\n";
+    let app = App::on_sqlite().await;
+    assert_eq!(names(&import(&app, json!({"document": document()})).await, "created"), ["list", "add", "get_owners"]);
+    let of_text = import(&app, json!({"document": yaml.replace("OP", "of_text")})).await;
+    assert_eq!(names(&of_text, "created"), ["of_text"]);
+    let json_text = import(&app, json!({"document": document().to_string()})).await;
+    assert_eq!(names(&json_text, "unchanged").len(), 3);
+    for (at, content_type) in
+        ["application/yaml", "text/yaml; charset=utf-8", "application/vnd.oai.openapi+yaml"].into_iter().enumerate()
+    {
+        let report = raw(&app, content_type, yaml.replace("OP", &format!("bare{at}"))).await.ok();
+        assert_eq!(names(&report, "created"), [format!("bare{at}")]);
+    }
+    let bare = raw(&app, "application/vnd.oai.openapi+json", document().to_string()).await.ok();
+    assert_eq!(names(&bare, "unchanged").len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_is_asked_for_is_imported() {
+    let app = App::on_sqlite().await;
+    for (only, created) in [
+        (json!(["pets"]), vec!["list"]),
+        (json!(["add", "GET /owners"]), vec!["add", "get_owners"]),
+        (json!(["/pets"]), vec!["list", "add"]),
+    ] {
+        let report = import(&app, json!({"document": document(), "only": only, "dry_run": true})).await;
+        assert_eq!(names(&report, "created"), created);
+    }
+    let problem =
+        app.post("/imports/openapi", &json!({"document": document(), "only": ["add", "pest"]})).await.problem(422);
+    points_at(&problem, "/only/1");
+    assert!(problem["detail"].as_str().unwrap().contains("did you mean \"pets\"?"), "{problem}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_is_fetched_through_the_egress_guard() {
+    let mut relative = document();
+    relative["servers"] = json!([{"url": "v2"}]);
+    let server = HttpTool::start("127.0.0.1", move |request| match request.target.as_str() {
+        "/api/openapi.json" => Answer::json(&relative),
+        "/large" => Answer::Stream(5_000_000),
+        "/no-document" => Answer::text("just: [words"),
+        _ => Answer::status(404, "text/plain", "secret"),
+    })
+    .await;
+    let closed = App::on_sqlite().await;
+    let url = server.url("/api/openapi.json");
+    let denied = closed.post("/imports/openapi", &json!({"url": url})).await.problem(422);
+    points_at(&denied, "/url");
+    assert_eq!(server.connections(), 0);
+
+    let app = App::with_egress(Backend::Sqlite).await;
+    assert_eq!(names(&import(&app, json!({"url": url})).await, "created").len(), 3);
+    assert_eq!(app.get("/tools/list").await.ok()["executor"]["url"], server.url("/api/v2/pets"));
+    for (target, told) in
+        [("/nowhere", "answered HTTP 404"), ("/large", "more than 4194304 bytes"), ("/no-document", "no YAML")]
+    {
+        let problem = app.post("/imports/openapi", &json!({"url": server.url(target)})).await.problem(422);
+        points_at(&problem, "/url");
+        assert!(problem["detail"].as_str().unwrap().contains(told), "{problem}");
+        assert!(!problem.to_string().contains("secret"));
+    }
+    // Beside a document nothing is fetched.
+    let asked = server.requests().len();
+    let report = import(&app, json!({"document": document(), "url": "https://docs.example/x", "prefix": "p"})).await;
+    assert_eq!((names(&report, "created").len(), server.requests().len()), (3, asked));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_none_is_refused_with_its_place() {
+    let app = App::on_sqlite().await;
+    let before = app.get("/tools").await.ok();
+    let mut nameless = document();
+    nameless.as_object_mut().unwrap().shift_remove("servers");
+    for (body, pointer) in [
+        (json!({}), "/document"),
+        (json!({"document": 5}), "/document"),
+        (json!({"document": {"a": 1}}), "/document"),
+        (json!({"document": {"openapi": "3.1.0", "paths": []}}), "/document/paths"),
+        (json!({"document": {"swagger": "1.2"}}), "/document/swagger"),
+        (json!({"document": "a: [1"}), "/document"),
+        (json!({"document": nameless}), "/server"),
+        (json!({"document": document(), "server": "h.example"}), "/server"),
+        (json!({"document": document(), "prefix": "a b"}), "/prefix"),
+        (json!({"document": document(), "auth": ["bearer:a-b"]}), "/auth/0"),
+        (json!({"document": document(), "auth": ["bearer:A", "basic:u:B"]}), "/auth/1"),
+        (json!({"document": document(), "auth": "bearer:A"}), "/auth"),
+        (json!({"document": document(), "url": "ftp://h"}), "/url"),
+        (json!({"openapi": "3.1.0"}), ""),
+        (json!({"swagger": "1.0", "paths": {}}), "/swagger"),
+    ] {
+        let problem = app.post("/imports/openapi", &body).await.problem(422);
+        let pointers: Vec<&str> =
+            problem["errors"].as_array().unwrap().iter().map(|error| error["pointer"].as_str().unwrap()).collect();
+        assert_eq!(pointers, [pointer], "{body}: {problem}");
+    }
+    let typo = app.post("/imports/openapi", &json!({"document": document(), "servr": "x"})).await.problem(422);
+    names_field(&typo, "servr");
+    assert_eq!(app.post_raw("/imports/openapi", "{").await.problem(400)["code"], "INVALID_JSON");
+    raw(&app, "text/plain", "openapi: 3.0.0").await.problem(415);
+    raw(&app, "application/yaml", "a: [1").await.problem(422);
+    raw(&app, "application/yaml", " ".repeat(5_000_000)).await.problem(413);
+    assert_eq!(app.get("/tools").await.ok(), before, "nothing was registered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_route_is_described() {
+    let described = App::on_sqlite().await.get("/openapi.json").await.ok();
+    let operation = &described["paths"]["/imports/openapi"]["post"];
+    for status in ["400", "408", "413", "415", "422", "503"] {
+        assert!(operation["responses"][status]["content"]["application/problem+json"].is_object(), "{status}");
+    }
+    let content = operation["requestBody"]["content"].as_object().unwrap();
+    assert_eq!(content.keys().collect::<Vec<_>>(), ["application/json", "application/yaml"]);
+}
+
+/// The service's own description is a document like any other.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_can_import_itself() {
+    let app = App::with_egress(Backend::Sqlite).await;
+    let report = import(&app, json!({"url": app.url("/openapi.json"), "prefix": "toolpost", "dry_run": true})).await;
+    assert!(names(&report, "created").contains(&"toolpost_list_hooks".to_owned()), "{report}");
+    assert!(report["refused"].as_array().unwrap().len() <= 2, "{}", report["refused"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_imported_tool_is_told_to_every_vendor() {
+    let app = App::on_sqlite().await;
+    import(&app, json!({"document": text("petshop.yaml")})).await;
+    for format in ["openai", "openai-strict", "openai-responses", "anthropic", "gemini", "mcp"] {
+        let listed = app.get(&format!("/tools?format={format}")).await.ok().to_string();
+        assert!(listed.contains("updatePet") && listed.contains("createUsersWithListInput"), "{format}");
+    }
+}

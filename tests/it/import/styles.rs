@@ -1,0 +1,175 @@
+//! Parameters of every style, and credentials, as they arrive.
+
+use serde_json::{Value, json};
+
+use toolpost::executor::Secrets;
+
+use super::{app_and_server, import, names, of_paths};
+use crate::support::shapes::succeeded;
+use crate::support::{Answer, App, Backend, HttpTool, Options};
+
+fn parameter(name: &str, place: &str, style: Value, schema: Value) -> Value {
+    let mut parameter = json!({"name": name, "in": place, "schema": schema, "required": place == "path"});
+    parameter.as_object_mut().unwrap().extend(style.as_object().unwrap().clone());
+    parameter
+}
+
+/// The examples of the specification's table (3.1, parameter object, style examples), where the table has one.
+#[tokio::test(flavor = "multi_thread")]
+async fn arrays_and_objects_arrive_in_the_style_of_their_parameter() {
+    let array = json!({"type": "array", "items": {"type": "string"}});
+    let object = json!({"type": "object", "additionalProperties": {"type": "integer"}});
+    let (colors, rgb) = (json!(["blue", "black", "brown"]), json!({"R": 100, "G": 200, "B": 150}));
+    let cases = [
+        ("path", json!({}), &array, "/x/blue,black,brown"),
+        ("path", json!({"explode": true}), &object, "/x/R=100,G=200,B=150"),
+        ("path", json!({}), &object, "/x/R,100,G,200,B,150"),
+        ("path", json!({"style": "label"}), &array, "/x/.blue,black,brown"),
+        ("path", json!({"style": "label", "explode": true}), &array, "/x/.blue.black.brown"),
+        ("path", json!({"style": "label", "explode": true}), &object, "/x/.R=100.G=200.B=150"),
+        ("path", json!({"style": "matrix"}), &array, "/x/;color=blue,black,brown"),
+        ("path", json!({"style": "matrix"}), &object, "/x/;color=R,100,G,200,B,150"),
+        ("query", json!({}), &array, "/x?color=blue&color=black&color=brown"),
+        ("query", json!({"explode": false}), &array, "/x?color=blue,black,brown"),
+        ("query", json!({}), &object, "/x?R=100&G=200&B=150"),
+        ("query", json!({"explode": false}), &object, "/x?color=R,100,G,200,B,150"),
+        ("query", json!({"style": "spaceDelimited"}), &array, "/x?color=blue%20black%20brown"),
+        ("query", json!({"style": "pipeDelimited"}), &array, "/x?color=blue%7Cblack%7Cbrown"),
+        ("query", json!({"style": "pipeDelimited", "explode": true}), &array, "/x?color=blue&color=black&color=brown"),
+        (
+            "query",
+            json!({"style": "deepObject", "explode": true}),
+            &object,
+            "/x?color[R]=100&color[G]=200&color[B]=150",
+        ),
+        ("header", json!({}), &array, "blue,black,brown"),
+        ("header", json!({"explode": true}), &object, "R=100,G=200,B=150"),
+        ("cookie", json!({"explode": false}), &array, "color=blue,black,brown"),
+        ("cookie", json!({}), &array, "color=blue; color=black; color=brown"),
+    ];
+    let mut paths = json!({});
+    for (at, (place, style, schema, _)) in cases.iter().enumerate() {
+        let path = if *place == "path" { format!("/{at}/x/{{color}}") } else { format!("/{at}/x") };
+        let parameters = [parameter("color", place, style.clone(), (*schema).clone())];
+        paths[path] = json!({"get": {"operationId": format!("t{at}"), "parameters": parameters}});
+    }
+    let (app, server) = app_and_server().await;
+    let report = import(&app, json!({"document": of_paths(paths), "server": server.url("")})).await;
+    assert_eq!((&report["refused"], &report["warnings"]), (&json!([]), &json!([])));
+    for (at, (place, style, schema, expected)) in cases.iter().enumerate() {
+        let value = if *schema == &array { &colors } else { &rgb };
+        succeeded(&app.call(&format!("t{at}"), json!({"color": value})).await);
+        let request = server.requests().swap_remove(at);
+        let found = match *place {
+            "header" => request.header("color").to_owned(),
+            "cookie" => request.header("cookie").to_owned(),
+            _ => request.target.strip_prefix(&format!("/{at}")).unwrap().to_owned(),
+        };
+        assert_eq!(found, *expected, "{place} {style}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_optional_and_absent_is_not_sent() {
+    let optional =
+        |name: &str, place: &str| parameter(name, place, json!({}), json!({"type": "string", "default": "d"}));
+    let parameters =
+        [optional("q", "query"), optional("X-H", "header"), optional("c", "cookie"), optional("d", "cookie")];
+    let body = json!({"content": {"application/vnd.x+json": {"schema": {"type": "object", "properties": {"n": {"type": "integer", "default": 1}}}}}});
+    let paths = json!({"/x": {"get": {"operationId": "read", "parameters": parameters},
+        "patch": {"operationId": "change", "requestBody": body}}});
+    let (app, server) = app_and_server().await;
+    import(&app, json!({"document": of_paths(paths), "server": server.url("")})).await;
+    succeeded(&app.call("read", json!({})).await);
+    succeeded(&app.call("read", json!({"q": null, "X-H": "h", "d": "é;"})).await);
+    succeeded(&app.call("change", json!({})).await);
+    succeeded(&app.call("change", json!({"body": {}})).await);
+    let requests = server.requests();
+    assert_eq!((requests[0].target.as_str(), requests[0].header("x-h"), requests[0].header("cookie")), ("/x", "", ""));
+    assert_eq!(
+        (requests[1].target.as_str(), requests[1].header("x-h"), requests[1].header("cookie")),
+        ("/x", "h", "d=%C3%A9%3B")
+    );
+    assert_eq!((requests[2].body.as_str(), requests[2].header("content-type")), ("", ""));
+    assert_eq!((requests[3].body.as_str(), requests[3].header("content-type")), ("{}", "application/vnd.x+json"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forms_text_and_bytes_arrive_as_their_media_type() {
+    let body = |media_type: &str, schema: Value| json!({"requestBody": {"required": true, "content": {media_type: {"schema": schema}}}});
+    let fields = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}, "more": {"type": "object"}}});
+    let with = |id: &str, mut operation: Value| {
+        operation["operationId"] = id.into();
+        json!({"post": operation})
+    };
+    let mut form = with("form", body("application/x-www-form-urlencoded", fields));
+    form["post"]["parameters"] = json!([{"name": "id", "in": "query", "schema": {"type": "string"}}]);
+    let paths = json!({"/form": form, "/xml": with("xml", body("application/xml", json!({"type": "object"}))),
+        "/png": with("png", body("image/png", json!({}))), "/none": with("none", json!({}))});
+    let (app, server) = app_and_server().await;
+    import(&app, json!({"document": of_paths(paths), "server": server.url("")})).await;
+    for (tool, arguments, target, content_type, body) in [
+        (
+            "form",
+            json!({"id": "q", "form_id": "f&", "tags": ["a", "b c"], "more": {"k": 1}}),
+            "/form?id=q",
+            "application/x-www-form-urlencoded",
+            "id=f%26&tags=a&tags=b%20c&more=%7B%22k%22%3A1%7D",
+        ),
+        ("xml", json!({"body": "<a>é</a>"}), "/xml", "application/xml", "<a>é</a>"),
+        ("png", json!({"body": "aGVsbG8="}), "/png", "image/png", "hello"),
+        ("none", json!({}), "/none", "", ""),
+    ] {
+        succeeded(&app.call(tool, arguments).await);
+        let request = server.requests().pop().unwrap();
+        assert_eq!(
+            (request.target.as_str(), request.header("content-type"), request.body.as_str()),
+            (target, content_type, body)
+        );
+    }
+    let wrong = app.call("png", json!({"body": "no base64!"})).await;
+    assert_eq!(wrong["status"], "ERROR");
+    assert!(wrong["output"].as_str().unwrap().contains("is not base64"), "{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_are_sent_where_they_are_asked_for_and_never_shown() {
+    let server = HttpTool::answering(Answer::json(&json!({}))).await;
+    let secrets = Secrets::new(|name| (name == "IMPORT_KEY").then(|| "s3&cret".to_owned()));
+    let egress_allow = vec!["127.0.0.1".into()];
+    let app =
+        App::start_with(Backend::Sqlite, Options { secrets: Some(secrets), egress_allow, ..Options::default() }).await;
+    let mut document = of_paths(json!({
+        "/key": {"get": {"operationId": "key", "security": [{"key": []}], "parameters": [{"name": "X-Key", "in": "header", "schema": {"type": "string"}}]}},
+        "/open": {"get": {"operationId": "open", "security": []}},
+        "/sid": {"get": {"operationId": "sid", "security": [{"sid": [], "query": []}]}},
+        "/token": {"get": {"operationId": "token"}},
+        "/other": {"get": {"operationId": "other", "security": [{"flow": []}]}}}));
+    document["security"] = json!([{"token": []}]);
+    document["components"]["securitySchemes"] = json!({"key": {"type": "apiKey", "in": "header", "name": "X-Key"},
+        "sid": {"type": "apiKey", "in": "cookie", "name": "sid"}, "query": {"type": "apiKey", "in": "query", "name": "k"},
+        "token": {"type": "http", "scheme": "basic"}, "flow": {"type": "oauth2"}});
+    let auth = ["header:x-key:IMPORT_KEY", "cookie:sid:IMPORT_KEY", "query:k:IMPORT_KEY", "basic:ann:NOT_SET"];
+    let report = import(&app, json!({"document": document, "server": server.url(""), "auth": auth})).await;
+    assert_eq!(names(&report, "created").len(), 5);
+    let warnings = report["warnings"].as_array().unwrap();
+    let warned: Vec<&Value> = warnings.iter().map(|one| &one["operation"]).collect();
+    assert_eq!(warned, ["GET /other"], "{report}");
+    let shown = app.get("/tools/key").await.ok();
+    assert_eq!(shown["input_schema"]["properties"], json!({}));
+    assert_eq!(shown["presets"]["auth_x-key"]["secret"], "IMPORT_KEY");
+    succeeded(&app.call("open", json!({})).await);
+    succeeded(&app.call("key", json!({"auth_x-key": "of the model"})).await);
+    succeeded(&app.call("sid", json!({})).await);
+    let requests = server.requests();
+    assert_eq!(
+        (requests[0].header("x-key"), requests[0].header("cookie"), requests[0].header("authorization")),
+        ("", "", "")
+    );
+    assert_eq!(requests[1].header("x-key"), "s3&cret");
+    assert_eq!((requests[2].header("cookie"), requests[2].target.as_str()), ("sid=s3&cret", "/sid?k=s3%26cret"));
+    // Nobody has set the secret, so nothing is sent.
+    let unset = app.call("token", json!({})).await;
+    assert!(unset["output"].as_str().unwrap().contains("TOOLPOST_SECRET_NOT_SET"), "{unset}");
+    assert_eq!(server.requests().len(), 3);
+}

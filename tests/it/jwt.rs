@@ -1,0 +1,164 @@
+//! Tokens of an issuer: what counts, whose they are, and how its keys are found.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolpost::config::Config;
+
+use crate::support::shapes::succeeded;
+use crate::support::{Answer, Client, HttpTool, Received};
+
+/// An Ed25519 key (RFC 8410) of this seed.
+fn signing_key(seed: u8) -> EncodingKey {
+    let mut der = vec![0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+    der.extend([seed; 32]);
+    EncodingKey::from_ed_der(&der)
+}
+
+fn public_key(seed: u8, name: &str) -> Value {
+    let mut jwk = Jwk::from_encoding_key(&signing_key(seed), Algorithm::EdDSA).unwrap();
+    jwk.common.key_id = Some(name.to_owned());
+    serde_json::to_value(jwk).unwrap()
+}
+
+fn now() -> i64 {
+    toolpost::domain::Clock::system().now().0 / 1_000_000
+}
+
+/// A token that counts, but for what is changed.
+fn token(seed: u8, name: &str, change: Value) -> String {
+    let mut claims = json!({"iss": "https://issuer.test", "aud": ["toolpost", "other"], "exp": now() + 600, "sub": "me",
+        "org": "one", "scope": "openid call read"});
+    claims.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    claims.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    let header = Header { kid: Some(name.to_owned()), ..Header::new(Algorithm::EdDSA) };
+    jsonwebtoken::encode(&header, &claims, &signing_key(seed)).unwrap()
+}
+
+/// A service that knows an issuer, whose keys it asks for at `keys`.
+struct Service {
+    client: Client,
+    issuer: HttpTool,
+    _stop: DropGuard,
+}
+
+async fn service(keys: impl Fn(usize) -> Value + Send + Sync + 'static) -> Service {
+    let asked = AtomicUsize::new(0);
+    let issuer =
+        HttpTool::start("127.0.0.1", move |_: &Received| Answer::json(&keys(asked.fetch_add(1, Ordering::Relaxed))))
+            .await;
+    let (client, stop) = knowing(&issuer.url("/keys")).await;
+    Service { client, issuer, _stop: stop }
+}
+
+/// A service that asks for the issuer's keys there.
+async fn knowing(jwks_url: &str) -> (Client, DropGuard) {
+    let mut config = Config::default();
+    config.store.database_url = "sqlite::memory:".into();
+    let jwt = &mut config.auth.jwt;
+    (jwt.issuer, jwt.audience) = ("https://issuer.test".into(), "toolpost".into());
+    (jwt.jwks_url, jwt.tenant_claim) = (jwks_url.into(), "org".into());
+    let app = toolpost::app::App::builder(config).start().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(&format!("http://{}", listener.local_addr().unwrap()));
+    let stop = CancellationToken::new();
+    tokio::spawn(toolpost::http::serve(app, listener, stop.clone()));
+    (client, stop.drop_guard())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_the_issuer_is_a_caller_of_its_tenant() {
+    let service = service(|_| json!({"keys": [public_key(1, "k1"), {"kty": "unknown", "kid": "x"}]})).await;
+    let asked = service.client.get("/tools").await;
+    assert_eq!(asked.problem(401)["code"], "UNAUTHORIZED");
+    let one = service.client.with_key(&token(1, "k1", json!({})));
+    let call = one.call("echo", json!({})).await;
+    succeeded(&call);
+    let path = format!("/tool-calls/{}", call["id"].as_str().unwrap());
+    assert_eq!(one.get(&path).await.status, 200);
+    let other = service.client.with_key(&token(1, "k1", json!({"org": "other", "scope": ["read", "x"]})));
+    other.get(&path).await.problem(404);
+    assert_eq!(other.post("/tool-calls", &json!({"name": "echo"})).await.problem(403)["code"], "SCOPE_MISSING");
+    assert_eq!(service.issuer.requests().len(), 1, "its keys are kept");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_the_issuers_for_this_service_and_now_does_not_count() {
+    let service = service(|_| json!({"keys": [public_key(1, "k1")]})).await;
+    let refused = async |token: String| {
+        let problem = service.client.with_key(&token).get("/tools").await.problem(401);
+        assert_eq!(problem["code"], "INVALID_KEY", "{problem}");
+        problem["detail"].as_str().unwrap().to_owned()
+    };
+    for (change, word) in [
+        (json!({"exp": now() - 100}), "expired"),
+        (json!({"exp": null}), "lacks"),
+        (json!({"nbf": now() + 100}), "not good yet"),
+        (json!({"aud": "another"}), "another service"),
+        (json!({"aud": null}), "lacks"),
+        (json!({"iss": "https://other.test"}), "another issuer"),
+        (json!({"iss": null}), "lacks"),
+        (json!({"org": null}), "tenant"),
+        (json!({"org": 5}), "tenant"),
+    ] {
+        let detail = refused(token(1, "k1", change.clone())).await;
+        assert!(detail.contains(word), "{change}: {detail}");
+    }
+    // Signed by somebody else.
+    refused(token(2, "k1", json!({}))).await;
+    // Without a signature, and with the public key as a shared secret.
+    let claims = token(1, "k1", json!({})).split('.').nth(1).unwrap().to_owned();
+    refused(format!("eyJhbGciOiJub25lIn0.{claims}.")).await;
+    let public = public_key(1, "k1")["x"].as_str().unwrap().to_owned();
+    let claims = json!({"iss": "https://issuer.test", "aud": "toolpost", "exp": now() + 600, "org": "one"});
+    let header = Header { kid: Some("k1".into()), ..Header::new(Algorithm::HS256) };
+    refused(jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(public.as_bytes())).unwrap()).await;
+    for bad in ["", "x", "a.b.c", "sk-123", &"a.".repeat(20_000)] {
+        let answer = service.client.with_key(bad).get("/tools").await;
+        assert_eq!(answer.status, 401, "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_with_an_unknown_key_has_the_issuer_asked_again_but_not_at_every_token() {
+    // The issuer changes its keys after it was asked once.
+    let keys = |asked| if asked == 0 { public_key(1, "k1") } else { public_key(2, "k2") };
+    let service = service(move |asked| json!({"keys": [keys(asked)]})).await;
+    assert_eq!(service.client.with_key(&token(1, "k1", json!({}))).get("/tools").await.status, 200);
+    for name in ["k2", "k3", "k4"] {
+        let refused = service.client.with_key(&token(2, name, json!({}))).get("/tools").await;
+        assert_eq!(refused.problem(401)["code"], "INVALID_KEY");
+    }
+    assert_eq!(service.issuer.requests().len(), 1, "it was asked not long ago");
+    assert_eq!(service.client.with_key(&token(1, "k1", json!({}))).get("/tools").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_issuer_that_cannot_be_asked_is_no_fault_of_the_token() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (client, _stop) = knowing(&format!("http://{free}/keys")).await;
+    let answer = client.with_key(&token(1, "k1", json!({}))).get("/tools").await;
+    assert_eq!(answer.header("retry-after"), "1");
+    assert_eq!(answer.problem(503)["code"], "ISSUER_UNAVAILABLE");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_would_let_everybody_in_are_refused_at_start() {
+    let start = async |change: fn(&mut Config)| {
+        let mut config = Config::default();
+        config.store.database_url = "sqlite::memory:".into();
+        let jwt = &mut config.auth.jwt;
+        (jwt.issuer, jwt.audience) = ("https://issuer.test".into(), "toolpost".into());
+        jwt.jwks_url = "https://issuer.test/keys".into();
+        change(&mut config);
+        toolpost::app::App::builder(config).start().await.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert!(start(|config| config.auth.jwt.audience.clear()).await.contains("auth.jwt.audience"));
+    assert!(start(|config| config.auth.jwt.algorithms = vec!["HS256".into()]).await.contains("auth.jwt.algorithms"));
+    assert!(start(|config| config.auth.jwt.algorithms.clear()).await.contains("auth.jwt.algorithms"));
+    assert!(start(|config| config.auth.jwt.jwks_url = "file:///etc/passwd".into()).await.contains("auth.jwt.jwks_url"));
+}

@@ -1,0 +1,66 @@
+//! The official conformance suite: every scenario that a revision requires passes. Of the others it says which do not.
+
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use super::node;
+use crate::support::fixture::project_file;
+use crate::support::{App, Backend, Options};
+
+/// How long the suite may take before its test fails.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Scenarios that no revision requires and that do not pass. All are about tools that ask their client something while
+/// they run as a task, that can only be called as tasks, or that fail as a protocol does: there are no such tools here.
+const NOT_PASSED: [&str; 5] = [
+    "tasks-dispatch-and-envelope",
+    "tasks-lifecycle",
+    "tasks-mrtr-composition",
+    "tasks-mrtr-input",
+    "tasks-required-task-error",
+];
+
+/// What the suite prints about this revision.
+async fn judged(revision: &str) -> String {
+    let options = Options {
+        extra: toolpost::mcp::conformance::tools(),
+        configure: Some(|config| config.mcp.conformance = true),
+        ..Options::default()
+    };
+    let app = App::start_with(Backend::Sqlite, options).await;
+    let suite = project_file("tests/clients/node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let mut command = Command::new(node());
+    command.arg(suite).args(["server", "--url", &app.url("/mcp"), "--requirements", revision]).kill_on_drop(true);
+    let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("the suite ends");
+    let output = output.expect("`scripts/test` installs the conformance suite");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("=== SUMMARY ==="), "{}\n{text}\n{error}", output.status);
+    text
+}
+
+/// The scenarios with this mark in the summary.
+fn marked<'a>(text: &'a str, mark: &str) -> Vec<&'a str> {
+    let summary = text.split("=== SUMMARY ===").nth(1).unwrap_or_default();
+    let scored = summary.split("\nTotal:").next().unwrap_or_default().lines();
+    scored.filter_map(|line| line.trim().strip_prefix(mark)?.trim().split(':').next()).collect()
+}
+
+async fn passes(revision: &str, least: usize, not_passed: &[&str]) {
+    let text = judged(revision).await;
+    let (mut failed, passed) = (marked(&text, "✗"), marked(&text, "✓").len());
+    failed.sort_unstable();
+    assert_eq!(failed, not_passed, "{text}");
+    assert!(passed >= least, "only {passed} scenarios passed:\n{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_suite_passes_for_2025_11_25() {
+    passes("2025-11-25", 30, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_suite_passes_for_2026_07_28() {
+    passes("2026-07-28", 37, &NOT_PASSED).await;
+}

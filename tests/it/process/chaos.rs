@@ -1,0 +1,112 @@
+//! Programs that do not want to end, or take too much: their calls end as they must, nobody of them is left, and others do not
+//! notice. Each of them is bounded by itself, whether or not the service bounds it.
+
+use serde_json::json;
+
+use super::ends::FAMILY;
+use super::*;
+use crate::support::shapes::{failed, succeeded};
+use crate::support::{Client, Node, bounded};
+
+/// How a call is to end.
+enum Ends {
+    /// With this output.
+    Well(&'static str),
+    /// With this code, and this in its output.
+    Badly(&'static str, &'static str),
+}
+use Ends::{Badly, Well};
+
+const BROKE: &str = "TOOL_EXECUTION_ERROR";
+/// What the service may have taken of memory when it is over, in KiB: far less than was written to it.
+const MEMORY_KIB: u64 = 512 * 1024;
+
+/// A name, a script, limits of the program, a clock in milliseconds, and the end of the call.
+const TROUBLE: [(&str, &str, &str, u32, Ends); 11] = [
+    (
+        "many_children",
+        "i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i+1)); done; wait",
+        r#"{"processes": 20}"#,
+        20_000,
+        Badly(BROKE, "more than 20 processes"),
+    ),
+    (
+        // 63 shells and as many sleepers, in sessions of their own.
+        "fork_bomb",
+        r#"export BOMB='[ $1 -gt 0 ] && for i in 1 2; do setsid sh -c "$BOMB" sh $(($1 - 1)) & done; sleep 1000'
+           sh -c "$BOMB" sh 5"#,
+        r#"{"processes": 20}"#,
+        20_000,
+        Badly(BROKE, "more than 20 processes"),
+    ),
+    ("double_fork", "(sh -c 'sleep 1000 &' &); sleep 0.1; printf done", "{}", 20_000, Well("done")),
+    (
+        "daemons",
+        "(setsid sh -c 'setsid sleep 1000 & exec sleep 1000' &); sleep 0.1; printf done",
+        "{}",
+        20_000,
+        Well("done"),
+    ),
+    ("deaf", "trap '' TERM INT HUP; while :; do sleep 1; done", "{}", 700, Badly("TOOL_TIMEOUT", "700ms")),
+    ("stopped", "kill -STOP $$", "{}", 700, Badly("TOOL_TIMEOUT", "700ms")),
+    ("family", FAMILY, "{}", 700, Badly("TOOL_TIMEOUT", "700ms")),
+    ("pipes_closed", "exec <&- >&- 2>&-; sleep 0.2; exit 3", "{}", 20_000, Badly(BROKE, "exited with code 3")),
+    ("pipes_held", "setsid sleep 1000 & printf done", "{}", 20_000, Well("done")),
+    ("a_gibibyte", "head -c 1073741824 /dev/zero", "{}", 20_000, Badly(BROKE, "larger than 16777216 bytes")),
+    ("a_gibibyte_of_errors", "head -c 1073741824 /dev/zero >&2; printf done", "{}", 20_000, Well("done")),
+];
+
+async fn trouble(client: Client, name: &str, ends: &Ends) {
+    let call = bounded(name, client.call(name, json!({}))).await;
+    match ends {
+        Well(output) => assert_eq!(succeeded(&call), *output, "{name}"),
+        Badly(code, words) => assert!(failed(&call, code).contains(words), "{name}: {call:#}"),
+    }
+}
+
+async fn survive(sandbox: &str) {
+    let mark = mark();
+    let mut node = Node::start(Backend::Sqlite, &[("TOOLPOST__PROCESS__REGISTRATION", "true")]).await;
+    for (name, script, limits, timeout_ms, _) in &TROUBLE {
+        let limits: Value = serde_json::from_str(limits).unwrap();
+        let executor = json!({"env": {"MARK": mark}, "limits": limits, "sandbox": sandbox});
+        let tool = program(name, &["sh", "-c", script], executor);
+        node.register(with(tool, json!({"limits": {"timeout_ms": timeout_ms}}))).await;
+    }
+    node.register(program("cat", &["cat"], json!({"sandbox": sandbox}))).await;
+    let all = TROUBLE.iter().map(|(name, .., ends)| trouble(node.clone(), name, ends));
+    let mut all = std::pin::pin!(futures_util::future::join_all(all));
+    let rounds = std::cell::Cell::new(0);
+    let others = async {
+        loop {
+            rounds.set(rounds.get() + 1);
+            succeeded(&node.call("echo", json!({"text": "hi"})).await);
+            let call = node.call("cat", json!({"text": "hi"})).await;
+            assert_eq!(call["structured"]["arguments"], json!({"text": "hi"}), "{call:#}");
+        }
+    };
+    tokio::select! {
+        _ = &mut all => {}
+        () = others => {}
+    }
+    assert!(rounds.get() > 1, "others have had their turns");
+    wait_for_none(&mark).await;
+    let id = node.id();
+    eventually("everybody's end, and that all took leave", || async { below(id).is_empty().then_some(()) }).await;
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let most: u64 = most.trim().trim_end_matches("kB").trim().parse().unwrap();
+    assert!(most < MEMORY_KIB, "it has taken {most} KiB");
+    node.signal("TERM");
+    assert_eq!(node.end().await.code, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_left_and_others_do_not_notice() {
+    survive("best_effort").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_without_namespaces() {
+    survive("off").await;
+}

@@ -1,0 +1,198 @@
+//! Every route × every kind of id × another tenant, the operator and nobody. A route without a case fails the test.
+
+use serde_json::{Value, json};
+
+use super::{MARK, Owner, ask, service, tenant};
+use crate::support::{App, Backend, Client};
+
+/// What another tenant is to see of a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sees {
+    /// 404: what is asked for is not there.
+    Nothing,
+    /// A list without anything of the other tenant's.
+    OwnList,
+    /// Something of its own is made or changed.
+    OwnChange,
+    /// A stream without anything of the other tenant's.
+    OwnStream,
+    /// It belongs to nobody, and nobody has to say who they are.
+    Open,
+}
+
+/// A request, and what comes of it.
+struct Case {
+    path: String,
+    body: Option<Value>,
+    sees: Sees,
+}
+
+/// An API with one operation.
+fn document() -> Value {
+    let responses = json!({"200": {"description": "all well"}});
+    let operation = json!({"operationId": "own_operation", "responses": responses});
+    json!({"openapi": "3.1.0", "info": {"title": "own", "version": "1"}, "servers": [{"url": "http://127.0.0.1:9"}],
+        "paths": {"/own": {"get": operation}}})
+}
+
+/// The case of a route. Ids are those of the owner.
+fn case(owner: &Owner, method: &str, route: &str) -> Case {
+    use Sees::{Nothing, Open, OwnChange, OwnList, OwnStream};
+    let Owner { ended, waiting, partial, hook, key, .. } = owner;
+    let tool = json!({"description": "own", "executor": {"type": "builtin", "name": "echo"}});
+    let named = |name: &str| {
+        let mut tool = tool.clone();
+        tool["name"] = name.into();
+        Some(tool)
+    };
+    let (kind, body, sees) = match (method, route) {
+        ("get", "/tools" | "/tool-groups" | "/stats" | "/hooks" | "/keys" | "/tool-calls" | "/sessions") => {
+            ("", None, OwnList)
+        }
+        ("post", "/tools") => ("", named("own_tool"), OwnChange),
+        ("put", "/tools/{name}") => ("put", Some(tool.clone()), OwnChange),
+        ("get" | "delete", "/tools/{name}" | "/tools/{name}/stats") => ("ext", None, Nothing),
+        ("get", "/tools/{name}/presets") => ("tool", None, Nothing),
+        ("put", "/tools/{name}/presets") => ("tool", Some(json!({"m": {"value": "x"}})), Nothing),
+        ("post", "/tools/{name}/validate") => ("tool", Some(json!({"arguments": {}})), Nothing),
+        ("post", "/tools/{name}/resume") => ("tool", None, Nothing),
+        ("post", "/imports/openapi") => ("", Some(document()), OwnChange),
+        ("post", "/mcp") => ("", Some(json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})), OwnChange),
+        ("delete", "/stats") => ("", None, OwnChange),
+        ("post", "/tool-groups") => ("", Some(json!({"name": "own_group"})), OwnChange),
+        ("patch", "/tool-groups") => ("", Some(json!({"deactivate": [format!("{MARK}_group")]})), Nothing),
+        ("get" | "delete", "/tool-groups/{name}") => ("group", None, Nothing),
+        ("patch", "/tool-groups/{name}") => ("group", Some(json!({"active": false})), Nothing),
+        ("post", "/hooks") => ("", Some(json!({"event": "after_tool_call", "url": "http://127.0.0.1:9/"})), OwnChange),
+        ("get" | "delete", "/hooks/{id}") => (hook.as_str(), None, Nothing),
+        ("post", "/keys") => ("", Some(json!({"scopes": ["read"]})), OwnChange),
+        ("get" | "delete", "/keys/{id}") => (key.as_str(), None, Nothing),
+        ("post", "/tool-calls") => ("", Some(json!({"name": "echo", "arguments": {}})), OwnChange),
+        ("post", "/tool-calls/stream") => ("", Some(json!("data: [DONE]\n\n")), OwnChange),
+        ("get", "/tool-calls/{id}" | "/tool-calls/{id}/events" | "/tool-calls/{id}/output") => {
+            (ended.as_str(), None, Nothing)
+        }
+        ("get", "/tool-calls/{id}/content/{n}") => (ended.as_str(), None, Nothing),
+        ("patch", "/tool-calls/{id}/arguments") => (partial.as_str(), Some(json!({"delta": "x"})), Nothing),
+        ("post", "/tool-calls/{id}/cancel") => (waiting.as_str(), None, Nothing),
+        ("post", "/tool-calls/{id}/progress") => (waiting.as_str(), Some(json!({"tip": "x"})), Nothing),
+        ("post", "/tool-calls/{id}/result") => (waiting.as_str(), Some(json!("x")), Nothing),
+        ("get", "/events") => ("", None, OwnStream),
+        ("post", "/sessions") => ("", Some(json!({"id": "own_session"})), OwnChange),
+        ("get" | "delete", "/sessions/{id}") => ("session", None, Nothing),
+        ("get", "/sessions/{id}/events" | "/sessions/{id}/messages" | "/sessions/{id}/prompt") => {
+            ("session", None, Nothing)
+        }
+        ("post", "/sessions/{id}/abort") => ("session", None, Nothing),
+        ("post", "/sessions/{id}/complete") => ("session", Some(json!({"success": true, "summary": "x"})), Nothing),
+        ("get", "/healthz" | "/readyz") => ("", None, Open),
+        _ => panic!("{method} {route} has no case: say what another tenant sees of it"),
+    };
+    let id = match kind {
+        "put" | "ext" | "tool" | "group" | "session" => format!("{MARK}_{kind}"),
+        id => id.to_owned(),
+    };
+    let path = route.replace("{name}", &id).replace("{id}", &id).replace("{n}", "0");
+    // Text as JSON is no body of the route; a stream is.
+    let is_stream = route == "/tool-calls/stream";
+    let body = body.map(|body| if body.is_string() && !is_stream { json!({"output": body}) } else { body });
+    Case { path, body, sees }
+}
+
+async fn routes(app: &App) -> Vec<(String, String)> {
+    let document = app.get("/openapi.json").await.ok();
+    let paths = document["paths"].as_object().unwrap();
+    let of = |(path, item): (&String, &Value)| {
+        let methods = item.as_object().unwrap().keys().map(|method| (method.clone(), path.clone()));
+        methods.collect::<Vec<_>>()
+    };
+    let routes: Vec<_> = paths.iter().flat_map(of).collect();
+    assert!(routes.len() > 40, "{routes:?}");
+    routes
+}
+
+/// All that a stranger gets of every route.
+async fn tried(stranger: &Client, owner: &Owner, cases: &[(String, Case)], sees_all_keys: bool) {
+    // Lists first: what the others make has the owner's names.
+    let in_order = [Sees::OwnList, Sees::OwnStream, Sees::Open, Sees::Nothing, Sees::OwnChange];
+    let cases = in_order.into_iter().flat_map(|sees| cases.iter().filter(move |(_, case)| case.sees == sees));
+    for (method, case) in cases {
+        let what = format!("{method} {}", case.path);
+        if case.path.starts_with("/keys") && sees_all_keys {
+            continue;
+        }
+        if case.sees == Sees::OwnStream {
+            sees_only_own(stranger, owner, &case.path).await;
+            continue;
+        }
+        let answer = ask(stranger, method, &case.path, case.body.as_ref()).await;
+        match case.sees {
+            Sees::Nothing => {
+                let text = answer.text();
+                assert_eq!(answer.status, 404, "{what}: {text}");
+            }
+            Sees::OwnList | Sees::OwnChange | Sees::Open => {
+                assert!((200..300).contains(&answer.status), "{what}: {} {}", answer.status, answer.text());
+                let is_own = case.path.contains(MARK) || !answer.text().contains(MARK);
+                assert!(is_own, "{what}: {}", answer.text());
+            }
+            Sees::OwnStream => unreachable!(),
+        }
+    }
+}
+
+/// What has happened and what happens: of the one and of the other.
+async fn sees_only_own(stranger: &Client, owner: &Owner, path: &str) {
+    let mut live = stranger.events(path).await;
+    let mut whole = stranger.events(&format!("{path}?after=0")).await;
+    let mark = json!({"m": MARK});
+    owner.client.call_with(json!({"name": "echo", "arguments": mark, "session": "marker_a_session_2"})).await;
+    stranger.call_with(json!({"name": "echo", "arguments": {"m": "last"}})).await;
+    for stream in [&mut live, &mut whole] {
+        let seen = stream.until(|event| event.is_result() && event.data.to_string().contains("last")).await;
+        assert!(!seen.is_empty() && seen.iter().all(|event| !event.data.to_string().contains(MARK)), "{seen:?}");
+    }
+}
+
+on_both_databases!(
+    async fn no_route_shows_or_changes_anything_of_another_tenant(backend: Backend) {
+        let (app, operator) = service(backend).await;
+        let owner = Owner::made(&operator).await;
+        let cases: Vec<(String, Case)> = routes(&app)
+            .await
+            .into_iter()
+            .map(|(method, route)| (method.clone(), case(&owner, &method, &route)))
+            .collect();
+        // Nobody first, while nothing of others' making is there.
+        for (method, case) in &cases {
+            let answer = ask(&app, method, &case.path, case.body.as_ref()).await;
+            let what = format!("{method} {}: {}", case.path, answer.text());
+            if case.sees == Sees::Open {
+                assert_eq!(answer.status, 200, "{what}");
+            } else {
+                assert!(answer.header("www-authenticate").starts_with("Bearer"), "{what}");
+                assert_eq!(answer.problem(401)["code"], "UNAUTHORIZED", "{what}");
+            }
+        }
+        tried(&tenant(&operator, "b").await, &owner, &cases, false).await;
+        // The operator makes keys for everybody, and sees nothing else of anybody.
+        tried(&operator, &owner, &cases, true).await;
+        owner.is_untouched().await;
+    }
+);
+
+on_both_databases!(
+    async fn an_invalid_key_opens_nothing_that_needs_one(backend: Backend) {
+        let (app, operator) = service(backend).await;
+        let owner = Owner::made(&operator).await;
+        let stranger = app.with_key("tp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+        for (method, route) in routes(&app).await {
+            let case = case(&owner, &method, &route);
+            let answer = ask(&stranger, &method, &case.path, case.body.as_ref()).await;
+            if case.sees != Sees::Open {
+                assert_eq!(answer.problem(401)["code"], "INVALID_KEY", "{method} {route}");
+            }
+        }
+        owner.is_untouched().await;
+    }
+);

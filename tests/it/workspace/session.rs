@@ -1,0 +1,47 @@
+//! The README's session of an agent that edits files works as it stands there.
+
+use super::*;
+use crate::support::fixture::project_file;
+use crate::support::shapes::succeeded;
+
+/// The part of the README with this heading.
+fn section(heading: &str) -> String {
+    let readme = fs::read_to_string(project_file("README.md")).unwrap();
+    let start = readme.find(heading).unwrap_or_else(|| panic!("no {heading:?} in the README"));
+    let rest = &readme[start + heading.len()..];
+    rest[..rest.find("\n## ").unwrap_or(rest.len())].to_owned()
+}
+
+/// What stands between two lines.
+fn between<'t>(text: &'t str, first: &str, last: &str) -> &'t str {
+    let start = text.find(first).unwrap_or_else(|| panic!("no {first:?} in {text}")) + first.len();
+    &text[start..start + text[start..].find(last).unwrap()]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readme_s_agent_finds_mends_and_runs_its_file() {
+    let section = section("\n## Files and commands\n");
+    let script = between(&section, "cat > demo/src/greet.sh <<'END'\n", "END\n");
+    let (app, folder) = service(&[("src/greet.sh", script)]).await;
+    let calls = section.lines().filter_map(|line| line.strip_prefix("call ")?.strip_suffix('\'')?.split_once(" '"));
+    let mut told = Vec::new();
+    for (name, arguments) in calls {
+        let call = app.call(name, serde_json::from_str(arguments).unwrap()).await;
+        told.push((name.to_owned(), succeeded(&call).to_owned()));
+    }
+    let told: Vec<(&str, &str)> = told.iter().map(|(name, output)| (name.as_str(), output.as_str())).collect();
+    let expected = [
+        ("list", "src/greet.sh (27 bytes)"),
+        ("search", "src/greet.sh:2: echo \"Helo, $1!\"\n[1 matching line in 1 file]"),
+        ("read", script),
+        ("edit", "Edited src/greet.sh: line 2"),
+        ("bash", "Hello, Ada!\n"),
+        ("read", "echo \"Hello, $1!\"\n"),
+    ];
+    assert_eq!(told, expected);
+    // What the README says comes of it.
+    for (_, output) in expected {
+        assert!(output == script || output.lines().all(|line| section.contains(line)), "{output}");
+    }
+    assert_eq!(everything(folder.path()), ["src", "src/greet.sh"]);
+}
