@@ -18,6 +18,9 @@ pub struct Args {
     /// Where the service is to listen, as for `serve` [env: TOOLPOST_LISTEN]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// That nobody is to be asked for a key, as for `serve`
+    #[arg(long)]
+    insecure_no_auth: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -85,6 +88,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
             if let Some(listen) = args.listen.or_else(|| options::variable(&options::environment, "TOOLPOST_LISTEN")) {
                 config.server.listen = listen;
             }
+            config.auth.insecure_no_auth |= args.insecure_no_auth;
             toolpost::telemetry::start(&config.log);
             all(&config).await
         }
@@ -113,7 +117,8 @@ async fn all(config: &Config) -> Vec<Check> {
     checks.push(secrets::encryption_keys(config));
     checks.extend(secrets::secrets_file(config));
     checks.extend(tools::check(config).await);
-    checks.push(machine::listen(config).await);
+    checks.push(tools::workspace(config));
+    checks.push(machine::listen(config, database.has_keys).await);
     checks.push(machine::open_files());
     checks.push(machine::clock(database.now));
     checks.extend(machine::traces(config).await);

@@ -4,7 +4,9 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use super::{AppState, Shared, operations};
+use super::problem::Problem;
+use super::{AppState, Shared, auth, operations};
+use crate::access::Access;
 use crate::domain::HookEvent;
 use crate::hooks::HookOutcome;
 use crate::telemetry::Metrics;
@@ -13,10 +15,13 @@ use crate::telemetry::metrics::process;
 /// Prometheus' text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Metrics of this node for Prometheus, in its text format; `docs/metrics.md` says what each is.
+/// Metrics of this node for Prometheus, in its text format; `docs/metrics.md` says what each is. They are of all tenants
+/// together, the names of their tools included, and so for the operator: keys of the tenant `default` that are for all tools.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
-    responses((status = 200, description = "The metrics, also while the database is away", body = String, content_type = "text/plain")))]
-pub(super) async fn metrics(State(state): State<AppState>) -> Response {
+    responses((status = 200, description = "The metrics, also while the database is away", body = String, content_type = "text/plain"),
+        (status = 403, description = "`SCOPE_MISSING`: the key may not do this. `FORBIDDEN`: it is another tenant's than `default`, or for some tools only")))]
+pub(super) async fn metrics(State(state): State<AppState>, access: Access) -> Result<Response, Problem> {
+    auth::require_operator(&access)?;
     let is_up = operations::is_store_up(&state).await;
     let metrics = state.metrics.clone();
     // A thousand tools take a moment to be written.
@@ -25,7 +30,7 @@ pub(super) async fn metrics(State(state): State<AppState>) -> Response {
         state.metrics.render()
     });
     let text = text.await.unwrap_or_else(|_| metrics.render());
-    ([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response()
+    Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
 }
 
 fn look(state: &Shared, metrics: &Metrics, is_up: bool) {

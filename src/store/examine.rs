@@ -10,7 +10,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
 use super::db::{Db, StoreError, without_password};
-use super::{bound, lock, migrate};
+use super::{bound, keys, lock, migrate};
 use crate::domain::Time;
 
 /// How long SQLite waits for a running service's write.
@@ -49,6 +49,8 @@ pub struct Found {
     pub unwritable: Option<String>,
     /// Whether a service uses the SQLite file now.
     pub is_served: bool,
+    /// Whether there was ever an API key, revoked ones included.
+    pub has_keys: bool,
     /// What its own clock says, where it has one.
     pub now: Option<Time>,
 }
@@ -86,6 +88,12 @@ macro_rules! look {
             Err(sqlx::Error::Database(_)) => BTreeMap::new(),
             Err(error) => return Err(error.into()),
         };
+        let has_keys = match sqlx::query_scalar::<_, i64>(keys::ANY).fetch_one(&mut $connection).await {
+            Ok(count) => count > 0,
+            // Nobody has made the table yet.
+            Err(sqlx::Error::Database(_)) => false,
+            Err(error) => return Err(error.into()),
+        };
         let written = async {
             sqlx::query($begin).execute(&mut $connection).await?;
             let made = sqlx::query("CREATE TABLE toolpost_doctor (x BIGINT)").execute(&mut $connection).await;
@@ -104,6 +112,7 @@ macro_rules! look {
             changed: applied.iter().filter(changed).count(),
             unwritable,
             is_served: false,
+            has_keys,
             now: None,
         }
     }};
@@ -169,6 +178,7 @@ mod tests {
         assert_eq!((looked.applied, looked.pending, looked.newer, looked.changed), (known, 0, 0, 0));
         assert_eq!((looked.unwritable, looked.is_served), (None, false));
         assert!(looked.product.starts_with("SQLite 3."), "{}", looked.product);
+        assert!(!looked.has_keys);
         let _lock = lock::ServerLock::take(&file).await.unwrap();
         assert!(found(&url).await.is_served);
     }

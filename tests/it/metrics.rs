@@ -9,6 +9,7 @@ use crate::support::{Client, eventually};
 mod bounds;
 mod counts;
 mod documents;
+mod readers;
 mod states;
 
 /// An exposition: families with their kinds, and samples by name and labels as they were written.

@@ -8,32 +8,36 @@ use toolpost::store::examine::{Examined, Found, examine};
 
 use super::Check;
 
-/// What was found, and what the database takes for the time.
+/// What was found, what the database takes for the time, and whether callers have keys.
 pub struct Database {
     pub checks: Vec<Check>,
     pub now: Option<Time>,
+    /// Whether there was ever an API key; `None` if that is not known.
+    pub has_keys: Option<bool>,
 }
 
 /// Looks at it.
 pub async fn check(config: &Config) -> Database {
     let url = config.database_url();
     match examine(&url).await {
-        Ok(Examined::There(found)) => Database { now: found.now, checks: of_found(&found) },
+        Ok(Examined::There(found)) => {
+            Database { now: found.now, has_keys: Some(found.has_keys), checks: of_found(&found) }
+        }
         Ok(Examined::Missing { file, fault: None }) => {
             let found = format!("{} is not there yet; the first start makes it", file.display());
-            Database { checks: vec![Check::ok("database", found)], now: None }
+            Database { checks: vec![Check::ok("database", found)], now: None, has_keys: Some(false) }
         }
         Ok(Examined::Missing { file, fault: Some(fault) }) => {
             let found = format!("{} cannot be made: {fault}", file.display());
             let advice = "Let this user write there, or name another with --database-url.";
-            Database { checks: vec![Check::fail("database", found, advice)], now: None }
+            Database { checks: vec![Check::fail("database", found, advice)], now: None, has_keys: Some(false) }
         }
         Err(error) => {
             let advice = match error {
                 StoreError::Url { .. } => "Write the URL as it is said here.".to_owned(),
                 _ => format!("See that {} runs, can be reached, and lets this user in.", without_password(&url)),
             };
-            Database { checks: vec![Check::fail("database", error.to_string(), advice)], now: None }
+            Database { checks: vec![Check::fail("database", error.to_string(), advice)], now: None, has_keys: None }
         }
     }
 }

@@ -8,6 +8,7 @@ use toolpost::config::Config;
 use toolpost::domain::{Clock, Time};
 use toolpost::telemetry::metrics::process;
 
+use super::super::serve;
 use super::Check;
 
 /// How long somebody else may take to answer.
@@ -21,8 +22,8 @@ const TOLERANCE_MS: u64 = 300_000;
 /// 2025-01-01T00:00:00Z: a clock before it was never set.
 const NEVER_SET: Time = Time(1_735_689_600_000_000);
 
-/// Whether the address can be listened at.
-pub async fn listen(config: &Config) -> Check {
+/// Whether the address can be listened at, and whether `serve` would: without keys, others must not reach it.
+pub async fn listen(config: &Config, has_keys: Option<bool>) -> Check {
     const NAME: &str = "listen address";
     let listen = &config.server.listen;
     let found = tokio::net::lookup_host(listen).await.map(Iterator::collect::<Vec<SocketAddr>>);
@@ -34,13 +35,8 @@ pub async fn listen(config: &Config) -> Check {
             return Check::fail(NAME, format!("\"{listen}\": {error}"), advice);
         }
     };
-    let is_open = addresses.iter().any(|address| !address.ip().to_canonical().is_loopback());
     match std::net::TcpListener::bind(addresses.as_slice()) {
-        Ok(_) if is_open => Check::warn(
-            NAME,
-            format!("{listen} is free, and others can reach it"),
-            "See that only those reach it who may run tools; without keys `serve` refuses to listen there.",
-        ),
+        Ok(_) if serve::reached_by_others(&addresses).is_some() => of_open(config, has_keys),
         Ok(_) => Check::ok(NAME, format!("{listen} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse => match is_alive(&addresses).await {
             true => Check::warn(
@@ -61,6 +57,36 @@ pub async fn listen(config: &Config) -> Check {
             };
             Check::fail(NAME, format!("{listen}: {error}"), advice)
         }
+    }
+}
+
+/// An address that others can reach.
+fn of_open(config: &Config, has_keys: Option<bool>) -> Check {
+    const NAME: &str = "listen address";
+    let found = format!("{} is free, and others can reach it", config.server.listen);
+    if config.auth.insecure_no_auth {
+        let found = format!("{found} without a key");
+        return Check::warn(
+            NAME,
+            found,
+            "Leave --insecure-no-auth out, unless everyone who reaches it may run every tool.",
+        );
+    }
+    if !config.auth.jwt.issuer.is_empty() {
+        return Check::ok(NAME, format!("{found} with a key, or a token of the issuer"));
+    }
+    match has_keys {
+        Some(true) => Check::ok(NAME, format!("{found} with a key")),
+        Some(false) => Check::fail(
+            NAME,
+            format!("{found}, but there are no API keys: `serve` refuses to listen there"),
+            "Make one with `toolpost keys create --scope call`, or listen on 127.0.0.1.",
+        ),
+        None => Check::warn(
+            NAME,
+            format!("{found}; whether there are API keys is not known"),
+            "Mend the database first: without keys `serve` refuses to listen there.",
+        ),
     }
 }
 
@@ -143,6 +169,17 @@ pub async fn traces(config: &Config) -> Option<Check> {
 mod tests {
     use super::super::Verdict;
     use super::*;
+
+    #[test]
+    fn an_address_that_others_reach_needs_keys_as_the_service_itself_says() {
+        let mut config = Config::default();
+        let status = |config: &Config| [Some(true), Some(false), None].map(|keys| of_open(config, keys).status);
+        assert_eq!(status(&config), [Verdict::Ok, Verdict::Fail, Verdict::Warn]);
+        "https://issuer.example".clone_into(&mut config.auth.jwt.issuer);
+        assert_eq!(status(&config), [Verdict::Ok; 3]);
+        config.auth.insecure_no_auth = true;
+        assert_eq!(status(&config), [Verdict::Warn; 3]);
+    }
 
     #[test]
     fn a_clock_is_judged_by_itself_and_by_the_databases() {

@@ -1,4 +1,4 @@
-//! The tools folder, the hooks of the settings, and what this machine can confine programs with. A service is made for it
+//! The tools folder, the workspace, the hooks of the settings, and what this machine can confine programs with. A service is made for it
 //! in memory, so the rules are its own.
 
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use toolpost::config::Config;
 use toolpost::domain::{Time, tool};
 use toolpost::executor::Egress;
 use toolpost::registry::files::ToolsFolder;
+use toolpost::tool::workspace::Workspace;
 
 use super::{Check, secrets};
 
@@ -32,6 +33,7 @@ fn in_memory(config: &Config) -> Config {
     let mut config = config.clone();
     "sqlite::memory:".clone_into(&mut config.store.database_url);
     config.tools.dir.clear();
+    config.workspace.dir.clear();
     config.telemetry.otlp_endpoint.clear();
     config.secrets.file.clear();
     if Egress::new(&config.egress.allow).is_err() {
@@ -64,6 +66,33 @@ fn folder(app: &App, dir: &str) -> Check {
             ),
         },
     }
+}
+
+/// The folder of the workspace tools.
+pub fn workspace(config: &Config) -> Check {
+    const NAME: &str = "workspace";
+    let dir = &config.workspace.dir;
+    if dir.is_empty() {
+        return Check::ok(NAME, "none is set; there are no tools for files and commands");
+    }
+    let opened = match Workspace::open(&PathBuf::from(dir)) {
+        Ok(opened) => opened,
+        Err(error) => {
+            return Check::fail(NAME, format!("{dir} cannot be used: {error}"), "Give --workspace an existing folder.");
+        }
+    };
+    let path = opened.path();
+    let is_writable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
+    if !is_writable {
+        let found = format!("{} can be read, and not written", path.display());
+        return Check::warn(
+            NAME,
+            found,
+            "Let this user write there, if `write`, `edit` and `bash` are to change files.",
+        );
+    }
+    let bash = if config.workspace.bash { "with `bash`" } else { "without `bash`" };
+    Check::ok(NAME, format!("{}, {bash}", path.display()))
 }
 
 async fn sandbox(app: &App) -> Check {

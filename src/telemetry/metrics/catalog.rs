@@ -88,7 +88,12 @@ pub const CATALOG: &[Described] = &[
         "Open event streams: of named calls (`calls`), or of everything and of sessions (`all`)",
     ),
     metric("toolpost_sse_cut_off_total", Counter, &[], "Event streams that were cut off because their reader was slow"),
-    metric("toolpost_tools", Gauge, &[], "Tools that there are"),
+    metric(
+        "toolpost_tools",
+        Gauge,
+        &[],
+        "Tools that the tenant `default` has, and those of the server for all tenants",
+    ),
     metric("toolpost_tools_paused", Gauge, &[], "Tools that rest now after timeouts in a row"),
     metric("toolpost_tool_pauses_total", Counter, &[], "How often a tool was paused"),
     metric(

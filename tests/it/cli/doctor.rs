@@ -41,7 +41,9 @@ fn a_good_set_up_is_told_line_by_line_and_nothing_is_left_behind() {
     }
     let report = doctor(&home, &[], &[]).json();
     assert_eq!(report["ok"], true, "{report:#}");
-    for name in ["settings", "database", "egress", "signing secret", "tools folder", "listen address", "clock"] {
+    for name in
+        ["settings", "database", "egress", "signing secret", "tools folder", "workspace", "listen address", "clock"]
+    {
         assert_eq!(status(&report, name), "OK");
     }
     // As good as the machine is; but it is looked at.
@@ -76,7 +78,9 @@ fn what_is_wrong_is_a_fault_with_what_to_do_and_exit_code_1() {
         ("encryption keys", vec![], vec![("TOOLPOST_ENCRYPTION_KEYS", "hidden")]),
         ("secrets file", vec![], vec![("TOOLPOST_SECRETS_FILE", "/no/such/file")]),
         ("tools folder", vec!["--tools", "/no/such/folder"], vec![]),
+        ("workspace", vec!["--workspace", "/no/such/folder"], vec![]),
         ("listen address", vec!["--listen", address.as_str()], vec![]),
+        ("listen address", vec!["--listen", "0.0.0.0:0"], vec![]),
         ("listen address", vec!["--listen", "127.0.0.1"], vec![]),
         ("traces", vec![], vec![("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")]),
     ] {
@@ -145,4 +149,32 @@ async fn a_service_that_listens_already_is_no_fault() {
     let looking = tokio::task::spawn_blocking(move || home.run(&["doctor", "--json", "--listen", &address]));
     let ended = looking.await.unwrap();
     assert_eq!((ended.code, status(&ended.json(), "listen address")), (Some(0), "WARN"), "{ended:?}");
+}
+
+#[test]
+fn an_address_that_others_reach_needs_keys_and_the_first_one_is_enough() {
+    let home = Home::new();
+    let url = format!("sqlite://{}", home.file("t.db", "").as_str());
+    let look = |more: &[&str]| {
+        let mut words = vec!["doctor", "--json", "--listen", "0.0.0.0:0", "--database-url", &url];
+        words.extend(more);
+        home.run(&words)
+    };
+    let open = look(&[]);
+    assert_eq!((open.code, status(&open.json(), "listen address")), (Some(1), "FAIL"), "{open:?}");
+    let told = look(&["--insecure-no-auth"]);
+    assert_eq!((told.code, status(&told.json(), "listen address")), (Some(0), "WARN"), "{told:?}");
+    let made = home.run(&["keys", "create", "--scope", "call", "--database-url", &url]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let closed = look(&[]);
+    assert_eq!((closed.code, status(&closed.json(), "listen address")), (Some(0), "OK"), "{closed:?}");
+}
+
+#[test]
+fn the_workspace_is_a_line_with_its_folder() {
+    let (home, folder) = (Home::new(), tempfile::tempdir().unwrap());
+    let report = doctor(&home, &["--workspace", folder.path().to_str().unwrap()], &[]).json();
+    assert_eq!(status(&report, "workspace"), "OK");
+    let found = the_check(&report, "workspace")["found"].as_str().unwrap();
+    assert!(found.contains(folder.path().canonicalize().unwrap().to_str().unwrap()), "{found}");
 }
