@@ -107,6 +107,9 @@ impl Owner {
 async fn ask(client: &Client, method: &str, path: &str, body: Option<&Value>) -> crate::support::Response {
     let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
     let request = client.request(method, path);
+    // Streams of MCP are told apart by it; nothing else minds.
+    let request =
+        if path == "/mcp" { request.header("accept", "application/json, text/event-stream") } else { request };
     send(match body {
         Some(Value::String(text)) => request.header("content-type", "text/event-stream").body(text.clone()),
         Some(body) => request.json(body),
