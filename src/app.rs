@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::auth::{Auth, Defaults, Jwt};
-use crate::callbacks::Callbacks;
+use crate::callbacks::{self, Callbacks};
 use crate::config::{Config, ProcessConfig};
 use crate::domain::{Call, CallRequest, Clock, Ids, Tenant};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
@@ -27,8 +27,10 @@ use crate::registry::discovery::{self, Shown};
 use crate::registry::entry::Workshop;
 use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check, refresh};
+use crate::store::journal::Committed;
 use crate::store::lock::ServerLock;
 use crate::store::{Db, Journal, Store, StoreError, Stores};
+use crate::telemetry::{Metrics, Tracer};
 use crate::tool::{BuiltinTool, builtin, system};
 use crate::upstreams::Upstreams;
 
@@ -48,6 +50,9 @@ pub enum StartError {
     /// What `http` tools may reach.
     #[error("egress.allow: {0}")]
     Egress(String),
+    /// Where traces are to be sent.
+    #[error("telemetry.otlp_endpoint: {0}")]
+    Telemetry(String),
     /// The HTTP client.
     #[error("the HTTP client cannot be made: {0}")]
     Client(String),
@@ -163,6 +168,12 @@ pub struct App {
     pub vault: Vault,
     /// The upstream MCP servers.
     pub upstreams: Arc<Upstreams>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// What is traced.
+    pub tracer: Tracer,
+    /// What becomes of callbacks.
+    pub callback_counts: Arc<callbacks::Counts>,
     node: Arc<str>,
     background: CancellationToken,
     writer: JoinHandle<()>,
@@ -236,6 +247,9 @@ impl Builder {
         }
         let client =
             HttpClient::new(egress, secrets.clone(), clock.clone(), reporting.clone()).map_err(StartError::Client)?;
+        // Its own client needs what was made ready for the one above.
+        let tracer = Tracer::new(&config.telemetry).map_err(StartError::Telemetry)?;
+        let metrics = Metrics::default();
         let hooks = hooks_of(&config, hooks, &client, &signing_key, &clock, &ids)?;
         let shown = Shown::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
@@ -281,11 +295,16 @@ impl Builder {
         let idle = Duration::from_millis(config.instances.idle_ms);
         tokio::spawn(follow::end_idle_instances(registry.instances().clone(), idle, background.clone()));
         let bus = Bus::default();
-        let publisher = bus.clone();
-        let sink = Arc::new(move |committed: &_| publisher.publish(committed));
+        let (publisher, counting) = (bus.clone(), metrics.clone());
+        let sink = Arc::new(move |committed: &Committed| {
+            publisher.publish(committed);
+            counting.committed(committed.changes(), committed.took, committed.ended());
+        });
+        tokio::spawn(follow::keep_metrics(metrics.clone(), background.clone()));
         let (journal, writer) = Journal::start(stores.db().clone(), clock.clone(), ids.clone(), sink);
         let callbacks_kick = Arc::<Notify>::default();
         let callbacks = Callbacks::new(stores.clone(), client, signing_key.clone(), clock.clone());
+        let callback_counts = callbacks.counts();
         let callbacks = tokio::spawn(callbacks.run(callbacks_kick.clone(), background.clone()));
         let settings = Settings {
             node: node.clone(),
@@ -302,6 +321,8 @@ impl Builder {
             secrets: secrets.clone(),
             vault: vault.clone(),
             context: config.context.0.clone().into(),
+            metrics: metrics.clone(),
+            tracer: tracer.clone(),
         };
         let operator = Access::operator(&stores, &registry);
         let jwt = Jwt::new(given::jwt(&config.auth.jwt), clock.clone(), reporting.clone());
@@ -343,6 +364,9 @@ impl Builder {
             callbacks_kick,
             vault,
             upstreams,
+            metrics,
+            tracer,
+            callback_counts,
             node,
             background,
             writer,
@@ -410,6 +434,7 @@ impl App {
             tracing::warn!("the database is away; what is left behind is seen to once the lease is over");
         }
         self.store.close().await;
+        self.tracer.stop().await;
         drop(self.lock);
     }
 }

@@ -18,9 +18,12 @@ use crate::executor::token::SigningKey;
 use crate::store::Stores;
 
 mod attempt;
+mod counts;
 mod desk;
 pub mod schedule;
 mod slots;
+
+pub use counts::Counts;
 
 use desk::Desk;
 
@@ -34,13 +37,20 @@ pub struct Callbacks {
     client: HttpClient,
     key: SigningKey,
     clock: Clock,
+    counts: Arc<Counts>,
 }
 
 impl Callbacks {
     /// A sender that is ready.
     #[must_use]
     pub fn new(store: Stores, client: HttpClient, key: SigningKey, clock: Clock) -> Self {
-        Self { store, client, key, clock }
+        Self { store, client, key, clock, counts: Arc::default() }
+    }
+
+    /// What becomes of tries.
+    #[must_use]
+    pub fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
     }
 
     /// Sends what is due until `stop`; then tries under way have a moment to end, and others take over what is left.

@@ -8,6 +8,7 @@ use toolpost::app::{App, Builder};
 use toolpost::config::Config;
 
 mod call;
+mod doctor;
 mod error;
 mod export;
 mod import;
@@ -35,10 +36,11 @@ Examples:
   toolpost stats --json
   toolpost export --since 2026-01-01 --out calls.ndjson
   toolpost keys create --scope call --scope read --expires 30d
+  toolpost doctor                                       what is wrong with the set-up, if anything is
 
 Exit codes:
   0  all went well
-  1  the call ended in ERROR, a definition is not valid, or an operation cannot be imported
+  1  the call ended in ERROR, a definition is not valid, an operation cannot be imported, or the doctor found a fault
   2  wrong usage or bad input
   3  the service or the database could not be used
   130, 143  interrupted by SIGINT, SIGTERM
@@ -73,6 +75,8 @@ enum Command {
     Export(export::Args),
     /// Make, list and revoke API keys; show what outgoing requests are signed with
     Keys(keys::Args),
+    /// Check the set-up and say what is wrong with it
+    Doctor(doctor::Args),
     /// Print the API's description, OpenAPI 3.1
     Openapi,
 }
@@ -126,6 +130,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Stats(args) => stats::run(args, &options).await,
         Command::Export(args) => export::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
+        Command::Doctor(args) => doctor::run(args, &options).await,
         Command::Openapi => openapi::run(),
     }
 }

@@ -71,6 +71,8 @@ pub struct Config {
     pub hooks: Vec<HookDefinition>,
     /// The log.
     pub log: Log,
+    /// Traces.
+    pub telemetry: Telemetry,
 }
 
 /// Settings of the HTTP server.
@@ -360,6 +362,16 @@ pub struct Log {
     pub format: LogFormat,
     /// What is logged.
     pub filter: String,
+}
+
+/// Settings of traces.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Telemetry {
+    /// Where they are sent (OTLP/HTTP); empty for nowhere.
+    pub otlp_endpoint: String,
+    /// What the service is called in them.
+    pub service_name: String,
 }
 
 /// For whom the log is written.

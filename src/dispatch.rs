@@ -91,6 +91,12 @@ impl Slots {
         Place { slots: self.clone(), tool, counts, key, ready }
     }
 
+    /// How many wait for a slot.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.state().tools.values().flat_map(|tool| &tool.waiting).map(BTreeMap::len).sum()
+    }
+
     /// Gives slots to whoever may run now.
     fn hand_out(&self) {
         loop {
@@ -195,6 +201,18 @@ mod tests {
         assert!(is_served(&mut slots.queue(wanted("b", None, 0))).is_some());
         served.remove(0);
         assert!(is_served(&mut places[2]).is_some());
+    }
+
+    #[test]
+    fn those_wait_who_have_a_place_and_no_slot() {
+        let slots = Slots::new(1);
+        let mut places: Vec<Place> = (0..3).map(|_| slots.queue(wanted("a", None, 0))).collect();
+        assert_eq!(slots.waiting(), 2);
+        let slot = is_served(&mut places[0]);
+        drop(places.pop());
+        assert_eq!(slots.waiting(), 1);
+        drop((slot, places));
+        assert_eq!(slots.waiting(), 0);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::executor::{Secrets, Vault};
 use crate::hooks::Hooks;
 use crate::registry::Registry;
 use crate::store::{Journal, Stores};
+use crate::telemetry::{Metrics, Tracer};
 
 mod accept;
 mod arguments;
@@ -33,6 +34,7 @@ mod forward;
 mod gather;
 mod hooked;
 pub mod live;
+mod observed;
 pub mod pauses;
 mod prepare;
 mod reach;
@@ -102,6 +104,25 @@ pub struct Settings {
     pub vault: Vault,
     /// Objects for tools that name them; a session's and a call's own come first.
     pub context: ContextObjects,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// What is traced.
+    pub tracer: Tracer,
+}
+
+/// How busy an engine is at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Memory that requests in flight are counted with, in KiB.
+    pub room_kib: usize,
+    /// Most of it.
+    pub most_room_kib: usize,
+    /// Accepted calls that nobody waits for.
+    pub queued: usize,
+    /// Most of them.
+    pub most_queued: usize,
+    /// Calls that wait for their place.
+    pub waiting: usize,
 }
 
 /// Runs calls. One per node.
@@ -346,6 +367,19 @@ impl Engine {
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
+    }
+
+    /// How busy it is.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        let Settings { room_kib, max_queued, .. } = self.settings;
+        Load {
+            room_kib: room_kib.saturating_sub(self.room.available_permits()),
+            most_room_kib: room_kib,
+            queued: max_queued.saturating_sub(self.queue.available_permits()),
+            most_queued: max_queued,
+            waiting: self.slots.waiting(),
+        }
     }
 
     /// Whether it takes no more calls.

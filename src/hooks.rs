@@ -29,7 +29,7 @@ mod truncate;
 
 pub use answer::{Before, Rewrite};
 pub use call::HookCall;
-pub use counts::Counts;
+pub use counts::{Counts, HookOutcome};
 pub use hook::{Hook, HookSource, HookView};
 pub use rewrite::withhold;
 pub use rust::{AfterToolCall, BeforeToolCall, HookError, RustHook, ToolResultPersist};

@@ -13,6 +13,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::auth::Auth;
+use crate::callbacks::Counts;
 use crate::config::Config;
 use crate::domain::Clock;
 use crate::engine::Engine;
@@ -21,6 +22,7 @@ use crate::executor::Vault;
 use crate::executor::token::SigningKey;
 use crate::mcp::Endpoint;
 use crate::store::{Journal, Stores};
+use crate::telemetry::{Metrics, Tracer};
 use crate::upstreams::Upstreams;
 
 mod answer;
@@ -43,6 +45,8 @@ mod keys;
 mod layers;
 mod listing;
 mod mcp;
+mod measured;
+mod metrics;
 mod once;
 mod operations;
 mod piped;
@@ -86,6 +90,9 @@ pub struct Shared {
     journal: Journal,
     signing_key: SigningKey,
     vault: Vault,
+    metrics: Metrics,
+    tracer: Tracer,
+    callback_counts: Arc<Counts>,
     mcp: Endpoint,
     /// Documents that are imported at once.
     imports: Semaphore,
@@ -136,6 +143,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(mcp::post, mcp::stream, mcp::end))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
+        .routes(routes!(metrics::metrics))
 }
 
 /// The OpenAPI document of this version.
@@ -148,14 +156,15 @@ pub fn openapi() -> OpenApi {
 pub fn service(state: AppState) -> Outermost<Router> {
     let (router, document) = routes().split_for_parts();
     let document = docs::finish(document);
+    let measure = measured::Measure::new(&state.metrics, state.tracer.clone(), &document);
     let gate = auth::Gate { state: state.clone(), needs: Arc::new(auth::needs::Needs::new(&document)) };
     let router = router
         .merge(docs::router(&document))
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
         .with_state(state.clone());
-    // Behind it is whatever was mounted before: nothing is to be mounted after.
-    let router = router.layer(gate);
+    // Behind it is whatever was mounted before: nothing is to be mounted after. Who is refused is counted, too.
+    let router = router.layer(gate).layer(measure);
     Outermost::new(router, state)
 }
 
@@ -180,6 +189,9 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         journal: app.journal.clone(),
         signing_key: app.signing_key.clone(),
         vault: app.vault.clone(),
+        metrics: app.metrics.clone(),
+        tracer: app.tracer.clone(),
+        callback_counts: app.callback_counts.clone(),
         mcp: mcp::endpoint(&app, listener.local_addr()?, closing.clone()),
         imports: Semaphore::new(imports::MOST_AT_ONCE),
         upstreams: app.upstreams.clone(),

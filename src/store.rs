@@ -12,6 +12,7 @@ pub mod calls;
 mod codec;
 pub mod db;
 pub mod events;
+pub mod examine;
 pub mod export;
 pub mod groups;
 pub mod hooks;

@@ -11,6 +11,7 @@ use crate::hooks::Hooks;
 use crate::registry::Registry;
 use crate::registry::discovery::Shown;
 use crate::store::{StoreError, Stores};
+use crate::telemetry::{Metrics, metrics};
 use crate::tool::system;
 use crate::upstreams::Upstreams;
 
@@ -94,6 +95,16 @@ pub(super) async fn end_idle_instances(instances: Instances, idle: Duration, sto
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(look) => instances.end_idle(idle),
+        }
+    }
+}
+
+/// Keeps samples from gathering in memory while nobody asks for them.
+pub(super) async fn keep_metrics(metrics: Metrics, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(metrics::UPKEEP) => metrics.run_upkeep(),
         }
     }
 }

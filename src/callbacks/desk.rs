@@ -122,10 +122,14 @@ impl Desk {
         let now = self.callbacks.clock.now();
         let noted = match ended {
             Ended::Interrupted => Noted::Interrupted,
-            Ended::Tried(Delivered { status: Some(status), fault: None }) => Noted::Delivered { status, at: now },
+            Ended::Tried(Delivered { status: Some(status), fault: None }) => {
+                self.callbacks.counts.note_delivered();
+                Noted::Delivered { status, at: now }
+            }
             Ended::Tried(Delivered { status, fault }) => {
                 let error = shown(&fault.unwrap_or_default());
                 let next_at = schedule::next_at(due.event_id, due.attempts, started, now);
+                self.callbacks.counts.note_failed(next_at.is_none());
                 match next_at {
                     Some(_) => tracing::debug!(call = %due.call_id, host = %due.host, error, "a callback failed"),
                     None => tracing::warn!(call = %due.call_id, host = %due.host, error, "a callback is given up"),

@@ -55,6 +55,8 @@ impl CliError {
                 .hint("The first key seals, all of them open: put a new one in front and leave the old ones."),
             StartError::SecretsFile { .. } => Self::usage(error.to_string())
                 .hint("It has a line NAME=value for each secret; `secrets.file` and TOOLPOST_SECRETS_FILE name it."),
+            StartError::Telemetry(_) => Self::usage(error.to_string())
+                .hint("It is where a collector takes OTLP over HTTP, as in http://collector:4318; empty for none."),
             StartError::Client(_) | StartError::Builtin { .. } | StartError::Randomness(_) => {
                 Self::unusable(error.to_string())
             }
@@ -73,6 +75,11 @@ impl CliError {
                 without_password(database)
             )),
         }
+    }
+
+    /// What went wrong, in a sentence.
+    pub fn what(&self) -> &str {
+        &self.what
     }
 
     /// Tells standard error; the exit code.

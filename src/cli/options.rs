@@ -107,6 +107,18 @@ impl Options {
         if let Some(file) = variable(env, "TOOLPOST_SECRETS_FILE") {
             config.secrets.file = file;
         }
+        // The standard's own variables (OpenTelemetry, SDK environment variables).
+        if config.telemetry.otlp_endpoint.is_empty()
+            && let Some(endpoint) = variable(env, "OTEL_EXPORTER_OTLP_ENDPOINT")
+        {
+            config.telemetry.otlp_endpoint = endpoint;
+        }
+        if let Some(name) = variable(env, "OTEL_SERVICE_NAME") {
+            config.telemetry.service_name = name;
+        }
+        if switch(env, "OTEL_SDK_DISABLED") == Some(true) {
+            config.telemetry.otlp_endpoint.clear();
+        }
         if let Some(format) = self.log_format {
             config.log.format = format;
         }
@@ -172,6 +184,16 @@ mod tests {
         assert_eq!(settled(&[], &env).egress.allow, ["10.0.0.0/8", "localhost"]);
         let flags = ["--egress-allow", "127.0.0.1", "--egress-allow", "a,b"];
         assert_eq!(settled(&flags, &env).egress.allow, ["127.0.0.1", "a", "b"]);
+    }
+
+    #[test]
+    fn traces_follow_the_standards_own_variables() {
+        let there = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
+        let config = settled(&[], &[there, ("OTEL_SERVICE_NAME", "mine")]);
+        assert_eq!(config.telemetry.otlp_endpoint, "http://collector:4318");
+        assert_eq!(config.telemetry.service_name, "mine");
+        assert_eq!(settled(&[], &[]).telemetry.service_name, "toolpost");
+        assert_eq!(settled(&[], &[there, ("OTEL_SDK_DISABLED", "true")]).telemetry.otlp_endpoint, "");
     }
 
     #[test]

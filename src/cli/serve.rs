@@ -97,7 +97,8 @@ async fn refuse_strangers(addresses: &[SocketAddr], is_insecure: bool, config: &
     ))
 }
 
-fn reached_by_others(addresses: &[SocketAddr]) -> Option<&SocketAddr> {
+/// An address among these that is not this machine's alone.
+pub(super) fn reached_by_others(addresses: &[SocketAddr]) -> Option<&SocketAddr> {
     addresses.iter().find(|address| !is_loopback(address))
 }
 

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::Engine;
+use super::observed::note_attempt;
 use super::prepare::{Begin, Job};
 use super::run::{ANNOUNCE_AFTER, status_change};
 use crate::domain::call::StatusUpdate;
@@ -37,7 +38,12 @@ impl Engine {
     pub(super) async fn attempt(&self, job: &mut Job, entry: &Entry) -> Ended {
         // The tool sees one token, whatever the reason to stop.
         let cancel = job.handle.cancel.child_token();
-        let invocation = self.invocation(job, cancel.clone());
+        let _running = self.settings.metrics.running();
+        let mut span = self.attempt_span(job, entry);
+        let mut invocation = self.invocation(job, cancel.clone());
+        if let Some(own) = span.traceparent() {
+            invocation.traceparent = Some(own);
+        }
         let mut running = pin!(AssertUnwindSafe(entry.stack.clone().oneshot(invocation)).catch_unwind().fuse());
         let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
         // One change at a time is under way; what is reported meanwhile gathers, so a chatty tool costs no more.
@@ -83,7 +89,7 @@ impl Engine {
         }
         // The end of the call follows these in the same queue, so its commit is theirs as well.
         drop(last_change);
-        match ended {
+        let ended = match ended {
             Some(Ok(Ok(answer))) => {
                 let outcome = convert::outcome_of(&job.call.name, answer);
                 Ended::With(job.equipment.without_secrets(outcome).into())
@@ -96,7 +102,9 @@ impl Engine {
             }
             None if job.handle.cancel.is_cancelled() => Ended::Cancelled,
             None => Ended::Stopping,
-        }
+        };
+        note_attempt(&mut span, &ended);
+        ended
     }
 
     fn invocation(&self, job: &Job, cancel: CancellationToken) -> Invocation {

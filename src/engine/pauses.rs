@@ -1,7 +1,7 @@
 //! Tools that time out again and again rest for a while; tools never share a count.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::{Clock, Paused, Tenant};
@@ -23,6 +23,8 @@ pub struct Pauses {
     tools: Mutex<Counted>,
     /// How many tools have a count: mostly none, and then nothing is looked up.
     counted: AtomicUsize,
+    /// How often a tool was paused.
+    paused: AtomicU64,
 }
 
 /// By tenant: what one makes of a tool does not concern another.
@@ -38,7 +40,7 @@ impl Pauses {
     /// Nobody rests.
     #[must_use]
     pub fn new(rule: PauseRule, clock: Clock) -> Self {
-        Self { rule, clock, tools: Mutex::default(), counted: AtomicUsize::new(0) }
+        Self { rule, clock, tools: Mutex::default(), counted: AtomicUsize::new(0), paused: AtomicU64::new(0) }
     }
 
     fn tools(&self) -> MutexGuard<'_, Counted> {
@@ -65,6 +67,22 @@ impl Pauses {
     #[must_use]
     pub fn any(&self, tenant: &Tenant) -> bool {
         self.counted.load(Ordering::Relaxed) > 0 && self.tools().contains_key(tenant)
+    }
+
+    /// How many tools rest now, those of all tenants together.
+    #[must_use]
+    pub fn resting(&self) -> usize {
+        if self.counted.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let all = self.tools();
+        all.values().flat_map(HashMap::values).filter(|count| self.of_count(Some(count)).is_some()).count()
+    }
+
+    /// How often a tool was paused since the start.
+    #[must_use]
+    pub fn paused(&self) -> u64 {
+        self.paused.load(Ordering::Relaxed)
     }
 
     /// Milliseconds until the tool may run again.
@@ -97,6 +115,7 @@ impl Pauses {
             } else {
                 let until = now.plus_millis(self.rule.cooldown_ms);
                 tracing::warn!(tool = &**tool, timeouts, "the tool is paused");
+                self.paused.fetch_add(1, Ordering::Relaxed);
                 Count::Resting(Paused { since: now, until, timeouts })
             };
         } else if self.of_count(tools.get(tool)).is_none() {
@@ -138,10 +157,11 @@ mod tests {
         pauses.note(&of, &tool, true);
         let paused = pauses.of(&of, "a").unwrap();
         assert_eq!((paused.timeouts, pauses.left_ms(&paused), pauses.of(&of, "b")), (3, 1000, None));
+        assert_eq!((pauses.resting(), pauses.paused()), (1, 1));
         clock.advance_ms(1000);
-        assert_eq!(pauses.of(&of, "a"), None);
+        assert_eq!((pauses.of(&of, "a"), pauses.resting()), (None, 0));
         (0..2).for_each(|_| pauses.note(&of, &tool, true));
-        assert_eq!(pauses.of(&of, "a"), None, "it starts from nothing");
+        assert_eq!((pauses.of(&of, "a"), pauses.paused()), (None, 1), "it starts from nothing");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::executor::instances::CallEnd;
 use crate::executor::{Outside, Stands, System};
 use crate::registry::{Entry, presets};
 use crate::schema::Checked;
+use crate::telemetry::Context;
 
 /// One call, ready to be run or refused.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub(super) struct Job {
     /// Its keys are taken on disk before it runs.
     pub claims: Vec<Claim>,
     pub traceparent: Option<Arc<str>>,
+    /// The request that it came with, for the log.
+    pub context: Context,
     /// The session that it belongs to, as it was when the call was asked for.
     pub conversation: Option<Arc<Session>>,
     /// What only its executor sees.
@@ -117,6 +120,7 @@ impl Job {
             is_queued: false,
             claims: Vec::new(),
             traceparent: None,
+            context: Context::current(),
             conversation: None,
             equipment: Equipment::default(),
             asked: None,

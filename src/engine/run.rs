@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Engine;
 use super::attempt::Ended;
+use super::observed::note_end;
 use super::prepare::{Begin, Job, Next};
 use super::recorder::Recorded;
 use super::retry;
@@ -20,6 +21,7 @@ use crate::executor::instances::CallEnd;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
 use crate::store::journal::{Change, JournalError};
+use crate::telemetry::trace::Span;
 
 /// How long a call may wait or a read-only one run before watchers are told. A shorter one is written once, at its end.
 pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
@@ -43,7 +45,7 @@ impl<T: Into<Outcome>> From<T> for Stop {
 
 impl Engine {
     /// Returns whether its caller was still waiting for its end.
-    pub(super) async fn run_to_end(&self, mut job: Box<Job>) -> Recorded {
+    pub(super) async fn run_and_settle(&self, mut job: Box<Job>, span: &mut Span) -> Recorded {
         let end = self.run(&mut job).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()));
         let end = match end {
             Stop::With(outcome) => {
@@ -70,6 +72,7 @@ impl Engine {
                         self.settings.callbacks_kick.notify_one();
                     }
                     if let Some(told) = told {
+                        note_end(span, &told);
                         self.tell_hooks(&job.access, &told);
                     }
                 }
@@ -186,7 +189,13 @@ impl Engine {
                 () = job.handle.cancel.cancelled() => return Err(Failure::cancelled().into()),
                 () = self.closing.cancelled(), if is_queued => return Err(Stop::Left),
                 () = self.stop.cancelled() => return Err(Failure::shutting_down().into()),
-                slot = place.slot() => return Ok(Some(slot)),
+                slot = place.slot() => {
+                    if job.begin == Begin::Start {
+                        let waited_ms = self.clock.now().millis_since(job.call.created_at);
+                        self.settings.metrics.waited(Duration::from_millis(waited_ms));
+                    }
+                    return Ok(Some(slot));
+                }
                 () = &mut clock, if queue_timeout.is_some() => {
                     return Err(Failure::timeout(queue_timeout.unwrap_or_default(), "queue_timeout_ms").into());
                 }

@@ -1,9 +1,10 @@
 //! From the journal to whoever watches in this process. Nothing here waits: a reader that is behind is told so.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{broadcast, mpsc};
 use uuid::Uuid;
 
@@ -29,6 +30,8 @@ pub struct Bus {
 struct Calls {
     readers: Mutex<HashMap<Uuid, Vec<mpsc::Sender<Arc<Framed>>>>>,
     count: AtomicUsize,
+    /// Readers, of calls or of everything, that were too slow.
+    cut_off: AtomicU64,
 }
 
 /// A subscription to one call or several; ends by being dropped. Closed before the end: it was too slow.
@@ -80,7 +83,13 @@ impl Bus {
             for event in &chunk.events {
                 if let Some(senders) = readers.get_mut(&event.event.call.id) {
                     // Full or gone: dropping the sender closes the stream, and its reader resumes from the store.
-                    senders.retain(|sender| sender.try_send(event.clone()).is_ok());
+                    senders.retain(|sender| {
+                        let sent = sender.try_send(event.clone());
+                        if matches!(sent, Err(TrySendError::Full(_))) {
+                            self.note_cut_off();
+                        }
+                        sent.is_ok()
+                    });
                 }
             }
         }
@@ -92,6 +101,23 @@ impl Bus {
     #[must_use]
     pub fn subscribe_all(&self) -> broadcast::Receiver<Arc<Chunk>> {
         self.all.subscribe()
+    }
+
+    /// A reader was too slow and is sent away.
+    pub(super) fn note_cut_off(&self) {
+        self.calls.cut_off.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were.
+    #[must_use]
+    pub fn cut_off(&self) -> u64 {
+        self.calls.cut_off.load(Ordering::Relaxed)
+    }
+
+    /// How many read the events of calls that they name.
+    #[must_use]
+    pub fn call_readers(&self) -> usize {
+        self.calls.count.load(Ordering::Relaxed)
     }
 
     /// How many read everything.

@@ -291,6 +291,7 @@ impl Pieces for AllCalls {
                         return Some(piece);
                     },
                     Err(RecvError::Lagged(_)) => {
+                        self.bus.note_cut_off();
                         self.ended = true;
                         return Some(frame::CUT_OFF);
                     }

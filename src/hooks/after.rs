@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Hooks;
 use super::call::HookCall;
+use super::counts::HookOutcome;
 use super::hook::Hook;
 use crate::domain::{Call, HookEvent, Outcome, json};
 
@@ -45,6 +46,7 @@ impl Hooks {
             for hook in hooks {
                 let dropped = self.counts.note_dropped();
                 hook.counts.note_dropped();
+                self.counts.note_ended(hook.event(), HookOutcome::Dropped);
                 // Told at every doubling: whoever is flooded is not flooded by the log too.
                 if dropped.is_power_of_two() {
                     tracing::warn!(hook = hook.id(), dropped, "hooks are too slow: ends of calls are not told to them");

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use super::Hooks;
 use super::answer::{Before, Rewrite};
 use super::call::HookCall;
+use super::counts::HookOutcome;
 use super::hook::{Hook, Target};
 use super::rust::Asked;
 use crate::domain::{Call, HookEvent, HookFault, HookFaultKind, json};
@@ -35,10 +36,12 @@ impl Hooks {
             }
         });
         let said = said.await?;
-        if matches!(said, Before::Block(_)) {
+        let is_blocked = matches!(said, Before::Block(_));
+        if is_blocked {
             self.counts.note_blocked();
             hook.counts.note_blocked();
         }
+        self.counts.note_ended(hook.event(), if is_blocked { HookOutcome::Blocked } else { HookOutcome::Ok });
         Ok(said)
     }
 
@@ -51,11 +54,13 @@ impl Hooks {
             Target::Redact(redact) => {
                 self.counts.note_asked();
                 hook.counts.note_asked();
+                self.counts.note_ended(hook.event(), HookOutcome::Ok);
                 return Ok(redact.apply(image));
             }
             Target::Truncate(truncate) => {
                 self.counts.note_asked();
                 hook.counts.note_asked();
+                self.counts.note_ended(hook.event(), HookOutcome::Ok);
                 return Ok(truncate.apply(image));
             }
             _ => {}
@@ -69,6 +74,7 @@ impl Hooks {
             }
         });
         let rewrite = rewrite.await?;
+        self.counts.note_ended(hook.event(), HookOutcome::Ok);
         let changes = !rewrite.is_empty();
         if changes {
             rewrite.apply(image);
@@ -85,7 +91,9 @@ impl Hooks {
                 _ => Ok(()),
             }
         })
-        .await
+        .await?;
+        self.counts.note_ended(hook.event(), HookOutcome::Ok);
+        Ok(())
     }
 
     async fn within<T>(&self, hook: &Hook, asking: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
@@ -97,6 +105,7 @@ impl Hooks {
         answered.unwrap_or_else(late).map_err(|(kind, reason)| {
             self.counts.note_failed();
             hook.counts.note_failed();
+            self.counts.note_ended(hook.event(), outcome_of(kind));
             let reason = json::shorten(&reason, LONGEST_REASON);
             tracing::warn!(hook = hook.id(), event = hook.event().as_str(), ?kind, reason, "a hook failed");
             HookFault { hook: hook.id().to_owned(), event: hook.event(), kind, reason }
@@ -107,6 +116,14 @@ impl Hooks {
         let id = self.ids.next().to_string();
         let headers = webhook_headers(key.unwrap_or(&self.key), &id, self.now(), &body);
         self.client.ask(url, headers, body).await.map_err(|reason| (HookFaultKind::Failed, reason))
+    }
+}
+
+fn outcome_of(kind: HookFaultKind) -> HookOutcome {
+    match kind {
+        HookFaultKind::Timeout => HookOutcome::Timeout,
+        HookFaultKind::Unreadable => HookOutcome::Unreadable,
+        HookFaultKind::Failed => HookOutcome::Failed,
     }
 }
 

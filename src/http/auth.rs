@@ -134,6 +134,14 @@ pub(super) fn require_all_tools(access: &Access) -> Result<(), Problem> {
     }
 }
 
+/// Whether a caller is the operator's: what tells of all tenants together is not for one of them.
+pub(super) fn require_operator(access: &Access) -> Result<(), Problem> {
+    if !access.tenant().is_default() {
+        return Err(Problem::forbidden("this tells of all tenants together; it is for keys of the tenant `default`"));
+    }
+    require_all_tools(access)
+}
+
 /// What `Authorization: Bearer` has (RFC 6750, section 2.1).
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;

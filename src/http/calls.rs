@@ -16,6 +16,7 @@ use super::{AppState, answer, cache_control, conversation, once, watch};
 use crate::access::Access;
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
+use crate::telemetry::Context;
 
 /// One call: a ToolCall. A batch or a model's message: its results.
 #[derive(utoipa::ToSchema)]
@@ -141,7 +142,9 @@ pub(super) async fn submit(
         return Ok(state.engine.submit(access, submission, ids, bytes)?);
     }
     let (engine, access) = (state.engine.clone(), access.clone());
-    let submitted = tokio::task::spawn_blocking(move || engine.submit(&access, submission, ids, bytes)).await;
+    let context = Context::current();
+    let submitted = move || context.run(|| engine.submit(&access, submission, ids, bytes));
+    let submitted = tokio::task::spawn_blocking(submitted).await;
     Ok(submitted.map_err(|_| Problem::internal())??)
 }
 

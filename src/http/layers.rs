@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
-use std::task::{Context, Poll};
+use std::task::{Context as Poller, Poll};
 
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
@@ -15,6 +15,7 @@ use tower::Service;
 use super::cors::Cors;
 use super::problem::Problem;
 use super::{AppState, security, server};
+use crate::telemetry::Context;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken over from a caller.
@@ -44,8 +45,8 @@ where
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(context)
+    fn poll_ready(&mut self, poller: &mut Poller<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(poller)
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
@@ -59,9 +60,10 @@ where
             return Box::pin(std::future::ready(Ok(response)));
         }
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
-        Box::pin(async move {
+        let context = Context::of_request(id.clone());
+        Box::pin(context.scope(async move {
             let response = answer.await.unwrap_or_else(|_| {
-                tracing::error!(request_id = ?id, "a request handler panicked");
+                tracing::error!("a request handler panicked");
                 Ok(Problem::internal().into_response())
             });
             response.map(|response| {
@@ -69,7 +71,7 @@ where
                 cors.open(response.headers_mut(), named);
                 response
             })
-        })
+        }))
     }
 }
 

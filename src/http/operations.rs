@@ -34,9 +34,14 @@ pub(super) async fn readyz(State(state): State<AppState>) -> Result<Response, Pr
     if state.engine.is_draining() {
         return Err(Problem::shutting_down());
     }
-    let answers = tokio::time::timeout(PING, state.stores.ping()).await;
-    if !state.journal.is_healthy() || !matches!(answers, Ok(Ok(()))) {
+    if !is_store_up(&state).await {
         return Err(Problem::store_unavailable("the database is away"));
     }
     Ok(reply::json(StatusCode::OK, &Health { status: "ok" }))
+}
+
+/// Whether the database answers, and took the last commit.
+pub(super) async fn is_store_up(state: &AppState) -> bool {
+    let answers = tokio::time::timeout(PING, state.stores.ping()).await;
+    state.journal.is_healthy() && matches!(answers, Ok(Ok(())))
 }

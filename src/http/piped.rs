@@ -16,6 +16,7 @@ use crate::access::Access;
 use crate::callbacks;
 use crate::domain::{LimitsSpec, Vendor};
 use crate::engine::{Mode, Submission};
+use crate::telemetry::Context;
 
 mod answer;
 mod session;
@@ -113,6 +114,7 @@ pub(super) async fn pipe(
     let (notes, told) = mpsc::channel(NOTES);
     let answer = Answer::new(state.clone(), access.clone(), template.batch_id, reader, told);
     // It goes on when nobody reads: calls that are complete run.
-    tokio::spawn(Session::new(state, access, format, template, growing, notes).run(body));
+    let session = Session::new(state, access, format, template, growing, notes);
+    tokio::spawn(Context::current().scope(session.run(body)));
     Ok(watch::sse(answer.frames()))
 }

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -153,6 +154,8 @@ pub struct Committed {
     pub first_pos: i64,
     /// Position of the last event.
     pub last_pos: i64,
+    /// How long it took until it was certain.
+    pub took: Duration,
     told: Vec<Told>,
 }
 
@@ -165,6 +168,17 @@ struct Told {
 }
 
 impl Committed {
+    /// How many changes it has.
+    #[must_use]
+    pub fn changes(&self) -> usize {
+        self.told.len()
+    }
+
+    /// The calls that have ended with it.
+    pub fn ended(&self) -> impl Iterator<Item = &Call> {
+        self.told.iter().filter(|told| told.news.settled).map(|told| &*told.call)
+    }
+
     /// The events, in order. They are made here, for whoever wants them: mostly nobody does.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
@@ -254,6 +268,12 @@ impl Journal {
     /// If it was refused; a database that is merely away is waited for.
     pub async fn write(&self, change: Change) -> Result<(), JournalError> {
         self.enqueue(change).await?.await.map_err(|_| JournalError::Closed)?
+    }
+
+    /// How many changes wait for the writer.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queue.max_capacity() - self.queue.capacity()
     }
 
     /// Whether the last commit went through.

@@ -96,6 +96,9 @@ impl KeyRow {
     }
 }
 
+/// 1 if there was ever a key, else 0.
+pub(super) const ANY: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM api_keys LIMIT 1) AS any_key";
+
 impl Stores {
     /// Moves with every change of any key.
     ///
@@ -112,8 +115,7 @@ impl Stores {
     /// # Errors
     /// If the database fails.
     pub async fn has_keys(&self) -> Result<bool, StoreError> {
-        const SQL: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM api_keys LIMIT 1) AS any_key";
-        let (count,): (i64,) = db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_one(pool).await)?;
+        let (count,): (i64,) = db::on_reader!(&self.db, pool => sqlx::query_as(ANY).fetch_one(pool).await)?;
         Ok(count > 0)
     }
 

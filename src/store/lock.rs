@@ -38,6 +38,13 @@ impl ServerLock {
     }
 }
 
+/// Whether a server uses this database file now.
+#[must_use]
+pub fn is_held(database: &Path) -> bool {
+    let file = File::options().append(true).open(beside(database));
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
 fn beside(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".lock");

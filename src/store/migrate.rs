@@ -1,5 +1,7 @@
 //! Brings a database to the newest version at start.
 
+use std::collections::BTreeMap;
+
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
@@ -28,6 +30,11 @@ pub(super) async fn run(db: &Db) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// The migrations that this program knows, each with its checksum. `folder` is `sqlite/` or `postgres/`.
+pub(super) fn known(folder: &str) -> BTreeMap<i64, Vec<u8>> {
+    migrator(folder).iter().map(|one| (one.version, one.checksum.to_vec())).collect()
 }
 
 fn migrator(folder: &str) -> Migrator {

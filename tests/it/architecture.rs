@@ -15,6 +15,8 @@ const FLOORS: [(&str, u8); 24] = [
     ("import", 1),
     // Settings are values: whoever joins or shows them may read them.
     ("config", 1),
+    // Counts and tells; whoever does something may say so.
+    ("telemetry", 1),
     ("store", 2),
     ("events", 2),
     ("dispatch", 2),
@@ -34,7 +36,6 @@ const FLOORS: [(&str, u8); 24] = [
     ("http", 7),
     ("mcp", 7),
     ("lifecycle", 8),
-    ("telemetry", 8),
 ];
 /// Modules above all floors, which nothing imports.
 const ROOFS: [&str; 3] = ["cli", "main", "lib"];

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
+mod doctor;
 mod export;
 mod formats;
 mod keys;

@@ -48,7 +48,8 @@ async fn every_described_operation_is_there_and_no_other_method_of_its_path() {
     for (path, _) in document["paths"].as_object().unwrap() {
         for method in METHODS {
             let filled = path.replace("{name}", "echo").replace("{id}", "none").replace("{n}", "0");
-            if (method, path.as_str()) == ("get", "/events") {
+            // One does not end, and the others are there in a session only.
+            if matches!((method, path.as_str()), ("get", "/events") | ("get" | "delete", "/mcp")) {
                 continue;
             }
             let answer = client::send(app.request(method.to_uppercase().parse().unwrap(), &filled)).await;
@@ -69,7 +70,7 @@ fn every_failure_is_a_problem_and_every_operation_that_can_fail_says_so() {
     for (method, path, operation) in operations(&document) {
         let responses = operation["responses"].as_object().unwrap();
         let failures: Vec<_> = responses.iter().filter(|(status, _)| status.starts_with(['4', '5'])).collect();
-        assert_eq!(failures.is_empty(), path == "/healthz", "{method} {path}");
+        assert_eq!(failures.is_empty(), (path == "/healthz"), "{method} {path}");
         for (status, response) in failures {
             let schema = &response["content"]["application/problem+json"]["schema"]["$ref"];
             assert_eq!(schema, "#/components/schemas/Problem", "{method} {path} {status}");

@@ -55,6 +55,8 @@ on_both_databases!(
             awake.until(|event| is_result_of(event, &id)).await;
         }
         let slept = rest(sleeping).await;
+        let metrics = app.get("/metrics").await.text();
+        assert!(metrics.contains("\ntoolpost_sse_cut_off_total 1\n"), "{metrics}");
         assert!(slept.trim_end().ends_with(": cut off, too slow; resume with Last-Event-ID"), "it was not cut off");
         let mut seen = EventStream::new(stream::iter([Ok(Bytes::from(slept))])).rest().await;
         assert!(!seen.is_empty() && seen.len() < 324 * 5);

@@ -77,6 +77,8 @@ const TABLE: &[(&str, &[(Method, Need)])] = &[
     ("/mcp", &[(Method::POST, CALL), (Method::GET, CALL), (Method::DELETE, CALL)]),
     ("/healthz", &[(Method::GET, Nothing)]),
     ("/readyz", &[(Method::GET, Nothing)]),
+    // Of all tenants together: the handler lets the operator's keys in only.
+    ("/metrics", &[(Method::GET, READ)]),
 ];
 
 /// What tells nothing but what the service can do: the document, and the page that shows it.

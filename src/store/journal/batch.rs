@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -154,8 +155,8 @@ impl<'a> Batch<'a> {
     }
 
     /// The batch, once it is on disk behind position `base`.
-    pub fn committed(self, base: i64) -> Committed {
-        Committed { first_pos: base + 1, last_pos: base + self.positions(), told: self.told }
+    pub fn committed(self, base: i64, took: Duration) -> Committed {
+        Committed { first_pos: base + 1, last_pos: base + self.positions(), took, told: self.told }
     }
 }
 
@@ -183,7 +184,7 @@ mod tests {
         let row = &batch.rows[0];
         assert_eq!((row.accepted, row.started, row.settled), (Some(0), Some(2), Some(3)));
         assert!(row.call.status.is_terminal());
-        let committed = batch.committed(10);
+        let committed = batch.committed(10, Duration::ZERO);
         assert_eq!((committed.first_pos, committed.last_pos), (11, 15));
         assert_eq!(committed.events().iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     }

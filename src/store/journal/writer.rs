@@ -8,6 +8,7 @@ use std::time::Duration;
 use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -89,6 +90,7 @@ impl Writer {
     /// Writes the changes, all together if that is possible, and tells each one's sender.
     async fn write(&mut self, units: Vec<Unit>, done: Vec<Done>) {
         let batch = Batch::of(self.ids.next(), self.clock.now(), &units);
+        let began = Instant::now();
         match self.commit_until_certain(&batch).await {
             Ok(base) => {
                 for (index, done) in done.into_iter().enumerate() {
@@ -100,7 +102,7 @@ impl Writer {
                     // Whoever waited may have gone.
                     let _ = done.send(end);
                 }
-                let committed = batch.committed(base);
+                let committed = batch.committed(base, began.elapsed());
                 // Whoever was answered goes on first: who watches can wait for that.
                 tokio::task::yield_now().await;
                 (self.sink)(&committed);

@@ -20,6 +20,8 @@ enum Sees {
     NotThere,
     /// 403: only the operator may.
     Operators,
+    /// 403 for tenants: it tells of all of them together, to the operator.
+    Forbidden,
     /// It belongs to nobody, and nobody has to say who they are.
     Open,
 }
@@ -41,7 +43,7 @@ fn document() -> Value {
 
 /// The case of a route. Ids are those of the owner.
 fn case(owner: &Owner, method: &str, route: &str) -> Case {
-    use Sees::{NotThere, Nothing, Open, Operators, OwnChange, OwnList, OwnStream};
+    use Sees::{Forbidden, NotThere, Nothing, Open, Operators, OwnChange, OwnList, OwnStream};
     let Owner { ended, waiting, partial, hook, key, .. } = owner;
     let tool = json!({"description": "own", "executor": {"type": "builtin", "name": "echo"}});
     let named = |name: &str| {
@@ -97,6 +99,7 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
         ("post", "/sessions/{id}/abort") => ("session", None, Nothing),
         ("post", "/sessions/{id}/complete") => ("session", Some(json!({"success": true, "summary": "x"})), Nothing),
         ("get", "/healthz" | "/readyz") => ("", None, Open),
+        ("get", "/metrics") => ("", None, Forbidden),
         _ => panic!("{method} {route} has no case: say what another tenant sees of it"),
     };
     let id = match kind {
@@ -125,8 +128,16 @@ async fn routes(app: &App) -> Vec<(String, String)> {
 /// All that a stranger gets of every route.
 async fn tried(stranger: &Client, owner: &Owner, cases: &[(String, Case)], is_operator: bool) {
     // Lists first: what the others make has the owner's names.
-    let in_order =
-        [Sees::OwnList, Sees::OwnStream, Sees::Open, Sees::Nothing, Sees::NotThere, Sees::Operators, Sees::OwnChange];
+    let in_order = [
+        Sees::OwnList,
+        Sees::OwnStream,
+        Sees::Open,
+        Sees::Forbidden,
+        Sees::Nothing,
+        Sees::NotThere,
+        Sees::Operators,
+        Sees::OwnChange,
+    ];
     let cases = in_order.into_iter().flat_map(|sees| cases.iter().filter(move |(_, case)| case.sees == sees));
     for (method, case) in cases {
         let what = format!("{method} {}", case.path);
@@ -145,6 +156,11 @@ async fn tried(stranger: &Client, owner: &Owner, cases: &[(String, Case)], is_op
             }
             Sees::NotThere => assert_eq!(answer.status, 405, "{what}: {}", answer.text()),
             Sees::Operators => assert_eq!(answer.status, 403, "{what}: {}", answer.text()),
+            Sees::Forbidden if is_operator => assert_eq!(answer.status, 200, "{what}: {}", answer.text()),
+            Sees::Forbidden => {
+                assert!(!answer.text().contains(MARK), "{what}: {}", answer.text());
+                assert_eq!(answer.problem(403)["code"], "FORBIDDEN", "{what}");
+            }
             Sees::OwnList | Sees::OwnChange | Sees::Open => {
                 assert!((200..300).contains(&answer.status), "{what}: {} {}", answer.status, answer.text());
                 let is_own = case.path.contains(MARK) || !answer.text().contains(MARK);
@@ -189,7 +205,7 @@ on_both_databases!(
             }
         }
         tried(&tenant(&operator, "b").await, &owner, &cases, false).await;
-        // The operator makes keys for everybody, and sees nothing else of anybody.
+        // The operator makes keys for everybody, and sees nothing else of anybody, but what is counted.
         tried(&operator, &owner, &cases, true).await;
         owner.is_untouched().await;
     }

@@ -1,0 +1,138 @@
+//! `toolpost doctor`: looks at everything that a service needs, changes nothing, and says what to do about what is wrong.
+
+use serde::Serialize;
+use toolpost::config::Config;
+
+use super::error::CliError;
+use super::options::{self, Options};
+use super::{Exit, print};
+
+mod database;
+mod machine;
+mod secrets;
+mod tools;
+
+/// What is looked at.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where the service is to listen, as for `serve` [env: TOOLPOST_LISTEN]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// That nobody is to be asked for a key, as for `serve`
+    #[arg(long)]
+    insecure_no_auth: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum Verdict {
+    /// All is well.
+    Ok,
+    /// It works, and could be better.
+    Warn,
+    /// The service would not start, or not work.
+    Fail,
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Check {
+    name: &'static str,
+    status: Verdict,
+    /// What was found.
+    found: String,
+    /// What to do about it; `null` where there is nothing to do.
+    advice: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, status: Verdict::Ok, found: found.into(), advice: None }
+    }
+
+    fn warn(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, status: Verdict::Warn, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    fn fail(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { name, status: Verdict::Fail, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    /// For people: what was found on one line, and what to do on the next.
+    fn text(&self) -> String {
+        let status = match self.status {
+            Verdict::Ok => "OK",
+            Verdict::Warn => "WARN",
+            Verdict::Fail => "FAIL",
+        };
+        let advice = self.advice.as_ref().map_or_else(String::new, |advice| format!("\n{:24}→ {advice}", ""));
+        format!("{status:<6}{:<18}{}{advice}", self.name, self.found)
+    }
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    /// Whether a service could start and work.
+    ok: bool,
+    version: &'static str,
+    checks: &'a [Check],
+}
+
+pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
+    let checks = match options.quiet_settings() {
+        Ok(mut config) => {
+            if let Some(listen) = args.listen.or_else(|| options::variable(&options::environment, "TOOLPOST_LISTEN")) {
+                config.server.listen = listen;
+            }
+            config.auth.insecure_no_auth |= args.insecure_no_auth;
+            toolpost::telemetry::start(&config.log);
+            all(&config).await
+        }
+        Err(error) => {
+            let advice =
+                "Mend the file of --config (TOOLPOST_CONFIG), or the variable that is named, and run this again.";
+            vec![Check::fail("settings", error.what(), advice)]
+        }
+    };
+    let is_well = checks.iter().all(|check| check.status != Verdict::Fail);
+    if args.json {
+        print::json(&Report { ok: is_well, version: env!("CARGO_PKG_VERSION"), checks: &checks })?;
+    } else {
+        print::result(&checks.iter().map(Check::text).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(if is_well { Exit::Good } else { Exit::Bad })
+}
+
+/// Everything, in the order of a start.
+async fn all(config: &Config) -> Vec<Check> {
+    let mut checks = vec![Check::ok("settings", "can be read")];
+    let database = database::check(config).await;
+    checks.extend(database.checks);
+    checks.push(secrets::egress(config));
+    checks.push(secrets::signing_secret(config));
+    checks.push(secrets::encryption_keys(config));
+    checks.extend(secrets::secrets_file(config));
+    checks.extend(tools::check(config).await);
+    checks.push(tools::workspace(config));
+    checks.push(machine::listen(config, database.has_keys).await);
+    checks.push(machine::open_files());
+    checks.push(machine::clock(database.now));
+    checks.extend(machine::traces(config).await);
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_a_line_and_what_to_do_about_it_another() {
+        assert_eq!(Check::ok("clock", "right").text(), "OK    clock             right");
+        let text = Check::fail("database", "away", "Start it.").text();
+        assert_eq!(text, "FAIL  database          away\n                        → Start it.");
+    }
+}

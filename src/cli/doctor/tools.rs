@@ -1,0 +1,162 @@
+//! The tools folder, the workspace, the hooks of the settings, and what this machine can confine programs with. A service is made for it
+//! in memory, so the rules are its own.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use toolpost::app::App;
+use toolpost::config::Config;
+use toolpost::domain::{Time, tool};
+use toolpost::executor::Egress;
+use toolpost::registry::files::ToolsFolder;
+use toolpost::tool::workspace::Workspace;
+
+use super::{Check, secrets};
+
+/// The program that is run to see what holds it.
+const PROBE: &str = "toolpost_doctor";
+
+/// Looks at all of it.
+pub async fn check(config: &Config) -> Vec<Check> {
+    let app = match App::builder(in_memory(config)).command_line().start().await {
+        Ok(app) => app,
+        Err(error) => return vec![Check::fail("start", error.to_string(), "Mend it in the settings.")],
+    };
+    let mut checks = vec![sandbox(&app).await];
+    checks.push(folder(&app, &config.tools.dir));
+    app.stop().await;
+    checks
+}
+
+/// The settings without what is looked at elsewhere: a fault there is told once.
+fn in_memory(config: &Config) -> Config {
+    let mut config = config.clone();
+    "sqlite::memory:".clone_into(&mut config.store.database_url);
+    config.tools.dir.clear();
+    config.workspace.dir.clear();
+    config.telemetry.otlp_endpoint.clear();
+    config.secrets.file.clear();
+    if Egress::new(&config.egress.allow).is_err() {
+        config.egress.allow.clear();
+    }
+    if secrets::signing_secret(&config).advice.is_some() {
+        config.server.signing_secret.0.clear();
+    }
+    config.secrets.encryption_keys.0.clear();
+    config
+}
+
+fn folder(app: &App, dir: &str) -> Check {
+    const NAME: &str = "tools folder";
+    if dir.is_empty() {
+        return Check::ok(NAME, "none is set; tools come from the program and over the API");
+    }
+    match ToolsFolder::new(PathBuf::from(dir)).read(app.engine.registry()) {
+        Err(error) => Check::fail(
+            NAME,
+            format!("{dir} cannot be read: {error}"),
+            "Give --tools an existing folder of *.json and *.toml files.",
+        ),
+        Ok(broken) => match broken.first() {
+            None => Check::ok(NAME, dir),
+            Some(first) => Check::warn(
+                NAME,
+                format!("{} of its files are broken, as {}: {}", broken.len(), first.path.display(), first.reason),
+                format!("Mend them; `toolpost tools validate {dir}/*` tells every fault. Their tools are not there."),
+            ),
+        },
+    }
+}
+
+/// The folder of the workspace tools.
+pub fn workspace(config: &Config) -> Check {
+    const NAME: &str = "workspace";
+    let dir = &config.workspace.dir;
+    if dir.is_empty() {
+        return Check::ok(NAME, "none is set; there are no tools for files and commands");
+    }
+    let opened = match Workspace::open(&PathBuf::from(dir)) {
+        Ok(opened) => opened,
+        Err(error) => {
+            return Check::fail(NAME, format!("{dir} cannot be used: {error}"), "Give --workspace an existing folder.");
+        }
+    };
+    let path = opened.path();
+    let is_writable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
+    if !is_writable {
+        let found = format!("{} can be read, and not written", path.display());
+        return Check::warn(
+            NAME,
+            found,
+            "Let this user write there, if `write`, `edit` and `bash` are to change files.",
+        );
+    }
+    let bash = if config.workspace.bash { "with `bash`" } else { "without `bash`" };
+    Check::ok(NAME, format!("{}, {bash}", path.display()))
+}
+
+async fn sandbox(app: &App) -> Check {
+    const NAME: &str = "sandbox";
+    let definition = json!({
+        "name": PROBE, "input_schema": {"type": "object"}, "annotations": {"read_only": true},
+        "executor": {"type": "process", "argv": ["true"], "network": "deny"},
+    });
+    let shown = tool::read_definition(definition).map_err(|error| error.to_string()).and_then(|definition| {
+        let shown = app.engine.registry().show_files(vec![(definition, Time(0))]);
+        shown.map_err(|(_, faults)| toolpost::registry::check::summary(&faults))
+    });
+    let advice = "Tools that are programs (`process`) do not run here; others do. See `process.helper`.";
+    if let Err(reason) = shown {
+        return Check::warn(NAME, reason, advice);
+    }
+    let Ok(call) = app.call(PROBE, json!({})).await else {
+        return Check::warn(NAME, "no program could be run to see", advice);
+    };
+    let outcome = call.outcome.as_deref();
+    if let Some(failure) = outcome.and_then(|outcome| outcome.error.as_ref()) {
+        return Check::warn(NAME, format!("programs do not run: {}", failure.message), advice);
+    }
+    of_facts(&outcome.and_then(|outcome| outcome.details.get("sandbox").cloned()).unwrap_or_default())
+}
+
+fn of_facts(facts: &Value) -> Check {
+    const NAME: &str = "sandbox";
+    let network = match facts["network"].as_str() {
+        Some("namespace") => "the network is denied by a namespace",
+        Some("no_tcp") => "of the network only TCP can be denied",
+        _ => "the network cannot be denied",
+    };
+    match facts["landlock_abi"].as_i64() {
+        Some(abi) if facts["network"] == "namespace" => Check::ok(NAME, format!("Landlock {abi}; {network}")),
+        Some(abi) => Check::warn(
+            NAME,
+            format!("Landlock {abi}; {network}"),
+            "Tools that are programs with `network: deny` need a network namespace: let the service make user namespaces.",
+        ),
+        None => Check::warn(
+            NAME,
+            format!("no Landlock: programs see the files of this user; {network}"),
+            "Take a kernel with Landlock (`lsm=…,landlock`), or declare tools that are programs with `sandbox: required` \
+             so that they do not run without it.",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn what_holds_programs_is_named_and_what_is_missing_too() {
+        let whole = of_facts(&json!({"landlock_abi": 6, "network": "namespace"}));
+        assert_eq!(
+            (whole.status, whole.found.as_str()),
+            (Verdict::Ok, "Landlock 6; the network is denied by a namespace")
+        );
+        let partly = of_facts(&json!({"landlock_abi": 4, "network": "no_tcp"}));
+        assert!(partly.status == Verdict::Warn && partly.found.contains("TCP"), "{partly:?}");
+        let none = of_facts(&json!({"landlock_abi": null, "network": "not_enforced"}));
+        assert!(none.status == Verdict::Warn && none.found.starts_with("no Landlock"), "{none:?}");
+    }
+}

@@ -1,0 +1,82 @@
+//! `GET /metrics`, for Prometheus: what was counted, and the states that are only looked at now.
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use super::problem::Problem;
+use super::{AppState, Shared, auth, operations};
+use crate::access::Access;
+use crate::domain::HookEvent;
+use crate::hooks::HookOutcome;
+use crate::telemetry::Metrics;
+use crate::telemetry::metrics::process;
+
+/// Prometheus' text format.
+const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Metrics of this node for Prometheus, in its text format; `docs/metrics.md` says what each is. They are of all tenants
+/// together, the names of their tools included, and so for the operator: keys of the tenant `default` that are for all tools.
+#[utoipa::path(get, path = "/metrics", tag = "operations",
+    responses((status = 200, description = "The metrics, also while the database is away", body = String, content_type = "text/plain"),
+        (status = 403, description = "`SCOPE_MISSING`: the key may not do this. `FORBIDDEN`: it is another tenant's than `default`, or for some tools only")))]
+pub(super) async fn metrics(State(state): State<AppState>, access: Access) -> Result<Response, Problem> {
+    auth::require_operator(&access)?;
+    let is_up = operations::is_store_up(&state).await;
+    let metrics = state.metrics.clone();
+    // A thousand tools take a moment to be written.
+    let text = tokio::task::spawn_blocking(move || {
+        look(&state, &state.metrics, is_up);
+        state.metrics.render()
+    });
+    let text = text.await.unwrap_or_else(|_| metrics.render());
+    Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
+}
+
+fn look(state: &Shared, metrics: &Metrics, is_up: bool) {
+    let set = |name, value: usize| metrics.set(name, &[], value as f64);
+    let load = state.engine.load();
+    set("toolpost_queue_length", load.waiting);
+    set("toolpost_queue_accepted", load.queued);
+    set("toolpost_queue_accepted_limit", load.most_queued);
+    set("toolpost_in_flight_memory_bytes", load.room_kib * 1024);
+    set("toolpost_in_flight_memory_limit_bytes", load.most_room_kib * 1024);
+    set("toolpost_journal_changes_waiting", state.journal.waiting());
+    set("toolpost_database_up", is_up.into());
+    set("toolpost_tools", state.engine.registry().default_shelf().snapshot().all().len());
+    set("toolpost_tools_paused", state.engine.pauses().resting());
+    metrics.set_count("toolpost_tool_pauses_total", &[], state.engine.pauses().paused());
+    for (stream, readers) in [("calls", state.bus.call_readers()), ("all", state.bus.readers())] {
+        metrics.set("toolpost_sse_subscribers", &[("stream", stream)], readers as f64);
+    }
+    metrics.set_count("toolpost_sse_cut_off_total", &[], state.bus.cut_off());
+    let hooks = state.engine.hooks().counts();
+    for (event, outcome) in HookEvent::ALL.into_iter().flat_map(|event| HookOutcome::ALL.map(|one| (event, one))) {
+        let labels = [("event", event.as_str()), ("outcome", outcome.as_str())];
+        metrics.set_count("toolpost_hook_calls_total", &labels, hooks.ended(event, outcome));
+    }
+    let callbacks = &state.callback_counts;
+    for (outcome, count) in
+        [("delivered", callbacks.delivered()), ("failed", callbacks.failed()), ("given_up", callbacks.given_up())]
+    {
+        metrics.set_count("toolpost_callbacks_total", &[("outcome", outcome)], count);
+    }
+    of_process(metrics);
+}
+
+fn of_process(metrics: &Metrics) {
+    let stats = process::stats();
+    let gauges = [
+        ("process_resident_memory_bytes", stats.resident_bytes),
+        ("process_open_fds", stats.open_fds),
+        ("process_max_fds", stats.max_fds),
+    ];
+    for (name, value) in gauges {
+        if let Some(value) = value {
+            metrics.set(name, &[], value as f64);
+        }
+    }
+    if let Some(seconds) = stats.cpu_seconds {
+        metrics.set_count("process_cpu_seconds_total", &[], seconds);
+    }
+}

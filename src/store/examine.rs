@@ -1,0 +1,204 @@
+//! What a database is like before it is used: looked at from the outside, without making, migrating or changing anything.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection};
+
+use super::db::{Db, StoreError, without_password};
+use super::{bound, keys, lock, migrate};
+use crate::domain::Time;
+
+/// How long SQLite waits for a running service's write.
+const BUSY: Duration = Duration::from_secs(3);
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Examined {
+    /// An SQLite file that there is not yet. The first start makes it.
+    Missing {
+        /// The file.
+        file: PathBuf,
+        /// Why it could not be made.
+        fault: Option<String>,
+    },
+    /// A database that answers.
+    There(Box<Found>),
+}
+
+/// A database that answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// `SQLite` or `PostgreSQL`, with its version.
+    pub product: String,
+    /// Where it is, without a password.
+    pub place: String,
+    /// Migrations that it has.
+    pub applied: usize,
+    /// Migrations that the next start makes.
+    pub pending: usize,
+    /// Migrations that this program does not know: a newer one was here.
+    pub newer: usize,
+    /// Migrations that are not what they were when they were made.
+    pub changed: usize,
+    /// Why it cannot be written, if it cannot.
+    pub unwritable: Option<String>,
+    /// Whether a service uses the SQLite file now.
+    pub is_served: bool,
+    /// Whether there was ever an API key, revoked ones included.
+    pub has_keys: bool,
+    /// What its own clock says, where it has one.
+    pub now: Option<Time>,
+}
+
+/// Looks at the database.
+///
+/// # Errors
+/// An URL that is none, or a database out of reach.
+pub async fn examine(url: &str) -> Result<Examined, StoreError> {
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return bound::within(postgres(url)).await;
+    }
+    if !url.starts_with("sqlite:") {
+        return Err(StoreError::Url { url: without_password(url) });
+    }
+    match Db::file(url) {
+        Some(file) if !file.exists() => {
+            let fault = cannot_be_made(&file).map(|error| error.to_string());
+            Ok(Examined::Missing { file, fault })
+        }
+        file => bound::within(sqlite(url, file.as_deref())).await,
+    }
+}
+
+/// Tries every kind of statement that a migration has, and takes it back. `$begin` is how a transaction begins.
+macro_rules! look {
+    ($connection:expr, $begin:expr, $version:expr, $folder:expr) => {{
+        let version: String = sqlx::query_scalar($version).fetch_one(&mut $connection).await?;
+        let rows = sqlx::query_as::<_, (i64, Vec<u8>)>("SELECT version, checksum FROM _sqlx_migrations WHERE success")
+            .fetch_all(&mut $connection)
+            .await;
+        let applied: BTreeMap<i64, Vec<u8>> = match rows {
+            Ok(rows) => rows.into_iter().collect(),
+            // Nobody has used it yet.
+            Err(sqlx::Error::Database(_)) => BTreeMap::new(),
+            Err(error) => return Err(error.into()),
+        };
+        let has_keys = match sqlx::query_scalar::<_, i64>(keys::ANY).fetch_one(&mut $connection).await {
+            Ok(count) => count > 0,
+            // Nobody has made the table yet.
+            Err(sqlx::Error::Database(_)) => false,
+            Err(error) => return Err(error.into()),
+        };
+        let written = async {
+            sqlx::query($begin).execute(&mut $connection).await?;
+            let made = sqlx::query("CREATE TABLE toolpost_doctor (x BIGINT)").execute(&mut $connection).await;
+            sqlx::query("ROLLBACK").execute(&mut $connection).await?;
+            made
+        };
+        let unwritable = written.await.err().map(|error| error.to_string());
+        let known = migrate::known($folder);
+        let changed = |(version, checksum): &(&i64, &Vec<u8>)| known.get(version).is_some_and(|own| own != *checksum);
+        Found {
+            product: version,
+            place: String::new(),
+            applied: applied.len(),
+            pending: known.keys().filter(|version| !applied.contains_key(version)).count(),
+            newer: applied.keys().filter(|version| !known.contains_key(version)).count(),
+            changed: applied.iter().filter(changed).count(),
+            unwritable,
+            is_served: false,
+            has_keys,
+            now: None,
+        }
+    }};
+}
+
+async fn sqlite(url: &str, file: Option<&Path>) -> Result<Examined, StoreError> {
+    let options = SqliteConnectOptions::from_str(url).map_err(|_| StoreError::Url { url: url.to_owned() })?;
+    let mut connection = options.busy_timeout(BUSY).disable_statement_logging().connect().await?;
+    let found = look!(connection, "BEGIN IMMEDIATE", "SELECT 'SQLite ' || sqlite_version()", "sqlite/");
+    connection.close().await?;
+    let place =
+        file.map_or_else(|| "in memory; nothing outlives the process".to_owned(), |at| at.display().to_string());
+    let is_served = file.is_some_and(lock::is_held);
+    Ok(Examined::There(Box::new(Found { place, is_served, ..found })))
+}
+
+async fn postgres(url: &str) -> Result<Examined, StoreError> {
+    let options = PgConnectOptions::from_str(url).map_err(|_| StoreError::Url { url: without_password(url) })?;
+    let options = options.application_name("toolpost doctor").disable_statement_logging();
+    let mut connection = options.connect().await?;
+    let version = "SELECT 'PostgreSQL ' || split_part(current_setting('server_version'), ' ', 1)";
+    let found = look!(connection, "BEGIN", version, "postgres/");
+    let now: i64 = sqlx::query_scalar("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT")
+        .fetch_one(&mut connection)
+        .await?;
+    connection.close().await?;
+    Ok(Examined::There(Box::new(Found { place: without_password(url), now: Some(Time(now)), ..found })))
+}
+
+/// Why a file cannot be made: tried in the folder that is there, where its own may still be missing.
+fn cannot_be_made(file: &Path) -> Option<std::io::Error> {
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let folder = absolute.ancestors().skip(1).find(|folder| folder.exists())?;
+    let probe = folder.join(format!(".toolpost-doctor-{}", std::process::id()));
+    let made = std::fs::File::options().write(true).create_new(true).open(&probe);
+    match made {
+        Ok(_) => std::fs::remove_file(&probe).err(),
+        Err(error) => Some(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+
+    async fn found(url: &str) -> Found {
+        match examine(url).await.unwrap() {
+            Examined::There(found) => *found,
+            missing => panic!("{missing:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn looking_makes_nothing_and_tells_what_a_start_would_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("deep/t.db");
+        let url = format!("sqlite://{}", file.display());
+        assert_eq!(examine(&url).await.unwrap(), Examined::Missing { file: file.clone(), fault: None });
+        assert!(folder.path().read_dir().unwrap().next().is_none(), "nothing is left behind");
+        Store::open(&url).await.unwrap().close().await;
+        let (known, looked) = (migrate::known("sqlite/").len(), found(&url).await);
+        assert_eq!((looked.applied, looked.pending, looked.newer, looked.changed), (known, 0, 0, 0));
+        assert_eq!((looked.unwritable, looked.is_served), (None, false));
+        assert!(looked.product.starts_with("SQLite 3."), "{}", looked.product);
+        assert!(!looked.has_keys);
+        let _lock = lock::ServerLock::take(&file).await.unwrap();
+        assert!(found(&url).await.is_served);
+    }
+
+    #[tokio::test]
+    async fn what_another_program_made_of_it_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", folder.path().join("t.db").display());
+        let store = Store::open(&url).await.unwrap();
+        let statements = [
+            "DELETE FROM _sqlx_migrations WHERE version = 3",
+            "UPDATE _sqlx_migrations SET checksum = x'00' WHERE version = 2",
+            "UPDATE _sqlx_migrations SET version = 9999 WHERE version = 1",
+        ];
+        for statement in statements {
+            crate::store::db::on_writer!(store.db(), pool => sqlx::query(statement).execute(pool).await.map(drop))
+                .unwrap();
+        }
+        store.close().await;
+        let looked = found(&url).await;
+        assert_eq!((looked.pending, looked.newer, looked.changed), (2, 1, 1));
+    }
+}

@@ -1,0 +1,161 @@
+//! One JSON object a line: what is always there, then what is worked for, then what the event says by itself.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::domain::Clock;
+use crate::telemetry::context::Context;
+
+/// The members that every line has.
+const OWN: [&str; 4] = ["timestamp", "level", "target", "message"];
+
+/// Writes events so.
+#[derive(Debug)]
+pub(super) struct JsonLines(Clock);
+
+impl Default for JsonLines {
+    fn default() -> Self {
+        Self(Clock::system())
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for JsonLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let metadata = event.metadata();
+        let mut line = Map::new();
+        for (name, value) in OWN.into_iter().zip([
+            self.0.now().to_string(),
+            metadata.level().to_string(),
+            metadata.target().to_owned(),
+            String::new(),
+        ]) {
+            line.insert(name.to_owned(), Value::String(value));
+        }
+        Context::say(|name, value| drop(line.insert(name.to_owned(), value.into())));
+        event.record(&mut Members(&mut line));
+        // Strings and numbers: there is nothing in it that JSON cannot say.
+        writeln!(writer, "{}", serde_json::to_string(&line).unwrap_or_default())
+    }
+}
+
+/// What an event says, as members of an object.
+struct Members<'a>(&'a mut Map<String, Value>);
+
+impl Members<'_> {
+    fn put(&mut self, field: &Field, value: Value) {
+        match field.name() {
+            // Records of the `log` crate, which some libraries write.
+            "log.target" => drop(self.0.insert("target".to_owned(), value)),
+            name if name.starts_with("log.") => {}
+            name if OWN[..3].contains(&name) => drop(self.0.insert(format!("{name}_"), value)),
+            name => drop(self.0.insert(name.trim_start_matches("r#").to_owned(), value)),
+        }
+    }
+}
+
+impl Visit for Members<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value.into());
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.put(field, value.to_string().into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use axum::http::HeaderValue;
+    use tracing_subscriber::util::SubscriberInitExt;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn lines(say: impl FnOnce()) -> Vec<Value> {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let builder = tracing_subscriber::fmt().with_ansi(false).event_format(JsonLines::default());
+        let logging = builder.with_writer(move || writer.clone()).finish().set_default();
+        say();
+        drop(logging);
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_line_is_an_object_with_what_the_event_says() {
+        let lines = lines(|| {
+            tracing::warn!(error = %"a\n\"b\"\u{1b}[31m", count = 3, good = true, level = "own", "what\nhappened");
+        });
+        let [line] = lines.as_slice() else { panic!("{lines:?}") };
+        assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &"what\nhappened".into()));
+        assert_eq!((&line["error"], &line["count"]), (&"a\n\"b\"\u{1b}[31m".into(), &3.into()));
+        assert_eq!((&line["good"], &line["level_"]), (&true.into(), &"own".into()));
+        assert!(crate::domain::Time::parse(line["timestamp"].as_str().unwrap()).is_some(), "{line}");
+        assert!(line["target"].as_str().unwrap().starts_with("toolpost"), "{line}");
+        assert!(line.get("request_id").is_none());
+    }
+
+    #[test]
+    fn it_names_the_request_and_the_call_and_the_events_own_id_comes_first() {
+        let context = Context::of_request(HeaderValue::from_static("r-1"));
+        let context = context.with_call(uuid::Uuid::nil(), &"call_1".into(), &"echo".into(), None);
+        let lines = lines(|| {
+            context.run(|| {
+                tracing::info!("one");
+                tracing::info!(id = "h-1", "other");
+            });
+        });
+        for line in &lines {
+            assert_eq!((&line["request_id"], &line["call_id"]), (&"r-1".into(), &"call_1".into()), "{line}");
+        }
+        assert_eq!(lines[0]["id"], "00000000-0000-0000-0000-000000000000");
+        assert_eq!(lines[1]["id"], "h-1");
+    }
+}

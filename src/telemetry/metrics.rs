@@ -1,0 +1,255 @@
+//! Metrics in Prometheus' text format, one recorder for each service: several of them live in one process in tests and in
+//! programs that use the library, and must not count for each other.
+//!
+//! What happens often is counted through handles that are made once. What somebody else counts already, or what is a
+//! state, is only looked at when the metrics are asked for (`http/metrics`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use tokio::time::Instant;
+
+pub mod catalog;
+pub mod process;
+mod routes;
+mod tools;
+
+pub use routes::{Ongoing, Routes};
+pub use tools::{MOST_TOOLS, OTHER_TOOL, UNKNOWN_TOOL};
+
+use catalog::{CATALOG, Described, Kind};
+use tools::Tools;
+
+/// How often samples are put into their buckets when nobody asks for them: they wait in memory until then.
+pub const UPKEEP: Duration = Duration::from_secs(5);
+
+const METADATA: Metadata<'static> = Metadata::new("toolpost", Level::INFO, None);
+
+/// The metrics of one service. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Metrics(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    registry: Registry,
+    started: Instant,
+    running: AtomicI64,
+    queue_wait: Histogram,
+    commits: Counter,
+    changes: Counter,
+    commit_changes: Histogram,
+    commit_duration: Histogram,
+    tools: Tools,
+}
+
+/// Makes series.
+#[derive(Debug, Clone)]
+struct Registry {
+    recorder: Arc<PrometheusRecorder>,
+    handle: PrometheusHandle,
+}
+
+impl Registry {
+    fn new() -> Self {
+        let mut builder = PrometheusBuilder::new();
+        for one in CATALOG {
+            if let Kind::Histogram(buckets) = one.kind {
+                let whole = builder.set_buckets_for_metric(Matcher::Full(one.name.to_owned()), buckets);
+                #[expect(clippy::expect_used, reason = "it refuses empty buckets only, and these are constants")]
+                {
+                    builder = whole.expect("a histogram has buckets");
+                }
+            }
+        }
+        let recorder = builder.build_recorder();
+        for Described { name, kind, help, .. } in CATALOG {
+            match kind {
+                Kind::Counter => recorder.describe_counter((*name).into(), None, (*help).into()),
+                Kind::Gauge => recorder.describe_gauge((*name).into(), None, (*help).into()),
+                Kind::Histogram(_) => recorder.describe_histogram((*name).into(), None, (*help).into()),
+            }
+        }
+        let handle = recorder.handle();
+        Self { recorder: Arc::new(recorder), handle }
+    }
+
+    fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
+        self.recorder.register_counter(&key(name, labels), &METADATA)
+    }
+
+    fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
+        self.recorder.register_gauge(&key(name, labels), &METADATA)
+    }
+
+    fn histogram(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Histogram {
+        self.recorder.register_histogram(&key(name, labels), &METADATA)
+    }
+}
+
+fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
+    debug_assert!(catalog::has(name, labels), "{name} {labels:?} is not in the catalogue");
+    let labels: Vec<Label> = labels.iter().map(|(name, value)| Label::new(*name, (*value).to_owned())).collect();
+    Key::from_parts(name, labels)
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let registry = Registry::new();
+        registry.gauge("toolpost_build_info", &[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
+        Self(Arc::new(Inner {
+            started: Instant::now(),
+            running: AtomicI64::new(0),
+            queue_wait: registry.histogram("toolpost_queue_wait_seconds", &[]),
+            commits: registry.counter("toolpost_journal_commits_total", &[]),
+            changes: registry.counter("toolpost_journal_changes_total", &[]),
+            commit_changes: registry.histogram("toolpost_journal_commit_changes", &[]),
+            commit_duration: registry.histogram("toolpost_journal_commit_duration_seconds", &[]),
+            tools: Tools::new(registry.clone()),
+            registry,
+        }))
+    }
+}
+
+/// A run under way. Dropped, it is over.
+#[derive(Debug)]
+pub struct Running<'m>(&'m AtomicI64);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Metrics {
+    /// An attempt begins.
+    #[must_use]
+    pub fn running(&self) -> Running<'_> {
+        self.0.running.fetch_add(1, Ordering::Relaxed);
+        Running(&self.0.running)
+    }
+
+    /// A call that had to queue has its place.
+    pub fn waited(&self, wait: Duration) {
+        self.0.queue_wait.record(wait);
+    }
+
+    /// A commit is on disk, with these calls ended in it.
+    pub fn committed<'c>(&self, changes: usize, took: Duration, ended: impl Iterator<Item = &'c crate::domain::Call>) {
+        self.0.commits.increment(1);
+        self.0.changes.increment(changes as u64);
+        self.0.commit_changes.record(changes as f64);
+        self.0.commit_duration.record(took);
+        self.0.tools.count(ended);
+    }
+
+    /// Counters of HTTP requests for these routes: each path with its methods.
+    #[must_use]
+    pub fn routes<'r>(&self, routes: impl IntoIterator<Item = (&'r str, Vec<String>)>) -> Routes {
+        Routes::new(&self.0.registry, routes)
+    }
+
+    /// Sets a state that was looked at just now.
+    pub fn set(&self, name: &'static str, labels: &[(&'static str, &str)], value: f64) {
+        self.0.registry.gauge(name, labels).set(value);
+    }
+
+    /// Sets a count that somebody else keeps.
+    pub fn set_count(&self, name: &'static str, labels: &[(&'static str, &str)], value: u64) {
+        self.0.registry.counter(name, labels).absolute(value);
+    }
+
+    /// All of it, as Prometheus reads it (text format 0.0.4).
+    #[must_use]
+    pub fn render(&self) -> String {
+        self.set("toolpost_calls_running", &[], self.0.running.load(Ordering::Relaxed) as f64);
+        self.set("toolpost_uptime_seconds", &[], self.0.started.elapsed().as_secs_f64());
+        self.0.registry.handle.render()
+    }
+
+    /// Puts samples into their buckets, so that they do not gather in memory. To be done every [`UPKEEP`].
+    pub fn run_upkeep(&self) {
+        self.0.registry.handle.run_upkeep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Call, Failure, Ids, Outcome, Time};
+
+    fn ended(name: &str, outcome: Outcome, ran: bool) -> Call {
+        let mut call = Call::accepted(Ids::counted().next(), name.into(), None, Arc::default(), Time(0), "n".into());
+        if ran {
+            call.start(Time(1_000)).unwrap();
+        }
+        call.settle(outcome, Time(31_000)).unwrap();
+        call
+    }
+
+    fn lines_of(metrics: &Metrics, family: &str) -> Vec<String> {
+        let text = metrics.render();
+        let mut lines: Vec<String> = text.lines().filter(|line| line.starts_with(family)).map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    #[test]
+    fn calls_are_counted_by_tool_and_outcome_and_unknown_names_are_one() {
+        let metrics = Metrics::default();
+        let not_found = |name: &str| ended(name, Failure::not_found(name, &[], None).into(), false);
+        let calls = [
+            ended("echo", Outcome::text("x"), true),
+            ended("echo", Failure::execution("echo", "x").into(), true),
+            ended("echo", Outcome::text("x"), true),
+            not_found("made_up_1"),
+            not_found("made_up_2"),
+        ];
+        metrics.committed(5, Duration::from_millis(3), calls.iter());
+        assert_eq!(
+            lines_of(&metrics, "toolpost_calls_total{"),
+            [
+                r#"toolpost_calls_total{tool="echo",outcome="SUCCESS"} 2"#,
+                r#"toolpost_calls_total{tool="echo",outcome="TOOL_EXECUTION_ERROR"} 1"#,
+                r#"toolpost_calls_total{tool="unknown",outcome="TOOL_NOT_FOUND"} 2"#,
+            ]
+        );
+        let counts = lines_of(&metrics, "toolpost_call_duration_seconds_count{");
+        assert_eq!(counts, [r#"toolpost_call_duration_seconds_count{tool="echo"} 3"#]);
+        let sum = &lines_of(&metrics, "toolpost_call_duration_seconds_sum{")[0];
+        assert!(sum.ends_with(" 0.09"), "{sum}");
+        assert_eq!(lines_of(&metrics, "toolpost_journal_changes_total"), ["toolpost_journal_changes_total 5"]);
+    }
+
+    #[test]
+    fn tools_beyond_the_bound_are_counted_together() {
+        let metrics = Metrics::default();
+        let calls: Vec<Call> =
+            (0..MOST_TOOLS + 20).map(|number| ended(&format!("tool_{number}"), Outcome::text(""), true)).collect();
+        metrics.committed(calls.len(), Duration::ZERO, calls.iter());
+        metrics.committed(calls.len(), Duration::ZERO, calls.iter());
+        let lines = lines_of(&metrics, "toolpost_calls_total{");
+        assert_eq!(lines.len(), MOST_TOOLS + 1);
+        assert!(lines.contains(&r#"toolpost_calls_total{tool="other",outcome="SUCCESS"} 40"#.to_owned()));
+    }
+
+    #[test]
+    fn services_of_one_process_do_not_count_for_each_other() {
+        let (one, other) = (Metrics::default(), Metrics::default());
+        one.committed(1, Duration::ZERO, [ended("echo", Outcome::text("x"), true)].iter());
+        assert_eq!(lines_of(&other, "toolpost_calls_total{"), [] as [&str; 0]);
+        assert_eq!(lines_of(&one, "toolpost_calls_total{").len(), 1);
+    }
+
+    #[test]
+    fn what_runs_is_known_while_it_does() {
+        let metrics = Metrics::default();
+        let (one, other) = (metrics.running(), metrics.running());
+        drop(one);
+        assert_eq!(lines_of(&metrics, "toolpost_calls_running"), ["toolpost_calls_running 1"]);
+        drop(other);
+        assert_eq!(lines_of(&metrics, "toolpost_calls_running"), ["toolpost_calls_running 0"]);
+    }
+}

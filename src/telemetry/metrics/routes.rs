@@ -1,0 +1,157 @@
+//! Counts of HTTP requests by the template of their route. The routes are known beforehand, so no path that somebody makes
+//! up becomes a series, and a request costs one look-up.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use metrics::{Counter, Histogram};
+use tokio::time::Instant;
+
+use super::Registry;
+
+/// What requests are counted under whose path or method there is not.
+const UNMATCHED: &str = "unmatched";
+/// Of a caller that went away before it was answered, as proxies log it.
+const GONE: u16 = 499;
+/// What is answered; anything else is counted as `other`.
+const STATUSES: [u16; 35] = [
+    200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413, 415,
+    416, 421, 422, 428, 429, 431, GONE, 500, 501, 502, 503, 504,
+];
+
+/// The series of all routes. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Routes(Arc<Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// By template, each with its methods.
+    routes: HashMap<Box<str>, Vec<Arc<Route>>>,
+    unmatched: Arc<Route>,
+}
+
+#[derive(Debug)]
+struct Route {
+    method: Box<str>,
+    template: Box<str>,
+    registry: Registry,
+    statuses: [OnceLock<Counter>; STATUSES.len() + 1],
+    duration: OnceLock<Histogram>,
+}
+
+impl Routes {
+    pub(super) fn new<'r>(registry: &Registry, routes: impl IntoIterator<Item = (&'r str, Vec<String>)>) -> Self {
+        let one = |method: &str, template: &str| Arc::new(Route::new(registry, method, template));
+        let routes = routes.into_iter().map(|(template, methods)| {
+            (template.into(), methods.iter().map(|method| one(method, template)).collect::<Vec<_>>())
+        });
+        Self(Arc::new(Known { routes: routes.collect(), unmatched: one(UNMATCHED, UNMATCHED) }))
+    }
+
+    /// A request has come in. `template` is that of its route, if it has one.
+    #[must_use]
+    pub fn begin(&self, method: &str, template: Option<&str>) -> Ongoing {
+        // Whoever asks for the head only is answered by the same handler.
+        let method = if method == "HEAD" { "GET" } else { method };
+        let methods = template.and_then(|template| self.0.routes.get(template));
+        let route = methods.and_then(|methods| methods.iter().find(|route| *route.method == *method));
+        Ongoing { route: route.unwrap_or(&self.0.unmatched).clone(), began: Instant::now(), status: None }
+    }
+}
+
+impl Route {
+    fn new(registry: &Registry, method: &str, template: &str) -> Self {
+        Self {
+            method: method.into(),
+            template: template.into(),
+            registry: registry.clone(),
+            statuses: [const { OnceLock::new() }; STATUSES.len() + 1],
+            duration: OnceLock::new(),
+        }
+    }
+
+    fn count(&self, status: u16, began: Instant) {
+        let place = STATUSES.binary_search(&status).unwrap_or(STATUSES.len());
+        let counter = self.statuses[place].get_or_init(|| {
+            let status = STATUSES.get(place).map_or_else(|| "other".to_owned(), u16::to_string);
+            let labels = [("method", &*self.method), ("route", &*self.template), ("status", status.as_str())];
+            self.registry.counter("toolpost_http_requests_total", &labels)
+        });
+        counter.increment(1);
+        let duration = self.duration.get_or_init(|| {
+            let labels = [("method", &*self.method), ("route", &*self.template)];
+            self.registry.histogram("toolpost_http_request_duration_seconds", &labels)
+        });
+        duration.record(began.elapsed());
+    }
+}
+
+/// A request that is being answered. Dropped before, its caller went away, or its handler broke.
+#[derive(Debug)]
+pub struct Ongoing {
+    route: Arc<Route>,
+    began: Instant,
+    status: Option<u16>,
+}
+
+impl Ongoing {
+    /// Its answer's head is ready.
+    pub fn answered(mut self, status: u16) {
+        self.status = Some(status);
+    }
+
+    /// The template of its route.
+    #[must_use]
+    pub fn route(&self) -> &str {
+        &self.route.template
+    }
+
+    /// How long it takes by now, in milliseconds.
+    #[must_use]
+    pub fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Drop for Ongoing {
+    fn drop(&mut self) {
+        let broken = if std::thread::panicking() { 500 } else { GONE };
+        self.route.count(self.status.unwrap_or(broken), self.began);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Metrics;
+    use super::*;
+
+    #[test]
+    fn statuses_are_in_order_to_be_found() {
+        assert!(STATUSES.is_sorted());
+    }
+
+    #[test]
+    fn requests_are_counted_by_their_route_and_never_by_their_path() {
+        let metrics = Metrics::default();
+        let routes = metrics.routes([("/tools/{name}", vec!["GET".to_owned()])]);
+        routes.begin("GET", Some("/tools/{name}")).answered(200);
+        routes.begin("HEAD", Some("/tools/{name}")).answered(200);
+        routes.begin("GET", Some("/tools/{name}")).answered(299);
+        routes.begin("BREW", Some("/tools/{name}")).answered(405);
+        routes.begin("GET", Some("/made/up")).answered(404);
+        drop(routes.begin("GET", None));
+        let text = metrics.render();
+        let mut lines: Vec<&str> = text.lines().filter(|l| l.starts_with("toolpost_http_requests_total{")).collect();
+        lines.sort_unstable();
+        assert_eq!(
+            lines,
+            [
+                r#"toolpost_http_requests_total{method="GET",route="/tools/{name}",status="200"} 2"#,
+                r#"toolpost_http_requests_total{method="GET",route="/tools/{name}",status="other"} 1"#,
+                r#"toolpost_http_requests_total{method="unmatched",route="unmatched",status="404"} 1"#,
+                r#"toolpost_http_requests_total{method="unmatched",route="unmatched",status="405"} 1"#,
+                r#"toolpost_http_requests_total{method="unmatched",route="unmatched",status="499"} 1"#,
+            ]
+        );
+    }
+}

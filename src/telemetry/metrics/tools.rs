@@ -1,0 +1,154 @@
+//! Counts of calls by tool. A name is a label only if it is a tool's: invented names are one, and tools beyond a bound are
+//! one, so that nobody can fill the memory of whoever keeps the series.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use metrics::{Counter, Histogram};
+
+use super::Registry;
+use crate::domain::stats::CACHED;
+use crate::domain::{Call, Code};
+
+/// Tools that have a label of their own at most.
+pub const MOST_TOOLS: usize = 1000;
+/// What all those are called that there are not.
+pub const UNKNOWN_TOOL: &str = "unknown";
+/// What those are called that came behind the bound.
+pub const OTHER_TOOL: &str = "other";
+/// `SUCCESS`, `CACHED` and every code.
+const OUTCOMES: usize = 2 + Code::ALL.len();
+
+/// The series of all tools. The journal's writer counts, one commit at a time, so nobody waits for the lock.
+#[derive(Debug)]
+pub(super) struct Tools(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    registry: Registry,
+    series: Vec<Series>,
+    by_name: HashMap<Arc<str>, usize>,
+    /// That of the call before: neighbours are often of one tool.
+    last: Option<(Arc<str>, usize)>,
+    unknown: Option<usize>,
+    other: Option<usize>,
+}
+
+/// The series of one label.
+#[derive(Debug)]
+struct Series {
+    label: Box<str>,
+    outcomes: [Option<Counter>; OUTCOMES],
+    /// Those of calls that ran; names that are no tool's have none.
+    ran: Option<Ran>,
+}
+
+#[derive(Debug)]
+struct Ran {
+    duration: Histogram,
+    retries: Counter,
+    cache_hits: Counter,
+}
+
+impl Tools {
+    pub fn new(registry: Registry) -> Self {
+        let by_name = HashMap::new();
+        Self(Mutex::new(Known { registry, series: Vec::new(), by_name, last: None, unknown: None, other: None }))
+    }
+
+    /// Counts calls that have ended.
+    pub fn count<'c>(&self, ended: impl Iterator<Item = &'c Call>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for call in ended {
+            let Some(outcome) = &call.outcome else { continue };
+            let code = outcome.error.as_ref().map(|failure| failure.code);
+            let place = known.place(call, code);
+            known.count(place, call, code);
+        }
+    }
+}
+
+impl Known {
+    fn place(&mut self, call: &Call, code: Option<Code>) -> usize {
+        if code == Some(Code::ToolNotFound) {
+            return match self.unknown {
+                Some(place) => place,
+                None => *self.unknown.insert(add(&mut self.series, UNKNOWN_TOOL, None)),
+            };
+        }
+        if let Some((name, place)) = &self.last
+            && Arc::ptr_eq(name, &call.name)
+        {
+            return *place;
+        }
+        let place = match (self.by_name.get(&call.name), self.other) {
+            (Some(place), _) => *place,
+            (None, _) if self.by_name.len() < MOST_TOOLS => {
+                let ran = Ran::of(&self.registry, &call.name);
+                let place = add(&mut self.series, &call.name, Some(ran));
+                self.by_name.insert(call.name.clone(), place);
+                place
+            }
+            (None, Some(other)) => other,
+            (None, None) => {
+                let ran = Ran::of(&self.registry, OTHER_TOOL);
+                *self.other.insert(add(&mut self.series, OTHER_TOOL, Some(ran)))
+            }
+        };
+        self.last = Some((call.name.clone(), place));
+        place
+    }
+
+    fn count(&mut self, place: usize, call: &Call, code: Option<Code>) {
+        let Self { registry, series, .. } = self;
+        let Some(Series { label, outcomes, ran }) = series.get_mut(place) else { return };
+        let (number, outcome) = match code {
+            None if call.cached => (1, CACHED),
+            None => (0, "SUCCESS"),
+            // In the order of `Code::ALL`.
+            Some(code) => (2 + code as usize, code.as_str()),
+        };
+        if let Some(counter) = outcomes.get_mut(number) {
+            let make = || registry.counter("toolpost_calls_total", &[("tool", label), ("outcome", outcome)]);
+            counter.get_or_insert_with(make).increment(1);
+        }
+        let Some(ran) = ran else { return };
+        if call.cached {
+            ran.cache_hits.increment(1);
+        } else if let (Some(started), Some(ended)) = (call.started_at, call.ended_at) {
+            ran.duration.record((ended.0 - started.0).max(0) as f64 / 1_000_000.0);
+        }
+        if call.attempts > 1 {
+            ran.retries.increment(u64::from(call.attempts - 1));
+        }
+    }
+}
+
+/// Adds series and says where they are.
+fn add(series: &mut Vec<Series>, label: &str, ran: Option<Ran>) -> usize {
+    series.push(Series { label: label.into(), outcomes: [const { None }; OUTCOMES], ran });
+    series.len() - 1
+}
+
+impl Ran {
+    fn of(registry: &Registry, label: &str) -> Self {
+        let labels = [("tool", label)];
+        Self {
+            duration: registry.histogram("toolpost_call_duration_seconds", &labels),
+            retries: registry.counter("toolpost_call_retries_total", &labels),
+            cache_hits: registry.counter("toolpost_cache_hits_total", &labels),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_the_place_of_its_number() {
+        for (number, code) in Code::ALL.into_iter().enumerate() {
+            assert_eq!(code as usize, number);
+        }
+    }
+}

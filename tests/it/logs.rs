@@ -1,0 +1,90 @@
+//! The log of the real program, as whoever keeps it gets it.
+
+use serde_json::{Value, json};
+
+use crate::support::{Backend, Node};
+
+/// A service with this log, whose standard error is no terminal.
+async fn node(format: &str) -> Node {
+    Node::start(Backend::Sqlite, &[("TOOLPOST__LOG__FORMAT", format), ("TOOLPOST__LOG__FILTER", "info,toolpost=debug")])
+        .await
+}
+
+/// All that it has logged when it has ended.
+async fn log_of(mut node: Node) -> String {
+    node.signal("TERM");
+    let ended = node.end().await;
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    ended.err
+}
+
+/// The log as JSON, a line each.
+async fn lines_of(node: Node) -> Vec<Value> {
+    let text = log_of(node).await;
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")));
+    let lines: Vec<Value> = lines.collect();
+    for line in &lines {
+        for member in ["timestamp", "level", "target", "message"] {
+            assert!(line[member].is_string(), "{member} in {line}");
+        }
+    }
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_no_terminals_has_no_colours() {
+    let node = node("text").await;
+    node.call("echo", json!({})).await;
+    let log = log_of(node).await;
+    assert!(log.contains("the call has ended") && !log.contains('\u{1b}'), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_line_is_an_object_that_names_its_request_and_its_call() {
+    let node = node("json").await;
+    let ask = async |request: &str, body: Value| {
+        let headers = [("x-request-id", request)];
+        let answer = node.post_with("/tool-calls", &headers, &body).await;
+        assert!(answer.status < 300, "{}", answer.text());
+        answer.json
+    };
+    let one = ask("r-one", json!({"name": "echo", "id": "call_1"})).await;
+    ask(
+        "r-batch",
+        json!({"calls": [{"name": "echo", "id": "b1"}, {"name": "wait", "id": "b2", "arguments": {"ms": 1}}]}),
+    )
+    .await;
+    ask("r-large", json!({"name": "echo", "id": "large", "arguments": {"text": "x".repeat(100_000)}})).await;
+    let later = ask("r-later", json!({"name": "echo", "id": "later", "wait": "accepted"})).await;
+    node.get(&format!("/tool-calls/{}?wait_ms=10000", later["id"].as_str().unwrap())).await.ok();
+    let lines = lines_of(node).await;
+    let ends: Vec<&Value> = lines.iter().filter(|line| line["message"] == "the call has ended").collect();
+    let of = |call_id: &str| {
+        let found: Vec<&&Value> = ends.iter().filter(|line| line["call_id"] == call_id).collect();
+        assert_eq!(found.len(), 1, "{call_id} in {ends:#?}");
+        *found[0]
+    };
+    for (call_id, request, tool) in [
+        ("call_1", "r-one", "echo"),
+        ("b1", "r-batch", "echo"),
+        ("b2", "r-batch", "wait"),
+        ("large", "r-large", "echo"),
+        ("later", "r-later", "echo"),
+    ] {
+        let line = of(call_id);
+        assert_eq!((&line["request_id"], &line["tool"]), (&json!(request), &json!(tool)), "{line}");
+        assert_eq!((&line["status"], &line["level"]), (&json!("SUCCESS"), &json!("DEBUG")));
+    }
+    assert_eq!(of("call_1")["id"], one["id"]);
+    let answered = lines.iter().find(|line| line["message"] == "answered" && line["request_id"] == "r-one").unwrap();
+    assert_eq!((&answered["route"], &answered["status"]), (&json!("/tool-calls"), &json!(200)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_callers_send_cannot_forge_a_line() {
+    let node = node("json").await;
+    node.call_with(json!({"name": "echo", "id": "a\n{\"level\":\"ERROR\"}\u{1b}[31m"})).await;
+    let lines = lines_of(node).await;
+    assert!(lines.iter().any(|line| line["call_id"].as_str().is_some_and(|id| id.starts_with("a\n{"))), "{lines:#?}");
+    assert!(lines.iter().all(|line| line["level"] != "ERROR"), "{lines:#?}");
+}
