@@ -194,7 +194,8 @@ async fn every_described_get_without_parameters_is_there() {
     let app = App::on_sqlite().await;
     let document = app.get("/openapi.json").await.ok();
     for (path, item) in document["paths"].as_object().unwrap() {
-        if item.get("get").is_some() && !path.contains('{') && path != "/events" {
+        // Without a session there is nothing to read at /mcp.
+        if item.get("get").is_some() && !path.contains('{') && path != "/events" && path != "/mcp" {
             let status = app.get(path).await.status;
             assert!(status < 400, "{path}: {status}");
         }

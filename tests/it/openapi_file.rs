@@ -48,7 +48,8 @@ async fn every_described_operation_is_there_and_no_other_method_of_its_path() {
     for (path, _) in document["paths"].as_object().unwrap() {
         for method in METHODS {
             let filled = path.replace("{name}", "echo").replace("{id}", "none").replace("{n}", "0");
-            if (method, path.as_str()) == ("get", "/events") {
+            // One does not end, and the others are there in a session only.
+            if matches!((method, path.as_str()), ("get", "/events") | ("get" | "delete", "/mcp")) {
                 continue;
             }
             let answer = client::send(app.request(method.to_uppercase().parse().unwrap(), &filled)).await;
