@@ -117,7 +117,7 @@ async fn what_is_not_the_issuers_for_this_service_and_now_does_not_count() {
     let claims = json!({"iss": "https://issuer.test", "aud": "toolpost", "exp": now() + 600, "org": "one"});
     let header = Header { kid: Some("k1".into()), ..Header::new(Algorithm::HS256) };
     refused(jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(public.as_bytes())).unwrap()).await;
-    for bad in ["", "x", "a.b.c", "sk-123", &"a.".repeat(20_000)] {
+    for bad in ["", "x", "a.b.c", "sk-123", &"a.".repeat(2_000)] {
         let answer = service.client.with_key(bad).get("/tools").await;
         assert_eq!(answer.status, 401, "{}", answer.text());
     }
