@@ -20,6 +20,7 @@ mod rust_client;
 mod sessions;
 mod stdio;
 mod tasks;
+mod tenants;
 
 const MODERN: &str = "2026-07-28";
 

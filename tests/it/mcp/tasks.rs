@@ -11,7 +11,7 @@ fn knows_tasks() -> Value {
     json!({"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}})
 }
 
-async fn tasks(client: &Client, method: &str, params: Value) -> Value {
+pub(super) async fn tasks(client: &Client, method: &str, params: Value) -> Value {
     send(modern(client, method, params, knows_tasks())).await.json
 }
 
