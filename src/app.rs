@@ -268,6 +268,7 @@ impl Builder {
             clock: clock.clone(),
             ids: ids.clone(),
             pace: given::pace(&config.mcp_servers),
+            metrics: metrics.clone(),
         };
         let workshop = Workshop::new(builtins, client.clone(), wraps).processes(processes).servers(servers.clone());
         let registry = Registry::new(workshop, clock.clone(), shown)

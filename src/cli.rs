@@ -19,6 +19,7 @@ mod options;
 mod print;
 mod serve;
 mod stats;
+mod tenant;
 mod tools;
 
 use error::CliError;

@@ -28,6 +28,7 @@ pub mod retention;
 pub mod sessions;
 pub mod settings;
 pub mod stats;
+pub mod tenants;
 pub mod tool_batch;
 pub mod tools;
 pub mod upstreams;

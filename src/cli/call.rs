@@ -16,6 +16,7 @@ use toolpost::formats::native::ToolCall;
 
 use super::error::CliError;
 use super::options::Options;
+use super::tenant::Whose;
 use super::{Exit, print};
 
 mod screen;
@@ -38,6 +39,8 @@ pub struct Args {
     /// Stop the tool after this many milliseconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     timeout_ms: Option<u64>,
+    #[command(flatten)]
+    whose: Whose,
     /// Print the whole call as one line of JSON, and no progress
     #[arg(long)]
     json: bool,
@@ -52,7 +55,14 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let mut signals =
         Signals::new().map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
     let app = super::start_beside(config).await?;
-    app.upstreams.reach(&args.name, UPSTREAM_WAIT).await;
+    let access = match args.whose.access(&app).await {
+        Ok(access) => access,
+        Err(error) => {
+            app.stop().await;
+            return Err(error);
+        }
+    };
+    app.upstreams.reach(&access.snapshot().clone(), &args.name, UPSTREAM_WAIT).await;
     let ids = app.engine.ids(1);
     let reader = app.bus.subscribe(ids.clone());
     let submission = Submission {
@@ -61,7 +71,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         wait: Wait::Result,
         ..Submission::default()
     };
-    let submitted = app.engine.submit(&app.operator, submission, ids, text.len());
+    let submitted = app.engine.submit(&access, submission, ids, text.len());
     let Some(pending) = submitted.ok().and_then(|submitted| submitted.detach().0.into_iter().next()) else {
         return Err(CliError::unusable("the call is too large to be taken")
             .hint("Raise max_in_flight_mib in the [server] section of the settings."));

@@ -9,6 +9,7 @@ use toolpost::domain::stats::{ToolStats, UNKNOWN_TOOL};
 
 use super::error::CliError;
 use super::options::Options;
+use super::tenant::Whose;
 use super::{Exit, print, tools};
 
 /// Whose counts.
@@ -16,6 +17,8 @@ use super::{Exit, print, tools};
 pub struct Args {
     /// Of this tool only
     name: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
     /// Print JSON, as `GET /stats` answers it
     #[arg(long)]
     json: bool,
@@ -36,18 +39,19 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     shown.map(|()| Exit::Good)
 }
 
-async fn show(app: &App, Args { name, json }: &Args) -> Result<(), CliError> {
+async fn show(app: &App, Args { name, whose, json }: &Args) -> Result<(), CliError> {
     let database = app.config.database_url();
-    let stored = app.store.stats(name.as_deref()).await.map_err(|error| CliError::store(&error, &database))?;
+    let access = whose.access(app).await?;
+    let stored = access.store().stats(name.as_deref()).await.map_err(|error| CliError::store(&error, &database))?;
     if let Some(name) = name {
         let stats = match stored.into_iter().next() {
             // A tool that is gone keeps its counts.
             Some(stats) => stats,
-            None => tools::find(app, name).map(|_| ToolStats::never_called(name))?,
+            None => tools::find(&access, name).map(|_| ToolStats::never_called(name))?,
         };
         return if *json { print::json(&stats) } else { print::result(&one(&stats)) };
     }
-    let all = everyone(stored, app.engine.registry().default_shelf().snapshot().all().iter().map(|entry| &*entry.name));
+    let all = everyone(stored, access.snapshot().all().iter().map(|entry| &*entry.name));
     if *json { print::json(&all) } else { print::result(&table(&all)) }
 }
 

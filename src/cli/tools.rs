@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use toolpost::access::Access;
 use toolpost::app::App;
 use toolpost::domain::{ExecutorSpec, Source, ToolDefinition};
 use toolpost::formats::definitions::Format;
@@ -14,6 +15,7 @@ use toolpost::schema;
 
 use super::error::CliError;
 use super::options::Options;
+use super::tenant::Whose;
 use super::{Exit, print};
 
 mod show;
@@ -33,6 +35,8 @@ pub struct Args {
 enum Command {
     /// List the tools; those that cannot be called are marked, and left out of --json and --format
     List {
+        #[command(flatten)]
+        whose: Whose,
         /// Print JSON, as `GET /tools` answers it
         #[arg(long)]
         json: bool,
@@ -44,6 +48,8 @@ enum Command {
     Show {
         /// The tool
         name: String,
+        #[command(flatten)]
+        whose: Whose,
         /// Print its definition as JSON, as `GET /tools/NAME` answers it
         #[arg(long)]
         json: bool,
@@ -67,20 +73,23 @@ struct List<'a> {
 
 pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
     match command {
-        Command::List { json, format } => {
+        Command::List { whose, json, format } => {
             let app = started(options).await?;
-            let snapshot = app.engine.registry().default_shelf().snapshot().clone();
-            let shown = match format {
-                Some(format) => print::result(&String::from_utf8_lossy(&snapshot.rendered(format, false).body)),
-                None => list(&snapshot, json),
-            };
+            let shown = whose.access(&app).await.and_then(|access| {
+                let snapshot = access.snapshot().clone();
+                match format {
+                    Some(format) => print::result(&String::from_utf8_lossy(&snapshot.rendered(format, false).body)),
+                    None => list(&snapshot, json),
+                }
+            });
             app.stop().await;
             shown.map(|()| Exit::Good)
         }
-        Command::Show { name, json } => {
+        Command::Show { name, whose, json } => {
             let app = started(options).await?;
-            let shown = find(&app, &name).and_then(|entry| {
-                let active = View::from(&**app.engine.registry().default_shelf().snapshot()).is_available(&entry);
+            let shown = whose.access(&app).await.and_then(|access| {
+                let entry = find(&access, &name)?;
+                let active = View::from(&**access.snapshot()).is_available(&entry);
                 if json {
                     print::json(&entry.view(None).with_active(active))
                 } else {
@@ -103,8 +112,8 @@ async fn started(options: &Options) -> Result<App, CliError> {
 }
 
 /// The tool of this name.
-pub fn find(app: &App, name: &str) -> Result<Arc<Entry>, CliError> {
-    let snapshot = app.engine.registry().default_shelf().snapshot();
+pub fn find(access: &Access, name: &str) -> Result<Arc<Entry>, CliError> {
+    let snapshot = access.snapshot();
     snapshot.get(name).cloned().ok_or_else(|| {
         let nearest = schema::nearest(name, snapshot.all().iter().map(|entry| &*entry.name));
         let meant = nearest.map_or_else(String::new, |near| format!("Did you mean \"{near}\"? "));

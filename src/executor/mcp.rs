@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::{BoxFuture, Executor, Invocation};
 use crate::domain::{Answer, Failure};
+use crate::telemetry::metrics::UpstreamOutcome;
 
 mod backoff;
 mod call;
@@ -68,13 +69,31 @@ impl Executor for McpExecutor {
             let Some(running) = servers.get(&server) else {
                 return Err(refused(format!("there is no upstream server \"{server}\"")));
             };
+            let counted = running.counts.call();
             if running.is_withheld(&tool) {
+                counted.ended(UpstreamOutcome::Unavailable);
                 return Err(refused("its definition has changed, and nobody has accepted that yet".to_owned()));
             }
             match running.link().await {
-                Ok(link) => call::run(&link, &running, &tool, &invocation).await,
-                Err(reason) => Err(refused(reason).retryable(None)),
+                Ok(link) => {
+                    let answer = call::run(&link, &running, &tool, &invocation).await;
+                    counted.ended(outcome(&answer));
+                    answer
+                }
+                Err(reason) => {
+                    counted.ended(UpstreamOutcome::Unavailable);
+                    Err(refused(reason).retryable(None))
+                }
             }
         })
+    }
+}
+
+/// As it is counted.
+fn outcome(answer: &Result<Answer, Failure>) -> UpstreamOutcome {
+    match answer {
+        Ok(Answer::Outcome(outcome)) if outcome.is_error() => UpstreamOutcome::Error,
+        Ok(_) => UpstreamOutcome::Ok,
+        Err(_) => UpstreamOutcome::Failed,
     }
 }

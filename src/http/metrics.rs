@@ -7,10 +7,11 @@ use axum::response::{IntoResponse, Response};
 use super::problem::Problem;
 use super::{AppState, Shared, auth, operations};
 use crate::access::Access;
+use crate::executor::mcp::State as UpstreamState;
 use crate::domain::HookEvent;
 use crate::hooks::HookOutcome;
 use crate::telemetry::Metrics;
-use crate::telemetry::metrics::process;
+use crate::telemetry::metrics::{UpstreamStanding, process};
 
 /// Prometheus' text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -61,6 +62,15 @@ fn look(state: &Shared, metrics: &Metrics, is_up: bool) {
     {
         metrics.set_count("toolpost_callbacks_total", &[("outcome", outcome)], count);
     }
+    let upstreams = state.upstreams.list();
+    let standings = upstreams.iter().map(|server| UpstreamStanding {
+        name: &server.name,
+        state: server.state.as_str(),
+        available: server.tools.len(),
+        quarantined: server.quarantined.len(),
+        left_out: server.left_out.len(),
+    });
+    metrics.set_upstreams(&UpstreamState::ALL.map(UpstreamState::as_str), standings);
     of_process(metrics);
 }
 

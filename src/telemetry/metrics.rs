@@ -16,9 +16,13 @@ pub mod catalog;
 pub mod process;
 mod routes;
 mod tools;
+mod upstreams;
 
 pub use routes::{Ongoing, Routes};
 pub use tools::{MOST_TOOLS, OTHER_TOOL, UNKNOWN_TOOL};
+pub use upstreams::{
+    MOST_UPSTREAMS, OTHER_UPSTREAM, UpstreamCall, UpstreamCounts, UpstreamOutcome, UpstreamStanding,
+};
 
 use catalog::{CATALOG, Described, Kind};
 use tools::Tools;
@@ -43,6 +47,7 @@ struct Inner {
     commit_changes: Histogram,
     commit_duration: Histogram,
     tools: Tools,
+    upstreams: upstreams::Known,
 }
 
 /// Makes series.
@@ -108,6 +113,7 @@ impl Default for Metrics {
             commit_changes: registry.histogram("toolpost_journal_commit_changes", &[]),
             commit_duration: registry.histogram("toolpost_journal_commit_duration_seconds", &[]),
             tools: Tools::new(registry.clone()),
+            upstreams: upstreams::Known::default(),
             registry,
         }))
     }

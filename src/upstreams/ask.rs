@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::{Change, ChangeKind, MOST, Origin, Refused, Upstreams, desk, own_name, sealed};
 use crate::domain::{ExecutorSpec, ToolDefinition, Upstream};
 use crate::executor::mcp;
+use crate::registry::Snapshot;
 use crate::store::upstreams::Pinning;
 
 impl Upstreams {
-    /// Starts the server of which a tool of this name could be, if there is one, and waits for it.
-    pub async fn reach(&self, tool: &str, wait: Duration) {
-        let snapshot = self.registry.default_shelf().snapshot().clone();
+    /// Starts the server of which a tool of this name among these could be, if there is one, and waits for it.
+    pub async fn reach(&self, snapshot: &Snapshot, tool: &str, wait: Duration) {
         let of_definition = snapshot.find(tool).and_then(|entry| match &entry.declared.executor {
             ExecutorSpec::Mcp { server, .. } => Some(server.clone()),
             _ => None,

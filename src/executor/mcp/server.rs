@@ -19,6 +19,7 @@ use super::standing::{Audience, Listed, Shown, State};
 use super::told::Told;
 use super::{fault, values};
 use crate::domain::upstream::Upstream;
+use crate::telemetry::metrics::UpstreamCounts;
 
 /// A server that has stayed up for so long is not one that fails again and again.
 const STABLE: Duration = Duration::from_secs(10);
@@ -44,6 +45,7 @@ pub struct Server {
     pub name: String,
     /// As it is declared.
     pub upstream: Upstream,
+    pub(super) counts: UpstreamCounts,
     outfit: Outfit,
     audience: Arc<dyn Audience>,
     shown: Mutex<Shown>,
@@ -94,6 +96,7 @@ impl Server {
         Self {
             name: name.to_owned(),
             upstream,
+            counts: outfit.metrics.upstream(name),
             outfit,
             audience,
             shown: Mutex::new(shown),
@@ -204,13 +207,17 @@ impl Server {
 
     fn note(&self, error: &str) {
         tracing::warn!(upstream = self.name, error, "an upstream server has failed");
+        self.counts.erred();
         lock(&self.shown).last_error = Some((error.to_owned(), self.outfit.clock.now()));
     }
 
     async fn keep_up(self: Arc<Self>) {
         let (mut failures, mut is_again) = (0_u32, false);
         loop {
-            lock(&self.shown).restarts += u64::from(is_again);
+            if is_again {
+                lock(&self.shown).restarts += 1;
+                self.counts.restarted();
+            }
             is_again = true;
             self.enter(State::Starting, Phase::Coming);
             let mut up_since = None;

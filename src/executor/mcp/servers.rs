@@ -9,6 +9,7 @@ use super::standing::Audience;
 use crate::domain::upstream::Upstream;
 use crate::domain::{Clock, Ids};
 use crate::executor::{HttpClient, Processes, Secrets};
+use crate::telemetry::Metrics;
 
 /// What servers are reached with.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct Outfit {
     pub ids: Ids,
     /// Their clocks.
     pub pace: Pace,
+    /// Where they are counted.
+    pub metrics: Metrics,
 }
 
 /// The servers. Cheap to clone; all clones have the same.

@@ -25,6 +25,23 @@ pub enum State {
     Failed,
 }
 
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Starting, Self::Ready, Self::Backoff, Self::Stopped, Self::Failed];
+
+    /// As the API and metrics name it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Backoff => "backoff",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// What a server said that it has.
 #[derive(Debug, Default)]
 pub struct Listed {

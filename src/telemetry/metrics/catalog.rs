@@ -109,6 +109,31 @@ pub const CATALOG: &[Described] = &[
         "Tries to tell the end of a call to its URL: delivered, failed (it is tried again), given_up",
     ),
     metric(
+        "toolpost_upstream_state",
+        Gauge,
+        &["upstream", "state"],
+        "How an upstream MCP server stands: 1 for its state (starting, ready, backoff, stopped, failed), 0 for the others, all 0 once it is deleted",
+    ),
+    metric(
+        "toolpost_upstream_tools",
+        Gauge,
+        &["upstream", "state"],
+        "Tools of an upstream MCP server: available, quarantined (a pinned one has changed), left_out (they cannot be had)",
+    ),
+    metric(
+        "toolpost_upstream_calls_total",
+        Counter,
+        &["upstream", "outcome"],
+        "Tries to call a tool of an upstream MCP server: ok, error (the tool's own), failed (no usable answer), unavailable (not asked), given_up (timeout or cancel)",
+    ),
+    metric("toolpost_upstream_restarts_total", Counter, &["upstream"], "How often an upstream MCP server was started again"),
+    metric(
+        "toolpost_upstream_errors_total",
+        Counter,
+        &["upstream"],
+        "How often an upstream MCP server could not be started, was lost, or did not list its tools",
+    ),
+    metric(
         "toolpost_http_requests_total",
         Counter,
         &["method", "route", "status"],
