@@ -9,6 +9,7 @@ mod export;
 mod formats;
 mod keys;
 pub mod program;
+mod tenant;
 
 use program::{Home, Program};
 

@@ -11,6 +11,7 @@ mod counts;
 mod documents;
 mod readers;
 mod states;
+mod upstreams;
 
 /// An exposition: families with their kinds, and samples by name and labels as they were written.
 struct Exposition {

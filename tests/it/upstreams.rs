@@ -20,7 +20,7 @@ mod pins;
 mod tools;
 
 /// The fixture server in a folder of its own.
-struct Fixture {
+pub struct Fixture {
     folder: tempfile::TempDir,
 }
 
@@ -33,7 +33,7 @@ impl Fixture {
     }
 
     /// With tools of these names that take any object.
-    fn named(names: &[&str]) -> Self {
+    pub fn named(names: &[&str]) -> Self {
         Self::new(&names.iter().map(|name| tool(name)).collect())
     }
 
@@ -45,7 +45,7 @@ impl Fixture {
         fs::rename(part, whole).unwrap();
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -62,14 +62,14 @@ impl Fixture {
         self.file_of(&json!({"s": self.declared(more)}))
     }
 
-    fn file_of(&self, servers: &Value) -> PathBuf {
+    pub fn file_of(&self, servers: &Value) -> PathBuf {
         let file = self.path("mcp.json");
         fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
         file
     }
 
     /// A service with it, called `s`.
-    async fn served(&self, more: Value) -> App {
+    pub async fn served(&self, more: Value) -> App {
         self.served_on(Backend::Sqlite, more).await
     }
 
@@ -96,7 +96,7 @@ impl Fixture {
     }
 }
 
-fn options(file: PathBuf) -> Options {
+pub fn options(file: PathBuf) -> Options {
     let secrets = Secrets::new(|name| (name == "TOKEN").then(|| "tok-planted-1234567".to_owned()));
     Options { mcp_servers: Some(file), configure: Some(quick), secrets: Some(secrets), ..Options::default() }
 }

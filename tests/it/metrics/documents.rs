@@ -6,12 +6,16 @@ use serde_json::{Value, json};
 use toolpost::telemetry::metrics::catalog::{self, CATALOG, Kind};
 
 use super::metric_of;
-use crate::support::App;
+use crate::support::{App, Backend};
 use crate::support::fixture::{project_file, same_as_file};
+use crate::upstreams::{self, Fixture};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_of_the_catalogue_is_exported_with_its_labels_and_nothing_else() {
-    let app = App::on_sqlite().await;
+    // A server that is not there has all its series from the start.
+    let fixture = Fixture::named(&[]);
+    let file = fixture.file_of(&json!({"gone": {"command": "/nowhere/at-all"}}));
+    let app = App::start_with(Backend::Sqlite, upstreams::options(file)).await;
     app.call("echo", json!({})).await;
     let found = app.counted(&[(r#"toolpost_calls_total{tool="echo",outcome="SUCCESS"}"#, 1.0)]).await;
     let kind = |kind: Kind| match kind {
