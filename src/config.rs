@@ -11,6 +11,7 @@ use crate::domain::limits::ServerLimits;
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
 mod origins;
+pub mod reference;
 mod retention;
 
 pub use retention::RetentionConfig;

@@ -20,9 +20,7 @@ mod upstreams;
 
 pub use routes::{Ongoing, Routes};
 pub use tools::{MOST_TOOLS, OTHER_TOOL, UNKNOWN_TOOL};
-pub use upstreams::{
-    MOST_UPSTREAMS, OTHER_UPSTREAM, UpstreamCall, UpstreamCounts, UpstreamOutcome, UpstreamStanding,
-};
+pub use upstreams::{MOST_UPSTREAMS, OTHER_UPSTREAM, UpstreamCall, UpstreamCounts, UpstreamOutcome, UpstreamStanding};
 
 use catalog::{CATALOG, Described, Kind};
 use tools::Tools;

@@ -32,6 +32,7 @@ mod keys;
 mod listing;
 mod logs;
 mod lowering;
+mod manual;
 mod mcp;
 mod messages;
 mod metrics;

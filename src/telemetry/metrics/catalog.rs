@@ -126,7 +126,12 @@ pub const CATALOG: &[Described] = &[
         &["upstream", "outcome"],
         "Tries to call a tool of an upstream MCP server: ok, error (the tool's own), failed (no usable answer), unavailable (not asked), given_up (timeout or cancel)",
     ),
-    metric("toolpost_upstream_restarts_total", Counter, &["upstream"], "How often an upstream MCP server was started again"),
+    metric(
+        "toolpost_upstream_restarts_total",
+        Counter,
+        &["upstream"],
+        "How often an upstream MCP server was started again",
+    ),
     metric(
         "toolpost_upstream_errors_total",
         Counter,

@@ -42,7 +42,10 @@ async fn a_tenant_has_its_own_tools_calls_and_counts() {
         let stats = home.run(&[&["stats", "shout", "--json"][..], words].concat());
         stats.json()["execution_count"].clone()
     };
-    assert_eq!((count(&["--tenant", "one"]), count(&["--tenant", "default"]), count(&[])), (1.into(), 0.into(), 0.into()));
+    assert_eq!(
+        (count(&["--tenant", "one"]), count(&["--tenant", "default"]), count(&[])),
+        (1.into(), 0.into(), 0.into())
+    );
     let of_one = home.run(&["export", "--tenant", "one"]);
     assert_eq!(serde_json::from_str::<Value>(&of_one.out).unwrap()["id"], called.json()["id"]);
     let listed = home.run(&["tools", "list", "--json", "--tenant", "one"]).json();
@@ -53,10 +56,14 @@ async fn a_tenant_has_its_own_tools_calls_and_counts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_that_there_is_not_or_cannot_be_is_refused_with_the_way_out() {
     let home = two_tenants().await;
-    for words in [&["call", "echo"][..], &["tools", "list"], &["tools", "show", "echo"], &["stats"], &["stats", "echo"]] {
+    for words in [&["call", "echo"][..], &["tools", "list"], &["tools", "show", "echo"], &["stats"], &["stats", "echo"]]
+    {
         let ended = home.run(&[words, &["--tenant", "oen"]].concat());
         assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{words:?}: {ended:?}");
-        assert!(ended.err.contains("error: there is no tenant \"oen\"") && ended.err.contains("keys list"), "{ended:?}");
+        assert!(
+            ended.err.contains("error: there is no tenant \"oen\"") && ended.err.contains("keys list"),
+            "{ended:?}"
+        );
         for malformed in ["", "a\nb", &"x".repeat(129)] {
             let ended = home.run(&[words, &["--tenant", malformed]].concat());
             assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{words:?}: {ended:?}");

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use toolpost::telemetry::metrics::catalog::{self, CATALOG, Kind};
 
 use super::metric_of;
-use crate::support::{App, Backend};
 use crate::support::fixture::{project_file, same_as_file};
+use crate::support::{App, Backend};
 use crate::upstreams::{self, Fixture};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,6 +63,11 @@ impl Node {
         self.program = Some(program);
     }
 
+    /// Where its database is.
+    pub fn database_url(&self) -> &str {
+        &self.database.url
+    }
+
     /// The id of its process.
     pub fn id(&self) -> u32 {
         self.program.as_ref().expect("it runs").id()

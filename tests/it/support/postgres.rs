@@ -100,6 +100,11 @@ impl PgCluster {
         cluster
     }
 
+    /// The folder with its programs.
+    pub fn bin(&self) -> &Path {
+        &self.bin
+    }
+
     /// Where to connect to `database`.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{USER}@localhost:5432/{database}?host={}", self.folder.display())

@@ -1,0 +1,164 @@
+//! `backup.md`: its commands, word for word, make a backup of a service that is at work, and another service goes on from it.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::page;
+use crate::support::calls::{gated, id_of};
+use crate::support::shapes::succeeded;
+use crate::support::{Backend, Client, Database, HttpTool, Node, eventually, postgres};
+
+/// What seals written presets; the secret beside the database that a backup has to have.
+const KEYS: (&str, &str) = ("TOOLPOST_ENCRYPTION_KEYS", "2026:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+const SIGNED: (&str, &str) = ("TOOLPOST_SIGNING_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+
+/// The commands below a heading of the page.
+fn commands(heading: &str) -> String {
+    let text = page("backup.md");
+    let (_, behind) = text.split_once(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    let (_, code) = behind.split_once("```sh\n").unwrap();
+    code.split_once("```").unwrap().0.to_owned()
+}
+
+/// Runs them with these variables, and with the programs of the cluster that the tests use.
+async fn run(heading: &str, variables: &[(&str, String)]) {
+    let mut command = Command::new("bash");
+    command.args(["-euo", "pipefail", "-c", &commands(heading)]).envs(variables.iter().cloned());
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", postgres::shared().bin().display()));
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    assert!(output.status.success(), "{heading}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What is on record before the backup.
+struct Before {
+    done: Value,
+    running: String,
+    outside: String,
+    server: HttpTool,
+    slow: HttpTool,
+}
+
+async fn work(app: &Client) -> Before {
+    let (server, slow) = (HttpTool::answering(crate::support::Answer::text("sent")).await, gated("late").await);
+    app.http_tool("mail", &server).await;
+    app.put("/tools/mail/presets", &json!({"token": {"value": "tok-123456"}})).await.ok();
+    app.http_tool("slow", &slow).await;
+    app.register(json!({"name": "ask", "description": "Asks somebody.", "input_schema": {"type": "object"},
+        "async": true, "executor": {"type": "external"}}))
+        .await;
+    let done = app.call("mail", json!({"to": "ann"})).await;
+    succeeded(&done);
+    let running = app.accepted(json!({"name": "slow", "wait": "accepted"})).await;
+    slow.received(1).await;
+    let outside = app.accepted(json!({"name": "ask", "arguments": {}})).await;
+    app.in_phase(&outside, "external").await;
+    Before { done, running, outside, server, slow }
+}
+
+/// Calls that are made while the backup is.
+fn keep_busy(app: &Client) -> tokio::task::JoinHandle<()> {
+    let app = Client::new(&app.url(""));
+    tokio::spawn(async move {
+        // Fewer than a page has.
+        for number in 0..400 {
+            app.call("echo", json!({ "n": number })).await;
+        }
+    })
+}
+
+/// The service on what was restored.
+async fn check(app: &Client, before: &Before, later: &str) {
+    let Before { done, running, outside, server, .. } = before;
+    let stored = app.stored(&id_of(done)).await;
+    assert_eq!((&stored["output"], &stored["status"]), (&done["output"], &json!("SUCCESS")));
+    assert_eq!(app.get(&format!("/tool-calls/{later}")).await.status, 404, "it came after the backup");
+    // What ran is unknown, since it may not be repeated; what is done outside is still awaited.
+    let lost = app.ended(running).await;
+    assert_eq!(lost["error"]["code"], "OUTCOME_UNKNOWN", "{lost:#}");
+    let answer = app.post(&format!("/tool-calls/{outside}/result"), &json!({"output": "yes"})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    succeeded(&app.ended(outside).await);
+    // A backup is of one moment: counts and calls are of the same one. What ran just then may be running once more.
+    let is_good = |call: &&Value| call["name"] == "echo" && call["status"] == "SUCCESS";
+    eventually("counts that are those of the calls", || async {
+        let echoes = app.all_calls().await.iter().filter(is_good).count();
+        (app.stats("echo").await["execution_count"] == echoes).then_some(())
+    })
+    .await;
+    // Sealed values open with the keys that were kept beside it.
+    succeeded(&app.call("mail", json!({"to": "bob"})).await);
+    assert_eq!(server.requests().last().unwrap().json()["arguments"], json!({"to": "bob", "token": "tok-123456"}));
+}
+
+/// Backs up a service at work by the page's commands, and restores it by them. Both are given these variables.
+async fn backed_up_and_restored(node: &mut Node, part: &str, variables: &[(&str, String)]) -> (Before, String) {
+    let before = work(node).await;
+    let busy = keep_busy(node);
+    eventually("work", || async { (node.stats("echo").await["execution_count"].as_u64() > Some(20)).then_some(()) })
+        .await;
+    run(&format!("{part}: back up"), variables).await;
+    let later = id_of(&node.call("mail", json!({"to": "cyd"})).await);
+    busy.abort();
+    node.kill().await;
+    before.slow.open();
+    run(&format!("{part}: restore"), variables).await;
+    (before, later)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_an_sqlite_service_at_work_is_one_to_go_on_from() {
+    let mut node = Node::start(Backend::Sqlite, &[KEYS, SIGNED]).await;
+    let file = |url: &str| url.strip_prefix("sqlite://").unwrap().to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    let restored = folder.path().join("restored.db");
+    let variables = [
+        ("DB", file(node.database_url())),
+        ("BACKUP", folder.path().join("backup.db").display().to_string()),
+        ("RESTORED", restored.display().to_string()),
+    ];
+    // What is left of a database that was there before must not get into it.
+    for suffix in ["", "-wal", "-shm"] {
+        std::fs::write(format!("{}{suffix}", restored.display()), "of another database").unwrap();
+    }
+    let (before, later) = backed_up_and_restored(&mut node, "SQLite", &variables).await;
+    let backup = folder.path().join("backup.db");
+    assert!(is_alone(&backup), "a backup is one file");
+    let other = Node::on(Database::at(format!("sqlite://{}", restored.display())), &[KEYS, SIGNED]).await;
+    check(&other, &before, &later).await;
+}
+
+/// Whether nothing stands beside a database file that it needs.
+fn is_alone(file: &Path) -> bool {
+    ["-wal", "-journal"].iter().all(|suffix| !Path::new(&format!("{}{suffix}", file.display())).exists())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_of_a_postgres_service_at_work_is_one_to_go_on_from() {
+    let mut node = Node::start(Backend::Postgres, &[KEYS, SIGNED]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let restored = postgres::shared().url("toolpost_restored");
+    let variables = [
+        ("DATABASE_URL", node.database_url().to_owned()),
+        ("BACKUP", folder.path().join("toolpost.dump").display().to_string()),
+        ("RESTORED_URL", restored.clone()),
+    ];
+    let (before, later) = backed_up_and_restored(&mut node, "PostgreSQL", &variables).await;
+    let other = Node::on(Database::at(restored), &[KEYS, SIGNED]).await;
+    check(&other, &before, &later).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_keys_sealed_values_stay_sealed_and_all_else_is_there() {
+    let mut node = Node::start(Backend::Sqlite, &[KEYS, SIGNED]).await;
+    let before = work(&node).await;
+    node.kill().await;
+    before.slow.open();
+    let other = Node::on(Database::at(node.database_url().to_owned()), &[SIGNED]).await;
+    assert_eq!(other.stored(&id_of(&before.done)).await["status"], "SUCCESS");
+    let call = other.call("mail", json!({"to": "bob"})).await;
+    assert_eq!(call["status"], "ERROR", "{call:#}");
+    assert_eq!(before.server.requests().len(), 1, "it was not asked without its token");
+}

@@ -1,0 +1,136 @@
+//! `configuration.md` is the defaults file, and has every flag and variable that there is.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+use toolpost::config::DEFAULTS;
+use toolpost::config::reference::{SHORT, Section, reference, sections};
+
+use crate::cli::program::{Home, Program};
+use crate::support::fixture::{project_file, same_as_file};
+
+#[test]
+fn the_reference_is_the_defaults_file() {
+    let how = "UPDATE_FIXTURES=1 cargo test --test it manual";
+    same_as_file("docs/operations/configuration.md", &reference(), how);
+}
+
+/// The settings of a table, with their sections.
+fn settings(name: &str, table: &Map<String, Value>) -> BTreeSet<(String, String, String)> {
+    let mut found = BTreeSet::new();
+    for (key, value) in table {
+        let place = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+        match value {
+            Value::Object(inner) => found.extend(settings(&place, inner)),
+            value => drop(found.insert((name.to_owned(), key.clone(), value.to_string()))),
+        }
+    }
+    found
+}
+
+/// A value as it stands behind its key.
+fn of_toml(text: &str) -> Value {
+    toml::from_str::<Value>(&format!("it = {text}")).unwrap()["it"].take()
+}
+
+fn described() -> Vec<Section> {
+    sections(DEFAULTS)
+}
+
+#[test]
+fn every_setting_is_described_with_its_default_and_words_of_its_own() {
+    let defaults: Map<String, Value> = toml::from_str(DEFAULTS).unwrap();
+    let mut found = BTreeSet::new();
+    for Section { name, settings, .. } in described() {
+        for setting in settings {
+            assert!(setting.meaning.len() > 10, "{name}.{} is not explained", setting.key);
+            found.insert((name.clone(), setting.key, of_toml(&setting.default).to_string()));
+        }
+    }
+    assert_eq!(found, settings("", &defaults));
+}
+
+#[test]
+fn every_section_without_settings_says_what_stands_there() {
+    for Section { name, about, settings } in described() {
+        assert!(!settings.is_empty() || about.contains("```toml"), "{name}");
+    }
+}
+
+#[test]
+fn every_variable_of_the_reference_sets_something() {
+    let home = Home::new();
+    let variables: Vec<(String, String)> = described()
+        .into_iter()
+        .flat_map(|section| {
+            let Section { name, settings, .. } = section;
+            settings.into_iter().map(move |setting| (setting.variable(&name), setting.default))
+        })
+        // Where the database is, nobody is to change here.
+        .filter(|(name, _)| name != "TOOLPOST__STORE__DATABASE_URL")
+        // There is no empty list in the environment.
+        .map(|(name, default)| {
+            let one = if name.ends_with("_ORIGINS") { "https://a.example.com" } else { "127.0.0.1" };
+            let default = if default == "[]" { format!("[\"{one}\"]") } else { default };
+            (name, default)
+        })
+        .collect();
+    assert!(variables.len() > 50);
+    let plain = |default: &str| match of_toml(default) {
+        Value::String(text) => text,
+        Value::Array(list) => list.iter().map(|one| one.as_str().unwrap()).collect::<Vec<_>>().join(","),
+        value => value.to_string(),
+    };
+    let with = |more: &[(&str, &str)]| {
+        let mut command = home.command(&["tools", "list"]);
+        command.envs(variables.iter().map(|(name, default)| (name, plain(default)))).envs(more.iter().copied());
+        Program::start(&mut command).end()
+    };
+    // Whatever is no setting is refused.
+    let ended = with(&[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = with(&[("TOOLPOST__SERVER__LISTNE", "127.0.0.1:1")]);
+    assert!(ended.code == Some(2) && ended.err.contains("listne"), "{ended:?}");
+    let ended = with(&[("TOOLPOST__PROCESS__LIMITS__CPU_MS", "soon")]);
+    assert!(ended.code == Some(2) && ended.err.contains("cpu_ms"), "{ended:?}");
+}
+
+/// The words of a text that look so.
+fn words(text: &str, is_one: impl Fn(&str) -> bool) -> BTreeSet<&str> {
+    let ends = |letter: char| !letter.is_ascii_alphanumeric() && letter != '-' && letter != '_';
+    text.split(ends).filter(|word| is_one(word)).collect()
+}
+
+#[test]
+fn every_flag_of_the_service_is_in_the_reference_and_no_other() {
+    let help = Home::new().run(&["serve", "--help"]).out;
+    let is_flag = |word: &str| word.starts_with("--") && word.len() > 2;
+    let mut flags = words(&help, is_flag);
+    assert!(flags.remove("--help"));
+    let named: BTreeSet<&str> = SHORT.iter().filter_map(|short| short.flag?.split(' ').next()).collect();
+    assert_eq!(flags, named);
+    let is_variable = |word: &str| word.starts_with("TOOLPOST_") || word == "DATABASE_URL";
+    let known: BTreeSet<&str> = SHORT.iter().flat_map(|short| short.variables).copied().collect();
+    let forgotten: Vec<&str> = words(&help, is_variable).into_iter().filter(|name| !known.contains(name)).collect();
+    assert_eq!(forgotten, [] as [&str; 0]);
+}
+
+#[test]
+fn every_variable_that_the_program_reads_is_in_the_reference() {
+    let known: BTreeSet<&str> = SHORT.iter().flat_map(|short| short.variables).copied().collect();
+    let mut read = BTreeSet::new();
+    for file in ["cli/options.rs", "cli/serve.rs", "cli/doctor.rs", "cli/import/service.rs"] {
+        let text = std::fs::read_to_string(project_file("src").join(file)).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        for function in ["variable(", "switch("] {
+            for rest in code.split(function).skip(1) {
+                let name = rest.split(')').next().unwrap().split('"').nth(1);
+                read.extend(name.map(str::to_owned));
+            }
+        }
+    }
+    assert!(read.len() > 10, "{read:?}");
+    for name in &read {
+        assert!(known.contains(name.as_str()), "{name} is not in the reference");
+    }
+}

@@ -1,0 +1,168 @@
+//! `runbook.md` has an entry for each error and warning that the log can show, and for none that it cannot.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::page;
+use crate::support::fixture::project_file;
+
+/// What writes to the log or to standard error, and what an entry calls it.
+const MACROS: [(&str, &str); 3] =
+    [("tracing::error!(", "ERROR"), ("tracing::warn!(", "WARN"), ("eprintln!(", "standard error")];
+/// Where the reasons stand that end a start.
+const REASONS: [(&str, &str); 3] = [
+    ("src/app.rs", "enum StartError"),
+    ("src/store/db.rs", "enum StoreError"),
+    ("src/config.rs", "struct ConfigError"),
+];
+
+/// The source without its tests: what stands in files of tests, or at a file's end.
+fn sources() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    collect(&project_file("src"), &mut found);
+    assert!(found.len() > 100);
+    found
+}
+
+fn collect(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_owned();
+            found.push((path, code));
+        }
+    }
+}
+
+/// The text literal that begins here, as it is read, and what comes behind it.
+fn literal(text: &str) -> Option<(String, &str)> {
+    let inner = text.strip_prefix('"')?;
+    let (mut said, mut is_escaped) = (String::new(), false);
+    for (place, letter) in inner.char_indices() {
+        match (is_escaped, letter) {
+            (true, 'n') => said.push(' '),
+            (true, '\n') => {}
+            (true, letter) => said.push(letter),
+            (false, '\\') => {}
+            (false, '"') => return Some((said, &inner[place + 1..])),
+            (false, letter) => said.push(letter),
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    None
+}
+
+/// The message of what is said here: the first literal that stands for itself, and is no field's value.
+fn message(arguments: &str) -> String {
+    let mut rest = arguments;
+    let mut before = '(';
+    while let Some(letter) = rest.chars().next() {
+        if let Some((said, behind)) = literal(rest) {
+            if matches!(before, '(' | ',') {
+                return said;
+            }
+            (rest, before) = (behind, '"');
+            continue;
+        }
+        if !letter.is_whitespace() {
+            before = letter;
+        }
+        rest = &rest[letter.len_utf8()..];
+    }
+    panic!("no message: {}", &arguments[..arguments.len().min(200)]);
+}
+
+/// What can be said, with its level.
+fn messages() -> BTreeMap<String, &'static str> {
+    let mut found = BTreeMap::new();
+    for (path, code) in sources() {
+        for (name, level) in MACROS {
+            for arguments in code.split(name).skip(1) {
+                let said = message(arguments);
+                // Somebody else's words.
+                if said == "{reason}" {
+                    continue;
+                }
+                let known = found.insert(said.clone(), level);
+                assert!(known.is_none_or(|known| known == level), "{}: {said} has two levels", path.display());
+            }
+        }
+    }
+    assert!(found.len() > 50);
+    found
+}
+
+/// Why a start can end.
+fn reasons() -> Vec<String> {
+    let mut found = Vec::new();
+    for (file, kind) in REASONS {
+        let code = fs::read_to_string(project_file(file)).unwrap();
+        let (before, behind) = code.split_once(kind).unwrap();
+        // The reason of a struct stands above it.
+        let above = before.lines().last().map_or("", |_| before.rsplit("\n\n").next().unwrap());
+        let body = behind.split("\n}").next().unwrap();
+        for text in [above, body] {
+            found.extend(text.split("#[error(").skip(1).filter_map(|rest| Some(literal(rest.trim_start())?.0)));
+        }
+    }
+    // What only says what another one says has no words of its own.
+    found.retain(|reason| reason != "{0}");
+    assert!(found.len() > 15, "{found:?}");
+    found
+}
+
+/// The entries of a part of the page: what each is called, and its text.
+fn entries(part: &str) -> BTreeMap<String, String> {
+    let page = page("runbook.md");
+    let (_, behind) = page.split_once(&format!("\n## {part}\n")).unwrap_or_else(|| panic!("no part {part}"));
+    let text = behind.split("\n## ").next().unwrap();
+    let mut found = BTreeMap::new();
+    for entry in text.split("\n### ").skip(1) {
+        let (title, text) = entry.split_once('\n').unwrap();
+        // As Markdown quotes what has backticks itself, and all else.
+        let title = [("`` ", " ``"), ("`", "`")]
+            .into_iter()
+            .find_map(|(before, behind)| title.strip_prefix(before)?.strip_suffix(behind))
+            .unwrap_or_else(|| panic!("### {title} is not quoted"))
+            .to_owned();
+        assert!(found.insert(title.clone(), text.trim().to_owned()).is_none(), "{title} stands twice");
+    }
+    found
+}
+
+#[test]
+fn every_error_and_warning_of_the_log_has_its_entry() {
+    let (messages, entries) = (messages(), entries("What the log says"));
+    let forgotten: Vec<&String> = messages.keys().filter(|said| !entries.contains_key(*said)).collect();
+    assert_eq!(forgotten, [] as [&String; 0], "not in docs/operations/runbook.md");
+    let gone: Vec<&String> = entries.keys().filter(|title| !messages.contains_key(*title)).collect();
+    assert_eq!(gone, [] as [&String; 0], "nobody says so any more");
+    for (said, text) in &entries {
+        let level = messages[said];
+        assert!(text.starts_with(&format!("**{level}**")), "{said} is {level}");
+        assert!(text.contains("**Do**"), "what to do about {said}");
+    }
+}
+
+#[test]
+fn every_reason_that_ends_a_start_has_its_entry() {
+    let (reasons, entries) = (reasons(), entries("When it does not start"));
+    let forgotten: Vec<&String> = reasons.iter().filter(|reason| !entries.contains_key(*reason)).collect();
+    assert_eq!(forgotten, [] as [&String; 0], "not in docs/operations/runbook.md");
+    for (title, text) in &entries {
+        assert!(text.contains("**Do**"), "what to do about {title}");
+    }
+}
+
+#[test]
+fn messages_are_found_whatever_stands_beside_them() {
+    let of = |arguments: &str| message(arguments);
+    assert_eq!(of("\"plain\")"), "plain");
+    assert_eq!(of("id = %call.id, %error, \"said\");"), "said");
+    assert_eq!(of("kind = \"own\", ?x, \"said \\\"so\\\"\")"), "said \"so\"");
+    assert_eq!(of("\n    left,\n    \"over \\\n     lines\",\n)"), "over      lines");
+}
