@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::extract::ConnectInfo;
 use axum::http::{Request, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -25,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
+use super::client_address::Proxies;
 use super::layers::Outermost;
 use super::problem::Problem;
 use super::wire::{Clocks, LastWords, Turn, Turns, Wire};
@@ -44,6 +44,7 @@ pub(super) struct Server {
     service: Outermost<Router>,
     state: AppState,
     clocks: Clocks,
+    proxies: Arc<Proxies>,
     http: http1::Builder,
     room: Arc<Semaphore>,
     room_to_refuse: Arc<Semaphore>,
@@ -62,7 +63,9 @@ impl Server {
         http.header_read_timeout(None).max_header_size(settings.max_header_bytes);
         http.max_buf_size(BUFFER.max(settings.max_header_bytes));
         let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
-        Self { service, state, clocks, http, room, room_to_refuse: Arc::new(Semaphore::new(REFUSED_AT_ONCE)) }
+        let proxies = Arc::new(Proxies::of(settings));
+        let room_to_refuse = Arc::new(Semaphore::new(REFUSED_AT_ONCE));
+        Self { service, state, clocks, proxies, http, room, room_to_refuse }
     }
 
     /// Serves until `closing` fires and every connection has ended. Dropped before, it cuts off what is left.
@@ -124,7 +127,8 @@ impl Server {
             let turn = turns.begin();
             let mut service = self.service.clone();
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
+            let client = self.proxies.client_of(peer.ip(), request.headers());
+            request.extensions_mut().insert(client);
             let response = service.call(request);
             async move { Ok::<_, Infallible>(response.await?.map(|body| Attended { body, _turn: turn })) }
         });
