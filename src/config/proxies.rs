@@ -59,7 +59,8 @@ mod tests {
         assert_eq!(server.forwarded_header, ForwardedHeader::XForwardedFor);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("toolpost.toml");
-        std::fs::write(&file, "[server]\ntrusted_proxies = [\"10.0.0.0/8\"]\nforwarded_header = \"forwarded\"\n").unwrap();
+        std::fs::write(&file, "[server]\ntrusted_proxies = [\"10.0.0.0/8\"]\nforwarded_header = \"forwarded\"\n")
+            .unwrap();
         let server = Config::load(Some(&file)).unwrap().server;
         assert_eq!((server.trusted_proxies.len(), server.forwarded_header), (1, ForwardedHeader::Forwarded));
         std::fs::write(&file, "[server]\ntrusted_proxies = [\"gateway\"]\n").unwrap();

@@ -101,7 +101,8 @@ mod tests {
         assert_eq!(by_x_forwarded_for("192.0.2.1", &["198.51.100.7"]), "192.0.2.1");
         assert_eq!(client(ForwardedHeader::Forwarded, "192.0.2.1", &[("forwarded", "for=198.51.100.7")]), "192.0.2.1");
         let nobody = Proxies::of(&Config::default().server);
-        let headers = HeaderMap::from_iter([(HeaderName::from_static("x-forwarded-for"), HeaderValue::from_static("1.1.1.1"))]);
+        let headers =
+            HeaderMap::from_iter([(HeaderName::from_static("x-forwarded-for"), HeaderValue::from_static("1.1.1.1"))]);
         assert_eq!(nobody.client_of("127.0.0.1".parse().unwrap(), &headers).0.to_string(), "127.0.0.1");
     }
 
