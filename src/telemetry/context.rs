@@ -106,7 +106,7 @@ mod tests {
             let names: Vec<&str> = within.iter().map(|(name, _)| *name).collect();
             assert_eq!(names, ["request_id", "client", "id", "call_id", "tool", "trace_id"]);
             assert_eq!(within[5].1, "0af7651916cd43dd8448eb211c80319c");
-            assert_eq!(said().len(), 1, "the call is over");
+            assert_eq!(said().len(), 2, "the call is over");
         };
         request.scope(inner).await;
         assert_eq!(said(), []);
