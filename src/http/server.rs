@@ -126,7 +126,7 @@ impl Server {
         let answer = service_fn(move |request: Request<Incoming>| {
             let turn = turns.begin();
             let mut service = self.service.clone();
-            let mut request = request.map(Body::new);
+            let mut request = request.map(|body| Body::new(Arriving { body, is_over: false, turns: turns.clone() }));
             let client = self.proxies.client_of(peer.ip(), request.headers());
             request.extensions_mut().insert(client);
             let response = service.call(request);
@@ -165,6 +165,44 @@ async fn refuse(mut socket: TcpStream, words: Bytes) -> io::Result<()> {
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// The body of a request. Dropped before its end, there is more of it to come on the connection.
+struct Arriving {
+    body: Incoming,
+    is_over: bool,
+    turns: Arc<Turns>,
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        // After an error nothing more comes either.
+        self.is_over |= matches!(frame, Poll::Ready(None | Some(Err(_))));
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if !self.is_over && !self.body.is_end_stream() {
+            self.turns.leave_unread();
+        }
+    }
 }
 
 /// A body whose end is the end of its request.
