@@ -42,3 +42,7 @@ bench *arguments:
 load *arguments:
     cargo build --release --locked
     scripts/load {{arguments}}
+
+# Build the container's image without Docker, as root on Debian, and try it; `--profile fastrel` is the quick way.
+image *arguments:
+    docker/build-without-daemon {{arguments}}

@@ -11,6 +11,7 @@ mod call;
 mod doctor;
 mod error;
 mod export;
+mod healthcheck;
 mod import;
 mod keys;
 mod mcp;
@@ -41,7 +42,8 @@ Examples:
 
 Exit codes:
   0  all went well
-  1  the call ended in ERROR, a definition is not valid, an operation cannot be imported, or the doctor found a fault
+  1  the call ended in ERROR, a definition is not valid, an operation cannot be imported, the doctor found a fault, or
+     the service is not healthy
   2  wrong usage or bad input
   3  the service or the database could not be used
   130, 143  interrupted by SIGINT, SIGTERM
@@ -78,6 +80,8 @@ enum Command {
     Keys(keys::Args),
     /// Check the set-up and say what is wrong with it
     Doctor(doctor::Args),
+    /// Ask a running service whether it lives, for containers that have no other program
+    Healthcheck(healthcheck::Args),
     /// Print the API's description, OpenAPI 3.1
     Openapi,
 }
@@ -87,7 +91,7 @@ enum Command {
 pub enum Exit {
     /// All went well.
     Good,
-    /// The call ended in `ERROR`, a definition is not valid, or an operation cannot be imported.
+    /// The call ended in `ERROR`, a definition is not valid, an operation cannot be imported, or something is not well.
     Bad,
     /// Wrong usage or bad input; clap's own code.
     Usage,
@@ -132,6 +136,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
         Command::Export(args) => export::run(args, &options).await,
         Command::Keys(args) => keys::run(args, &options).await,
         Command::Doctor(args) => doctor::run(args, &options).await,
+        Command::Healthcheck(args) => healthcheck::run(args, &options).await,
         Command::Openapi => openapi::run(),
     }
 }

@@ -11,9 +11,11 @@ use crate::domain::limits::ServerLimits;
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
 mod origins;
+mod proxies;
 pub mod reference;
 mod retention;
 
+pub use proxies::ForwardedHeader;
 pub use retention::RetentionConfig;
 
 /// The defaults with what they mean: the reference of all settings.
@@ -99,6 +101,11 @@ pub struct Server {
     /// Whose pages may use the service from a browser.
     #[serde(deserialize_with = "origins::read")]
     pub cors_origins: Vec<String>,
+    /// Who may say where requests come from.
+    #[serde(deserialize_with = "proxies::read")]
+    pub trusted_proxies: Vec<ipnet::IpNet>,
+    /// The header in which they do.
+    pub forwarded_header: ForwardedHeader,
     /// Memory that requests in flight may hold.
     pub max_in_flight_mib: usize,
     /// How long running calls may take to end after the first signal.
@@ -407,6 +414,7 @@ impl Config {
             .list_separator(",")
             .with_list_parse_key("egress.allow")
             .with_list_parse_key("server.cors_origins")
+            .with_list_parse_key("server.trusted_proxies")
             .with_list_parse_key("mcp.allowed_hosts")
             .with_list_parse_key("mcp.allowed_origins")
             .with_list_parse_key("auth.jwt.algorithms")

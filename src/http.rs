@@ -31,6 +31,7 @@ mod auth;
 mod cache_control;
 mod call_body;
 mod calls;
+mod client_address;
 mod conversation;
 mod cors;
 mod described;

@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tower::Service;
 
+use super::client_address::ClientAddress;
 use super::cors::Cors;
 use super::problem::Problem;
 use super::{AppState, security, server};
@@ -52,6 +53,7 @@ where
     fn call(&mut self, request: Request) -> Self::Future {
         let given = request.headers().get(REQUEST_ID).filter(|id| is_good(id)).cloned();
         let id = given.unwrap_or_else(|| new_id(&self.state));
+        let client = request.extensions().get::<ClientAddress>().map(|client| client.0);
         let cors = self.cors.clone();
         let named = cors.named(&request);
         if let Some(answer) = cors.answer(&request, named.as_ref()) {
@@ -60,7 +62,7 @@ where
             return Box::pin(std::future::ready(Ok(response)));
         }
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
-        let context = Context::of_request(id.clone());
+        let context = Context::of_request(id.clone(), client);
         Box::pin(context.scope(async move {
             let response = answer.await.unwrap_or_else(|_| {
                 tracing::error!("a request handler panicked");

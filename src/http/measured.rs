@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use tower::{Layer, Service};
 use utoipa::openapi::OpenApi;
 
+use super::client_address::ClientAddress;
 use crate::telemetry::Tracer;
 use crate::telemetry::metrics::{Metrics, Ongoing, Routes};
 use crate::telemetry::trace::{Span, SpanKind};
@@ -107,6 +108,9 @@ fn begin_span(tracer: &Tracer, request: &mut Request, ongoing: &Ongoing) -> Span
     span.set("http.request.method", method);
     span.set("http.route", ongoing.route());
     span.set("url.path", request.uri().path());
+    if let Some(ClientAddress(client)) = request.extensions().get() {
+        span.set("client.address", &client.to_string());
+    }
     let own = span.traceparent().and_then(|own| HeaderValue::from_str(&own).ok());
     if let Some(own) = own {
         request.headers_mut().insert(TRACEPARENT, own);

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::extract::ConnectInfo;
 use axum::http::{Request, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -25,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
+use super::client_address::Proxies;
 use super::layers::Outermost;
 use super::problem::Problem;
 use super::wire::{Clocks, LastWords, Turn, Turns, Wire};
@@ -44,6 +44,7 @@ pub(super) struct Server {
     service: Outermost<Router>,
     state: AppState,
     clocks: Clocks,
+    proxies: Arc<Proxies>,
     http: http1::Builder,
     room: Arc<Semaphore>,
     room_to_refuse: Arc<Semaphore>,
@@ -62,7 +63,9 @@ impl Server {
         http.header_read_timeout(None).max_header_size(settings.max_header_bytes);
         http.max_buf_size(BUFFER.max(settings.max_header_bytes));
         let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
-        Self { service, state, clocks, http, room, room_to_refuse: Arc::new(Semaphore::new(REFUSED_AT_ONCE)) }
+        let proxies = Arc::new(Proxies::of(settings));
+        let room_to_refuse = Arc::new(Semaphore::new(REFUSED_AT_ONCE));
+        Self { service, state, clocks, proxies, http, room, room_to_refuse }
     }
 
     /// Serves until `closing` fires and every connection has ended. Dropped before, it cuts off what is left.
@@ -123,8 +126,9 @@ impl Server {
         let answer = service_fn(move |request: Request<Incoming>| {
             let turn = turns.begin();
             let mut service = self.service.clone();
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(peer));
+            let mut request = request.map(|body| Body::new(Arriving { body, is_over: false, turns: turns.clone() }));
+            let client = self.proxies.client_of(peer.ip(), request.headers());
+            request.extensions_mut().insert(client);
             let response = service.call(request);
             async move { Ok::<_, Infallible>(response.await?.map(|body| Attended { body, _turn: turn })) }
         });
@@ -161,6 +165,44 @@ async fn refuse(mut socket: TcpStream, words: Bytes) -> io::Result<()> {
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// The body of a request. Dropped before its end, there is more of it to come on the connection.
+struct Arriving {
+    body: Incoming,
+    is_over: bool,
+    turns: Arc<Turns>,
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        // After an error nothing more comes either.
+        self.is_over |= matches!(frame, Poll::Ready(None | Some(Err(_))));
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if !self.is_over && !self.body.is_end_stream() {
+            self.turns.leave_unread();
+        }
+    }
 }
 
 /// A body whose end is the end of its request.

@@ -4,7 +4,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,6 +14,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::problem::Problem;
+
+/// How long, and how much, is still read of a request that has been answered already, before its connection is closed.
+const PARTING: Duration = Duration::from_secs(2);
+const MOST_AT_PARTING: usize = 32 << 20;
 
 /// How long a client may do nothing.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +38,8 @@ pub(super) type LastWords = Arc<dyn Fn(Problem) -> Bytes + Send + Sync>;
 pub(super) struct Turns {
     begun: AtomicU64,
     done: AtomicU64,
+    /// Whether the last one was let go of before its whole body had come.
+    has_unread: AtomicBool,
 }
 
 /// A request from its beginning until its whole answer was handed over. Dropped, it is done with.
@@ -43,7 +49,13 @@ pub(super) struct Turn(Arc<Turns>);
 impl Turns {
     pub fn begin(self: &Arc<Self>) -> Turn {
         self.begun.fetch_add(1, Ordering::Relaxed);
+        self.has_unread.store(false, Ordering::Relaxed);
         Turn(self.clone())
+    }
+
+    /// Takes down that a request is let go of of whose body there is more to come.
+    pub fn leave_unread(&self) {
+        self.has_unread.store(true, Ordering::Relaxed);
     }
 
     fn begun(&self) -> u64 {
@@ -100,6 +112,8 @@ pub(super) struct Wire<S> {
     write_alarm: Alarm,
     /// What goes out in the place of what the HTTP library wanted to say.
     own: Bytes,
+    /// Since when nothing more is written, and what was thrown away meanwhile.
+    parting: Option<(Instant, usize)>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
@@ -117,6 +131,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             stalled: None,
             write_alarm: Alarm::default(),
             own: Bytes::new(),
+            parting: None,
         }
     }
 
@@ -182,6 +197,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             _ => Problem::no_http(),
         });
         true
+    }
+
+    /// Reads what still comes, and lets the other side close: a connection that is closed on unread bytes is reset, and the
+    /// answer that is on its way destroyed with it.
+    fn poll_parting(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let (since, mut read) = *self.parting.get_or_insert_with(|| (Instant::now(), 0));
+        let mut nothing = [0; 8192];
+        while read < MOST_AT_PARTING && since.elapsed() < PARTING {
+            let mut buf = ReadBuf::new(&mut nothing);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buf) {
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => read += buf.filled().len(),
+                Poll::Ready(_) => break,
+                Poll::Pending => {
+                    self.parting = Some((since, read));
+                    return self.read_alarm.poll(since + PARTING, context);
+                }
+            }
+        }
+        Poll::Ready(())
     }
 
     fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -263,7 +297,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_own(context))?;
-        Pin::new(&mut this.stream).poll_shutdown(context)
+        if this.parting.is_none() {
+            ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
+        }
+        if this.turns.has_unread.load(Ordering::Relaxed) {
+            ready!(this.poll_parting(context));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! For which request and which call the code works that runs now, so that each line of the log can say so. It is passed
 //! from one poll to the next in the task, so nobody has to hand it on; a new task is told.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::http::HeaderValue;
@@ -15,6 +16,7 @@ tokio::task_local! {
 #[derive(Debug, Clone, Default)]
 pub struct Context {
     request_id: Option<HeaderValue>,
+    client: Option<IpAddr>,
     call: Option<OfCall>,
 }
 
@@ -28,10 +30,10 @@ struct OfCall {
 }
 
 impl Context {
-    /// A request, by what its answer has as `x-request-id`.
+    /// A request, by what its answer has as `x-request-id`, and where it comes from, if that is known.
     #[must_use]
-    pub fn of_request(id: HeaderValue) -> Self {
-        Self { request_id: Some(id), call: None }
+    pub fn of_request(id: HeaderValue, client: Option<IpAddr>) -> Self {
+        Self { request_id: Some(id), client, call: None }
     }
 
     /// What is worked for now; nothing where nobody said so.
@@ -63,6 +65,9 @@ impl Context {
             if let Some(id) = now.request_id.as_ref().and_then(|id| id.to_str().ok()) {
                 say("request_id", id);
             }
+            if let Some(client) = now.client {
+                say("client", &client.to_string());
+            }
             if let Some(OfCall { id, call_id, name, traceparent }) = &now.call {
                 say("id", id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()));
                 say("call_id", call_id);
@@ -88,9 +93,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_worked_for_is_known_within_and_forgotten_behind() {
-        let request = Context::of_request(HeaderValue::from_static("r-1"));
+        let request = Context::of_request(HeaderValue::from_static("r-1"), Some(IpAddr::from([192, 0, 2, 7])));
         let inner = async {
-            assert_eq!(said(), [("request_id", "r-1".to_owned())]);
+            assert_eq!(said(), [("request_id", "r-1".to_owned()), ("client", "192.0.2.7".to_owned())]);
             let call = Context::current().with_call(
                 Uuid::nil(),
                 &"call_1".into(),
@@ -99,9 +104,9 @@ mod tests {
             );
             let within = call.scope(async { said() }).await;
             let names: Vec<&str> = within.iter().map(|(name, _)| *name).collect();
-            assert_eq!(names, ["request_id", "id", "call_id", "tool", "trace_id"]);
-            assert_eq!(within[4].1, "0af7651916cd43dd8448eb211c80319c");
-            assert_eq!(said().len(), 1, "the call is over");
+            assert_eq!(names, ["request_id", "client", "id", "call_id", "tool", "trace_id"]);
+            assert_eq!(within[5].1, "0af7651916cd43dd8448eb211c80319c");
+            assert_eq!(said().len(), 2, "the call is over");
         };
         request.scope(inner).await;
         assert_eq!(said(), []);

@@ -14,11 +14,11 @@ mod order;
 mod vendors;
 
 /// The sending side of a stream that is piped in.
-struct Pipe(mpsc::UnboundedSender<Bytes>);
+pub struct Pipe(mpsc::UnboundedSender<Bytes>);
 
 impl Pipe {
     /// Opens a stream with this query; its answer has begun.
-    async fn open(app: &Client, query: &str) -> (Self, EventStream) {
+    pub async fn open(app: &Client, query: &str) -> (Self, EventStream) {
         let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
         let body = futures_util::stream::unfold(receiver, |mut receiver| async move {
             let piece = receiver.recv().await?;
@@ -34,13 +34,13 @@ impl Pipe {
     }
 
     /// Sends events of Anthropic's shape.
-    fn say(&self, events: &[Value]) {
+    pub fn say(&self, events: &[Value]) {
         self.send(&anthropic(events));
     }
 }
 
 /// The next event that is like this.
-async fn next(events: &mut EventStream, like: impl Fn(&Event) -> bool) -> Event {
+pub async fn next(events: &mut EventStream, like: impl Fn(&Event) -> bool) -> Event {
     events.until(like).await.pop().expect("the last one is like this")
 }
 

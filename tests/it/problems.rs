@@ -2,10 +2,11 @@
 
 use reqwest::Method;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::client::send;
 use crate::support::shapes::{HARD_TEXT, names_field, points_at, succeeded};
-use crate::support::{App, Backend, raw};
+use crate::support::{App, Backend, bounded, raw};
 
 /// `{"name":"echo","arguments":{"a":[[…]]}}`, so deep in all.
 fn nested(levels: usize) -> String {
@@ -110,6 +111,30 @@ async fn a_body_over_4_mib_is_a_413_whether_its_length_is_told_or_not() {
     let untold = raw::exchange(&app, &head, chunked.as_bytes()).await;
     assert!(raw::is_problem(&untold, 413), "{untold}");
     assert_eq!(app.get("/tool-calls").await.ok()["tool_calls"], json!([]));
+}
+
+/// A client that reads nothing before it has sent everything, as many do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_reaches_whoever_sends_a_whole_large_body_first() {
+    let app = App::on_sqlite().await;
+    let length = 12 << 20;
+    for (head, status) in [
+        (post_head(length), 413),
+        (format!("POST /tool-calls HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"), 415),
+        (format!("POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"), 404),
+    ] {
+        let mut connection = raw::connect(&app).await;
+        let answer = bounded("the answer", async {
+            connection.write_all(head.as_bytes()).await.unwrap();
+            connection.write_all(&vec![b'x'; length]).await.unwrap();
+            connection.shutdown().await.unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).await.unwrap();
+            answer
+        });
+        let answer = answer.await;
+        assert!(raw::is_problem(&answer, status), "{status}: {answer}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -148,3 +148,33 @@ async fn what_the_library_says_by_itself_is_said_in_our_words() {
         assert_eq!(said_by_the_library(other), None);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_still_comes_of_an_answered_request_is_read_until_the_other_side_closes() {
+    let (mut wire, mut there, turns) = wire();
+    drop(turns.begin());
+    turns.leave_unread();
+    let sending = async {
+        there.write_all(&[b'x'; 100_000]).await.unwrap();
+        drop(there);
+    };
+    let ((ended, ()), seconds) = took(async { tokio::join!(wire.shutdown(), sending) }).await;
+    assert!(ended.is_ok());
+    assert_eq!(seconds, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_waited_for_long_at_parting_and_mostly_not_at_all() {
+    let (mut wire, _there, turns) = self::wire();
+    drop(turns.begin());
+    turns.leave_unread();
+    let (ended, seconds) = took(wire.shutdown()).await;
+    assert!(ended.is_ok());
+    assert_eq!(seconds, PARTING.as_secs());
+    let (mut wire, _there, turns) = self::wire();
+    turns.leave_unread();
+    drop(turns.begin());
+    let (ended, seconds) = took(wire.shutdown()).await;
+    assert!(ended.is_ok());
+    assert_eq!(seconds, 0, "the last request was read to its end");
+}

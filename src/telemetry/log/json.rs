@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn it_names_the_request_and_the_call_and_the_events_own_id_comes_first() {
-        let context = Context::of_request(HeaderValue::from_static("r-1"));
+        let context = Context::of_request(HeaderValue::from_static("r-1"), None);
         let context = context.with_call(uuid::Uuid::nil(), &"call_1".into(), &"echo".into(), None);
         let lines = lines(|| {
             context.run(|| {

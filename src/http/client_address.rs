@@ -1,0 +1,155 @@
+//! Where a request comes from: its peer, or whoever the proxies say that are trusted.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::HeaderMap;
+use ipnet::IpNet;
+
+use crate::config::{ForwardedHeader, Server};
+
+/// The address of whoever asks, as an extension of each request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ClientAddress(pub IpAddr);
+
+/// The proxies whose word counts.
+#[derive(Debug, Clone)]
+pub(super) struct Proxies {
+    trusted: Vec<IpNet>,
+    header: ForwardedHeader,
+}
+
+impl Proxies {
+    pub fn of(settings: &Server) -> Self {
+        Self { trusted: settings.trusted_proxies.clone(), header: settings.forwarded_header }
+    }
+
+    /// Each proxy adds, at the end, whom it was asked by. So the list is read from there, as long as whoever has written the
+    /// entry is trusted; the first that is not is the client, whatever it has written before. Only one header is read:
+    /// proxies pass on what they do not know, so of the other anybody could have written all.
+    pub fn client_of(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddress {
+        let mut client = peer.to_canonical();
+        if self.trusts(client) {
+            for hop in self.hops(headers) {
+                // What is hidden or no address ends what is known: it came from somewhere behind that proxy.
+                let Some(hop) = hop else { break };
+                client = hop;
+                if !self.trusts(client) {
+                    break;
+                }
+            }
+        }
+        ClientAddress(client)
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(&address))
+    }
+
+    /// What the proxies say, the nearest first; `None` where it is no address.
+    fn hops<'a>(&self, headers: &'a HeaderMap) -> impl Iterator<Item = Option<IpAddr>> + use<'a> {
+        let (name, read): (_, fn(&str) -> Option<IpAddr>) = match self.header {
+            ForwardedHeader::XForwardedFor => ("x-forwarded-for", address),
+            ForwardedHeader::Forwarded => ("forwarded", forwarded_for),
+        };
+        let lines = headers.get_all(name).iter().rev().map(|line| line.to_str().unwrap_or("unknown"));
+        let entries = lines.flat_map(|line| line.rsplit(',')).map(str::trim);
+        // A list may have empty elements (RFC 9110, section 5.6.1).
+        entries.filter(|entry| !entry.is_empty()).map(read)
+    }
+}
+
+/// `for` of one element of `Forwarded`.
+fn forwarded_for(element: &str) -> Option<IpAddr> {
+    let pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
+    let (_, node) = pairs.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    address(node.trim().trim_matches('"'))
+}
+
+/// An address, perhaps with a port: `192.0.2.7`, `192.0.2.7:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().or_else(|_| text.parse::<SocketAddr>().map(|socket| socket.ip()));
+    address.ok().map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+    use crate::config::Config;
+
+    /// Who asks, where 10.0.0.0/8 and `::1` are trusted.
+    fn client(header: ForwardedHeader, peer: &str, said: &[(&'static str, &str)]) -> String {
+        let mut settings = Config::default().server;
+        settings.trusted_proxies = vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];
+        settings.forwarded_header = header;
+        let mut headers = HeaderMap::new();
+        for (name, value) in said {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        Proxies::of(&settings).client_of(peer.parse().unwrap(), &headers).0.to_string()
+    }
+
+    fn by_x_forwarded_for(peer: &str, lines: &[&str]) -> String {
+        let said: Vec<_> = lines.iter().map(|line| ("x-forwarded-for", *line)).collect();
+        client(ForwardedHeader::XForwardedFor, peer, &said)
+    }
+
+    #[test]
+    fn a_stranger_s_word_counts_for_nothing() {
+        assert_eq!(by_x_forwarded_for("192.0.2.1", &["198.51.100.7"]), "192.0.2.1");
+        assert_eq!(client(ForwardedHeader::Forwarded, "192.0.2.1", &[("forwarded", "for=198.51.100.7")]), "192.0.2.1");
+        let nobody = Proxies::of(&Config::default().server);
+        let headers =
+            HeaderMap::from_iter([(HeaderName::from_static("x-forwarded-for"), HeaderValue::from_static("1.1.1.1"))]);
+        assert_eq!(nobody.client_of("127.0.0.1".parse().unwrap(), &headers).0.to_string(), "127.0.0.1");
+    }
+
+    #[test]
+    fn the_client_is_the_last_one_that_is_not_a_proxy() {
+        for (lines, meant) in [
+            (&["192.0.2.7"][..], "192.0.2.7"),
+            (&["198.51.100.7, 192.0.2.7"], "192.0.2.7"),
+            (&["198.51.100.7, 192.0.2.7, 10.2.2.2"], "192.0.2.7"),
+            (&["198.51.100.7", "192.0.2.7,10.2.2.2"], "192.0.2.7"),
+            (&["10.3.3.3, 10.2.2.2"], "10.3.3.3"),
+            (&["192.0.2.7:4711"], "192.0.2.7"),
+            (&["[2001:db8::1]:4711"], "2001:db8::1"),
+            (&["2001:db8::1"], "2001:db8::1"),
+            (&["192.0.2.7, ,"], "192.0.2.7"),
+            (&[], "10.1.1.1"),
+            (&[""], "10.1.1.1"),
+        ] {
+            assert_eq!(by_x_forwarded_for("10.1.1.1", lines), meant, "{lines:?}");
+            assert_eq!(by_x_forwarded_for("::ffff:10.1.1.1", lines), meant, "{lines:?}");
+        }
+        assert_eq!(by_x_forwarded_for("::1", &["::ffff:192.0.2.7"]), "192.0.2.7");
+    }
+
+    #[test]
+    fn what_is_no_address_ends_what_is_known() {
+        for line in ["198.51.100.7, unknown", "198.51.100.7, 192.0.2", "198.51.100.7, bücher"] {
+            assert_eq!(by_x_forwarded_for("10.1.1.1", &[line]), "10.1.1.1", "{line}");
+        }
+        assert_eq!(by_x_forwarded_for("10.1.1.1", &["198.51.100.7, _hidden, 10.2.2.2"]), "10.2.2.2");
+    }
+
+    #[test]
+    fn forwarded_is_read_where_it_is_the_header_and_else_is_not() {
+        let both = [("forwarded", "for=192.0.2.7"), ("x-forwarded-for", "198.51.100.7")];
+        assert_eq!(client(ForwardedHeader::XForwardedFor, "10.1.1.1", &both), "198.51.100.7");
+        for (line, meant) in [
+            ("for=192.0.2.7", "192.0.2.7"),
+            ("proto=https; For=192.0.2.7;by=10.1.1.1", "192.0.2.7"),
+            ("for=198.51.100.9, for=\"[2001:db8::1]:4711\";proto=http", "2001:db8::1"),
+            ("for=\"192.0.2.7:80\", for=10.2.2.2", "192.0.2.7"),
+            ("for=198.51.100.9, for=unknown", "10.1.1.1"),
+            ("for=198.51.100.9, proto=https", "10.1.1.1"),
+            ("for=\"x, for=192.0.2.7", "192.0.2.7"),
+        ] {
+            let said = [("forwarded", line), ("x-forwarded-for", "203.0.113.1")];
+            assert_eq!(client(ForwardedHeader::Forwarded, "10.1.1.1", &said), meant, "{line}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What is shipped for whoever runs the service: read as those read it who obey it, and held against what the service does.
+
+use std::fs;
+
+use serde::Deserialize;
+use serde_json::Value;
+use toolpost::config::Config;
+
+use crate::support::fixture::project_file;
+
+mod compose;
+mod image;
+mod kubernetes;
+
+/// Long enough for a service that drains, with a few seconds for streams and the journal to end.
+fn drain_s() -> u64 {
+    Config::default().server.drain_ms / 1000 + 5
+}
+
+/// A file of the project.
+fn text(path: &str) -> String {
+    fs::read_to_string(project_file(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The documents of a YAML file.
+fn yaml(path: &str) -> Vec<Value> {
+    let text = text(path);
+    let documents = yaml_serde::Deserializer::from_str(&text);
+    documents.map(|document| Value::deserialize(document).unwrap_or_else(|error| panic!("{path}: {error}"))).collect()
+}
+
+/// What is at a place where something has to be.
+fn at<'a>(document: &'a Value, pointer: &str) -> &'a Value {
+    document.pointer(pointer).unwrap_or_else(|| panic!("nothing at {pointer} of {document:#}"))
+}
+
+/// Settings that a file of ours has are settings that there are.
+fn assert_settings(toml: &str) -> Config {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("toolpost.toml");
+    fs::write(&file, toml).unwrap();
+    Config::load(Some(&file)).unwrap_or_else(|error| panic!("{error}: {toml}"))
+}
+
+/// Variables that the service reads by these names.
+fn assert_known(name: &str) {
+    if let Some(setting) = name.strip_prefix("TOOLPOST__") {
+        let defaults: toml::Table = toolpost::config::DEFAULTS.parse().unwrap();
+        let (section, key) = setting.split_once("__").unwrap();
+        let section = defaults.get(&section.to_lowercase()).and_then(toml::Value::as_table);
+        assert!(section.is_some_and(|section| section.contains_key(&key.to_lowercase())), "{name}");
+        return;
+    }
+    let is_secret = name.starts_with("TOOLPOST_SECRET_");
+    let sources = ["src/cli/options.rs", "src/cli/serve.rs"].map(text).concat();
+    assert!(is_secret || sources.contains(&format!("\"{name}\"")), "{name}");
+}

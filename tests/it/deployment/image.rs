@@ -1,0 +1,91 @@
+//! `Dockerfile`: what it promises of the image stays in it. `docker/build-without-daemon` builds and tries it.
+
+use super::text;
+
+/// The instructions, each on one line.
+fn instructions() -> Vec<String> {
+    let text = text("Dockerfile");
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let joined = lines.collect::<Vec<_>>().join("\n").replace("\\\n", " ");
+    joined.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
+}
+
+/// The instructions behind the last `FROM`: what the image is.
+fn last_stage() -> Vec<String> {
+    let all = instructions();
+    let begin = all.iter().rposition(|line| line.starts_with("FROM ")).unwrap();
+    all[begin..].to_vec()
+}
+
+fn one(stage: &[String], instruction: &str) -> String {
+    let found: Vec<_> = stage.iter().filter_map(|line| line.strip_prefix(&format!("{instruction} "))).collect();
+    assert_eq!(found.len(), 1, "{instruction} in {stage:#?}");
+    found[0].trim().to_owned()
+}
+
+#[test]
+fn the_image_needs_no_root_and_no_shell() {
+    let stage = last_stage();
+    assert_eq!(one(&stage, "USER"), "65532:65532");
+    assert!(!stage.iter().any(|line| line.starts_with("RUN ")), "{stage:#?}");
+    for instruction in ["ENTRYPOINT", "CMD"] {
+        let words: Vec<String> = serde_json::from_str(&one(&stage, instruction)).expect("the form without a shell");
+        assert!(!words.is_empty());
+    }
+    let health = one(&stage, "HEALTHCHECK");
+    let (_, command) = health.split_once("CMD ").unwrap();
+    let command: Vec<String> = serde_json::from_str(command).expect("the form without a shell");
+    assert_eq!(command[1..3], ["healthcheck", "--url"]);
+    assert!(one(&stage, "CMD").contains("0.0.0.0:8080") && command[3].contains("127.0.0.1:8080"));
+    assert_eq!(one(&stage, "STOPSIGNAL"), "SIGTERM");
+    assert_eq!(one(&stage, "VOLUME"), "[\"/data\", \"/tools\"]");
+}
+
+#[test]
+fn dependencies_are_built_before_the_source_is_there() {
+    let all = instructions();
+    let place = |like: &str| all.iter().position(|line| line.starts_with(like)).unwrap_or_else(|| panic!("no {like}"));
+    let first_build = all.iter().position(|line| line.starts_with("RUN ") && line.contains("cargo build")).unwrap();
+    assert!(place("COPY Cargo.toml Cargo.lock") < first_build && first_build < place("COPY src src"));
+    assert!(first_build < place("COPY migrations"));
+    // Cargo wants a file for each target that is declared.
+    let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
+    for bench in manifest["bench"].as_array().unwrap() {
+        let file = format!("benches/{}.rs", bench["name"].as_str().unwrap());
+        assert!(all[first_build].contains(&file), "{file} is not made");
+    }
+}
+
+#[test]
+fn the_image_says_what_it_is() {
+    let labels = one(&last_stage(), "LABEL");
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(labels.contains(&format!("org.opencontainers.image.version=\"{version}\"")), "{labels}");
+    let manifest: toml::Table = text("Cargo.toml").parse().unwrap();
+    let package = manifest["package"].as_table().unwrap();
+    assert!(labels.contains(package["license"].as_str().unwrap()), "{labels}");
+    let rust = package["rust-version"].as_str().unwrap();
+    assert!(text("Dockerfile").contains(&format!("ARG BUILD_IMAGE=rust:{rust}-")), "the build image has another Rust");
+}
+
+#[test]
+fn only_what_the_image_is_made_of_is_sent_to_the_builder() {
+    let ignored = text(".dockerignore");
+    let sent: Vec<&str> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    assert!(ignored.lines().any(|line| line == "*"));
+    let dockerfile = instructions();
+    let copied =
+        dockerfile.iter().filter_map(|line| line.strip_prefix("COPY ")).filter(|rest| !rest.starts_with("--from"));
+    let mut copied: Vec<&str> = copied
+        .flat_map(|rest| {
+            let words: Vec<&str> = rest.split_whitespace().collect();
+            words[..words.len() - 1].to_vec()
+        })
+        .collect();
+    copied.sort_unstable();
+    assert_eq!(copied, {
+        let mut sent = sent;
+        sent.sort_unstable();
+        sent
+    });
+}

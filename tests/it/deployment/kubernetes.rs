@@ -1,0 +1,118 @@
+//! `deploy/kubernetes`.
+
+use serde_json::{Value, json};
+use toolpost::config::Config;
+
+use super::{assert_known, assert_settings, at, drain_s, yaml};
+
+const FILES: [&str; 3] = ["toolpost", "secret", "first-key"];
+
+fn objects() -> Vec<Value> {
+    FILES.iter().flat_map(|file| yaml(&format!("deploy/kubernetes/{file}.yaml"))).collect()
+}
+
+fn object(kind: &str) -> Value {
+    let mut found = objects().into_iter().filter(|object| object["kind"] == kind);
+    let object = found.next().unwrap_or_else(|| panic!("no {kind}"));
+    assert!(found.next().is_none(), "two of {kind}");
+    object
+}
+
+/// The pods of the service, and of the job that makes its first key.
+fn pods() -> [Value; 2] {
+    ["Deployment", "Job"].map(|kind| at(&object(kind), "/spec/template/spec").clone())
+}
+
+#[test]
+fn every_object_says_what_it_is() {
+    let objects = objects();
+    for object in &objects {
+        for pointer in ["/apiVersion", "/kind", "/metadata/name"] {
+            assert!(at(object, pointer).is_string());
+        }
+    }
+    let mut kinds: Vec<&str> = objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    kinds.sort_unstable();
+    let expected =
+        ["ConfigMap", "Deployment", "HorizontalPodAutoscaler", "Job", "PodDisruptionBudget", "Secret", "Service"];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn pods_run_as_nobody_in_particular_on_a_root_that_is_read_only() {
+    for pod in pods() {
+        assert_eq!(at(&pod, "/securityContext/runAsNonRoot"), true);
+        assert_eq!(at(&pod, "/securityContext/runAsUser"), 65532, "the image's user");
+        assert_eq!(at(&pod, "/securityContext/seccompProfile/type"), "RuntimeDefault");
+        assert_eq!(
+            (at(&pod, "/automountServiceAccountToken"), at(&pod, "/enableServiceLinks")),
+            (&json!(false), &json!(false))
+        );
+        let container = at(&pod, "/containers/0");
+        assert_eq!(at(container, "/securityContext/readOnlyRootFilesystem"), true);
+        assert_eq!(at(container, "/securityContext/allowPrivilegeEscalation"), false);
+        assert_eq!(at(container, "/securityContext/capabilities/drop"), &json!(["ALL"]));
+        assert_eq!(at(container, "/image"), &format!("toolpost:{}", env!("CARGO_PKG_VERSION")));
+        assert!(container.get("command").is_none(), "the program is the image's own");
+        assert!(at(container, "/resources/limits/memory").is_string());
+    }
+}
+
+#[test]
+fn probes_ask_what_there_is_and_only_readiness_depends_on_the_database() {
+    let container = at(&object("Deployment"), "/spec/template/spec/containers/0").clone();
+    let paths = toolpost::http::openapi().paths.paths;
+    for (probe, path) in [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+        assert_eq!(at(&container, &format!("/{probe}/httpGet/path")), path);
+        assert!(paths.contains_key(path));
+        assert_eq!(at(&container, &format!("/{probe}/httpGet/port")), at(&container, "/ports/0/name"));
+    }
+    assert_eq!(at(&container, "/ports/0/containerPort"), 8080);
+}
+
+#[test]
+fn a_pod_has_the_time_to_drain_before_it_is_killed() {
+    let pod = at(&object("Deployment"), "/spec/template/spec").clone();
+    let rest = at(&pod, "/containers/0/lifecycle/preStop/sleep/seconds").as_u64().unwrap();
+    let grace = at(&pod, "/terminationGracePeriodSeconds").as_u64().unwrap();
+    assert!(grace >= rest + drain_s(), "{grace}");
+}
+
+#[test]
+fn what_selects_the_pods_are_their_labels() {
+    let deployment = object("Deployment");
+    let labels = at(&deployment, "/spec/template/metadata/labels");
+    assert_eq!(at(&deployment, "/spec/selector/matchLabels"), labels);
+    assert_eq!(at(&object("PodDisruptionBudget"), "/spec/selector/matchLabels"), labels);
+    let service = object("Service");
+    assert_eq!(at(&service, "/spec/selector"), labels);
+    assert_eq!(
+        at(&service, "/spec/ports/0/targetPort"),
+        at(&deployment, "/spec/template/spec/containers/0/ports/0/name")
+    );
+    assert_eq!(at(&object("HorizontalPodAutoscaler"), "/spec/scaleTargetRef/name"), at(&deployment, "/metadata/name"));
+    let job = object("Job");
+    assert_ne!(at(&job, "/spec/template/metadata/labels"), labels, "the service does not send calls to the job");
+}
+
+#[test]
+fn volumes_and_settings_are_those_that_there_are() {
+    let pod = at(&object("Deployment"), "/spec/template/spec").clone();
+    let names = |list: &Value| -> Vec<String> {
+        let mut names: Vec<_> =
+            list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(at(&pod, "/volumes")), names(at(&pod, "/containers/0/volumeMounts")));
+    let settings = object("ConfigMap");
+    let config = assert_settings(at(&settings, "/data/toolpost.toml").as_str().unwrap());
+    assert!(config.server.trusted_proxies.is_empty(), "whom to trust is the operator's to say");
+    assert_eq!(config.server.drain_ms, Config::default().server.drain_ms);
+    for pod in pods() {
+        assert_eq!(at(&pod, "/containers/0/envFrom/0/secretRef/name"), at(&object("Secret"), "/metadata/name"));
+    }
+    for (name, _) in at(&object("Secret"), "/stringData").as_object().unwrap() {
+        assert_known(name);
+    }
+}

@@ -1,0 +1,116 @@
+//! A real nginx with the configuration that is shipped, in a folder and on ports of its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::{fs, thread};
+
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::authority;
+use crate::support::fixture::project_file;
+use crate::support::{Client, eventually};
+
+/// nginx before one service. Killed on drop.
+pub struct Nginx {
+    process: Child,
+    folder: tempfile::TempDir,
+    shipped: Port,
+    plain: Port,
+}
+
+/// A port that nobody else is given while it is held; it never listens itself.
+struct Port {
+    address: SocketAddr,
+    _held: TcpSocket,
+}
+
+impl Port {
+    fn of_its_own() -> Self {
+        let held = TcpSocket::new_v4().unwrap();
+        held.set_reuseaddr(true).unwrap();
+        held.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        Self { address: held.local_addr().unwrap(), _held: held }
+    }
+}
+
+impl Nginx {
+    /// Starts it, and waits until it takes connections.
+    pub async fn before(service: &Client) -> Self {
+        let (shipped, plain) = (Port::of_its_own(), Port::of_its_own());
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("toolpost.conf"), configuration(&authority(service), shipped.address)).unwrap();
+        fs::write(folder.path().join("nginx.conf"), around(folder.path(), plain.address)).unwrap();
+        let program = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
+        let program = program.into_iter().find(|path| Path::new(path).exists()).unwrap_or("nginx");
+        let errors = fs::File::create(folder.path().join("errors")).unwrap();
+        let process = Command::new(program)
+            .args(["-p", path(folder.path()), "-c", path(&folder.path().join("nginx.conf")), "-e", "stderr"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(errors)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{program}: {error} (Debian: apt-get install nginx-light)"));
+        let address = shipped.address;
+        let nginx = Self { process, folder, shipped, plain };
+        eventually("nginx", async || TcpStream::connect(address).await.ok()).await;
+        nginx
+    }
+
+    /// Where the service is under its prefix, for a client.
+    pub fn url(&self) -> String {
+        format!("http://{}/toolpost", self.shipped.address)
+    }
+
+    /// The service through the configuration that is shipped.
+    pub fn client(&self) -> Client {
+        Client::new(&self.url())
+    }
+
+    /// The service through a configuration that says nothing of it but where it is.
+    pub fn plain(&self) -> Client {
+        Client::new(&format!("http://{}", self.plain.address))
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if thread::panicking() {
+            eprintln!("nginx said:\n{}", fs::read_to_string(self.folder.path().join("errors")).unwrap_or_default());
+        }
+    }
+}
+
+/// The shipped configuration.
+pub fn shipped() -> String {
+    fs::read_to_string(project_file("deploy/nginx/toolpost.conf")).unwrap()
+}
+
+/// What is shipped, with other addresses and nothing else changed.
+fn configuration(service: &str, listen: SocketAddr) -> String {
+    let text = shipped();
+    for replaced in ["server 127.0.0.1:8080;", "listen 80;"] {
+        assert_eq!(text.matches(replaced).count(), 1, "{replaced}");
+    }
+    text.replace("server 127.0.0.1:8080;", &format!("server {service};"))
+        .replace("listen 80;", &format!("listen {listen};"))
+}
+
+/// What is around it: one process, everything in one folder, and a second instead of a minute as nginx's own patience, which
+/// the shipped configuration has to know better.
+fn around(folder: &Path, plain: SocketAddr) -> String {
+    let folder = folder.display();
+    let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let folders: String = kinds.iter().map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n")).collect();
+    format!(
+        "daemon off;\nmaster_process off;\npid {folder}/pid;\nerror_log stderr warn;\nevents {{}}\nhttp {{\n    \
+         access_log off;\n{folders}    proxy_read_timeout 1s;\n    include {folder}/toolpost.conf;\n    \
+         server {{\n        listen {plain};\n        location / {{ proxy_pass http://toolpost/; }}\n    }}\n}}\n"
+    )
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

@@ -1,0 +1,61 @@
+//! `toolpost healthcheck`, as a container's runtime runs it.
+
+use crate::cli::program::{Ended, Home};
+use crate::support::App;
+
+async fn check(arguments: &[&str], listen: Option<&str>) -> Ended {
+    let home = Home::new();
+    let mut command = home.command(&[&["healthcheck"], arguments].concat());
+    command.envs(listen.map(|listen| ("TOOLPOST_LISTEN", listen)));
+    let ended = tokio::task::spawn_blocking(move || crate::cli::program::Program::start(&mut command).end());
+    let ended = ended.await.unwrap();
+    assert!(home.is_empty(), "it leaves nothing behind");
+    ended
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_answers_is_healthy() {
+    let app = App::on_sqlite().await;
+    let authority = app.url("").trim_start_matches("http://").to_owned();
+    for (arguments, listen) in [
+        (&["--url", &app.url("/healthz")][..], None),
+        (&["--url", &app.url("/readyz")], None),
+        (&[], Some(authority.as_str())),
+        (&[], Some(&authority.replace("127.0.0.1", "0.0.0.0"))),
+    ] {
+        let ended = check(arguments, listen).await;
+        assert_eq!(ended.code, Some(0), "{arguments:?} {ended:?}");
+        assert!(ended.out.contains("answers 200"), "{ended:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_answers_otherwise_or_not_at_all_is_not() {
+    let app = App::on_sqlite().await;
+    let ended = check(&["--url", &app.url("/nowhere")], None).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("answers 404"), "{ended:?}");
+    // Takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/healthz", silent.local_addr().unwrap());
+    let ended = check(&["--url", &url, "--timeout-ms", "50"], None).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("did not answer within 50 ms"), "{ended:?}");
+    drop(silent);
+    let ended = check(&["--url", &url], None).await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.err.contains("does not answer"), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_asked_is_wrong_usage() {
+    for (arguments, listen) in [
+        (&["--url", "nowhere"][..], None),
+        (&["--url", ""], None),
+        (&["--timeout-ms", "0"], None),
+        (&[], Some("127.0.0.1:0")),
+    ] {
+        let ended = check(arguments, listen).await;
+        assert_eq!(ended.code, Some(2), "{arguments:?} {ended:?}");
+    }
+}
