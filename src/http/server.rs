@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::ConnectInfo;
 use axum::http::{Request, Response};
@@ -40,8 +39,8 @@ const BUFFER: usize = 128 * 1024;
 
 /// A server of one service.
 #[derive(Clone)]
-pub(super) struct Server {
-    service: Outermost<Router>,
+pub(super) struct Server<S> {
+    service: Outermost<S>,
     state: AppState,
     clocks: Clocks,
     http: http1::Builder,
@@ -49,8 +48,12 @@ pub(super) struct Server {
     room_to_refuse: Arc<Semaphore>,
 }
 
-impl Server {
-    pub fn new(service: Outermost<Router>, state: AppState) -> Self {
+impl<S> Server<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    pub fn new(service: Outermost<S>, state: AppState) -> Self {
         let settings = &state.config.server;
         let clocks = Clocks {
             header: Duration::from_millis(settings.header_timeout_ms),

@@ -17,7 +17,7 @@ pub mod process;
 mod routes;
 mod tools;
 
-pub use routes::{Ongoing, Routes};
+pub use routes::{OneRoute, Ongoing, Routes};
 pub use tools::{MOST_TOOLS, OTHER_TOOL, UNKNOWN_TOOL};
 
 use catalog::{CATALOG, Described, Kind};
