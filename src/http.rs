@@ -1,12 +1,16 @@
 //! The HTTP interface: the whole surface on this page, one file per noun beneath.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::extract::Request;
+use axum::handler::Handler;
+use axum::response::Response;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tower::{Layer, Service};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -43,6 +47,7 @@ mod groups;
 mod hooks;
 mod imports;
 mod keys;
+mod lane;
 mod layers;
 mod listing;
 mod mcp;
@@ -67,9 +72,10 @@ mod upstreams;
 mod watch;
 mod wire;
 
-pub use layers::Outermost;
 pub use problem::Problem;
 
+use lane::Lane;
+use layers::Outermost;
 use server::Server;
 
 /// How long connections may take to end once everything else has.
@@ -154,19 +160,26 @@ pub fn openapi() -> OpenApi {
 }
 
 /// The whole interface as a service.
-pub fn service(state: AppState) -> Outermost<Router> {
+fn service(
+    state: AppState,
+) -> Outermost<
+    impl Service<Request, Response = Response, Error = Infallible, Future: Send + 'static> + Clone + Send + 'static,
+> {
     let (router, document) = routes().split_for_parts();
     let document = docs::finish(document);
     let measure = measured::Measure::new(&state.metrics, state.tracer.clone(), &document);
-    let gate = auth::Gate { state: state.clone(), needs: Arc::new(auth::needs::Needs::new(&document)) };
+    let gate = auth::Gate::new(state.clone(), &document);
     let router = router
         .merge(docs::router(&document))
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
         .with_state(state.clone());
+    let calls = calls::execute.with_state(state.clone());
+    let calls = gate.at(lane::PATH, &lane::METHOD).layer(calls);
+    let calls = measure.at(lane::PATH, &lane::METHOD).layer(calls);
     // Behind it is whatever was mounted before: nothing is to be mounted after. Who is refused is counted, too.
     let router = router.layer(gate).layer(measure);
-    Outermost::new(router, state)
+    Outermost::new(Lane { calls, router }, state)
 }
 
 /// Serves until `drain` fires; then takes no new calls, lets running ones end, and closes everything.

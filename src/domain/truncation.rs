@@ -70,7 +70,13 @@ impl Outcome {
     /// The result of the call `id` as a model is shown it; what is longer keeps its whole beside it.
     #[must_use]
     pub fn truncated(mut self, bounds: &Bounds, id: Uuid) -> Self {
-        let Some(gap) = left_out(&self.output, bounds) else { return self };
+        self.truncate(bounds, id);
+        self
+    }
+
+    /// The same where it is.
+    pub fn truncate(&mut self, bounds: &Bounds, id: Uuid) {
+        let Some(gap) = left_out(&self.output, bounds) else { return };
         let notice = notice::of(&self.output, &gap, id);
         let left = &self.output[gap.clone()];
         let note = json!({
@@ -85,7 +91,6 @@ impl Outcome {
         if let Some(error) = &mut self.error {
             error.text.clone_from(&self.output);
         }
-        self
     }
 
     /// The same before it was cut.

@@ -23,7 +23,12 @@ use results::{Flight, Seat};
 
 impl Engine {
     /// A call of a tool whose good results serve equal calls: it gets one that is there, or runs.
-    pub(super) async fn cached(&self, job: &mut Job, entry: &Arc<Entry>, cache: CacheSpec) -> Result<Outcome, Stop> {
+    pub(super) async fn cached(
+        &self,
+        job: &mut Job,
+        entry: &Arc<Entry>,
+        cache: CacheSpec,
+    ) -> Result<Box<Outcome>, Stop> {
         // What has begun already goes on; its result may have changed the world in between.
         let is_bypassed = job.begin != Begin::Start || job.call.cache_control == CacheControl::NoStore;
         let key = key::of(job, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
@@ -48,19 +53,19 @@ impl Engine {
         entry: &Arc<Entry>,
         cache: CacheSpec,
         flight: Flight<'_>,
-    ) -> Result<Outcome, Stop> {
+    ) -> Result<Box<Outcome>, Stop> {
         let outcome = self.carry_out(job, entry).await?;
         if !outcome.is_error() {
-            flight.land(Arc::new(outcome.clone()), Duration::from_millis(cache.ttl_ms)).await;
+            flight.land(Arc::new((*outcome).clone()), Duration::from_millis(cache.ttl_ms)).await;
         }
         Ok(outcome)
     }
 
     /// The result of an earlier call becomes this call's own.
-    fn take_over(&self, job: &mut Job, outcome: &Outcome) -> Result<Outcome, Stop> {
+    fn take_over(&self, job: &mut Job, outcome: &Outcome) -> Result<Box<Outcome>, Stop> {
         let name = job.call.name.clone();
         job.call.take_over(self.clock.now()).map_err(|error| Failure::execution(&name, error.to_string()))?;
-        Ok(outcome.clone())
+        Ok(Box::new(outcome.clone()))
     }
 
     /// Waits, within the call's own clocks, for an equal call that runs. `None` if that has no good result.

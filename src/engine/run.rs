@@ -46,11 +46,12 @@ impl<T: Into<Outcome>> From<T> for Stop {
 impl Engine {
     /// Returns whether its caller was still waiting for its end.
     pub(super) async fn run_and_settle(&self, mut job: Box<Job>, span: &mut Span) -> Recorded {
-        let end = self.run(&mut job).await.map_or_else(|stop| stop, |outcome| Stop::With(outcome.into()));
+        let end = self.run(&mut job).await.map_or_else(|stop| stop, Stop::With);
         let end = match end {
-            Stop::With(outcome) => {
+            Stop::With(mut outcome) => {
                 let bounds = job.call.limits.map_or_else(Bounds::default, |limits| limits.output());
-                Stop::With(Box::new(outcome.truncated(&bounds, job.call.id)))
+                outcome.truncate(&bounds, job.call.id);
+                Stop::With(outcome)
             }
             end => end,
         };
@@ -85,7 +86,7 @@ impl Engine {
         recorder.end()
     }
 
-    async fn run(&self, job: &mut Job) -> Result<Outcome, Stop> {
+    async fn run(&self, job: &mut Job) -> Result<Box<Outcome>, Stop> {
         if let Some(draft) = job.handle.draft.clone() {
             // Boxed: few calls come this way.
             job.turn = Box::pin(self.gather(job, &draft)).await?;
@@ -105,7 +106,7 @@ impl Engine {
         }
     }
 
-    pub(super) async fn carry_out(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Outcome, Stop> {
+    pub(super) async fn carry_out(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Box<Outcome>, Stop> {
         if job.handle.cancel.is_cancelled() {
             return Err(Failure::cancelled().into());
         }
@@ -132,7 +133,7 @@ impl Engine {
             let failure = match ended {
                 Ended::With(outcome) => {
                     self.pauses.note(&job.call.tenant, &entry.name, false);
-                    let outcome = check_output(entry, *outcome);
+                    let outcome = check_output(entry, outcome);
                     return tokio::select! {
                         outcome = images::fitted(outcome) => Ok(outcome),
                         () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
@@ -152,7 +153,7 @@ impl Engine {
                 let posted = job.handle.outside.close().map(|answer| convert::outcome_of(&entry.name, answer));
                 let posted = posted.map(|outcome| job.equipment.without_secrets(outcome));
                 let Some(posted) = posted else { return Err(failure.into()) };
-                return Ok(images::fitted(check_output(entry, posted)).await);
+                return Ok(images::fitted(check_output(entry, Box::new(posted))).await);
             };
             self.rest(job, wait, spec.max_attempts, &failure).await?;
             job.begin = Begin::Again;
@@ -284,7 +285,7 @@ fn slots_of(call: &Call, entry: &Entry) -> Arc<str> {
 }
 
 /// Holds a good result against the output schema, if the tool has one.
-fn check_output(entry: &Entry, mut outcome: Outcome) -> Outcome {
+fn check_output(entry: &Entry, mut outcome: Box<Outcome>) -> Box<Outcome> {
     let Some(schema) = entry.output.as_ref().filter(|_| !outcome.is_error()) else { return outcome };
     let text = serde_json::Value::String(outcome.output.clone());
     let violations = schema.violations(outcome.structured.as_deref().unwrap_or(&text));
@@ -299,7 +300,7 @@ fn check_output(entry: &Entry, mut outcome: Outcome) -> Outcome {
         }
         OutputCheck::Strict => {
             let details = std::mem::take(&mut outcome.details);
-            Outcome { details, ..Failure::result_invalid(&entry.name, violations).into() }
+            Box::new(Outcome { details, ..Failure::result_invalid(&entry.name, violations).into() })
         }
     }
 }

@@ -29,16 +29,15 @@ const QUALITIES: [u8; 2] = [85, 60];
 static AT_ONCE: Semaphore = Semaphore::const_new(2);
 
 /// The outcome with its images as a model can take them.
-pub async fn fitted(outcome: Outcome) -> Outcome {
+pub async fn fitted(mut outcome: Box<Outcome>) -> Box<Outcome> {
     if !outcome.content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
         return outcome;
     }
     // It is never closed.
     let _permit = AT_ONCE.acquire().await;
-    let Outcome { content, .. } = outcome;
+    let content = std::mem::take(&mut outcome.content);
     let fitting = tokio::task::spawn_blocking(move || all(content)).await;
-    let content = fitting.unwrap_or_else(|_| vec![left_out("they cannot be read")]);
-    let mut outcome = Outcome { content, ..outcome };
+    outcome.content = fitting.unwrap_or_else(|_| vec![left_out("they cannot be read")]);
     let text = joined_text(&outcome.content);
     if text != outcome.output {
         outcome.output = text;

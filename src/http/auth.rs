@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::{BoxFuture, Either};
 use http_body_util::BodyExt;
 use tower::{Layer, Service};
+use utoipa::openapi::OpenApi;
 
 use super::AppState;
 use super::problem::Problem;
@@ -26,8 +27,26 @@ use needs::{Need, Needs};
 /// Lets in whoever may, and tells the handlers who they are.
 #[derive(Clone)]
 pub(super) struct Gate {
-    pub state: AppState,
-    pub needs: Arc<Needs>,
+    state: AppState,
+    needs: Arc<Needs>,
+    /// What its route asks for, where it stands before one only.
+    need: Option<Need>,
+}
+
+impl Gate {
+    /// Before the routes that this document describes.
+    pub fn new(state: AppState, document: &OpenApi) -> Self {
+        Self { state, needs: Arc::new(Needs::new(document)), need: None }
+    }
+
+    /// Before one of them only.
+    pub fn at(&self, path: &str, method: &Method) -> Self {
+        Self { need: Some(self.needs.of_route(path, method)), ..self.clone() }
+    }
+
+    fn need(&self, request: &Request) -> Need {
+        self.need.unwrap_or_else(|| self.needs.of(request))
+    }
 }
 
 impl<S> Layer<S> for Gate {
@@ -59,7 +78,7 @@ where
     }
 
     fn call(&mut self, mut request: Request) -> Self::Future {
-        let need = self.gate.needs.of(&request);
+        let need = self.gate.need(&request);
         if let Need::Nothing = need {
             return Either::Left(self.inner.call(request));
         }

@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::call_body::{self, Asked, CallBody};
 use super::described::BodyRefused;
-use super::extract::JsonBody;
+use super::extract::{JsonBody, JsonRequest};
+use super::measured::TRACEPARENT;
 use super::preference::Preference;
 use super::problem::Problem;
 use super::{AppState, answer, cache_control, conversation, once, watch};
@@ -59,10 +60,9 @@ enum CallAnswer<'a> {
 pub(super) async fn execute(
     State(state): State<AppState>,
     access: Access,
-    headers: HeaderMap,
-    body: JsonBody,
+    request: JsonRequest,
 ) -> Result<Response, Problem> {
-    let JsonBody { value, bytes } = body;
+    let JsonRequest { headers, body: JsonBody { value, bytes } } = request;
     let once = once::of(&headers, &value)?;
     let mut asked = call_body::read(value, &access.snapshot())?;
     let wants_events = wants_events(&headers);
@@ -160,7 +160,7 @@ fn wants_events(headers: &HeaderMap) -> bool {
 
 /// W3C Trace Context, section 3.2: passed on as it is if it has the shape of one.
 pub(super) fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
-    let text = headers.get("traceparent")?.to_str().ok()?;
+    let text = headers.get(TRACEPARENT)?.to_str().ok()?;
     let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     let parts: Vec<&str> = text.split('-').collect();
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();

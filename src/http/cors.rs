@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue,
-    ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderName,
+    HeaderValue, ORIGIN, VARY,
 };
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -16,6 +16,8 @@ use url::Url;
 use super::problem::Problem;
 use super::security::RESOURCE_POLICY;
 
+/// Fetch Metadata: whose page has a browser ask.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 /// What requests may carry.
 const TAKEN: HeaderValue = HeaderValue::from_static(
@@ -71,7 +73,7 @@ impl Cors {
             return Some((StatusCode::NO_CONTENT, told).into_response());
         }
         let changes = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-        let from = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+        let from = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
         let is_foreign = matches!(from, Some(b"cross-site" | b"same-site"));
         let is_judged = named.is_some() || is_of_mcp(request) && headers.contains_key(ORIGIN);
         (changes && is_foreign && !is_judged).then(|| Problem::foreign_page().into_response())

@@ -24,15 +24,30 @@ pub(super) struct JsonBody {
     pub bytes: usize,
 }
 
+/// The same with the request's headers, which are not copied for it.
+#[derive(Debug)]
+pub(super) struct JsonRequest {
+    pub headers: HeaderMap,
+    pub body: JsonBody,
+}
+
+impl FromRequest<AppState> for JsonRequest {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
+        let (Parts { headers, .. }, body) = request.into_parts();
+        check_content_type(&headers)?;
+        let bytes = read(&headers, body, state).await?;
+        let value = json::parse(&bytes).map_err(|error| Problem::bad_json(error.to_string()))?;
+        Ok(Self { headers, body: JsonBody { value, bytes: bytes.len() } })
+    }
+}
+
 impl FromRequest<AppState> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
-        check_content_type(&parts.headers)?;
-        let bytes = read(&parts.headers, body, state).await?;
-        let value = json::parse(&bytes).map_err(|error| Problem::bad_json(error.to_string()))?;
-        Ok(Self { value, bytes: bytes.len() })
+        JsonRequest::from_request(request, state).await.map(|request| request.body)
     }
 }
 

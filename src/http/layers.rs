@@ -91,8 +91,8 @@ fn finish(mut response: Response, id: HeaderValue) -> Response {
         written.headers_mut().remove(axum::http::header::CONTENT_LENGTH);
         response = written;
     }
-    response.headers_mut().insert(REQUEST_ID, id);
     security::secure(response.headers_mut());
+    response.headers_mut().insert(REQUEST_ID, id);
     response
 }
 

@@ -1,27 +1,30 @@
 //! Around each route: requests are counted by its template, traced, and told to the log at `debug`.
 
 use std::convert::Infallible;
-use std::task::{Context as Poller, Poll};
+use std::pin::Pin;
+use std::task::{Context as Poller, Poll, ready};
 
 use axum::extract::{MatchedPath, Request};
-use axum::http::HeaderValue;
+use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::Response;
-use futures_util::future::BoxFuture;
+use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 use utoipa::openapi::OpenApi;
 
 use super::client_address::ClientAddress;
 use crate::telemetry::Tracer;
-use crate::telemetry::metrics::{Metrics, Ongoing, Routes};
+use crate::telemetry::metrics::{Metrics, OneRoute, Ongoing, Routes};
 use crate::telemetry::trace::{Span, SpanKind};
 
 /// W3C Trace Context.
-const TRACEPARENT: &str = "traceparent";
+pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Puts [`Measured`] around each route.
 #[derive(Debug, Clone)]
 pub(super) struct Measure {
     routes: Routes,
+    /// The route that it is put around, where that is one only.
+    one: Option<OneRoute>,
     tracer: Tracer,
 }
 
@@ -41,7 +44,22 @@ impl Measure {
             let there = methods.into_iter().filter(|(_, operation)| operation.is_some());
             (path.as_str(), there.map(|(method, _)| method.to_owned()).collect())
         });
-        Self { routes: metrics.routes(routes), tracer }
+        Self { routes: metrics.routes(routes), one: None, tracer }
+    }
+
+    /// For one of them only.
+    pub fn at(&self, path: &str, method: &Method) -> Self {
+        Self { one: Some(self.routes.one(method.as_str(), Some(path))), ..self.clone() }
+    }
+
+    fn begin(&self, request: &Request) -> Ongoing {
+        match &self.one {
+            Some(route) => route.begin(),
+            None => {
+                let template = request.extensions().get::<MatchedPath>();
+                self.routes.begin(request.method().as_str(), template.map(MatchedPath::as_str))
+            }
+        }
     }
 }
 
@@ -63,37 +81,55 @@ pub(super) struct Measured<S> {
 impl<S> Service<Request> for Measured<S>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
-    S::Future: Send + 'static,
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+    type Future = Answering<S::Future>;
 
     fn poll_ready(&mut self, poller: &mut Poller<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(poller)
     }
 
     fn call(&mut self, mut request: Request) -> Self::Future {
-        let template = request.extensions().get::<MatchedPath>();
-        let ongoing = self.measure.routes.begin(request.method().as_str(), template.map(MatchedPath::as_str));
-        let mut span = begin_span(&self.measure.tracer, &mut request, &ongoing);
-        let answer = self.inner.call(request);
-        Box::pin(async move {
-            let answer = answer.await;
-            if let Ok(response) = &answer {
-                let status = response.status().as_u16();
-                tracing::debug!(route = ongoing.route(), status, duration_ms = ongoing.elapsed_ms(), "answered");
-                if span.is_on() {
-                    span.set_number("http.response.status_code", status.into());
-                    if response.status().is_server_error() {
-                        span.fail(response.status().as_str());
-                    }
-                }
-                ongoing.answered(status);
-            }
-            answer
-        })
+        let ongoing = self.measure.begin(&request);
+        let span = begin_span(&self.measure.tracer, &mut request, &ongoing);
+        Answering { inner: self.inner.call(request), ongoing: Some(ongoing), span }
     }
+}
+
+pin_project! {
+    /// A request that is being answered; counted once its answer's head is there, or when nobody waits any more.
+    pub(super) struct Answering<F> {
+        #[pin]
+        inner: F,
+        ongoing: Option<Ongoing>,
+        span: Span,
+    }
+}
+
+impl<F: Future<Output = Result<Response, Infallible>>> Future for Answering<F> {
+    type Output = Result<Response, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let Ok(response) = ready!(this.inner.poll(poller));
+        if let Some(ongoing) = this.ongoing.take() {
+            note(ongoing, std::mem::take(this.span), &response);
+        }
+        Poll::Ready(Ok(response))
+    }
+}
+
+fn note(ongoing: Ongoing, mut span: Span, response: &Response) {
+    let status = response.status().as_u16();
+    tracing::debug!(route = ongoing.route(), status, duration_ms = ongoing.elapsed_ms(), "answered");
+    if span.is_on() {
+        span.set_number("http.response.status_code", status.into());
+        if response.status().is_server_error() {
+            span.fail(response.status().as_str());
+        }
+    }
+    ongoing.answered(status);
 }
 
 /// The request's span, which continues the caller's trace. From here on its `traceparent` is the request's: whatever is

@@ -20,6 +20,7 @@ use crate::domain::{Call, CallRequest, Claim, Once, Time};
 use crate::engine::{NotAccepted, Seen, Submission, Wait};
 use crate::events::{frame, stream as events};
 
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Longest key, in characters.
 const LONGEST_KEY: usize = 512;
 /// How often keys are looked up that others take at the same moment.
@@ -27,7 +28,7 @@ const TRIES: usize = 5;
 
 /// The request's `Idempotency-Key`, if it has one.
 pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<Once>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default().trim();
     if key.is_empty() || key.chars().count() > LONGEST_KEY {
         let message = format!("header Idempotency-Key: must have 1 to {LONGEST_KEY} visible characters");

@@ -11,7 +11,7 @@ use super::call_body::{self, OnDisconnect};
 use super::calls;
 use super::extract::Params;
 use super::problem::Problem;
-use super::{AppState, cache_control, conversation, watch};
+use super::{AppState, cache_control, conversation, once, watch};
 use crate::access::Access;
 use crate::callbacks;
 use crate::domain::{LimitsSpec, Vendor};
@@ -78,7 +78,7 @@ pub(super) async fn pipe(
     Params(params): Params<PipeParams>,
     body: Body,
 ) -> Result<Response, Problem> {
-    if headers.contains_key("idempotency-key") {
+    if headers.contains_key(once::IDEMPOTENCY_KEY) {
         let message = "header Idempotency-Key: a stream cannot be told from another one before its end; leave it out";
         return Err(Problem::field("", message));
     }

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::engine::Wait;
+
+/// RFC 7240.
+const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// What a request prefers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +23,7 @@ impl Preference {
     /// The preferences about waiting; what else there is, is not ours (RFC 7240, section 2). Of several, the first counts.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut found = Self { respond_async: false, wait_s: None };
-        let texts = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+        let texts = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
         for preference in texts.flat_map(|text| text.split(',')) {
             let token = preference.split(';').next().unwrap_or_default();
             let (name, value) = token.split_once('=').unwrap_or((token, ""));

@@ -1,5 +1,6 @@
 //! JSON answers, and conditional requests (RFC 9110, section 13).
 
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -7,6 +8,8 @@ use serde::Serialize;
 
 /// Room for the usual answer, so that it is written without moving.
 const USUAL_BYTES: usize = 2048;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A JSON answer.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
@@ -18,7 +21,12 @@ pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
 /// A JSON answer that was written already.
 pub(super) fn written(status: StatusCode, body: serde_json::Result<Vec<u8>>) -> Response {
     match body {
-        Ok(bytes) => (status, [(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
+        Ok(bytes) => {
+            let mut response = Response::new(Body::from(bytes));
+            *response.status_mut() = status;
+            response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+            response
+        }
         Err(error) => {
             tracing::error!(%error, "an answer cannot be written");
             super::Problem::internal().into_response()

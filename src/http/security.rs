@@ -1,5 +1,7 @@
 //! What every answer says to browsers: that it is what its type says, for nobody's frame and nobody's cache.
 
+use std::sync::LazyLock;
+
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
@@ -21,24 +23,33 @@ pub(super) const OF_A_PAGE: HeaderValue = HeaderValue::from_static(
      form-action 'none'; frame-ancestors 'none'",
 );
 
-/// Adds what an answer does not say itself.
+/// What every answer says that may be kept by nobody, with room for its own.
+static USUAL: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let mut headers = HeaderMap::with_capacity(ROOM);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    headers.insert(REFERRER_POLICY, NO_REFERRER);
+    headers.insert(CONTENT_SECURITY_POLICY, NOTHING);
+    headers.insert(RESOURCE_POLICY, SAME_ORIGIN);
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    headers
+});
+
+const ROOM: usize = 12;
+
+/// Adds what an answer does not say itself. A copy of all of it costs less than adding one after the other.
 pub(super) fn secure(headers: &mut HeaderMap) {
-    let caching = if headers.contains_key(ETAG) { ASK_AGAIN } else { NO_STORE };
-    let said = [
-        (X_CONTENT_TYPE_OPTIONS, NOSNIFF),
-        (REFERRER_POLICY, NO_REFERRER),
-        (CONTENT_SECURITY_POLICY, NOTHING),
-        (RESOURCE_POLICY, SAME_ORIGIN),
-        (CACHE_CONTROL, caching),
-    ];
-    headers.reserve(said.len());
-    for (name, value) in said {
-        headers.entry(name).or_insert(value);
+    let is_tagged = headers.contains_key(ETAG);
+    let own = std::mem::replace(headers, USUAL.clone());
+    if is_tagged {
+        headers.insert(CACHE_CONTROL, ASK_AGAIN);
     }
+    headers.extend(own);
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header::SET_COOKIE;
+
     use super::*;
 
     #[test]
@@ -50,5 +61,11 @@ mod tests {
         let mut tagged = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"1\""))]);
         secure(&mut tagged);
         assert_eq!(tagged[CACHE_CONTROL], "private, no-cache");
+        let mut repeated = HeaderMap::new();
+        for value in ["a", "b"] {
+            repeated.append(SET_COOKIE, HeaderValue::from_static(value));
+        }
+        secure(&mut repeated);
+        assert_eq!(repeated.get_all(SET_COOKIE).iter().collect::<Vec<_>>(), ["a", "b"]);
     }
 }

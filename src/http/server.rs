@@ -1,5 +1,6 @@
 //! The server: takes connections, so many at once, serves HTTP/1.1 on each, and ends them when the service does.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::http::{Request, Response};
 use bytes::Bytes;
@@ -40,8 +40,8 @@ const BUFFER: usize = 128 * 1024;
 
 /// A server of one service.
 #[derive(Clone)]
-pub(super) struct Server {
-    service: Outermost<Router>,
+pub(super) struct Server<S> {
+    service: Outermost<S>,
     state: AppState,
     clocks: Clocks,
     proxies: Arc<Proxies>,
@@ -50,8 +50,12 @@ pub(super) struct Server {
     room_to_refuse: Arc<Semaphore>,
 }
 
-impl Server {
-    pub fn new(service: Outermost<Router>, state: AppState) -> Self {
+impl<S> Server<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    pub fn new(service: Outermost<S>, state: AppState) -> Self {
         let settings = &state.config.server;
         let clocks = Clocks {
             header: Duration::from_millis(settings.header_timeout_ms),
@@ -123,13 +127,14 @@ impl Server {
         let state = self.state;
         let last_words: LastWords = Arc::new(move |problem| layers::last_words(&state, problem));
         let wire = Wire::new(socket, self.clocks, turns.clone(), last_words);
+        // One request of a connection comes after the other, so that they need no copies of the service.
+        let service = RefCell::new(self.service);
         let answer = service_fn(move |request: Request<Incoming>| {
             let turn = turns.begin();
-            let mut service = self.service.clone();
             let mut request = request.map(|body| Body::new(Arriving { body, is_over: false, turns: turns.clone() }));
             let client = self.proxies.client_of(peer.ip(), request.headers());
             request.extensions_mut().insert(client);
-            let response = service.call(request);
+            let response = service.borrow_mut().call(request);
             async move { Ok::<_, Infallible>(response.await?.map(|body| Attended { body, _turn: turn })) }
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(wire), answer));

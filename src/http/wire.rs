@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -75,21 +75,52 @@ impl Drop for Turn {
 
 /// A clock that is mostly not looked at: it is set again only when it has run out too early.
 #[derive(Default)]
-struct Alarm(Option<Pin<Box<Sleep>>>);
+struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Who is woken when it rings.
+    wakes: Option<Waker>,
+}
 
 impl Alarm {
+    /// Ready once the deadline has passed.
     fn poll(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
-        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-        if sleep.deadline() > deadline {
-            sleep.as_mut().reset(deadline);
+        if self.sleep.as_ref().is_none_or(|sleep| sleep.deadline() > deadline) {
+            self.set(deadline);
         }
-        loop {
-            ready!(sleep.as_mut().poll(context));
+        while self.rings(context) {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
-            sleep.as_mut().reset(deadline);
+            self.set(deadline);
         }
+        Poll::Pending
+    }
+
+    /// Has somebody look again within this time, whatever the deadline will be then.
+    fn keep(&mut self, within: Duration, context: &mut Context<'_>) {
+        while self.sleep.is_none() || self.rings(context) {
+            self.set(Instant::now() + within);
+        }
+    }
+
+    fn set(&mut self, deadline: Instant) {
+        self.wakes = None;
+        match &mut self.sleep {
+            Some(sleep) => sleep.as_mut().reset(deadline),
+            None => self.sleep = Some(Box::pin(tokio::time::sleep_until(deadline))),
+        }
+    }
+
+    /// Whether it has run out. A sleep that will wake the same task already is not asked.
+    fn rings(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(sleep) = &mut self.sleep else { return false };
+        let is_known = self.wakes.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+        if is_known && !sleep.is_elapsed() {
+            return false;
+        }
+        let rings = sleep.as_mut().poll(context).is_ready();
+        self.wakes = (!rings).then(|| context.waker().clone());
+        rings
     }
 }
 
@@ -104,7 +135,11 @@ pub(super) struct Wire<S> {
     was_busy: bool,
     /// When something was last done here: from then on the next request is waited for.
     active: Instant,
-    /// When the first bytes of a request came whose headers are not complete.
+    /// Something was done since then: the clock is looked at once nothing more is to be done.
+    was_active: bool,
+    /// The first bytes of a request have come whose headers are not complete.
+    has_begun: bool,
+    /// When that was seen to be so.
     begun: Option<Instant>,
     read_alarm: Alarm,
     /// Since when the other side takes nothing.
@@ -126,6 +161,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             seen: 0,
             was_busy: false,
             active: Instant::now(),
+            was_active: false,
+            has_begun: false,
             begun: None,
             read_alarm: Alarm::default(),
             stalled: None,
@@ -139,21 +176,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     fn look(&mut self) {
         let (begun, is_busy) = (self.turns.begun(), self.turns.is_busy());
         if is_busy || self.was_busy || begun != self.seen {
-            (self.seen, self.was_busy, self.begun) = (begun, is_busy, None);
-            self.active = Instant::now();
+            (self.seen, self.was_busy) = (begun, is_busy);
+            (self.has_begun, self.begun, self.was_active) = (false, None, true);
         }
     }
 
-    /// Nothing more has come: is that still in time? The alarm is set also while there is no reason to: nobody may look
-    /// again once there is one.
+    /// Nothing more has come: is that still in time?
     fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Whoever works on a request has clocks of its own, and so has an answer that is still being read.
-        let is_timed = !self.turns.is_busy() && self.stalled.is_none();
-        let (since, patience) = match self.begun.filter(|_| is_timed) {
-            Some(begun) => (begun, self.clocks.header),
-            None if is_timed => (self.active, self.clocks.idle),
-            None => (Instant::now(), self.clocks.idle),
-        };
+        let idle = self.clocks.idle;
+        // Whoever works on a request has clocks of its own, and so has an answer that is still being read. The alarm is
+        // kept all the same: nobody may look again once that is over.
+        if self.turns.is_busy() || self.stalled.is_some() {
+            if !idle.is_zero() {
+                self.read_alarm.keep(idle, context);
+            }
+            return Poll::Pending;
+        }
+        if std::mem::take(&mut self.was_active) {
+            self.active = Instant::now();
+        }
+        if self.has_begun && self.begun.is_none() {
+            self.begun = Some(Instant::now());
+        }
+        let (since, patience) = self.begun.map_or((self.active, idle), |begun| (begun, self.clocks.header));
         if patience.is_zero() {
             return Poll::Pending;
         }
@@ -180,7 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         match written {
             Poll::Pending => self.poll_stalled(context).map(Err),
             done => {
-                (self.stalled, self.active) = (None, Instant::now());
+                (self.stalled, self.was_active) = (None, true);
                 done
             }
         }
@@ -248,8 +293,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
             Poll::Pending => this.poll_patience(context),
             done => {
                 let has_read = buf.filled().len() > before;
-                if has_read && !this.turns.is_busy() && this.begun.is_none() {
-                    this.begun = Some(Instant::now());
+                if has_read && !this.turns.is_busy() {
+                    this.has_begun = true;
                 }
                 done
             }

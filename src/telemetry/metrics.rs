@@ -18,7 +18,7 @@ mod routes;
 mod tools;
 mod upstreams;
 
-pub use routes::{Ongoing, Routes};
+pub use routes::{OneRoute, Ongoing, Routes};
 pub use tools::{MOST_TOOLS, OTHER_TOOL, UNKNOWN_TOOL};
 pub use upstreams::{MOST_UPSTREAMS, OTHER_UPSTREAM, UpstreamCall, UpstreamCounts, UpstreamOutcome, UpstreamStanding};
 

@@ -18,7 +18,7 @@ fn block(bytes: &[u8]) -> ContentBlock {
 }
 
 async fn fit(bytes: &[u8]) -> ContentBlock {
-    fitted(Outcome::blocks(vec![block(bytes)])).await.content.remove(0)
+    fitted(Outcome::blocks(vec![block(bytes)]).into()).await.content.remove(0)
 }
 
 /// Its format, its size in pixels, its bytes.
@@ -97,7 +97,7 @@ async fn what_cannot_be_read_says_so_and_the_rest_stays() {
     assert!(said(&fit(b"<svg/>").await).contains("neither PNG, JPEG, WebP nor GIF"));
     let broken = ContentBlock::Image { data: "***".into(), mime_type: "image/png".into() };
     let text = ContentBlock::Text("seen".into());
-    let outcome = fitted(Outcome::blocks(vec![text.clone(), broken, block(&whole)])).await;
+    let outcome = fitted(Outcome::blocks(vec![text.clone(), broken, block(&whole)]).into()).await;
     assert_eq!((&outcome.content[0], said(&outcome.content[1])), (&text, "[Image left out: its data is not base64]"));
     assert!(matches!(outcome.content[2], ContentBlock::Image { .. }));
     assert_eq!(outcome.output, "seen\n[Image left out: its data is not base64]", "the output is what the texts say");
@@ -107,6 +107,6 @@ async fn what_cannot_be_read_says_so_and_the_rest_stays() {
 async fn a_failure_keeps_its_text_in_step() {
     let failed = Outcome::failed(Failure::execution("t", "no ink"));
     let content = [failed.content.clone(), vec![block(b"no image")]].concat();
-    let outcome = fitted(Outcome { content, ..failed }).await;
+    let outcome = fitted(Outcome { content, ..failed }.into()).await;
     assert_eq!(outcome.error.map(|error| error.text), Some(outcome.output));
 }

@@ -107,7 +107,8 @@ impl Needs {
         self.of_route(path.as_str(), request.method())
     }
 
-    fn of_route(&self, path: &str, method: &Method) -> Need {
+    /// What one of them asks for.
+    pub fn of_route(&self, path: &str, method: &Method) -> Need {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         let Some(methods) = self.routes.get(path) else {
             let is_open = OPEN.iter().any(|open| path == *open || path.starts_with(&format!("{open}/")));

@@ -234,16 +234,16 @@ pub(in crate::http) fn check_session(session: &str) -> Result<(), Problem> {
 
 /// The same where it stands elsewhere.
 pub(in crate::http) fn check_session_at(session: &str, pointer: &str) -> Result<(), Problem> {
-    check_length(session, LONGEST_SESSION, pointer)?;
+    check_length(session, LONGEST_SESSION, || pointer.to_owned())?;
     if session.is_empty() || session.contains('\0') {
         return Err(Problem::field(pointer, "must have at least one character, and none that is U+0000"));
     }
     Ok(())
 }
 
-pub(super) fn check_length(text: &str, longest: usize, pointer: &str) -> Result<(), Problem> {
+pub(super) fn check_length(text: &str, longest: usize, pointer: impl FnOnce() -> String) -> Result<(), Problem> {
     match text.chars().count() > longest {
-        true => Err(Problem::field(pointer, format!("must have at most {longest} characters"))),
+        true => Err(Problem::field(pointer(), format!("must have at most {longest} characters"))),
         false => Ok(()),
     }
 }

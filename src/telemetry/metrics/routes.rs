@@ -51,11 +51,29 @@ impl Routes {
     /// A request has come in. `template` is that of its route, if it has one.
     #[must_use]
     pub fn begin(&self, method: &str, template: Option<&str>) -> Ongoing {
+        self.one(method, template).begin()
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn one(&self, method: &str, template: Option<&str>) -> OneRoute {
         // Whoever asks for the head only is answered by the same handler.
         let method = if method == "HEAD" { "GET" } else { method };
         let methods = template.and_then(|template| self.0.routes.get(template));
         let route = methods.and_then(|methods| methods.iter().find(|route| *route.method == *method));
-        Ongoing { route: route.unwrap_or(&self.0.unmatched).clone(), began: Instant::now(), status: None }
+        OneRoute(route.unwrap_or(&self.0.unmatched).clone())
+    }
+}
+
+/// The series of one route. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct OneRoute(Arc<Route>);
+
+impl OneRoute {
+    /// A request has come in.
+    #[must_use]
+    pub fn begin(&self) -> Ongoing {
+        Ongoing { route: self.0.clone(), began: Instant::now(), status: None }
     }
 }
 
