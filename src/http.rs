@@ -60,6 +60,7 @@ mod security;
 mod server;
 mod sessions;
 mod stats;
+mod subscribers;
 mod tool_list;
 mod tools;
 mod upstreams;
@@ -70,6 +71,7 @@ pub use layers::Outermost;
 pub use problem::Problem;
 
 use server::Server;
+use subscribers::Subscribers;
 
 /// How long connections may take to end once everything else has.
 const LINGER: Duration = Duration::from_secs(2);
@@ -94,6 +96,8 @@ pub struct Shared {
     tracer: Tracer,
     callback_counts: Arc<Counts>,
     mcp: Endpoint,
+    /// Event streams that are read at once.
+    subscribers: Subscribers,
     /// Documents that are imported at once.
     imports: Semaphore,
     upstreams: Arc<Upstreams>,
@@ -193,6 +197,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         tracer: app.tracer.clone(),
         callback_counts: app.callback_counts.clone(),
         mcp: mcp::endpoint(&app, listener.local_addr()?, closing.clone()),
+        subscribers: Subscribers::new(app.config.events.max_subscribers),
         imports: Semaphore::new(imports::MOST_AT_ONCE),
         upstreams: app.upstreams.clone(),
         closing: closing.clone(),

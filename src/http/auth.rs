@@ -16,7 +16,7 @@ use tower::{Layer, Service};
 use super::AppState;
 use super::problem::Problem;
 use crate::access::Access;
-use crate::auth::{Admitted, Denied, Permit, Refused};
+use crate::auth::{Admitted, Denied, Limits, Refused};
 use crate::domain::Scope;
 
 pub(super) mod needs;
@@ -72,8 +72,9 @@ where
         let (mut inner, state) = (std::mem::replace(&mut self.inner, other), self.gate.state.clone());
         Either::Right(Box::pin(async move {
             let permit = match admitted(&state, request.headers(), need).await {
-                Ok(Some(Admitted { access, permit })) => {
+                Ok(Some(Admitted { access, limits, permit })) => {
                     request.extensions_mut().insert(access);
+                    request.extensions_mut().insert(Share(limits));
                     permit
                 }
                 Ok(None) => None,
@@ -88,14 +89,18 @@ where
     }
 }
 
-/// An answer that is a stream is something that its caller does for as long as it lasts.
-fn held(response: Response, permit: Permit) -> Response {
+/// How much of the service is its caller's; part of a request.
+#[derive(Debug, Clone)]
+pub(super) struct Share(pub Arc<Limits>);
+
+/// An answer that is a stream is something that its caller does for as long as it lasts, and keeps what it needs for that.
+pub(super) fn held<T: Send + 'static>(response: Response, what: T) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;
     }
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _ = &permit;
+            let _ = &what;
             frame
         }))
     })
