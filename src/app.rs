@@ -15,7 +15,7 @@ use crate::auth::{Auth, Jwt};
 use crate::callbacks::{self, Callbacks};
 use crate::config::{Config, ProcessConfig};
 use crate::domain::{Call, CallRequest, Clock, Ids, Tenant};
-use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Rush, Settings, Submission, Wait};
+use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
 use crate::executor::mcp::{Outfit, Servers};
 use crate::executor::token::{NotASecret, SigningKey};
@@ -311,7 +311,7 @@ impl Builder {
             limits: config.limits,
             store_patience: Duration::from_millis(config.store.patience_ms),
             room_kib: config.server.max_in_flight_mib * 1024,
-            rush: Rush::new(config.server.max_backlog, config.server.burst),
+            rush: given::rush(&config.server),
             rates: given::rates(&config),
             max_queued: config.queue.max_length,
             max_running: config.queue.max_running,

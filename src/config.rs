@@ -110,8 +110,10 @@ pub struct Server {
     pub max_in_flight_mib: usize,
     /// Calls at once that wait to be recorded; 0 is no bound.
     pub max_backlog: usize,
-    /// Calls a minute that are taken beyond that.
-    pub burst: u32,
+    /// As many may wait in a rush.
+    pub burst: usize,
+    /// How long a rush may last.
+    pub burst_ms: u64,
     /// Most calls of one request.
     pub max_batch_calls: usize,
     /// How long running calls may take to end after the first signal.

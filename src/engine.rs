@@ -363,11 +363,18 @@ impl Engine {
         Ok(if is_cancelled_with_caller { submitted.cancelled_with_caller(handles) } else { submitted })
     }
 
+    /// Whether it takes calls at this moment, whatever they are. Whoever can ask so does before anybody reads them: a refusal
+    /// that costs as much as a call would be of no help.
+    #[must_use]
+    pub fn takes_calls(&self) -> bool {
+        self.settings.rush.takes(self.journal.awaited())
+    }
+
     fn admit(&self, calls: usize, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
         if self.closing.is_cancelled() {
             return Err(Refusal::ShuttingDown);
         }
-        if !self.settings.rush.takes(calls, self.journal.awaited()) {
+        if !self.takes_calls() {
             return Err(Refusal::Overloaded);
         }
         // A request that is larger than all the room takes all of it, and so runs alone.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::StartError;
 use crate::auth::Defaults;
 use crate::auth::jwt::JwtSettings;
-use crate::config::{Config, JwtConfig, McpServersConfig, WorkspaceConfig};
-use crate::engine::Rates;
+use crate::config::{Config, JwtConfig, McpServersConfig, Server, WorkspaceConfig};
+use crate::engine::{Rates, Rush};
 use crate::executor::mcp::Pace;
 use crate::executor::token::SigningKey;
 use crate::executor::{HttpClient, Processes, Secrets, SecretsFile, Vault};
@@ -84,6 +84,11 @@ pub(super) fn jwt(config: &JwtConfig) -> JwtSettings {
 pub(super) fn bounds(config: &Config) -> Defaults {
     let streams = config.events.max_subscribers_per_key;
     Defaults { rate: config.auth.rate, concurrency: config.auth.concurrency, streams }
+}
+
+/// How many calls are taken while the database is behind.
+pub(super) fn rush(config: &Server) -> Rush {
+    Rush::new(config.max_backlog, config.burst, Duration::from_millis(config.burst_ms))
 }
 
 /// How often tools may be called.

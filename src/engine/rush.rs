@@ -1,40 +1,62 @@
-//! Who is taken while the database is behind: as many as it will soon have recorded, and a few more in a rush.
+//! Who is taken while the database is behind.
 //!
 //! A call that is taken waits for the database behind all that were taken before. If more come than can be recorded, those
-//! who wait become ever more, and all of them are answered late. So beyond a bound calls are refused at once. That alone
-//! would refuse part of every rush, though it would be over in a moment; so some are taken beyond it, as many a minute as
-//! there is credit for. A lasting overload uses that up.
+//! who wait become ever more, and all of them are answered late. So beyond a bound calls are refused at once. It is low, as
+//! one commit records many calls, and more than fill a commit only wait longer. A rush goes beyond that, and is soon
+//! over; so more may wait for a moment. It has lasted too long when in all that time not once fewer waited than the bound; then
+//! the bound holds until for as long nobody was refused.
 
-use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use tokio::time::Instant;
 
 /// Decides whether calls are taken.
 #[derive(Debug)]
 pub struct Rush {
     most: usize,
-    credit: Option<DefaultDirectRateLimiter>,
+    burst: usize,
+    /// How long a rush may last, in microseconds.
+    lasts: u64,
+    /// From here on time is counted, in microseconds.
+    made_at: Instant,
+    /// When fewer waited than the bound, as it was last seen.
+    below_at: AtomicU64,
+    /// When somebody was refused last; 0 is never.
+    refused_at: AtomicU64,
 }
 
 impl Rush {
-    /// So many may wait to be recorded, 0 for any number; `burst` a minute are taken beyond that.
+    /// So many may wait to be recorded, 0 for any number; in a rush, which lasts so long, as many as `burst`.
     #[must_use]
-    pub fn new(most: usize, burst: u32) -> Self {
+    pub fn new(most: usize, burst: usize, lasts: Duration) -> Self {
         let most = if most == 0 { usize::MAX } else { most };
-        let credit = NonZeroU32::new(burst).map(|burst| RateLimiter::direct(Quota::per_minute(burst)));
-        Self { most, credit }
+        Self {
+            most,
+            burst: burst.max(most),
+            lasts: u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX),
+            made_at: Instant::now(),
+            below_at: AtomicU64::new(0),
+            refused_at: AtomicU64::new(0),
+        }
     }
 
-    /// Whether so many more calls are taken while others wait. A request that is larger than the bound is taken if nobody
-    /// waits.
-    pub(super) fn takes(&self, calls: usize, waiting: usize) -> bool {
-        let beyond = waiting.saturating_add(calls).saturating_sub(self.most);
-        if beyond == 0 || waiting == 0 {
+    /// Whether a request is taken while so many calls wait.
+    pub(super) fn takes(&self, waiting: usize) -> bool {
+        // Never 0, which is never.
+        let now = u64::try_from(self.made_at.elapsed().as_micros()).unwrap_or(u64::MAX).saturating_add(1);
+        if waiting < self.most {
+            self.below_at.store(now, Ordering::Relaxed);
             return true;
         }
-        let Some(credit) = &self.credit else { return false };
-        let beyond = u32::try_from(beyond.min(calls)).ok().and_then(NonZeroU32::new);
-        beyond.is_some_and(|beyond| matches!(credit.check_n(beyond), Ok(Ok(()))))
+        let refused_at = self.refused_at.load(Ordering::Relaxed);
+        let is_over = now.saturating_sub(self.below_at.load(Ordering::Relaxed)) >= self.lasts;
+        let was_refused = refused_at > 0 && now.saturating_sub(refused_at) < self.lasts;
+        let is_taken = waiting < self.burst && !is_over && !was_refused;
+        if !is_taken {
+            self.refused_at.store(now, Ordering::Relaxed);
+        }
+        is_taken
     }
 }
 
@@ -42,31 +64,63 @@ impl Rush {
 mod tests {
     use super::*;
 
-    #[test]
-    fn up_to_the_bound_all_are_taken_and_beyond_it_none() {
-        let rush = Rush::new(4, 0);
-        assert!(rush.takes(1, 0) && rush.takes(1, 3) && rush.takes(2, 2));
-        assert!(!rush.takes(1, 4) && !rush.takes(2, 3) && !rush.takes(1, 5000));
-        assert!(rush.takes(1, 3), "it is over");
+    const MOMENT: Duration = Duration::from_millis(100);
+
+    async fn after(moments: f64) {
+        tokio::time::advance(MOMENT.mul_f64(moments)).await;
     }
 
-    #[test]
-    fn a_rush_is_taken_and_not_what_lasts() {
-        let rush = Rush::new(4, 3);
-        assert!((4..7).all(|waiting| rush.takes(1, waiting)));
-        assert!(!rush.takes(1, 7) && !rush.takes(1, 4));
-        assert!(rush.takes(1, 3));
+    #[tokio::test(start_paused = true)]
+    async fn without_a_burst_the_bound_holds_at_every_moment() {
+        let rush = Rush::new(4, 0, MOMENT);
+        assert!(rush.takes(0) && rush.takes(3) && !rush.takes(4) && !rush.takes(5000) && rush.takes(3));
     }
 
-    #[test]
-    fn a_large_request_is_taken_alone_and_pays_for_what_of_it_is_beyond() {
-        let rush = Rush::new(4, 10);
-        assert!(rush.takes(100, 0) && !rush.takes(100, 1));
-        assert!(rush.takes(8, 4) && !rush.takes(3, 4) && rush.takes(2, 4));
+    #[tokio::test(start_paused = true)]
+    async fn a_rush_is_taken_as_far_as_it_may_go() {
+        let rush = Rush::new(4, 10, MOMENT);
+        assert!((0..10).all(|waiting| rush.takes(waiting)) && !rush.takes(10));
+        assert!(!rush.takes(9) && rush.takes(3), "somebody was refused a moment ago");
+        after(1.0).await;
+        assert!(rush.takes(3) && rush.takes(9), "that was long ago");
     }
 
-    #[test]
-    fn without_a_bound_all_are_taken() {
-        assert!(Rush::new(0, 0).takes(1024, 1_000_000));
+    #[tokio::test(start_paused = true)]
+    async fn what_lasts_is_no_rush_and_the_bound_holds_while_anybody_is_refused() {
+        let rush = Rush::new(4, 10, MOMENT);
+        assert!(rush.takes(0) && rush.takes(4));
+        after(0.9).await;
+        assert!(rush.takes(9));
+        after(0.1).await;
+        assert!(!rush.takes(9), "all this time there were too many");
+        // Fewer are there again and again, and more come all the time.
+        for _ in 0..20 {
+            after(0.5).await;
+            assert!(rush.takes(3) && !rush.takes(4));
+        }
+        after(1.0).await;
+        assert!(rush.takes(3) && rush.takes(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_that_are_recorded_again_and_again_are_no_overload() {
+        let rush = Rush::new(4, 10, MOMENT);
+        for _ in 0..100 {
+            assert!((0..10).all(|waiting| rush.takes(waiting)));
+            after(0.5).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_pause_a_rush_is_new() {
+        let rush = Rush::new(4, 10, MOMENT);
+        after(1000.0).await;
+        assert!((0..10).all(|waiting| rush.takes(waiting)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_bound_all_are_taken() {
+        let rush = Rush::new(0, 0, MOMENT);
+        assert!(rush.takes(0) && rush.takes(1_000_000));
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
-use axum::extract::{FromRequestParts, Request};
+use axum::extract::{FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::{BoxFuture, Either};
 use http_body_util::BodyExt;
@@ -63,6 +63,9 @@ where
         if let Need::Nothing = need {
             return Either::Left(self.inner.call(request));
         }
+        if brings_calls(&request) && !self.gate.state.engine.takes_calls() {
+            return Either::Right(Box::pin(std::future::ready(Ok(Problem::overloaded().into_response()))));
+        }
         if let Some(operator) = self.gate.state.auth.operator() {
             request.extensions_mut().insert(operator.clone());
             return Either::Left(self.inner.call(request));
@@ -87,6 +90,12 @@ where
             })
         }))
     }
+}
+
+/// Whether a request brings calls, and nothing else.
+fn brings_calls(request: &Request) -> bool {
+    request.method() == Method::POST
+        && request.extensions().get::<MatchedPath>().is_some_and(|path| path.as_str() == "/tool-calls")
 }
 
 /// How much of the service is its caller's; part of a request.

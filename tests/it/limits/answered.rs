@@ -99,12 +99,9 @@ async fn beyond(setting: &str) -> Told {
             running.await.unwrap().ok();
             told
         }
-        "server.max_backlog" => {
-            behind(tuned(|config| (config.server.max_backlog, config.server.burst) = (1, 0)).await, 1).await
-        }
-        "server.burst" => {
-            behind(tuned(|config| (config.server.max_backlog, config.server.burst) = (1, 2)).await, 3).await
-        }
+        "server.max_backlog" => behind(tuned(|config| backlog(config, 1, 0, 60_000)).await, 1).await,
+        "server.burst" => behind(tuned(|config| backlog(config, 1, 3, 60_000)).await, 3).await,
+        "server.burst_ms" => behind(tuned(|config| backlog(config, 1, 1000, 1)).await, 1).await,
         "store.patience_ms" => {
             let app = tuned(|config| config.store.patience_ms = 50).await;
             let stall = Stall::begin(&app).await;
@@ -177,6 +174,11 @@ async fn beyond(setting: &str) -> Told {
         }
         other => panic!("{other} is in the list, and nobody shows what whoever is beyond it is told"),
     }
+}
+
+fn backlog(config: &mut Config, most: usize, burst: usize, burst_ms: u64) {
+    let server = &mut config.server;
+    (server.max_backlog, server.burst, server.burst_ms) = (most, burst, burst_ms);
 }
 
 /// One more call than are taken while the database is behind. Those that were taken end well.

@@ -133,10 +133,10 @@ async fn until_taken(app: &App, first: JoinHandle<Response>, n: usize) -> Value 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rush_is_served_as_far_as_there_is_credit() {
+async fn a_rush_is_served_as_far_as_it_may_go() {
     let app = App::tuned(Backend::Sqlite, |config| {
         three(config);
-        config.server.burst = 5;
+        (config.server.burst, config.server.burst_ms) = (8, 60_000);
     })
     .await;
     let stall = Stall::begin(&app).await;
