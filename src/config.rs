@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
-use crate::domain::tenant::TenantLimits;
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
+use crate::domain::tenant::TenantLimits;
 
 mod bounds;
 pub mod limits;

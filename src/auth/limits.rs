@@ -57,8 +57,7 @@ pub struct Limits {
 impl Limits {
     pub(super) fn new(bounds: Bounds, streams: usize) -> Self {
         let rate = NonZeroU32::new(bounds.0);
-        let places =
-            |most: usize| (most > 0).then(|| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
+        let places = |most: usize| (most > 0).then(|| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
         Self {
             bounds,
             rate: rate.map(|rate| RateLimiter::direct(Quota::per_minute(rate))),

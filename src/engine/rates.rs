@@ -49,14 +49,15 @@ impl Engine {
     ///
     /// # Errors
     /// If its tool is called too often: then it does not run.
-    pub(super) fn count_rate(&self, call: &Call, entry: &Entry) -> Result<(), Failure> {
+    pub(super) fn count_rate(&self, call: &Call, entry: &Entry) -> Result<(), Box<Failure>> {
         // A tool of the server is one for everybody, one that a tenant has registered is its own.
         let owner = (entry.made.source == Source::Api).then_some(&call.tenant);
         self.settings.rates.count(&entry.name, owner).map_err(|(rate, wait)| {
-            let message = format!("Tool \"{}\" is called more than {rate} times a minute; the call was not run", entry.name);
+            let message =
+                format!("Tool \"{}\" is called more than {rate} times a minute; the call was not run", entry.name);
             let wait_ms = u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
             let details = serde_json::json!({ "rate_per_minute": rate });
-            Failure::overloaded(&message).retryable(Some(wait_ms.max(1))).with_details(details)
+            Failure::overloaded(&message).retryable(Some(wait_ms.max(1))).with_details(details).into()
         })
     }
 }

@@ -223,7 +223,8 @@ pub struct Journal {
 }
 
 /// Changes that somebody waits for, as long as they do.
-struct Awaited(Arc<AtomicUsize>, usize);
+#[derive(Debug)]
+pub struct Awaited(Arc<AtomicUsize>, usize);
 
 impl Drop for Awaited {
     fn drop(&mut self) {
@@ -264,7 +265,6 @@ impl Journal {
     /// # Errors
     /// If one of them was refused; then none was written.
     pub async fn write_together(&self, changes: Vec<Change>) -> Result<(), JournalError> {
-        let _awaited = self.await_some(changes.len());
         self.send(Unit::Together(changes)).await?.await.map_err(|_| JournalError::Closed)?
     }
 
@@ -279,11 +279,12 @@ impl Journal {
     /// # Errors
     /// If it was refused; a database that is merely away is waited for.
     pub async fn write(&self, change: Change) -> Result<(), JournalError> {
-        let _awaited = self.await_some(1);
         self.enqueue(change).await?.await.map_err(|_| JournalError::Closed)?
     }
 
-    fn await_some(&self, changes: usize) -> Awaited {
+    /// Says that somebody waits for so many changes, until it is dropped.
+    #[must_use]
+    pub fn awaiting(&self, changes: usize) -> Awaited {
         self.awaited.fetch_add(changes, Ordering::Relaxed);
         Awaited(self.awaited.clone(), changes)
     }

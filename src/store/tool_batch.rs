@@ -2,8 +2,8 @@
 
 use super::tools::{Expected, INSERT, REPLACE, REPLACE_REVISION, Statement, change_all};
 use super::{Db, Store, StoreError, room};
-use crate::domain::tenant::Owned;
 use crate::domain::Time;
+use crate::domain::tenant::Owned;
 
 /// A tool to be written.
 #[derive(Debug, Clone)]

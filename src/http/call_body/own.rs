@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::options::{CallOptions, check_length};
 use super::Problem;
+use super::options::{CallOptions, check_length};
 use crate::domain::{CallRequest, json};
 use crate::formats::stream::partial;
 

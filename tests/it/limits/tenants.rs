@@ -73,10 +73,8 @@ on_both_databases!(
         refused(&app, "/tool-calls", in_session("c"), "TOO_MANY_SESSIONS").await;
         app.call_with(in_session("a")).await;
         assert_eq!(app.delete("/sessions/a").await.status, 204);
-        eventually("room", || async {
-            (app.post("/tool-calls", &in_session("c")).await.status == 200).then_some(())
-        })
-        .await;
+        eventually("room", || async { (app.post("/tool-calls", &in_session("c")).await.status == 200).then_some(()) })
+            .await;
     }
 );
 

@@ -31,7 +31,8 @@ impl Stall {
     /// Waits until so many calls wait to be recorded.
     pub async fn holds(&self, client: &Client, calls: usize) {
         let line = format!("\ntoolpost_backlog_calls {calls}\n");
-        eventually("calls to wait", || async { client.get("/metrics").await.text().contains(&line).then_some(()) }).await;
+        eventually("calls to wait", || async { client.get("/metrics").await.text().contains(&line).then_some(()) })
+            .await;
     }
 
     /// Lets everything go on.
