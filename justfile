@@ -38,6 +38,11 @@ openapi:
 bench *arguments:
     cargo bench --bench hot_path {{arguments}}
 
+# Measure the service under twice the load that it can carry; needs wrk and PostgreSQL.
+overload *arguments:
+    cargo build --release --locked
+    scripts/overload {{arguments}}
+
 # Measure the service over HTTP on both databases; needs wrk and PostgreSQL.
 load *arguments:
     cargo build --release --locked

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
-use crate::auth::{Auth, Defaults, Jwt};
+use crate::auth::{Auth, Jwt};
 use crate::callbacks::{self, Callbacks};
 use crate::config::{Config, ProcessConfig};
 use crate::domain::{Call, CallRequest, Clock, Ids, Tenant};
@@ -233,7 +233,7 @@ impl Builder {
         let secrets = given::secrets(secrets, &config)?;
         let declarations = given::declarations(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
-        let stores = Stores::open(&config.database_url()).await?;
+        let stores = Stores::open(&config.database_url()).await?.bounded(config.tenants);
         let store = stores.of(&Tenant::default());
         let lock = match Db::file(&config.database_url()) {
             Some(file) if !is_command_line => Some(ServerLock::take(&file).await?),
@@ -312,6 +312,8 @@ impl Builder {
             limits: config.limits,
             store_patience: Duration::from_millis(config.store.patience_ms),
             room_kib: config.server.max_in_flight_mib * 1024,
+            rush: given::rush(&config.server),
+            rates: given::rates(&config),
             max_queued: config.queue.max_length,
             max_running: config.queue.max_running,
             silence: Duration::from_millis(config.streams.silence_ms),
@@ -328,7 +330,7 @@ impl Builder {
         let operator = Access::operator(&stores, &registry);
         let jwt = Jwt::new(given::jwt(&config.auth.jwt), clock.clone(), reporting.clone());
         let jwt = jwt.map_err(StartError::Issuer)?;
-        let bounds = Defaults { rate: config.auth.rate, concurrency: config.auth.concurrency };
+        let bounds = given::bounds(&config);
         let is_insecure = config.auth.insecure_no_auth;
         let auth = Auth::open(stores.clone(), registry.clone(), clock.clone(), jwt, bounds, is_insecure).await?;
         let auth = Arc::new(auth);

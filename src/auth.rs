@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
-use crate::domain::{Caller, Clock};
+use crate::domain::Clock;
 use crate::registry::Registry;
 use crate::store::{StoreError, Stores};
 
@@ -19,11 +19,15 @@ pub mod jwt;
 pub mod keys;
 pub mod limits;
 pub mod make;
+mod subjects;
 pub mod text;
 
 pub use jwt::Jwt;
 pub use keys::Keys;
-pub use limits::{Busy, Defaults, Permit};
+pub use limits::{Busy, Defaults, Limits, Permit};
+
+use jwt::Said;
+use subjects::Subjects;
 
 /// How often it is looked whether keys have changed: a revoked one is of no use 5 s later, on any node.
 const LOOK: Duration = Duration::from_secs(1);
@@ -47,6 +51,8 @@ pub enum Denied {
 pub struct Admitted {
     /// What they may see.
     pub access: Access,
+    /// How much they may ask.
+    pub limits: Arc<Limits>,
     /// Their place among what they do at once.
     pub permit: Option<Permit>,
 }
@@ -75,6 +81,7 @@ pub struct Auth {
     operator: Access,
     keys: Keys,
     jwt: Option<Jwt>,
+    subjects: Subjects,
     /// Nobody is asked for anything, whatever there is.
     is_insecure: bool,
     /// Everybody is asked, whether or not there are keys yet.
@@ -97,8 +104,8 @@ impl Auth {
         let operator = Access::operator(&stores, &registry);
         let keys = Keys::new(stores.clone(), clock.clone(), defaults);
         keys.look().await?;
-        let is_closed = AtomicBool::new(false);
-        Ok(Self { stores, registry, clock, operator, keys, jwt, is_insecure, is_closed })
+        let (subjects, is_closed) = (Subjects::new(defaults.streams), AtomicBool::new(false));
+        Ok(Self { stores, registry, clock, operator, keys, jwt, subjects, is_insecure, is_closed })
     }
 
     /// The operator's access, if nobody has to show anything.
@@ -122,14 +129,16 @@ impl Auth {
         if text::is_key(bearer) {
             let known = self.keys.find(bearer, &self.registry).await?;
             let permit = known.limits.admit().map_err(Refused::Busy)?;
-            return Ok(Admitted { access: known.access.clone(), permit });
+            return Ok(Admitted { access: known.access.clone(), limits: known.limits.clone(), permit });
         }
         let Some(jwt) = &self.jwt else {
             return Err(Denied::Invalid("this is no API key: one begins with `tp_`").into());
         };
-        let caller: Caller = jwt.caller(bearer).await?;
+        let Said { caller, subject, bounds } = jwt.read(bearer).await?;
+        let limits = self.subjects.of(&caller.tenant, &subject, bounds);
+        let permit = limits.admit().map_err(Refused::Busy)?;
         let access = Access::open(caller, &self.stores, &self.registry).await.map_err(Denied::Store)?;
-        Ok(Admitted { access, permit: None })
+        Ok(Admitted { access, limits, permit })
     }
 
     /// Whether this may be a key or a token of an issuer, and not a call's own token.

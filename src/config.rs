@@ -9,12 +9,16 @@ use serde_json::{Map, Value};
 use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
+use crate::domain::tenant::TenantLimits;
 
+mod bounds;
+pub mod limits;
 mod origins;
 mod proxies;
 pub mod reference;
 mod retention;
 
+pub use bounds::{EventsConfig, ToolLimit};
 pub use proxies::ForwardedHeader;
 pub use retention::RetentionConfig;
 
@@ -37,6 +41,10 @@ pub struct Config {
     pub pause: PauseConfig,
     /// Arguments that come piece by piece.
     pub streams: StreamsConfig,
+    /// Who reads events.
+    pub events: EventsConfig,
+    /// What each tenant may have.
+    pub tenants: TenantLimits,
     /// Results that are kept.
     pub cache: CacheConfig,
     /// What tools made by factories keep.
@@ -108,6 +116,14 @@ pub struct Server {
     pub forwarded_header: ForwardedHeader,
     /// Memory that requests in flight may hold.
     pub max_in_flight_mib: usize,
+    /// Calls at once that wait to be recorded; 0 is no bound.
+    pub max_backlog: usize,
+    /// As many may wait in a rush.
+    pub burst: usize,
+    /// How long a rush may last.
+    pub burst_ms: u64,
+    /// Most calls of one request.
+    pub max_batch_calls: usize,
     /// How long running calls may take to end after the first signal.
     pub drain_ms: u64,
     /// How tools outside reach it; empty for the address that it listens on.
@@ -252,6 +268,14 @@ pub struct JwtConfig {
     pub scope_claim: String,
     /// How far clocks may be apart, in seconds.
     pub leeway_s: u64,
+    /// Requests a minute of each subject; 0 is no bound.
+    pub rate: u32,
+    /// Requests at once of each subject; 0 is no bound.
+    pub concurrency: u32,
+    /// The claim that says the first for its own subject; empty for none.
+    pub rate_claim: String,
+    /// The claim that says the second; empty for none.
+    pub concurrency_claim: String,
 }
 
 /// Settings of what tools there are.
@@ -262,6 +286,9 @@ pub struct Tools {
     pub dir: String,
     /// Whether there are `find_tools` and `call_tool`.
     pub discovery: bool,
+    /// How often tools may be called, by name.
+    #[serde(default)]
+    pub limits: BTreeMap<String, ToolLimit>,
 }
 
 /// Settings of what `http` tools may reach.

@@ -37,12 +37,14 @@ pub mod live;
 mod observed;
 pub mod pauses;
 mod prepare;
+mod rates;
 mod reach;
 mod recorder;
 mod recovery;
 mod rest;
 mod retry;
 mod run;
+mod rush;
 mod sessions;
 mod submitted;
 #[cfg(test)]
@@ -57,9 +59,11 @@ pub use batch::Mode;
 pub use context::ContextObjects;
 pub use draft::{Complete, Draft, DraftError};
 pub use pauses::PauseRule;
+pub use rates::Rates;
 pub use reach::Reached;
 pub use recorder::NotRecorded;
 pub use recovery::Lease;
+pub use rush::Rush;
 pub use submitted::{Pending, Seen, Submitted};
 pub use turns::Turns;
 pub use work::Work;
@@ -74,7 +78,7 @@ use sessions::InSession;
 const KIB_PER_CALL: usize = 16;
 
 /// What the engine is told at its start.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Settings {
     /// This node's name, in every call's record.
     pub node: Arc<str>,
@@ -84,6 +88,10 @@ pub struct Settings {
     pub store_patience: Duration,
     /// Memory that requests in flight may hold, in KiB; more are refused.
     pub room_kib: usize,
+    /// How many are taken while others wait to be recorded.
+    pub rush: Rush,
+    /// How often tools may be called.
+    pub rates: Rates,
     /// Most calls that nobody waits for, running and waiting; more are refused.
     pub max_queued: usize,
     /// How many of them run at once.
@@ -117,6 +125,8 @@ pub struct Load {
     pub room_kib: usize,
     /// Most of it.
     pub most_room_kib: usize,
+    /// Calls that wait to be recorded.
+    pub backlog: usize,
     /// Accepted calls that nobody waits for.
     pub queued: usize,
     /// Most of them.
@@ -353,9 +363,19 @@ impl Engine {
         Ok(if is_cancelled_with_caller { submitted.cancelled_with_caller(handles) } else { submitted })
     }
 
+    /// Whether it takes calls at this moment, whatever they are. Whoever can ask so does before anybody reads them: a refusal
+    /// that costs as much as a call would be of no help.
+    #[must_use]
+    pub fn takes_calls(&self) -> bool {
+        self.settings.rush.takes(self.journal.awaited())
+    }
+
     fn admit(&self, calls: usize, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
         if self.closing.is_cancelled() {
             return Err(Refusal::ShuttingDown);
+        }
+        if !self.takes_calls() {
+            return Err(Refusal::Overloaded);
         }
         // A request that is larger than all the room takes all of it, and so runs alone.
         let wanted = (calls * KIB_PER_CALL + bytes * 4 / 1024).min(self.settings.room_kib);
@@ -376,6 +396,7 @@ impl Engine {
         Load {
             room_kib: room_kib.saturating_sub(self.room.available_permits()),
             most_room_kib: room_kib,
+            backlog: self.journal.awaited(),
             queued: max_queued.saturating_sub(self.queue.available_permits()),
             most_queued: max_queued,
             waiting: self.slots.waiting(),

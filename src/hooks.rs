@@ -34,9 +34,6 @@ pub use hook::{Hook, HookSource, HookView};
 pub use rewrite::withhold;
 pub use rust::{AfterToolCall, BeforeToolCall, HookError, RustHook, ToolResultPersist};
 
-/// Most hooks that are registered over HTTP.
-pub const MOST_HOOKS: usize = 256;
-
 /// Hooks in the order in which they are asked.
 type Ordered = Arc<Vec<Arc<Hook>>>;
 

@@ -66,6 +66,7 @@ mod security;
 mod server;
 mod sessions;
 mod stats;
+mod subscribers;
 mod tool_list;
 mod tools;
 mod upstreams;
@@ -77,6 +78,7 @@ pub use problem::Problem;
 use lane::Lane;
 use layers::Outermost;
 use server::Server;
+use subscribers::Subscribers;
 
 /// How long connections may take to end once everything else has.
 const LINGER: Duration = Duration::from_secs(2);
@@ -101,6 +103,8 @@ pub struct Shared {
     tracer: Tracer,
     callback_counts: Arc<Counts>,
     mcp: Endpoint,
+    /// Event streams that are read at once.
+    subscribers: Subscribers,
     /// Documents that are imported at once.
     imports: Semaphore,
     upstreams: Arc<Upstreams>,
@@ -175,7 +179,7 @@ fn service(
         .method_not_allowed_fallback(layers::no_such_method)
         .with_state(state.clone());
     let calls = calls::execute.with_state(state.clone());
-    let calls = gate.at(lane::PATH, &lane::METHOD).layer(calls);
+    let calls = gate.of_calls().layer(calls);
     let calls = measure.at(lane::PATH, &lane::METHOD).layer(calls);
     // Behind it is whatever was mounted before: nothing is to be mounted after. Who is refused is counted, too.
     let router = router.layer(gate).layer(measure);
@@ -207,6 +211,7 @@ pub async fn serve(app: App, listener: TcpListener, drain: CancellationToken) ->
         tracer: app.tracer.clone(),
         callback_counts: app.callback_counts.clone(),
         mcp: mcp::endpoint(&app, listener.local_addr()?, closing.clone()),
+        subscribers: Subscribers::new(app.config.events.max_subscribers),
         imports: Semaphore::new(imports::MOST_AT_ONCE),
         upstreams: app.upstreams.clone(),
         closing: closing.clone(),

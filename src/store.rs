@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use crate::domain::Tenant;
+use crate::domain::tenant::TenantLimits;
 
 pub mod bound;
 pub mod callbacks;
@@ -25,6 +26,7 @@ pub mod nodes;
 pub mod once;
 pub mod presets;
 pub mod retention;
+mod room;
 pub mod sessions;
 pub mod settings;
 pub mod stats;
@@ -36,6 +38,8 @@ pub mod upstreams;
 pub use db::{Db, StoreError};
 pub use journal::Journal;
 
+use room::Room;
+
 /// Changes of sessions that a watcher may be behind.
 const SESSIONS_BEHIND: usize = 256;
 
@@ -46,6 +50,8 @@ pub struct Stores {
     db: Db,
     /// Sessions whose state has changed here.
     sessions: broadcast::Sender<(Tenant, Arc<str>)>,
+    /// How much each tenant may have.
+    room: Arc<Room>,
 }
 
 /// Reads of what one tenant has, and the rare writes that are not the journal's. Cheap to clone.
@@ -93,7 +99,13 @@ impl Stores {
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let db = Db::open(url).await?;
         migrate::run(&db).await?;
-        Ok(Self { db, sessions: broadcast::Sender::new(SESSIONS_BEHIND) })
+        Ok(Self { db, sessions: broadcast::Sender::new(SESSIONS_BEHIND), room: Arc::default() })
+    }
+
+    /// The same, where each tenant may have so much.
+    #[must_use]
+    pub fn bounded(self, limits: TenantLimits) -> Self {
+        Self { room: Arc::new(Room::new(limits)), ..self }
     }
 
     /// What this tenant has.

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::StartError;
+use crate::auth::Defaults;
 use crate::auth::jwt::JwtSettings;
-use crate::config::{Config, JwtConfig, McpServersConfig, WorkspaceConfig};
+use crate::config::{Config, JwtConfig, McpServersConfig, Server, WorkspaceConfig};
+use crate::engine::{Rates, Rush};
 use crate::executor::mcp::Pace;
 use crate::executor::token::SigningKey;
 use crate::executor::{HttpClient, Processes, Secrets, SecretsFile, Vault};
@@ -64,8 +66,34 @@ pub(super) fn vault(config: &Config, signing_key: &SigningKey) -> Result<Vault, 
 
 /// Whose tokens count.
 pub(super) fn jwt(config: &JwtConfig) -> JwtSettings {
-    let JwtConfig { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s } = config.clone();
-    JwtSettings { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s }
+    let JwtConfig { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s, .. } = config.clone();
+    JwtSettings {
+        issuer,
+        audience,
+        jwks_url,
+        algorithms,
+        tenant_claim,
+        scope_claim,
+        leeway_s,
+        bounds: (config.rate, config.concurrency),
+        bounds_claims: (config.rate_claim.clone(), config.concurrency_claim.clone()),
+    }
+}
+
+/// How much keys may ask that were made without bounds of their own.
+pub(super) fn bounds(config: &Config) -> Defaults {
+    let streams = config.events.max_subscribers_per_key;
+    Defaults { rate: config.auth.rate, concurrency: config.auth.concurrency, streams }
+}
+
+/// How many calls are taken while the database is behind.
+pub(super) fn rush(config: &Server) -> Rush {
+    Rush::new(config.max_backlog, config.burst, Duration::from_millis(config.burst_ms))
+}
+
+/// How often tools may be called.
+pub(super) fn rates(config: &Config) -> Rates {
+    Rates::new(config.tools.limits.iter().map(|(name, limit)| (name.clone(), limit.rate_per_minute)))
 }
 
 /// The built-in tools that are there because something was given: a workspace, or a way into the web.

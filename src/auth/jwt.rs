@@ -8,6 +8,7 @@ use url::Url;
 
 use super::Denied;
 use super::jwks::{Jwks, NoKey};
+use super::limits::Bounds;
 use crate::domain::{Caller, Clock, Scope, Scopes, Tenant};
 use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 
@@ -31,6 +32,21 @@ pub struct JwtSettings {
     pub scope_claim: String,
     /// How far clocks may be apart, in seconds.
     pub leeway_s: u64,
+    /// Requests a minute, and requests at once, of each subject; 0 is no bound.
+    pub bounds: Bounds,
+    /// The claims that say them for the token's own subject; empty for none.
+    pub bounds_claims: (String, String),
+}
+
+/// What a token says.
+#[derive(Debug)]
+pub struct Said {
+    /// Who this is.
+    pub caller: Caller,
+    /// Its name at the issuer; empty where the token has none.
+    pub subject: String,
+    /// How much it may ask.
+    pub bounds: Bounds,
 }
 
 /// Reads tokens.
@@ -67,11 +83,11 @@ impl Jwt {
         Ok(Some(Self { settings, algorithms, jwks }))
     }
 
-    /// Who a token says that this is.
+    /// Who a token says that this is, and how much they may ask.
     ///
     /// # Errors
     /// If it does not count.
-    pub async fn caller(&self, token: &str) -> Result<Caller, Denied> {
+    pub async fn read(&self, token: &str) -> Result<Said, Denied> {
         const NONE: Denied = Denied::Invalid("this is no token of the issuer");
         if token.len() > LONGEST {
             return Err(NONE);
@@ -92,10 +108,10 @@ impl Jwt {
         validation.leeway = self.settings.leeway_s;
         let read = jsonwebtoken::decode::<Map<String, Value>>(token, &key, &validation);
         let claims = read.map_err(|error| Denied::Invalid(reason(&error)))?.claims;
-        self.read(&claims)
+        self.said(&claims)
     }
 
-    fn read(&self, claims: &Map<String, Value>) -> Result<Caller, Denied> {
+    fn said(&self, claims: &Map<String, Value>) -> Result<Said, Denied> {
         let tenant = match self.settings.tenant_claim.as_str() {
             "" => Tenant::default(),
             claim => {
@@ -105,8 +121,21 @@ impl Jwt {
             }
         };
         let scopes = claims.get(&self.settings.scope_claim).map(scopes).unwrap_or_default();
-        Ok(Caller { tenant, scopes, tools: None, key: None })
+        let caller = Caller { tenant, scopes, tools: None, key: None };
+        let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (rate, concurrency) = &self.settings.bounds_claims;
+        let bounds = (
+            number(claims, rate).unwrap_or(self.settings.bounds.0),
+            number(claims, concurrency).unwrap_or(self.settings.bounds.1),
+        );
+        Ok(Said { caller, subject, bounds })
     }
+}
+
+/// What a claim says, if it is one and says a number.
+fn number(claims: &Map<String, Value>, name: &str) -> Option<u32> {
+    let said = claims.get(name).filter(|_| !name.is_empty())?.as_u64()?;
+    Some(u32::try_from(said).unwrap_or(u32::MAX))
 }
 
 /// A text with blanks between the scopes, or a list of them.

@@ -1,4 +1,4 @@
-//! How much a key may ask: requests a minute, and requests at once. Each node counts for itself.
+//! How much a caller may ask: requests a minute, requests at once, and event streams. Each node counts for itself.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -24,12 +24,14 @@ pub struct Defaults {
     pub rate: u32,
     /// Requests at once.
     pub concurrency: u32,
+    /// Event streams at once, of any key or subject.
+    pub streams: usize,
 }
 
 /// A request among those that a key makes at once. Dropped, the next one has its place.
 pub type Permit = OwnedSemaphorePermit;
 
-/// A key asks more than it may.
+/// A caller asks more than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Busy {
     /// What there is too much of, for people.
@@ -40,22 +42,42 @@ pub struct Busy {
 
 type Limiter = governor::DefaultDirectRateLimiter;
 
-/// The bounds of one key, and how far it is from them.
+/// Requests a minute, and at once; 0 is no bound.
+pub(super) type Bounds = (u32, u32);
+
+/// The bounds of one caller, and how far it is from them.
 #[derive(Debug)]
 pub struct Limits {
-    bounds: (u32, u32),
+    bounds: Bounds,
     rate: Option<Limiter>,
     places: Option<Arc<Semaphore>>,
+    streams: Option<Arc<Semaphore>>,
 }
 
 impl Limits {
-    fn new(bounds: (u32, u32)) -> Self {
-        let (rate, places) = (NonZeroU32::new(bounds.0), NonZeroU32::new(bounds.1));
+    pub(super) fn new(bounds: Bounds, streams: usize) -> Self {
+        let rate = NonZeroU32::new(bounds.0);
+        let places = |most: usize| (most > 0).then(|| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
         Self {
             bounds,
             rate: rate.map(|rate| RateLimiter::direct(Quota::per_minute(rate))),
-            places: places.map(|places| Arc::new(Semaphore::new(places.get() as usize))),
+            places: places(bounds.1 as usize),
+            streams: places(streams),
         }
+    }
+
+    /// Counts an event stream; its place is free again once the permit is dropped.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub fn stream(&self) -> Result<Option<Permit>, Busy> {
+        let busy = Busy { what: "too many event streams of this caller are open", retry_after_s: COME_AGAIN_S };
+        self.streams.clone().map(|streams| streams.try_acquire_owned().map_err(|_| busy)).transpose()
+    }
+
+    /// Whether a request or a stream of it goes on.
+    pub(super) fn is_in_use(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1
     }
 
     /// Counts a request; its place is free again once the permit is dropped.
@@ -65,7 +87,7 @@ impl Limits {
     pub fn admit(&self) -> Result<Option<Permit>, Busy> {
         let permit = match &self.places {
             Some(places) => {
-                let busy = Busy { what: "too many requests of this key at once", retry_after_s: COME_AGAIN_S };
+                let busy = Busy { what: "too many requests of this caller at once", retry_after_s: COME_AGAIN_S };
                 Some(places.clone().try_acquire_owned().map_err(|_| busy)?)
             }
             None => None,
@@ -73,7 +95,7 @@ impl Limits {
         if let Some(Err(not_until)) = self.rate.as_ref().map(Limiter::check) {
             let wait: Duration = not_until.wait_time_from(DefaultClock::default().now());
             let retry_after_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            return Err(Busy { what: "too many requests of this key", retry_after_s: retry_after_s.max(1) });
+            return Err(Busy { what: "too many requests of this caller", retry_after_s: retry_after_s.max(1) });
         }
         Ok(permit)
     }
@@ -93,12 +115,12 @@ impl AllLimits {
 
     /// Those of a key.
     pub fn of(&self, key: &StoredKey) -> Arc<Limits> {
-        let Defaults { rate, concurrency } = self.defaults;
+        let Defaults { rate, concurrency, streams } = self.defaults;
         let bounds = (key.rate.unwrap_or(rate), key.concurrency.unwrap_or(concurrency));
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let known = keys.get(&key.id).filter(|limits| limits.bounds == bounds).cloned();
         known.unwrap_or_else(|| {
-            let limits = Arc::new(Limits::new(bounds));
+            let limits = Arc::new(Limits::new(bounds, streams));
             keys.insert(key.id, limits.clone());
             limits
         })
@@ -108,7 +130,7 @@ impl AllLimits {
     pub fn forget_idle(&self) {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if keys.len() > MOST_IDLE {
-            keys.retain(|_, limits| Arc::strong_count(limits) > 1);
+            keys.retain(|_, limits| limits.is_in_use());
         }
     }
 }
@@ -119,18 +141,22 @@ mod tests {
 
     #[test]
     fn a_key_without_bounds_is_not_bounded() {
-        let limits = Limits::new((0, 0));
-        assert!((0..1000).all(|_| limits.admit().unwrap().is_none()));
+        let limits = Limits::new((0, 0), 0);
+        assert!((0..1000).all(|_| limits.admit().unwrap().is_none() && limits.stream().unwrap().is_none()));
     }
 
     #[test]
     fn too_much_at_once_and_too_often_is_refused_with_the_time_to_come_again() {
-        let limits = Limits::new((0, 2));
+        let limits = Limits::new((0, 2), 1);
         let held = (limits.admit().unwrap(), limits.admit().unwrap());
         assert_eq!(limits.admit().unwrap_err().retry_after_s, 1);
         drop(held);
         assert!(limits.admit().is_ok());
-        let limits = Limits::new((2, 0));
+        let stream = limits.stream().unwrap();
+        assert_eq!(limits.stream().unwrap_err().retry_after_s, 1);
+        drop(stream);
+        assert!(limits.stream().is_ok());
+        let limits = Limits::new((2, 0), 0);
         assert!(limits.admit().is_ok() && limits.admit().is_ok());
         let busy = limits.admit().unwrap_err();
         assert!((1..=30).contains(&busy.retry_after_s), "{busy:?}");

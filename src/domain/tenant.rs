@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
+use serde::Deserialize;
+
 /// Longest name of a tenant, in bytes.
 pub const LONGEST_NAME: usize = 128;
 
@@ -47,6 +49,73 @@ impl Tenant {
 impl Default for Tenant {
     fn default() -> Self {
         Self(DEFAULT.clone())
+    }
+}
+
+/// How much each tenant may have at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantLimits {
+    /// Tools that were registered over the API.
+    pub max_tools: u32,
+    /// Groups that were made over the API.
+    pub max_groups: u32,
+    /// Hooks that were registered over the API.
+    pub max_hooks: u32,
+    /// Sessions that are not forgotten.
+    pub max_sessions: u32,
+    /// Keys that are not revoked.
+    pub max_keys: u32,
+}
+
+/// Whatever they like.
+impl Default for TenantLimits {
+    fn default() -> Self {
+        let most = u32::MAX;
+        Self { max_tools: most, max_groups: most, max_hooks: most, max_sessions: most, max_keys: most }
+    }
+}
+
+/// Something of which a tenant has only so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owned {
+    /// A registered tool.
+    Tool,
+    /// A group of tools.
+    Group,
+    /// A registered hook.
+    Hook,
+    /// A session.
+    Session,
+    /// An API key.
+    Key,
+}
+
+impl Owned {
+    /// Several of them, in words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Tool => "registered tools",
+            Self::Group => "groups of tools",
+            Self::Hook => "registered hooks",
+            Self::Session => "sessions",
+            Self::Key => "keys",
+        }
+    }
+}
+
+impl TenantLimits {
+    /// Most of these.
+    #[must_use]
+    pub fn most(&self, what: Owned) -> u32 {
+        match what {
+            Owned::Tool => self.max_tools,
+            Owned::Group => self.max_groups,
+            Owned::Hook => self.max_hooks,
+            Owned::Session => self.max_sessions,
+            Owned::Key => self.max_keys,
+        }
     }
 }
 

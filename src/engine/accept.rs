@@ -32,11 +32,13 @@ impl Engine {
         }
         let is_keyed = jobs.iter().any(|job| !job.claims.is_empty());
         fault::pass(Point::BeforeAccept);
+        let awaiting = self.journal.awaiting(changes.len());
         let mut writing = std::pin::pin!(self.journal.write_together(changes));
         let (written, is_late, mut word) = match tokio::time::timeout(self.settings.store_patience, &mut writing).await
         {
             Ok(written) => (written, false, Some(word)),
             Err(_) => {
+                drop(awaiting);
                 // Whoever waited may have gone.
                 let _ = word.send(Err(NotAccepted::NotRecorded(NotRecorded { accepted: false })));
                 (writing.await, true, None)

@@ -86,11 +86,13 @@ impl Recorder {
     pub async fn write(&mut self, change: Change) -> Result<Recorded, JournalError> {
         let was_accepted = self.accepted && !change.brings_acceptance();
         let journal = self.journal.clone();
+        let awaiting = journal.awaiting(1);
         let writing = journal.write(change);
         tokio::pin!(writing);
         match tokio::time::timeout(self.patience, &mut writing).await {
             Ok(written) => written.map(|()| Recorded::InTime),
             Err(_) => {
+                drop(awaiting);
                 self.is_late = true;
                 self.tell(Err(NotRecorded { accepted: was_accepted }));
                 writing.await.map(|()| Recorded::Late)

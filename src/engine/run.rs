@@ -110,6 +110,9 @@ impl Engine {
         if job.handle.cancel.is_cancelled() {
             return Err(Failure::cancelled().into());
         }
+        if job.begin == Begin::Start {
+            self.count_rate(&job.call, entry).map_err(|failure| *failure)?;
+        }
         let _slot = self.slot(job, entry).await?;
         job.call_end = entry.instances.as_ref().map(|pool| CallEnd::of(pool.clone(), job.call.id));
         if job.begin == Begin::Start

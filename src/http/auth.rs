@@ -7,17 +7,17 @@ use std::task::{Context, Poll};
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::{BoxFuture, Either};
 use http_body_util::BodyExt;
 use tower::{Layer, Service};
 use utoipa::openapi::OpenApi;
 
-use super::AppState;
 use super::problem::Problem;
+use super::{AppState, lane};
 use crate::access::Access;
-use crate::auth::{Admitted, Denied, Permit, Refused};
+use crate::auth::{Admitted, Denied, Limits, Refused};
 use crate::domain::Scope;
 
 pub(super) mod needs;
@@ -29,23 +29,23 @@ use needs::{Need, Needs};
 pub(super) struct Gate {
     state: AppState,
     needs: Arc<Needs>,
-    /// What its route asks for, where it stands before one only.
-    need: Option<Need>,
+    /// What calls ask for, where it stands before `POST /tool-calls` alone.
+    calls: Option<Need>,
 }
 
 impl Gate {
     /// Before the routes that this document describes.
     pub fn new(state: AppState, document: &OpenApi) -> Self {
-        Self { state, needs: Arc::new(Needs::new(document)), need: None }
+        Self { state, needs: Arc::new(Needs::new(document)), calls: None }
     }
 
-    /// Before one of them only.
-    pub fn at(&self, path: &str, method: &Method) -> Self {
-        Self { need: Some(self.needs.of_route(path, method)), ..self.clone() }
+    /// Before the one that brings calls: too many are refused before anybody looks at them.
+    pub fn of_calls(&self) -> Self {
+        Self { calls: Some(self.needs.of_route(lane::PATH, &lane::METHOD)), ..self.clone() }
     }
 
     fn need(&self, request: &Request) -> Need {
-        self.need.unwrap_or_else(|| self.needs.of(request))
+        self.calls.unwrap_or_else(|| self.needs.of(request))
     }
 }
 
@@ -82,6 +82,9 @@ where
         if let Need::Nothing = need {
             return Either::Left(self.inner.call(request));
         }
+        if self.gate.calls.is_some() && !self.gate.state.engine.takes_calls() {
+            return Either::Right(Box::pin(std::future::ready(Ok(Problem::overloaded().into_response()))));
+        }
         if let Some(operator) = self.gate.state.auth.operator() {
             request.extensions_mut().insert(operator.clone());
             return Either::Left(self.inner.call(request));
@@ -91,8 +94,9 @@ where
         let (mut inner, state) = (std::mem::replace(&mut self.inner, other), self.gate.state.clone());
         Either::Right(Box::pin(async move {
             let permit = match admitted(&state, request.headers(), need).await {
-                Ok(Some(Admitted { access, permit })) => {
+                Ok(Some(Admitted { access, limits, permit })) => {
                     request.extensions_mut().insert(access);
+                    request.extensions_mut().insert(Share(limits));
                     permit
                 }
                 Ok(None) => None,
@@ -107,14 +111,18 @@ where
     }
 }
 
-/// An answer that is a stream is something that its caller does for as long as it lasts.
-fn held(response: Response, permit: Permit) -> Response {
+/// How much of the service is its caller's; part of a request.
+#[derive(Debug, Clone)]
+pub(super) struct Share(pub Arc<Limits>);
+
+/// An answer that is a stream is something that its caller does for as long as it lasts, and keeps what it needs for that.
+pub(super) fn held<T: Send + 'static>(response: Response, what: T) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;
     }
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _ = &permit;
+            let _ = &what;
             frame
         }))
     })

@@ -20,9 +20,6 @@ mod own;
 pub(super) use documented::CallBody;
 pub(super) use options::{OnDisconnect, check_limits, check_session, check_session_at};
 
-/// Most calls of a request.
-const MOST_CALLS: usize = 1024;
-
 /// A body that was read.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -101,20 +98,20 @@ impl MessageFormat {
     }
 }
 
-/// Reads a body. Tools are called by their names or aliases in this snapshot.
-pub(super) fn read(body: Value, tools: &Snapshot) -> Result<Asked, Problem> {
+/// Reads a body of at most so many calls. Tools are called by their names or aliases in this snapshot.
+pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> Result<Asked, Problem> {
     let format = MessageFormat::of(&body)?;
     let vendor = format.and_then(MessageFormat::vendor);
     let is_own = body.as_object().is_some_and(messages::is_own) || format == Some(MessageFormat::Native);
     let told = if is_own || format.is_some() { None } else { messages::recognise(&body) };
     match vendor.filter(|_| !is_own).or(told) {
-        Some(vendor) => message(vendor, body),
-        None => own(body, vendor, tools),
+        Some(vendor) => message(vendor, body, most_calls),
+        None => own(body, vendor, tools, most_calls),
     }
 }
 
 /// One call or a batch of our own shape; with a vendor, the answer has its messages too.
-fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot) -> Result<Asked, Problem> {
+fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize) -> Result<Asked, Problem> {
     let Value::Object(mut body) = body else {
         let found = json::type_name(&body);
         return Err(Problem::field("", format!("the body must be an object or a model's message, not {found}")));
@@ -122,7 +119,7 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot) -> Result<Asked, P
     let calls = body.shift_remove("calls");
     let is_batch = calls.is_some();
     let mut requests = match calls {
-        Some(calls) => own::batch(calls)?,
+        Some(calls) => own::batch(calls, most_calls)?,
         None => vec![own::call(&mut body, "")?],
     };
     let said = vendor.map(|vendor| {
@@ -139,11 +136,11 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot) -> Result<Asked, P
 }
 
 /// A model's message: always a batch, also with one call or none.
-fn message(vendor: Vendor, body: Value) -> Result<Asked, Problem> {
+fn message(vendor: Vendor, body: Value, most_calls: usize) -> Result<Asked, Problem> {
     let options = Options::beside(&body)?;
     let spoken = messages::read(vendor, body)?;
-    if spoken.calls.len() > MOST_CALLS {
-        return Err(Problem::field("", format!("must have at most {MOST_CALLS} calls, not {}", spoken.calls.len())));
+    if spoken.calls.len() > most_calls {
+        return Err(Problem::batch_too_large("", most_calls, spoken.calls.len()));
     }
     let said = Continuation::from(&spoken);
     let mut id_places = Vec::with_capacity(spoken.calls.len());

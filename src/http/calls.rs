@@ -13,6 +13,7 @@ use super::extract::{JsonBody, JsonRequest};
 use super::measured::TRACEPARENT;
 use super::preference::Preference;
 use super::problem::Problem;
+use super::subscribers::{self, Seats};
 use super::{AppState, answer, cache_control, conversation, once, watch};
 use crate::access::Access;
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
@@ -55,22 +56,25 @@ enum CallAnswer<'a> {
                 ("Idempotency-Replayed" = String, description = "`true`: the key was known, and these are the calls of the first request"))),
         BodyRefused,
         (status = 422, description = "The body does not have its shape; `errors` say where. Or `IDEMPOTENCY_KEY_REUSED`: the key came with another body"),
+        (status = 429, description = "`TOO_MANY_REQUESTS`: the key asks more than it may. `TOO_MANY_STREAMS`: it reads as many event streams as it may. `TOO_MANY_SESSIONS`: the tenant has as many as it may have"),
         (status = 503, description = "`OVERLOADED`: no room. `STORE_UNAVAILABLE`: the database is away; what was accepted all the same is at `Location`. `SHUTTING_DOWN`: the service is stopping",
             headers(("Location" = String, description = "Where what was accepted will be found, if anything was")))))]
 pub(super) async fn execute(
     State(state): State<AppState>,
     access: Access,
+    seats: Seats,
     request: JsonRequest,
 ) -> Result<Response, Problem> {
     let JsonRequest { headers, body: JsonBody { value, bytes } } = request;
     let once = once::of(&headers, &value)?;
-    let mut asked = call_body::read(value, &access.snapshot())?;
+    let mut asked = call_body::read(value, &access.snapshot(), state.config.server.max_batch_calls)?;
     let wants_events = wants_events(&headers);
     let submission = &mut asked.submission;
     if submission.calls.is_empty() {
         // A model's message without a call for us: there is nothing to run, and nothing to tell it.
         return Ok(if wants_events { Box::pin(watch::nothing(&state)).await } else { answer::nothing() });
     }
+    let seat = wants_events.then(|| seats.take()).transpose()?;
     let preference = Preference::of(&headers).filter(|_| asked.wait.is_none());
     submission.wait = asked.wait.or(preference.map(Preference::wait)).unwrap_or_default();
     submission.traceparent = traceparent(&headers);
@@ -86,7 +90,7 @@ pub(super) async fn execute(
     if let Some(applied) = preference.filter(|_| !wants_events).and_then(Preference::applied) {
         response.headers_mut().insert("preference-applied", applied);
     }
-    Ok(response)
+    Ok(subscribers::seated(seat, response))
 }
 
 async fn execute_anew(

@@ -16,13 +16,13 @@ pub(super) enum BodyRefused {
     NoJson,
     #[response(status = 408, description = "The body did not arrive in time")]
     Late,
-    #[response(status = 413, description = "The body is too large")]
+    #[response(status = 413, description = "The body is too large, or has too many calls (`BATCH_TOO_LARGE`)")]
     TooLarge,
     #[response(status = 415, description = "The Content-Type is not JSON")]
     OfAnotherType,
 }
 
-/// Every failure is a problem document, and every 503 says when to come again.
+/// Every failure is a problem document, and every 429 and 503 says when to come again.
 pub(super) fn describe_failures(document: &mut OpenApi) {
     for operation in document.paths.paths.values_mut().flat_map(operations) {
         for (status, response) in &mut operation.responses.responses {
@@ -38,7 +38,7 @@ pub(super) fn describe_failures(document: &mut OpenApi) {
 fn describe_failure(status: &str, response: &mut Response) {
     let content = Content::new(Some(Ref::from_schema_name("Problem")));
     response.content.insert("application/problem+json".to_owned(), content.into());
-    if status == "503" {
+    if matches!(status, "429" | "503") {
         let seconds = HeaderBuilder::new()
             .schema(Some(Object::with_type(Type::Integer)))
             .description(Some("Seconds after which to come again"));

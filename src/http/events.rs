@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::AppState;
 use super::extract::{self, Params};
 use super::problem::Problem;
+use super::subscribers::Seat;
 use super::watch::sse;
 use crate::access::Access;
 use crate::events::stream::{self, EventFilter};
@@ -27,10 +28,12 @@ pub(super) struct OneParams {
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
         (status = 404, description = "There is no such call"),
         (status = 422, description = "The event id or a query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
+        (status = 503, description = "The database is away. `OVERLOADED`: as many streams are open as there is room for")))]
 pub(super) async fn of_call(
     State(state): State<AppState>,
     access: Access,
+    seat: Seat,
     Path(id): Path<String>,
     headers: HeaderMap,
     Params(params): Params<OneParams>,
@@ -38,7 +41,7 @@ pub(super) async fn of_call(
     let id = extract::call_id(&id)?;
     let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or(0);
     let frames = stream::of_call(access.store(), &state.bus, id, after, state.closing.clone()).await?;
-    frames.map(sse).ok_or_else(|| extract::no_such_call(&id.to_string()))
+    frames.map(|frames| seat.under(sse(frames))).ok_or_else(|| extract::no_such_call(&id.to_string()))
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -59,14 +62,17 @@ pub(super) struct AllParams {
     params(AllParams, ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
         (status = 422, description = "The event id or a query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
+        (status = 503, description = "The database is away. `OVERLOADED`: as many streams are open as there is room for")))]
 pub(super) async fn of_all(
     State(state): State<AppState>,
     access: Access,
+    seat: Seat,
     headers: HeaderMap,
     Params(params): Params<AllParams>,
 ) -> Result<Response, Problem> {
     let after = extract::resume_from(&headers, params.after.as_deref())?;
     let filter = EventFilter { name: params.name, session: params.session };
-    Ok(sse(stream::of_all(access.store(), &state.bus, after, filter, state.closing.clone()).await?))
+    let frames = stream::of_all(access.store(), &state.bus, after, filter, state.closing.clone()).await?;
+    Ok(seat.under(sse(frames)))
 }

@@ -100,6 +100,7 @@ pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> 
     responses((status = 201, description = "Made; `Location` is its own", body = GroupView, headers(("Location" = String))),
         BodyRefused,
         (status = 409, description = "There is a group of this name already"),
+        (status = 429, description = "`TOO_MANY_GROUPS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The body does not have its shape, or the name is none that a group can have"),
         (status = 503, description = "The database is away")))]
 pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {

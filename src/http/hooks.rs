@@ -13,7 +13,7 @@ use super::problem::{FieldError, Problem};
 use super::{AppState, reply};
 use crate::access::Access;
 use crate::domain::{HookDefinition, json, shape};
-use crate::hooks::{Hook, HookSource, HookView, MOST_HOOKS};
+use crate::hooks::{Hook, HookSource, HookView};
 use crate::store::hooks::StoredHook;
 
 /// What `GET /hooks` answers.
@@ -39,7 +39,7 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Resul
 #[utoipa::path(post, path = "/hooks", operation_id = "create_hook", tag = "hooks", request_body = HookDefinition,
     responses((status = 201, description = "Registered", body = HookView, headers(("Location" = String))),
         BodyRefused,
-        (status = 409, description = "There are too many hooks"),
+        (status = 429, description = "`TOO_MANY_HOOKS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The hook is refused; `errors` say where and why"),
         (status = 503, description = "The database is away")))]
 pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
@@ -49,9 +49,6 @@ pub(super) async fn create(State(state): State<AppState>, access: Access, body: 
     let (id, now) = (state.engine.new_id(), state.clock.now());
     let hook = compile(id.to_string().into(), definition, now).await?;
     let hooks = state.engine.hooks();
-    if hooks.all(access.tenant()).iter().filter(|hook| hook.source() == HookSource::Api).count() >= MOST_HOOKS {
-        return Err(Problem::conflict("TOO_MANY_HOOKS", format!("there are {MOST_HOOKS} hooks; delete one first")));
-    }
     let definition = serde_json::to_string(hook.definition()).map_err(|_| Problem::internal())?;
     let secret = hook.definition().secret.as_ref().map(|secret| secret.0.clone());
     access.store().insert_hook(&StoredHook { id, definition, secret, created_at: now }).await?;

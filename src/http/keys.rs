@@ -137,6 +137,7 @@ pub(super) struct PageParams {
     responses((status = 201, description = "Made. The answer is the only one that has the key", body = Made, headers(("Location" = String))),
         BodyRefused,
         (status = 422, description = "The body does not have its shape, or the key cannot be as it says"),
+        (status = 429, description = "`TOO_MANY_KEYS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 503, description = "The database is away")))]
 pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
     shape::expect_objects(&body.value, &[""])?;

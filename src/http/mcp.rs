@@ -9,6 +9,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
+use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::AppState;
@@ -16,6 +17,7 @@ use super::calls::traceparent;
 use super::described::BodyRefused;
 use super::extract;
 use super::problem::Problem;
+use super::subscribers::{self, Seat, Seats};
 use crate::app::App;
 use crate::mcp::{Caller, Endpoint, Server, Settings};
 
@@ -55,13 +57,29 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
         (status = 403, description = "The `Host` or the `Origin` is not one of the service's: see `allowed_hosts` and `allowed_origins` in the `[mcp]` section of the settings"),
         (status = 404, description = "There is no such session, or, as an error of JSON-RPC, no such method"),
         (status = 406, description = "`Accept` must have both application/json and text/event-stream"),
-        (status = 422, description = "A message of a session without its id")))]
-pub(super) async fn post(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
+        (status = 422, description = "A message of a session without its id"),
+        (status = 429, description = "`TOO_MANY_STREAMS` (`subscriptions/listen`): the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
+        (status = 503, description = "`OVERLOADED` (`subscriptions/listen`): as many streams are open as there is room for")))]
+pub(super) async fn post(State(state): State<AppState>, seats: Seats, request: Request) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     extract::check_content_type(&parts.headers)?;
     let body = extract::read(&parts.headers, body, &state).await?;
+    // What a call tells of itself ends with it. A subscription is a stream as any other.
+    let seat = is_subscription(&body).then(|| seats.take()).transpose()?;
     let caller = Caller { traceparent: traceparent(&parts.headers), bytes: body.len(), ..Caller::default() };
-    told(state.mcp.answer(parts, body, caller).await).await
+    let answer = told(state.mcp.answer(parts, body, caller).await).await?;
+    Ok(subscribers::seated(seat, answer))
+}
+
+fn is_subscription(body: &[u8]) -> bool {
+    const METHOD: &str = "subscriptions/listen";
+    #[derive(Deserialize)]
+    struct Message {
+        method: String,
+    }
+    // Most messages are not read twice.
+    body.windows(METHOD.len()).any(|word| word == METHOD.as_bytes())
+        && serde_json::from_slice::<Message>(body).is_ok_and(|message| message.method == METHOD)
 }
 
 /// The messages to the client of a session, for clients before revision 2026-07-28.
@@ -70,9 +88,11 @@ pub(super) async fn post(State(state): State<AppState>, request: Request) -> Res
         (status = 403, description = "The `Host` or the `Origin` is not one of the service's"),
         (status = 404, description = "There is no such session"),
         (status = 405, description = "Without `Mcp-Session-Id` there is nothing to read"),
-        (status = 406, description = "`Accept` must have text/event-stream")))]
-pub(super) async fn stream(state: State<AppState>, request: Request) -> Result<Response, Problem> {
-    of_session(state, request).await
+        (status = 406, description = "`Accept` must have text/event-stream"),
+        (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
+        (status = 503, description = "`OVERLOADED`: as many streams are open as there is room for")))]
+pub(super) async fn stream(state: State<AppState>, seat: Seat, request: Request) -> Result<Response, Problem> {
+    Ok(seat.under(of_session(state, request).await?))
 }
 
 /// Ends a session, for clients before revision 2026-07-28.

@@ -42,6 +42,7 @@ fn look(state: &Shared, metrics: &Metrics, is_up: bool) {
     set("toolpost_queue_accepted_limit", load.most_queued);
     set("toolpost_in_flight_memory_bytes", load.room_kib * 1024);
     set("toolpost_in_flight_memory_limit_bytes", load.most_room_kib * 1024);
+    set("toolpost_backlog_calls", load.backlog);
     set("toolpost_journal_changes_waiting", state.journal.waiting());
     set("toolpost_database_up", is_up.into());
     set("toolpost_tools", state.engine.registry().default_shelf().snapshot().all().len());

@@ -11,6 +11,7 @@ use super::call_body::{self, OnDisconnect};
 use super::calls;
 use super::extract::Params;
 use super::problem::Problem;
+use super::subscribers::Seat;
 use super::{AppState, cache_control, conversation, once, watch};
 use crate::access::Access;
 use crate::callbacks;
@@ -70,10 +71,12 @@ pub(super) struct PipeParams {
     request_body(content = String, content_type = "text/event-stream", description = "The model's stream"),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events as they happen, and at the end `batch`", body = String, content_type = "text/event-stream"),
         (status = 422, description = "A query parameter or a header is wrong"),
-        (status = 503, description = "The service is stopping")))]
+        (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
+        (status = 503, description = "The service is stopping. `OVERLOADED`: as many streams are open as there is room for")))]
 pub(super) async fn pipe(
     State(state): State<AppState>,
     access: Access,
+    seat: Seat,
     headers: HeaderMap,
     Params(params): Params<PipeParams>,
     body: Body,
@@ -116,5 +119,5 @@ pub(super) async fn pipe(
     // It goes on when nobody reads: calls that are complete run.
     let session = Session::new(state, access, format, template, growing, notes);
     tokio::spawn(Context::current().scope(session.run(body)));
-    Ok(watch::sse(answer.frames()))
+    Ok(seat.under(watch::sse(answer.frames())))
 }

@@ -8,12 +8,15 @@ use serde::Serialize;
 
 use crate::domain::Scope;
 use crate::domain::shape::ShapeError;
+use crate::domain::tenant::Owned;
 use crate::engine::Refusal;
 use crate::registry::Fault;
 use crate::store::StoreError;
 
 /// Seconds after which a caller that was refused for want of room may come again.
 const COME_AGAIN_S: u64 = 1;
+/// The same where somebody has to delete something first, or a session has to be forgotten.
+const SOMEBODY_MAKES_ROOM_S: u64 = 60;
 
 /// What is wrong with a request, or with the service at this moment.
 #[derive(Debug, Clone)]
@@ -195,6 +198,32 @@ impl Problem {
         Self { retry_after_s: Some(retry_after_s), ..problem }
     }
 
+    /// 429: the tenant has as many of these as it may have.
+    pub fn quota(what: Owned, most: u32) -> Self {
+        let code = match what {
+            Owned::Tool => "TOO_MANY_TOOLS",
+            Owned::Group => "TOO_MANY_GROUPS",
+            Owned::Hook => "TOO_MANY_HOOKS",
+            Owned::Session => "TOO_MANY_SESSIONS",
+            Owned::Key => "TOO_MANY_KEYS",
+        };
+        let way_out = if what == Owned::Key { "revoke" } else { "delete" };
+        let detail = format!("there are {most} {}, and no more can be made; {way_out} one first", what.words());
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, code, detail);
+        Self { retry_after_s: Some(SOMEBODY_MAKES_ROOM_S), ..problem }
+    }
+
+    /// 429: a caller reads as many event streams as it may.
+    pub fn too_many_streams(what: &str, retry_after_s: u64) -> Self {
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_STREAMS", what);
+        Self { retry_after_s: Some(retry_after_s), ..problem }
+    }
+
+    /// 503: as many event streams are read as the service has room for.
+    pub fn no_room_for_streams() -> Self {
+        Self::unavailable("OVERLOADED", "too many event streams are open; nothing was accepted, try again")
+    }
+
     /// Says what a caller has to show (RFC 6750, section 3).
     fn challenging(self, challenge: &str) -> Self {
         self.with(header::WWW_AUTHENTICATE, challenge)
@@ -216,6 +245,13 @@ impl Problem {
     pub fn too_large(limit: usize) -> Self {
         let detail = format!("the request body is larger than {limit} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", detail)
+    }
+
+    /// 413: more calls than one request may have.
+    pub fn batch_too_large(pointer: &str, most: usize, found: usize) -> Self {
+        let detail = format!("a request has at most {most} calls, not {found}; send several requests");
+        let errors = vec![FieldError { pointer: pointer.to_owned(), message: detail.clone() }];
+        Self { errors, ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, "BATCH_TOO_LARGE", detail) }
     }
 
     /// 413: arguments that come piece by piece.
@@ -342,6 +378,9 @@ impl IntoResponse for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
+        if let StoreError::TooMany { what, most } = error {
+            return Self::quota(what, most);
+        }
         tracing::error!(%error, "the store failed");
         match error {
             StoreError::Corrupt(_) => Self::internal(),

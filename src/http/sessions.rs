@@ -68,6 +68,7 @@ pub(super) struct NewSession {
         BodyRefused,
         (status = 404, description = "There is no such parent, or no such group"),
         (status = 409, description = "There is a session of this id"),
+        (status = 429, description = "`TOO_MANY_SESSIONS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The body does not have its shape; `errors` say where"),
         (status = 503, description = "The database is away")))]
 pub(super) async fn create(

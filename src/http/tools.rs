@@ -40,6 +40,7 @@ pub(super) async fn resume(
     responses((status = 201, description = "Registered; `Location` and `ETag` are its own", body = ToolView, headers(("Location" = String), ("ETag" = String))),
         BodyRefused,
         (status = 409, description = "The API has a tool of this name already"),
+        (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The definition is refused; `errors` say where and why"),
         (status = 503, description = "The database is away")))]
 pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
@@ -82,6 +83,7 @@ pub(super) async fn read(
         (status = 201, description = "Registered", body = ToolView, headers(("Location" = String), ("ETag" = String))),
         BodyRefused,
         (status = 412, description = "The tool is not what `If-Match` or `If-None-Match` says"),
+        (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The definition is refused; `errors` say where and why"),
         (status = 503, description = "The database is away")))]
 pub(super) async fn replace(

@@ -141,7 +141,10 @@ async fn register_chunk(
         if how.dry_run || writes.is_empty() {
             return Ok(report);
         }
-        let written = store.put_tools(&writes, registry.clock.now()).await?;
+        let written = match store.put_tools(&writes, registry.clock.now()).await {
+            Err(full @ StoreError::TooMany { .. }) => return Ok(without_room(offered, report, &full)),
+            written => written?,
+        };
         registry.reload(store).await?;
         if written {
             return Ok(report);
@@ -151,4 +154,14 @@ async fn register_chunk(
     let refuse =
         |Offered { operation, .. }: &Offered| Refused { operation: operation.clone(), reason: reason.to_owned() };
     Ok(Report { refused: offered.iter().map(refuse).collect(), ..Report::default() })
+}
+
+/// What becomes of tools that there is no room for: none of them is registered.
+fn without_room(offered: &[Offered], report: Report, full: &StoreError) -> Report {
+    let reason = format!("{full}; nothing of these was registered");
+    let is_new = |name: &String| report.created.contains(name) || report.replaced.contains(name);
+    let left_out = offered.iter().filter(|offered| is_new(&offered.definition.name));
+    let refuse = |Offered { operation, .. }: &Offered| Refused { operation: operation.clone(), reason: reason.clone() };
+    let refused = report.refused.into_iter().chain(left_out.map(refuse)).collect();
+    Report { refused, created: Vec::new(), replaced: Vec::new(), ..report }
 }

@@ -10,6 +10,7 @@ use sqlx::{ConnectOptions, Connection, Database, Postgres, Sqlite};
 use tokio::time::Instant;
 
 use super::bound::{ANSWER, Bounded};
+use crate::domain::tenant::Owned;
 
 /// Connections that read at the same time.
 const READERS: u32 = 4;
@@ -64,6 +65,14 @@ pub enum StoreError {
     /// The database failed or is out of reach.
     #[error("the database failed: {0}")]
     Database(#[from] sqlx::Error),
+    /// The tenant has as many as it may have.
+    #[error("there are {most} {} already", what.words())]
+    TooMany {
+        /// What there are too many of.
+        what: Owned,
+        /// How many there may be.
+        most: u32,
+    },
     /// A stored row cannot be read.
     #[error("a stored row cannot be read: {0}")]
     Corrupt(String),

@@ -6,7 +6,8 @@ use sqlx::Connection;
 
 use super::db::in_transaction;
 use super::tools::{BUMP, MARK};
-use super::{Store, StoreError, db};
+use super::{Store, StoreError, db, room};
+use crate::domain::tenant::Owned;
 use crate::domain::{Group, Time};
 
 mod delete;
@@ -54,10 +55,11 @@ impl Store {
     /// Makes a group. Returns whether it was; if not, there is one of this name.
     ///
     /// # Errors
-    /// If the database fails.
+    /// If the tenant has as many already as it may have, or the database fails.
     pub async fn make_group(&self, group: &Group) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO tool_groups (tenant, name, description, active, manageable, created_at, updated_at) \
             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (tenant, name) DO NOTHING";
+        let mut fits = true;
         let made = in_transaction!(&self.db, transaction => {
             sqlx::query(BUMP).execute(&mut *transaction).await?;
             sqlx::query(MARK).bind(self.tenant.as_str().to_owned()).execute(&mut *transaction).await?;
@@ -72,9 +74,14 @@ impl Store {
                 .execute(&mut *transaction)
                 .await?
                 .rows_affected();
-            (rows > 0).then_some(())
+            if rows > 0 {
+                let room = sqlx::query(room::GROUPS).bind(self.tenant.as_str().to_owned());
+                let room = room.bind(self.room.most(Owned::Group)).execute(&mut *transaction).await?;
+                fits = room.rows_affected() > 0;
+            }
+            (rows > 0 && fits).then_some(())
         })?;
-        Ok(made.is_some())
+        if fits { Ok(made.is_some()) } else { Err(self.room.too_many(Owned::Group)) }
     }
 
     /// Changes all these groups or, if one of them is not there, none. Returns whether it did.

@@ -2,8 +2,9 @@
 
 use uuid::Uuid;
 
-use super::tools::change;
-use super::{Db, Store, StoreError, Stores, db};
+use super::tools::{Statement, change, change_all};
+use super::{Db, Store, StoreError, Stores, db, room};
+use crate::domain::tenant::Owned;
 use crate::domain::{Tenant, Time};
 
 /// A registered hook as it is stored.
@@ -47,7 +48,7 @@ impl Store {
     /// Adds a hook.
     ///
     /// # Errors
-    /// If the database fails.
+    /// If the tenant has as many already as it may have, or the database fails.
     pub async fn insert_hook(&self, hook: &StoredHook) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO hooks (tenant, id, definition, secret, created_at) VALUES ($1, $2, $3, $4, $5)";
         macro_rules! write {
@@ -58,7 +59,10 @@ impl Store {
                     .bind(hook.definition.clone())
                     .bind(hook.secret.clone())
                     .bind(hook.created_at.0);
-                change($pool, &self.tenant, query).await.map(drop)
+                let room =
+                    sqlx::query(room::HOOKS).bind(self.tenant.as_str().to_owned()).bind(self.room.most(Owned::Hook));
+                let statements = vec![Statement::Counts(query), Statement::Fits(room)];
+                self.fitting(Owned::Hook, change_all($pool, &self.tenant, statements).await).map(drop)
             }};
         }
         match &self.db {

@@ -7,7 +7,7 @@
 //! that nothing is counted twice or lost.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -217,7 +217,19 @@ struct Entry {
 pub struct Journal {
     queue: mpsc::Sender<Entry>,
     healthy: Arc<AtomicBool>,
+    /// Changes that somebody waits for.
+    awaited: Arc<AtomicUsize>,
     closing: CancellationToken,
+}
+
+/// Changes that somebody waits for, as long as they do.
+#[derive(Debug)]
+pub struct Awaited(Arc<AtomicUsize>, usize);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
 }
 
 /// The end of a change that was handed over.
@@ -232,7 +244,7 @@ impl Journal {
         let closing = CancellationToken::new();
         let writer = writer::Writer { db, clock, ids, sink, healthy: healthy.clone(), known: 0, held: None };
         let task = tokio::spawn(writer.run(entries, closing.clone()));
-        (Self { queue, healthy, closing }, task)
+        (Self { queue, healthy, awaited: Arc::default(), closing }, task)
     }
 
     /// Takes no more changes; what was taken is written.
@@ -268,6 +280,20 @@ impl Journal {
     /// If it was refused; a database that is merely away is waited for.
     pub async fn write(&self, change: Change) -> Result<(), JournalError> {
         self.enqueue(change).await?.await.map_err(|_| JournalError::Closed)?
+    }
+
+    /// Says that somebody waits for so many changes, until it is dropped.
+    #[must_use]
+    pub fn awaiting(&self, changes: usize) -> Awaited {
+        self.awaited.fetch_add(changes, Ordering::Relaxed);
+        Awaited(self.awaited.clone(), changes)
+    }
+
+    /// How many changes somebody waits for: how far the database is behind. Whoever was told has stopped waiting only when
+    /// it goes on.
+    #[must_use]
+    pub fn awaited(&self) -> usize {
+        self.awaited.load(Ordering::Relaxed)
     }
 
     /// How many changes wait for the writer.

@@ -4,7 +4,8 @@ use sqlx::{Connection, FromRow, Postgres, QueryBuilder, Row, Sqlite};
 use uuid::Uuid;
 
 use super::bound::within;
-use super::{Db, StoreError, Stores, db};
+use super::{Db, StoreError, Stores, db, room};
+use crate::domain::tenant::Owned;
 use crate::domain::{Scopes, Tenant, Time};
 
 /// A key as it is stored. Of the key itself only the hash and the beginning are.
@@ -155,7 +156,7 @@ impl Stores {
     /// Adds a key.
     ///
     /// # Errors
-    /// If the database fails.
+    /// If the tenant has as many already as it may have, or the database fails.
     pub async fn insert_key(&self, key: &StoredKey) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO api_keys (id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, \
             created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
@@ -180,9 +181,19 @@ impl Stores {
                         .bind(key.expires_at.map(|at| at.0))
                         .execute(&mut *transaction)
                         .await?;
-                    transaction.commit().await?;
+                    let room = sqlx::query(room::KEYS)
+                        .bind(key.tenant.as_str().to_owned())
+                        .bind(self.room.most(Owned::Key))
+                        .execute(&mut *transaction)
+                        .await?;
+                    let fits = room.rows_affected() > 0;
+                    if fits {
+                        transaction.commit().await?;
+                    } else {
+                        transaction.rollback().await?;
+                    }
                     lease.answered(&Ok(()));
-                    Ok(())
+                    if fits { Ok(()) } else { Err(self.room.too_many(Owned::Key)) }
                 })
                 .await
             };

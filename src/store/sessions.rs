@@ -34,11 +34,12 @@ impl Store {
     /// Makes a session. Returns whether it was; if not, there is one of this id.
     ///
     /// # Errors
-    /// If the database fails.
+    /// If the tenant has as many already as it may have, or the database fails.
     pub async fn make_session(&self, session: &Session) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO sessions \
             (tenant, id, state, parent, parent_call, switched, completion, doc, created_at, updated_at, since_pos) \
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, (SELECT pos FROM event_clock)) ON CONFLICT (tenant, id) DO NOTHING";
+        self.take_room_for_session().await?;
         let doc = row::json(&Doc::of(session))?;
         let switched = row::json(&session.groups)?;
         let completion = session.completion.as_ref().map(row::json).transpose()?;

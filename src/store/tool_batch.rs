@@ -1,8 +1,9 @@
 //! Several registered tools in one change.
 
 use super::tools::{Expected, INSERT, REPLACE, REPLACE_REVISION, Statement, change_all};
-use super::{Db, Store, StoreError};
+use super::{Db, Store, StoreError, room};
 use crate::domain::Time;
+use crate::domain::tenant::Owned;
 
 /// A tool to be written.
 #[derive(Debug, Clone)]
@@ -19,10 +20,16 @@ impl Store {
     /// Makes or replaces all of these tools if every one is as expected, or none; returns whether it did.
     ///
     /// # Errors
-    /// If the database fails.
+    /// If the tenant has as many already as it may have, or the database fails.
     pub async fn put_tools(&self, writes: &[ToolWrite], now: Time) -> Result<bool, StoreError> {
         macro_rules! write {
             ($pool:expr) => {{
+                // Replacing takes no room.
+                let takes_room = writes.iter().any(|write| !matches!(write.expected, Expected::Revision(_)));
+                let room = takes_room.then(|| {
+                    let room = sqlx::query(room::TOOLS).bind(self.tenant.as_str().to_owned());
+                    Statement::Fits(room.bind(self.room.most(Owned::Tool)).bind(String::new()))
+                });
                 let statements = writes.iter().map(|write| {
                     let text = match write.expected {
                         Expected::Anything => format!("{INSERT}{REPLACE}"),
@@ -39,7 +46,8 @@ impl Store {
                     }
                     Statement::Counts(query)
                 });
-                change_all($pool, &self.tenant, statements.collect()).await
+                let statements = statements.chain(room).collect();
+                self.fitting(Owned::Tool, change_all($pool, &self.tenant, statements).await)
             }};
         }
         match &self.db {

@@ -3,7 +3,8 @@
 use sqlx::{Connection, Database, Encode, Executor, IntoArguments, Type};
 
 use super::bound::{Bounded, within};
-use super::{Db, Store, StoreError, Stores, db};
+use super::{Db, Store, StoreError, Stores, db, room};
+use crate::domain::tenant::Owned;
 use crate::domain::{Tenant, Time};
 
 /// A registered definition as it is stored.
@@ -84,7 +85,7 @@ impl Store {
     /// Makes or replaces a tool if it is as expected; returns whether it was.
     ///
     /// # Errors
-    /// If the database fails.
+    /// If the tenant has as many already as it may have, or the database fails.
     pub async fn put_tool(
         &self,
         name: &str,
@@ -107,7 +108,12 @@ impl Store {
                 if let Expected::Revision(revision) = expected {
                     query = query.bind(revision);
                 }
-                change($pool, &self.tenant, query).await
+                let room = sqlx::query(room::TOOLS)
+                    .bind(self.tenant.as_str().to_owned())
+                    .bind(self.room.most(Owned::Tool))
+                    .bind(name.to_owned());
+                let statements = vec![Statement::Counts(query), Statement::Fits(room)];
+                self.fitting(Owned::Tool, change_all($pool, &self.tenant, statements).await)
             }};
         }
         match &self.db {
@@ -131,7 +137,8 @@ impl Store {
                     .bind(name.to_owned())
                     .bind(revision.unwrap_or(0));
                 let presets = sqlx::query(PRESETS).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
-                change_all($pool, &self.tenant, vec![Statement::Counts(query), Statement::Follows(presets)]).await
+                let statements = vec![Statement::Counts(query), Statement::Follows(presets)];
+                change_all($pool, &self.tenant, statements).await.map(|changed| changed == Changed::Yes)
             }};
         }
         match &self.db {
@@ -164,10 +171,34 @@ impl Stores {
     }
 }
 
+impl Store {
+    /// Whether a change was made, if there is room for it.
+    pub(super) fn fitting(&self, what: Owned, changed: Result<Changed, StoreError>) -> Result<bool, StoreError> {
+        match changed? {
+            Changed::Yes => Ok(true),
+            Changed::No => Ok(false),
+            Changed::TooMany => Err(self.room.too_many(what)),
+        }
+    }
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// It is made.
+    Yes,
+    /// A statement that has to change something did not: nothing is changed.
+    No,
+    /// The tenant would have more than it may: nothing is changed.
+    TooMany,
+}
+
 /// One of several statements.
 pub(super) enum Statement<Q> {
     /// Has to change something, or nothing is changed at all.
     Counts(Q),
+    /// Finds a row only if there is room for what the statements before it have written; see [`room`].
+    Fits(Q),
     /// May find nothing to change.
     Follows(Q),
 }
@@ -186,7 +217,7 @@ where
     String: for<'e> Encode<'e, D> + Type<D>,
     D::QueryResult: Affected,
 {
-    change_all(pool, tenant, vec![Statement::Counts(query)]).await
+    Ok(change_all(pool, tenant, vec![Statement::Counts(query)]).await? == Changed::Yes)
 }
 
 /// The same of several changes, in their order.
@@ -194,7 +225,7 @@ pub(super) async fn change_all<'q, D, A>(
     pool: &Bounded<D>,
     tenant: &Tenant,
     statements: Vec<Statement<sqlx::query::Query<'q, D, A>>>,
-) -> Result<bool, StoreError>
+) -> Result<Changed, StoreError>
 where
     D: Database,
     A: 'q + Send + IntoArguments<D>,
@@ -208,19 +239,21 @@ where
         let mut transaction = lease.begin().await?;
         sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
         sqlx::query::<D>(MARK).bind(tenant.as_str().to_owned()).execute(&mut *transaction).await?;
-        let mut changed = true;
+        let mut changed = Changed::Yes;
         for statement in statements {
-            let (query, counts) = match statement {
-                Statement::Counts(query) => (query, true),
-                Statement::Follows(query) => (query, false),
+            let (query, if_nothing) = match statement {
+                Statement::Counts(query) => (query, Changed::No),
+                Statement::Fits(query) => (query, Changed::TooMany),
+                Statement::Follows(query) => (query, Changed::Yes),
             };
-            let found = query.execute(&mut *transaction).await?.affected() > 0;
-            changed &= found || !counts;
-            if !changed {
+            if query.execute(&mut *transaction).await?.affected() == 0 {
+                changed = if_nothing;
+            }
+            if changed != Changed::Yes {
                 break;
             }
         }
-        if changed {
+        if changed == Changed::Yes {
             transaction.commit().await?;
         } else {
             transaction.rollback().await?;

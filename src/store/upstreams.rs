@@ -1,6 +1,6 @@
 //! Upstream MCP servers that were registered over HTTP, and the pinned definitions of tools. They share the clock of the tools.
 
-use super::tools::{Statement, change, change_all};
+use super::tools::{Changed, Statement, change, change_all};
 use super::{Db, Store, StoreError, db};
 use crate::domain::Time;
 use crate::domain::preset::Sealed;
@@ -106,7 +106,8 @@ impl Store {
         macro_rules! write {
             ($pool:expr) => {{
                 let of = |sql| sqlx::query(sql).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
-                change_all($pool, &self.tenant, vec![Statement::Counts(of(SQL)), Statement::Follows(of(PINS))]).await
+                let statements = vec![Statement::Counts(of(SQL)), Statement::Follows(of(PINS))];
+                change_all($pool, &self.tenant, statements).await.map(|changed| changed == Changed::Yes)
             }};
         }
         match &self.db {

@@ -66,6 +66,9 @@ async fn session_of(stores: &Stores, run: &Run) -> Result<Session, ToolError> {
 
 /// The database fails: nothing of that is for a model.
 fn away(error: &StoreError) -> ToolError {
+    if let StoreError::TooMany { .. } = error {
+        return ToolError::new(format!("{error}, and no more can be made"));
+    }
     tracing::error!(%error, "a session cannot be read or changed");
     ToolError::new("the database is away; try again")
 }

@@ -40,7 +40,7 @@ fn token(seed: u8, name: &str, change: Value) -> String {
 }
 
 /// A service that knows an issuer, whose keys it asks for at `keys`.
-struct Service {
+pub struct Service {
     client: Client,
     issuer: HttpTool,
     _stop: DropGuard,
@@ -51,17 +51,33 @@ async fn service(keys: impl Fn(usize) -> Value + Send + Sync + 'static) -> Servi
     let issuer =
         HttpTool::start("127.0.0.1", move |_: &Received| Answer::json(&keys(asked.fetch_add(1, Ordering::Relaxed))))
             .await;
-    let (client, stop) = knowing(&issuer.url("/keys")).await;
+    let (client, stop) = knowing(&issuer.url("/keys"), |_| {}).await;
     Service { client, issuer, _stop: stop }
 }
 
+/// A service with other settings.
+pub async fn tuned(configure: fn(&mut Config)) -> Service {
+    let keys = |_: &Received| Answer::json(&json!({"keys": [public_key(1, "k1")]}));
+    let issuer = HttpTool::start("127.0.0.1", keys).await;
+    let (client, stop) = knowing(&issuer.url("/keys"), configure).await;
+    Service { client, issuer, _stop: stop }
+}
+
+impl Service {
+    /// A client with a token of this subject, which may read.
+    pub fn as_subject(&self, subject: &str) -> Client {
+        self.client.with_key(&token(1, "k1", json!({"sub": subject})))
+    }
+}
+
 /// A service that asks for the issuer's keys there.
-async fn knowing(jwks_url: &str) -> (Client, DropGuard) {
+async fn knowing(jwks_url: &str, configure: fn(&mut Config)) -> (Client, DropGuard) {
     let mut config = Config::default();
     config.store.database_url = "sqlite::memory:".into();
     let jwt = &mut config.auth.jwt;
     (jwt.issuer, jwt.audience) = ("https://issuer.test".into(), "toolpost".into());
     (jwt.jwks_url, jwt.tenant_claim) = (jwks_url.into(), "org".into());
+    configure(&mut config);
     let app = toolpost::app::App::builder(config).start().await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client::new(&format!("http://{}", listener.local_addr().unwrap()));
@@ -140,7 +156,7 @@ async fn a_token_with_an_unknown_key_has_the_issuer_asked_again_but_not_at_every
 #[tokio::test(flavor = "multi_thread")]
 async fn an_issuer_that_cannot_be_asked_is_no_fault_of_the_token() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let (client, _stop) = knowing(&format!("http://{free}/keys")).await;
+    let (client, _stop) = knowing(&format!("http://{free}/keys"), |_| {}).await;
     let answer = client.with_key(&token(1, "k1", json!({}))).get("/tools").await;
     assert_eq!(answer.header("retry-after"), "1");
     assert_eq!(answer.problem(503)["code"], "ISSUER_UNAVAILABLE");
@@ -161,4 +177,53 @@ async fn settings_that_would_let_everybody_in_are_refused_at_start() {
     assert!(start(|config| config.auth.jwt.algorithms = vec!["HS256".into()]).await.contains("auth.jwt.algorithms"));
     assert!(start(|config| config.auth.jwt.algorithms.clear()).await.contains("auth.jwt.algorithms"));
     assert!(start(|config| config.auth.jwt.jwks_url = "file:///etc/passwd".into()).await.contains("auth.jwt.jwks_url"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subject_is_counted_whatever_token_it_shows_and_apart_from_others() {
+    let service = tuned(|config| config.auth.jwt.rate = 2).await;
+    let status = async |change: Value| {
+        let client = service.client.with_key(&token(1, "k1", change));
+        let answer = client.get("/stats").await;
+        if answer.status == 429 {
+            let seconds: u64 = answer.header("retry-after").parse().unwrap();
+            assert!((1..=60).contains(&seconds), "{seconds}");
+            assert_eq!(answer.problem(429)["code"], "TOO_MANY_REQUESTS");
+            return 429;
+        }
+        answer.status
+    };
+    // Other tokens of the same subject, as each hour brings them.
+    for (exp, expected) in [(601, 200), (602, 200), (603, 429), (604, 429)] {
+        assert_eq!(status(json!({"exp": now() + exp})).await, expected);
+    }
+    assert_eq!(status(json!({"sub": "you"})).await, 200);
+    assert_eq!(status(json!({"org": "two"})).await, 200, "the same name at another tenant is somebody else");
+    // Without a name they are one.
+    for expected in [200, 200, 429] {
+        assert_eq!(status(json!({"sub": null})).await, expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_says_the_bounds_of_its_subject_where_the_settings_name_the_claims() {
+    let service = tuned(|config| {
+        let jwt = &mut config.auth.jwt;
+        (jwt.rate, jwt.rate_claim) = (1, "tp_rate".into());
+        (jwt.concurrency, jwt.concurrency_claim) = (0, "tp_concurrency".into());
+    })
+    .await;
+    let of = |change: Value| service.client.with_key(&token(1, "k1", change));
+    let many = of(json!({"sub": "many", "tp_rate": 3, "tp_concurrency": 1}));
+    for expected in [200, 200, 200, 429] {
+        assert_eq!(many.get("/stats").await.status, expected);
+    }
+    let one_at_once = of(json!({"sub": "one", "tp_rate": 0, "tp_concurrency": 1}));
+    let _only = one_at_once.events("/events").await;
+    assert_eq!(one_at_once.get("/stats").await.problem(429)["code"], "TOO_MANY_REQUESTS");
+    // What is no number says nothing.
+    let odd = of(json!({"sub": "odd", "tp_rate": "many"}));
+    for expected in [200, 429] {
+        assert_eq!(odd.get("/stats").await.status, expected);
+    }
 }

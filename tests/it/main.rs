@@ -32,6 +32,7 @@ mod idempotency;
 mod import;
 mod jwt;
 mod keys;
+mod limits;
 mod listing;
 mod logs;
 mod lowering;

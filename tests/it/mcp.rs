@@ -38,7 +38,7 @@ fn posted(client: &Client, message: &Value) -> RequestBuilder {
 }
 
 /// A request of today's revision, with the headers that it needs; `meta` is added to `_meta`.
-fn modern(client: &Client, method: &str, mut params: Value, meta: Value) -> RequestBuilder {
+pub fn modern(client: &Client, method: &str, mut params: Value, meta: Value) -> RequestBuilder {
     let mut whole = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": {},

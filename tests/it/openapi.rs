@@ -107,7 +107,7 @@ async fn problems_are_described_where_they_occur() {
         ("delete", "/tools/{}", vec!["404"]),
         ("post", "/tools/{}/validate", vec!["404"]),
         ("get", "/tools/{}/stats", vec!["404"]),
-        ("post", "/hooks", vec!["400", "409", "413", "415", "422"]),
+        ("post", "/hooks", vec!["400", "413", "415", "422", "429"]),
         ("delete", "/hooks/{}", vec!["404", "409"]),
         ("post", "/tool-calls", vec!["400", "413", "415", "422", "503"]),
         ("get", "/tool-calls/{}", vec!["404"]),

@@ -1,28 +1,14 @@
 //! Clients that are slow, silent, too many or too long: each is bounded, and told so where it can be.
 
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt;
 use toolpost::config::Config;
 
-use crate::support::raw::{connect, exchange, is_problem};
+use crate::support::raw::{connect, exchange, is_problem, to_the_end};
 use crate::support::{App, Backend, Options, bounded, eventually};
 
 async fn app(configure: fn(&mut Config)) -> App {
     App::start_with(Backend::Sqlite, Options { configure: Some(configure), ..Options::default() }).await
-}
-
-/// All that comes until the service closes.
-async fn to_the_end(stream: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    let reading = async {
-        let mut chunk = [0; 4096];
-        while let Ok(read @ 1..) = stream.read(&mut chunk).await {
-            bytes.extend_from_slice(&chunk[..read]);
-        }
-    };
-    bounded("the end of the connection", reading).await;
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]

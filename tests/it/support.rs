@@ -19,6 +19,7 @@ pub mod seeded;
 pub mod service;
 pub mod shapes;
 pub mod sse;
+pub mod stall;
 
 pub use app::App;
 pub use client::{Client, Response};

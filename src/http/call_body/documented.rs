@@ -44,7 +44,7 @@ pub(crate) struct SingleCall {
 #[derive(Debug, utoipa::ToSchema)]
 #[expect(dead_code, reason = "only the document reads it")]
 pub(crate) struct BatchOfCalls {
-    /// The calls; no id twice.
+    /// The calls; no id twice. The operator may allow more or fewer (`server.max_batch_calls`).
     #[schema(min_items = 1, max_items = 1024)]
     calls: Vec<BatchItem>,
     #[serde(flatten)]

@@ -4,21 +4,24 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
+use super::Problem;
 use super::options::{CallOptions, check_length};
-use super::{MOST_CALLS, Problem};
 use crate::domain::{CallRequest, json};
 use crate::formats::stream::partial;
 
 /// Longest id of a caller, in characters (contract, section 1).
 const LONGEST_ID: usize = 512;
 
-/// The calls of a batch.
-pub(super) fn batch(calls: Value) -> Result<Vec<CallRequest>, Problem> {
+/// The calls of a batch, so many at most.
+pub(super) fn batch(calls: Value, most: usize) -> Result<Vec<CallRequest>, Problem> {
     let Value::Array(items) = calls else {
         return Err(Problem::field("/calls", format!("must be an array, not {}", json::type_name(&calls))));
     };
-    if items.is_empty() || items.len() > MOST_CALLS {
-        return Err(Problem::field("/calls", format!("must have 1 to {MOST_CALLS} calls, not {}", items.len())));
+    if items.is_empty() {
+        return Err(Problem::field("/calls", format!("must have 1 to {most} calls, not 0")));
+    }
+    if items.len() > most {
+        return Err(Problem::batch_too_large("/calls", most, items.len()));
     }
     let mut seen = HashSet::new();
     let mut requests = Vec::with_capacity(items.len());

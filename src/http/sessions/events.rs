@@ -11,6 +11,7 @@ use crate::events::session::of_session;
 use crate::http::AppState;
 use crate::http::extract::{self, Params};
 use crate::http::problem::Problem;
+use crate::http::subscribers::Seat;
 use crate::http::watch::sse;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -31,15 +32,18 @@ pub(in crate::http) struct StreamParams {
     responses((status = 200, description = "`session`, `tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
         (status = 404, description = "There is no such session"),
         (status = 422, description = "The event id or a query parameter is wrong"),
-        (status = 503, description = "The database is away")))]
+        (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
+        (status = 503, description = "The database is away. `OVERLOADED`: as many streams are open as there is room for")))]
 pub(in crate::http) async fn stream(
     State(state): State<AppState>,
     access: Access,
+    seat: Seat,
     Path(id): Path<String>,
     headers: HeaderMap,
     Params(params): Params<StreamParams>,
 ) -> Result<Response, Problem> {
     let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or(0);
     let session = find(&access, &id).await?;
-    Ok(sse(of_session(access.store(), &state.bus, session, after, state.closing.clone()).await?))
+    let frames = of_session(access.store(), &state.bus, session, after, state.closing.clone()).await?;
+    Ok(seat.under(sse(frames)))
 }

@@ -70,6 +70,7 @@ pub const CATALOG: &[Described] = &[
     metric("toolpost_queue_accepted_limit", Gauge, &[], "Most of them; more are answered 503"),
     metric("toolpost_in_flight_memory_bytes", Gauge, &[], "Memory that requests in flight are counted with"),
     metric("toolpost_in_flight_memory_limit_bytes", Gauge, &[], "Most of it; more is answered 503"),
+    metric("toolpost_backlog_calls", Gauge, &[], "Calls that wait for the database to record them"),
     metric("toolpost_journal_commits_total", Counter, &[], "Commits of the journal"),
     metric("toolpost_journal_changes_total", Counter, &[], "Changes of calls in them"),
     metric("toolpost_journal_commit_changes", OF_CHANGES, &[], "Changes that share a commit"),

@@ -57,6 +57,6 @@ async fn what_is_nobodys_message_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_has_as_many_calls_as_a_batch_may_have() {
     let app = App::on_sqlite().await;
-    app.post("/tool-calls", &message("anthropic", &["echo"; 1025])).await.problem(422);
+    app.post("/tool-calls", &message("anthropic", &["echo"; 1025])).await.problem(413);
     assert_eq!(app.batch(message("anthropic", &["nobody"; 30])).await.len(), 30);
 }

@@ -1,9 +1,14 @@
 //! More than there is room for is refused before anything is accepted.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
+use toolpost::config::Config;
+
+use crate::support::calls::gated;
 use crate::support::shapes::succeeded;
-use crate::support::{Answer, App, Backend, HttpTool, Options, eventually};
+use crate::support::stall::Stall;
+use crate::support::{Answer, App, Backend, HttpTool, Options, Response, eventually};
 
 on_both_databases!(
     async fn without_room_a_call_is_refused_and_later_ones_succeed(backend: Backend) {
@@ -37,3 +42,112 @@ on_both_databases!(
         assert_eq!(calls["tool_calls"].as_array().unwrap().len(), 2, "nothing of what was refused was accepted");
     }
 );
+
+fn overloaded(answer: Response) {
+    assert_eq!(answer.header("retry-after"), "1");
+    assert_eq!(answer.problem(503)["code"], "OVERLOADED");
+}
+
+/// Three calls may wait to be recorded, and none beyond that. Nobody loses patience meanwhile.
+fn three(config: &mut Config) {
+    (config.server.max_backlog, config.server.burst, config.store.patience_ms) = (3, 0, 60_000);
+}
+
+on_both_databases!(
+    async fn while_the_database_is_behind_more_calls_are_refused_at_once_and_those_taken_end_well(backend: Backend) {
+        let app = App::tuned(backend, three).await;
+        let stall = Stall::begin(&app).await;
+        let mut taken = Vec::new();
+        for calls in 1..=3 {
+            taken.push(app.posted(json!({"name": "echo", "arguments": {"text": "x".repeat(10_000)}})));
+            stall.holds(&app, calls).await;
+        }
+        // Whoever is refused is told while the others still wait, in whatever way it asks.
+        for body in [
+            json!({"name": "echo"}),
+            json!({"name": "echo", "wait": "accepted"}),
+            json!({"calls": [{"name": "echo"}, {"name": "echo"}]}),
+            json!({"name": "echo", "callback_url": "http://127.0.0.1:1/"}),
+        ] {
+            overloaded(app.post("/tool-calls", &body).await);
+        }
+        overloaded(app.post_with("/tool-calls", &[("idempotency-key", "k")], &json!({"name": "echo"})).await);
+        overloaded(app.post_with("/tool-calls", &[("accept", "text/event-stream")], &json!({"name": "echo"})).await);
+        assert!(taken.iter().all(|call| !call.is_finished()));
+        // What asks nothing of the journal is served.
+        assert_eq!(app.get("/tools").await.status, 200);
+        assert_eq!(app.get("/healthz").await.status, 200);
+        stall.end().await;
+        for call in taken {
+            succeeded(&call.await.unwrap().ok());
+        }
+        succeeded(&app.call("echo", json!({})).await);
+        assert_eq!(app.all_calls().await.len(), 4, "nothing of what was refused was accepted");
+        assert_eq!(app.stats("echo").await["execution_count"], 4);
+        nothing_is_held(&app).await;
+    }
+);
+
+/// Memory and places have come back.
+async fn nothing_is_held(app: &App) {
+    let lines = ["backlog_calls", "in_flight_memory_bytes", "queue_accepted", "journal_changes_waiting"];
+    eventually("everything to be given back", || async {
+        let metrics = app.get("/metrics").await.text();
+        lines.iter().all(|name| metrics.contains(&format!("\ntoolpost_{name} 0\n"))).then_some(())
+    })
+    .await;
+}
+
+on_both_databases!(
+    async fn calls_whose_tools_run_are_no_backlog(backend: Backend) {
+        let app = App::tuned(backend, three).await;
+        let server = gated("done").await;
+        app.http_tool("slow", &server).await;
+        let running: Vec<_> = (0..10).map(|n| app.posted(json!({"name": "slow", "id": n.to_string()}))).collect();
+        // Their starts are recorded one after the other, as far as there is room: who is refused comes again.
+        let mut taken = Vec::new();
+        for (n, answer) in running.into_iter().enumerate() {
+            taken.push(until_taken(&app, answer, n));
+        }
+        let taken = futures_util::future::join_all(taken);
+        let opened = async {
+            server.received(10).await;
+            succeeded(&app.call("echo", json!({})).await);
+            server.open();
+        };
+        let (taken, ()) = tokio::join!(taken, opened);
+        for call in &taken {
+            succeeded(call);
+        }
+        nothing_is_held(&app).await;
+    }
+);
+
+/// The end of a call, which is sent again if it is refused.
+async fn until_taken(app: &App, first: JoinHandle<Response>, n: usize) -> Value {
+    let mut answer = first.await.unwrap();
+    while answer.status == 503 {
+        answer = app.posted(json!({"name": "slow", "id": n.to_string()})).await.unwrap();
+    }
+    answer.ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rush_is_served_as_far_as_it_may_go() {
+    let app = App::tuned(Backend::Sqlite, |config| {
+        three(config);
+        (config.server.burst, config.server.burst_ms) = (8, 60_000);
+    })
+    .await;
+    let stall = Stall::begin(&app).await;
+    let mut taken = Vec::new();
+    for calls in 1..=8 {
+        taken.push(app.posted(json!({"name": "echo"})));
+        stall.holds(&app, calls).await;
+    }
+    overloaded(app.post("/tool-calls", &json!({"name": "echo"})).await);
+    stall.end().await;
+    for call in taken {
+        succeeded(&call.await.unwrap().ok());
+    }
+}

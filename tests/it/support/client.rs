@@ -170,6 +170,12 @@ impl Response {
         self.any_problem()
     }
 
+    /// [`Response::problem`] of any status.
+    pub fn problem_of_any_status(self) -> Value {
+        assert!(self.status >= 400, "{} {}", self.status, self.text());
+        self.any_problem()
+    }
+
     fn any_problem(self) -> Value {
         assert_eq!(self.header("content-type"), "application/problem+json");
         for text in ["type", "title", "detail", "code", "request_id"] {

@@ -31,6 +31,19 @@ pub async fn exchange(client: &Client, head: &str, body: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// All that comes until the service closes.
+pub async fn to_the_end(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let reading = async {
+        let mut chunk = [0; 4096];
+        while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+            bytes.extend_from_slice(&chunk[..read]);
+        }
+    };
+    bounded("the end of the connection", reading).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Whether the answer has this status and is a problem with a request id.
 pub fn is_problem(answer: &str, status: u16) -> bool {
     let answer = answer.to_ascii_lowercase();

@@ -1,0 +1,79 @@
+//! How often tools may be called, whoever calls them.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{Quota, RateLimiter};
+
+use super::Engine;
+use crate::domain::{Call, Failure, Source, Tenant};
+use crate::registry::Entry;
+
+/// Tenants whose counts are kept at least; beyond that those go that are as they were at first.
+const FEW: usize = 1_000;
+
+/// Counts of one tool: of the server's, and of each tenant's own of that name.
+type Limiter = RateLimiter<Option<Tenant>, governor::state::keyed::HashMapStateStore<Option<Tenant>>, DefaultClock>;
+
+/// The tools that have a bound.
+#[derive(Debug, Default)]
+pub struct Rates(HashMap<String, (NonZeroU32, Limiter)>);
+
+impl Rates {
+    /// So many calls a minute of each; 0 is no bound.
+    #[must_use]
+    pub fn new(rates: impl IntoIterator<Item = (String, u32)>) -> Self {
+        let limiter = |rate| RateLimiter::hashmap(Quota::per_minute(rate));
+        let rates = rates.into_iter().filter_map(|(name, rate)| Some((name, NonZeroU32::new(rate)?)));
+        Self(rates.map(|(name, rate)| (name, (rate, limiter(rate)))).collect())
+    }
+
+    /// Counts a call.
+    ///
+    /// # Errors
+    /// How many there may be a minute, and when the next may come, if there are too many.
+    fn count(&self, tool: &str, owner: Option<&Tenant>) -> Result<(), (u32, Duration)> {
+        let Some((rate, limiter)) = self.0.get(tool) else { return Ok(()) };
+        if limiter.len() > FEW {
+            limiter.retain_recent();
+        }
+        let counted = limiter.check_key(&owner.cloned());
+        counted.map_err(|not_until| (rate.get(), not_until.wait_time_from(DefaultClock::default().now())))
+    }
+}
+
+impl Engine {
+    /// Counts a call that is about to run.
+    ///
+    /// # Errors
+    /// If its tool is called too often: then it does not run.
+    pub(super) fn count_rate(&self, call: &Call, entry: &Entry) -> Result<(), Box<Failure>> {
+        // A tool of the server is one for everybody, one that a tenant has registered is its own.
+        let owner = (entry.made.source == Source::Api).then_some(&call.tenant);
+        self.settings.rates.count(&entry.name, owner).map_err(|(rate, wait)| {
+            let message =
+                format!("Tool \"{}\" is called more than {rate} times a minute; the call was not run", entry.name);
+            let wait_ms = u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+            let details = serde_json::json!({ "rate_per_minute": rate });
+            Failure::overloaded(&message).retryable(Some(wait_ms.max(1))).with_details(details).into()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tool_has_a_count_and_each_tenant_one_of_its_own_tools() {
+        let rates = Rates::new([("mail".to_owned(), 2), ("other".to_owned(), 1), ("any".to_owned(), 0)]);
+        let tenant = Tenant::stored("one");
+        assert!((0..2).all(|_| rates.count("mail", None).is_ok()));
+        let (rate, wait) = rates.count("mail", None).unwrap_err();
+        assert!(rate == 2 && wait > Duration::ZERO && wait <= Duration::from_secs(30), "{wait:?}");
+        assert!(rates.count("mail", Some(&tenant)).is_ok() && rates.count("other", None).is_ok());
+        assert!((0..100).all(|_| rates.count("any", None).is_ok() && rates.count("unnamed", None).is_ok()));
+    }
+}

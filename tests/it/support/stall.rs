@@ -1,0 +1,45 @@
+//! A database that takes no changes for a while, and answers everything else: somebody else holds its lock.
+
+use std::str::FromStr;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Connection, Executor, PgConnection, SqliteConnection};
+
+use super::{App, Client, eventually};
+
+/// Holds the lock until it is told to end.
+pub enum Stall {
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
+}
+
+impl Stall {
+    /// From now on no change of a call is recorded.
+    pub async fn begin(app: &App) -> Self {
+        let url = app.database_url();
+        if url.starts_with("sqlite:") {
+            let options = SqliteConnectOptions::from_str(&url).unwrap();
+            let mut connection = SqliteConnection::connect_with(&options).await.unwrap();
+            connection.execute("BEGIN IMMEDIATE").await.unwrap();
+            return Self::Sqlite(connection);
+        }
+        let mut connection = PgConnection::connect(&url).await.unwrap();
+        connection.execute("BEGIN; LOCK TABLE tool_calls IN SHARE MODE").await.unwrap();
+        Self::Postgres(connection)
+    }
+
+    /// Waits until so many calls wait to be recorded.
+    pub async fn holds(&self, client: &Client, calls: usize) {
+        let line = format!("\ntoolpost_backlog_calls {calls}\n");
+        eventually("calls to wait", || async { client.get("/metrics").await.text().contains(&line).then_some(()) })
+            .await;
+    }
+
+    /// Lets everything go on.
+    pub async fn end(self) {
+        match self {
+            Self::Sqlite(mut connection) => drop(connection.execute("ROLLBACK").await.unwrap()),
+            Self::Postgres(mut connection) => drop(connection.execute("ROLLBACK").await.unwrap()),
+        }
+    }
+}
