@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 
-use futures_util::future::{Fuse, FusedFuture, FutureExt};
+use futures_util::future::{BoxFuture, Fuse, FusedFuture, FutureExt};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -48,7 +48,8 @@ impl Engine {
         let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
         // One change at a time is under way; what is reported meanwhile gathers, so a chatty tool costs no more.
         let journal = job.recorder.journal().clone();
-        let mut writing = pin!(Fuse::terminated());
+        // Boxed, as all that few runs come to: a future is as large as the largest of its parts.
+        let mut writing = Fuse::<BoxFuture<'_, Result<(), JournalError>>>::terminated();
         let ended = loop {
             let idle = writing.is_terminated();
             let announced = job.recorder.has_announced_start();
@@ -62,11 +63,11 @@ impl Engine {
                 written = &mut writing, if !idle => note_unwritten(&job.call, written),
                 () = &mut announce, if idle && !announced => {
                     self.register(job);
-                    writing.set(journal.write(job.recorder.change(&job.call)).fuse());
+                    writing = journal.write(job.recorder.change(&job.call)).boxed().fuse();
                 }
                 report = job.reports.next(), if idle && announced => {
                     if let Some(change) = apply(job, report) {
-                        writing.set(journal.write(change).fuse());
+                        writing = journal.write(change).boxed().fuse();
                     }
                 }
             }
@@ -77,18 +78,9 @@ impl Engine {
         if !writing.is_terminated() {
             note_unwritten(&job.call, writing.await);
         }
-        let mut last_change = None;
-        while let Some(report) = job.reports.take() {
-            if !job.recorder.has_announced_start() {
-                self.register(job);
-                last_change = Some(journal.enqueue(job.recorder.change(&job.call)).await);
-            }
-            if let Some(change) = apply(job, report) {
-                last_change = Some(journal.enqueue(change).await);
-            }
+        if let Some(first) = job.reports.take() {
+            Box::pin(self.write_last_reports(job, first)).await;
         }
-        // The end of the call follows these in the same queue, so its commit is theirs as well.
-        drop(last_change);
         let ended = match ended {
             Some(Ok(Ok(answer))) => {
                 let outcome = convert::outcome_of(&job.call.name, answer);
@@ -105,6 +97,23 @@ impl Engine {
         };
         note_attempt(&mut span, &ended);
         ended
+    }
+
+    /// Hands over what the tool reported last. The end of the call follows in the same queue, so its commit is theirs as
+    /// well.
+    async fn write_last_reports(&self, job: &mut Job, first: Report) {
+        let journal = job.recorder.journal().clone();
+        let mut next = Some(first);
+        while let Some(report) = next {
+            if !job.recorder.has_announced_start() {
+                self.register(job);
+                let _ = journal.enqueue(job.recorder.change(&job.call)).await;
+            }
+            if let Some(change) = apply(job, report) {
+                let _ = journal.enqueue(change).await;
+            }
+            next = job.reports.take();
+        }
     }
 
     fn invocation(&self, job: &Job, cancel: CancellationToken) -> Invocation {

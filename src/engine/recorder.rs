@@ -121,7 +121,7 @@ impl Recorder {
                 self.tell(Ok(call.clone()));
                 return Some(call);
             }
-            Err(JournalError::Fenced) => self.tell_stored(&call).await,
+            Err(JournalError::Fenced) => Box::pin(self.tell_stored(&call)).await,
             Err(error) => {
                 tracing::error!(id = %call.id, %error, "the end of a call was not recorded");
                 self.tell(Err(NotRecorded { accepted: was_accepted }));

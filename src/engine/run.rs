@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::FutureExt;
+
 use super::Engine;
 use super::attempt::Ended;
 use super::observed::note_end;
@@ -80,7 +82,7 @@ impl Engine {
                 Err(error) => tracing::error!(id = %call.id, %error, "a call was settled twice"),
             },
             Stop::Left => recorder.leave(),
-            Stop::Taken => recorder.tell_stored(&call).await,
+            Stop::Taken => Box::pin(recorder.tell_stored(&call)).await,
         }
         drop((registration, holds, turn));
         recorder.end()
@@ -113,7 +115,11 @@ impl Engine {
         if job.begin == Begin::Start {
             self.count_rate(&job.call, entry).map_err(|failure| *failure)?;
         }
-        let _slot = self.slot(job, entry).await?;
+        // What few calls come to is boxed, here and below: a future is as large as the largest of its parts.
+        let _slot = match job.place.take().or_else(|| self.queue(job, entry)) {
+            Some(place) => Some(Box::pin(self.slot(job, place)).await?),
+            None => None,
+        };
         job.call_end = entry.instances.as_ref().map(|pool| CallEnd::of(pool.clone(), job.call.id));
         if job.begin == Begin::Start
             && let Some(paused) = self.pauses.of(&job.call.tenant, &entry.name)
@@ -124,8 +130,8 @@ impl Engine {
         match job.begin {
             Begin::Start => self.start(job, entry).await?,
             Begin::Again => {
-                self.rest_on(job).await?;
-                self.start_again(job, entry).await?;
+                Box::pin(self.rest_on(job)).await?;
+                Box::pin(self.start_again(job, entry)).await?;
             }
             Begin::Outside => {}
         }
@@ -137,8 +143,11 @@ impl Engine {
                 Ended::With(outcome) => {
                     self.pauses.note(&job.call.tenant, &entry.name, false);
                     let outcome = check_output(entry, outcome);
+                    if !images::has_any(&outcome) {
+                        return Ok(outcome);
+                    }
                     return tokio::select! {
-                        outcome = images::fitted(outcome) => Ok(outcome),
+                        outcome = images::fitted(outcome).boxed() => Ok(outcome),
                         () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
                     };
                 }
@@ -156,11 +165,11 @@ impl Engine {
                 let posted = job.handle.outside.close().map(|answer| convert::outcome_of(&entry.name, answer));
                 let posted = posted.map(|outcome| job.equipment.without_secrets(outcome));
                 let Some(posted) = posted else { return Err(failure.into()) };
-                return Ok(images::fitted(check_output(entry, Box::new(posted))).await);
+                return Ok(images::fitted(check_output(entry, Box::new(posted))).boxed().await);
             };
-            self.rest(job, wait, spec.max_attempts, &failure).await?;
+            Box::pin(self.rest(job, wait, spec.max_attempts, &failure)).await?;
             job.begin = Begin::Again;
-            self.start_again(job, entry).await?;
+            Box::pin(self.start_again(job, entry)).await?;
         }
     }
 
@@ -177,9 +186,7 @@ impl Engine {
     }
 
     /// Waits until the call may run.
-    async fn slot(&self, job: &mut Job, entry: &Entry) -> Result<Option<Slot>, Stop> {
-        let place = job.place.take().or_else(|| self.queue(job, entry));
-        let Some(mut place) = place else { return Ok(None) };
+    async fn slot(&self, job: &mut Job, mut place: Place) -> Result<Slot, Stop> {
         let limits = job.call.limits;
         let queue_timeout = limits.and_then(|limits| limits.queue_timeout_ms).filter(|_| job.begin == Begin::Start);
         let waited_ms = self.clock.now().millis_since(job.call.created_at);
@@ -198,7 +205,7 @@ impl Engine {
                         let waited_ms = self.clock.now().millis_since(job.call.created_at);
                         self.settings.metrics.waited(Duration::from_millis(waited_ms));
                     }
-                    return Ok(Some(slot));
+                    return Ok(slot);
                 }
                 () = &mut clock, if queue_timeout.is_some() => {
                     return Err(Failure::timeout(queue_timeout.unwrap_or_default(), "queue_timeout_ms").into());
@@ -234,7 +241,7 @@ impl Engine {
         }
         self.register(job);
         let change = job.recorder.change(&job.call);
-        self.write_ahead(job, change).await
+        Box::pin(self.write_ahead(job, change)).await
     }
 
     async fn start_again(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {

@@ -28,9 +28,15 @@ const QUALITIES: [u8; 2] = [85, 60];
 /// Decoding takes memory: few at once, whatever tools answer.
 static AT_ONCE: Semaphore = Semaphore::const_new(2);
 
+/// Whether there is one among what the model is shown.
+#[must_use]
+pub fn has_any(outcome: &Outcome) -> bool {
+    outcome.content.iter().any(|block| matches!(block, ContentBlock::Image { .. }))
+}
+
 /// The outcome with its images as a model can take them.
 pub async fn fitted(mut outcome: Box<Outcome>) -> Box<Outcome> {
-    if !outcome.content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
+    if !has_any(&outcome) {
         return outcome;
     }
     // It is never closed.

@@ -104,11 +104,16 @@ async fn execute_anew(
     let (ids, wait) = (state.engine.ids(submission.calls.len()), submission.wait);
     if wants_events {
         let reader = state.bus.subscribe(ids.clone());
-        let mut submitted = submit(state, access, submission, ids.clone(), bytes).await?;
-        accepted(&mut submitted).await?;
+        let submitting = Box::pin(submit(state, access, submission, ids.clone(), bytes));
+        let mut submitted = submitting.await?;
+        Box::pin(accepted(&mut submitted)).await?;
         return Ok(watch::stream(state.clone(), access.clone(), reader, ids, submitted, said));
     }
-    let mut submitted = submit(state, access, submission, ids, bytes).await?;
+    let mut submitted = if is_at_once(&submission, bytes) {
+        state.engine.submit(access, submission, ids, bytes)?
+    } else {
+        Box::pin(submit(state, access, submission, ids, bytes)).await?
+    };
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     // Whatever of a batch was accepted is found there, also if the one that was not recorded in time was not.
     let not_recorded = |not: NotRecorded| answer::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
@@ -116,7 +121,7 @@ async fn execute_anew(
         let ended = submitted.ended().await.map_err(not_recorded)?;
         return Ok(answer::ended(batch_id, &ended, said.as_deref()));
     }
-    accepted(&mut submitted).await?;
+    Box::pin(accepted(&mut submitted)).await?;
     let seen = Box::pin(submitted.seen(wait)).await.map_err(not_recorded)?;
     Box::pin(answer::seen(access, batch_id, seen, said.as_deref())).await
 }
@@ -129,6 +134,11 @@ async fn accepted(submitted: &mut Submitted) -> Result<(), Problem> {
         // Only keys can be taken, and these calls have none.
         NotAccepted::Claimed => Problem::internal(),
     })
+}
+
+/// Whether there is nothing to be waited for before calls are on their way.
+fn is_at_once(submission: &Submission, bytes: usize) -> bool {
+    submission.session.is_none() && bytes <= QUICKLY_CHECKED
 }
 
 /// Arguments that take long to check are not checked where others wait.
