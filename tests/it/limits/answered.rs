@@ -101,7 +101,7 @@ async fn beyond(setting: &str) -> Told {
         }
         "server.max_backlog" => behind(tuned(|config| backlog(config, 1, 0, 60_000)).await, 1).await,
         "server.burst" => behind(tuned(|config| backlog(config, 1, 3, 60_000)).await, 3).await,
-        "server.burst_ms" => behind(tuned(|config| backlog(config, 1, 1000, 1)).await, 1).await,
+        "server.burst_ms" => behind(tuned(|config| backlog(config, 1, 1000, 0)).await, 1).await,
         "store.patience_ms" => {
             let app = tuned(|config| config.store.patience_ms = 50).await;
             let stall = Stall::begin(&app).await;
