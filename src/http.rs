@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -55,6 +56,7 @@ mod presets;
 mod problem;
 mod range;
 mod reach;
+mod refined;
 mod reply;
 mod security;
 mod server;
@@ -146,9 +148,14 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(metrics::metrics))
 }
 
-/// The OpenAPI document of this version.
+/// The OpenAPI document of this version, for a service that asks for keys.
 #[must_use]
-pub fn openapi() -> OpenApi {
+pub fn openapi() -> Value {
+    refined::refined(&derived())
+}
+
+/// What of it follows from the routes.
+fn derived() -> OpenApi {
     docs::finish(routes().into_openapi())
 }
 
@@ -159,7 +166,7 @@ pub fn service(state: AppState) -> Outermost<Router> {
     let measure = measured::Measure::new(&state.metrics, state.tracer.clone(), &document);
     let gate = auth::Gate { state: state.clone(), needs: Arc::new(auth::needs::Needs::new(&document)) };
     let router = router
-        .merge(docs::router(&document))
+        .merge(docs::router(&refined::refined(&document)))
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
         .with_state(state.clone());

@@ -1,0 +1,45 @@
+"""What Schemathesis cannot know when it makes up requests."""
+
+import re
+
+import schemathesis
+
+# TEST-NET-1 (RFC 5737), which the service's egress guard refuses.
+NOWHERE = "http://192.0.2.1"
+ORIGIN = re.compile(r"^https?://[^/?#]*")
+
+
+def nowhere(value):
+    """Whatever is asked to be reached is nowhere: a test must not knock at the doors of others."""
+    if isinstance(value, str):
+        return ORIGIN.sub(NOWHERE, value)
+    if isinstance(value, list):
+        return [nowhere(item) for item in value]
+    if isinstance(value, dict):
+        return {name: nowhere(item) for name, item in value.items()}
+    return value
+
+
+def registrable(tool, name):
+    """Lets a definition name what there is, so that it is registered now and then."""
+    tool["groups"] = ["mail"][: len(tool.get("groups") or [])]
+    if "name" in tool and name is not None:
+        tool["name"] = name
+    if tool["executor"].get("type") == "builtin":
+        tool["executor"]["name"] = "echo"
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    if isinstance(case.body, (dict, list)):
+        case.body = nowhere(case.body)
+    if case.query:
+        case.query = nowhere(case.query)
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    # A key stands for one request: another request has another one.
+    key = "Idempotency-Key"
+    if case.headers and key in case.headers:
+        case.headers[key] = f"{case.headers[key]}{case.id}"[-512:]
+    if case.operation.definition.raw.get("operationId") in ("create_tool", "put_tool"):
+        registrable(case.body, (case.path_parameters or {}).get("name"))
