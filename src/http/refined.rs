@@ -6,6 +6,8 @@
 use serde_json::{Map, Value};
 use utoipa::openapi::OpenApi;
 
+mod values;
+
 const PATCHES: [&str; 7] = [
     include_str!("refined/common.json"),
     include_str!("refined/calls.json"),
@@ -27,6 +29,7 @@ pub(super) fn refined(document: &OpenApi) -> Value {
     describe_replacement(&mut document);
     let schemas = document.pointer("/components/schemas").and_then(Value::as_object).cloned().unwrap_or_default();
     join_parts(&mut document, &schemas);
+    values::bound(&mut document);
     document
 }
 
