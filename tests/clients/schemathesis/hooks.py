@@ -34,6 +34,14 @@ def registrable(tool, name):
         tool["executor"]["name"] = "echo"
 
 
+def importable(body):
+    """Lets a document be one now and then: what is made up never is."""
+    operation = {"operationId": "ping", "responses": {"200": {"description": "It is there"}}}
+    body["document"] = {"openapi": "3.1.0", "info": {"title": "Ping", "version": "1"}, "paths": {"/ping": {"get": operation}}}
+    body["server"] = NOWHERE
+    body["auth"], body["only"] = [], []
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     operation = case.operation.definition.raw.get("operationId")
@@ -51,3 +59,5 @@ def before_call(context, case, kwargs):
         case.headers[key] = f"{case.headers[key]}{case.id}"[-512:]
     if operation in ("create_tool", "put_tool"):
         registrable(case.body, (case.path_parameters or {}).get("name"))
+    if operation == "import_openapi" and isinstance(case.body, dict) and case.body.get("document") is not None:
+        importable(case.body)
