@@ -42,6 +42,14 @@ def importable(body):
     body["auth"], body["only"] = [], []
 
 
+def once(body, case_id):
+    """A call is another one than all before, and has its id for itself."""
+    calls = body.get("calls", [body]) if isinstance(body, dict) else []
+    for place, call in enumerate(calls):
+        if isinstance(call.get("id"), str) and call["id"]:
+            call["id"] = f"{call['id']}-{case_id}-{place}"[-512:]
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     operation = case.operation.definition.raw.get("operationId")
@@ -57,6 +65,8 @@ def before_call(context, case, kwargs):
     key = "Idempotency-Key"
     if case.headers and key in case.headers:
         case.headers[key] = f"{case.headers[key]}{case.id}"[-512:]
+    if operation == "execute_tool_calls":
+        once(case.body, case.id)
     if operation in ("create_tool", "put_tool"):
         registrable(case.body, (case.path_parameters or {}).get("name"))
     if operation == "import_openapi" and isinstance(case.body, dict) and case.body.get("document") is not None:
