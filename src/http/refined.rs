@@ -142,6 +142,7 @@ fn merge(target: &mut Value, patch: Value) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -163,6 +164,32 @@ mod tests {
                     assert!(derived["paths"][path].get(method).is_some(), "{method} {path}");
                 }
             }
+        }
+    }
+
+    /// The tests that make up requests reach nothing, so they have one URL only.
+    #[test]
+    fn every_url_that_fits_the_description_is_taken() {
+        let document = super::super::openapi();
+        let pattern = document["components"]["schemas"]["HttpUrl"]["pattern"].as_str().unwrap();
+        let urls = proptest::string::string_regex(pattern.trim_matches(['^', '$'])).unwrap();
+        proptest!(|(url in urls)| {
+            prop_assert!(crate::callbacks::check_url(&url).is_ok(), "{}", url);
+        });
+        let pattern = regex::Regex::new(pattern).unwrap();
+        for url in [
+            "https://example.com",
+            "http://127.0.0.1:8080/a?b=c#d",
+            "http://[::1]:80/",
+            "https://my_host/",
+            "http://[fe80::1]/x",
+        ] {
+            assert!(pattern.is_match(url), "{url}");
+        }
+        for url in
+            ["ftp://example.com", "http://user@example.com", "http://", "http:///path", "http://a b", "example.com"]
+        {
+            assert!(!pattern.is_match(url) && crate::callbacks::check_url(url).is_err(), "{url}");
         }
     }
 
