@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::handler::Handler;
 use axum::response::Response;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -61,6 +62,7 @@ mod presets;
 mod problem;
 mod range;
 mod reach;
+mod refined;
 mod reply;
 mod security;
 mod server;
@@ -157,9 +159,14 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(metrics::metrics))
 }
 
-/// The OpenAPI document of this version.
+/// The OpenAPI document of this version, for a service that asks for keys.
 #[must_use]
-pub fn openapi() -> OpenApi {
+pub fn openapi() -> Value {
+    refined::refined(&derived())
+}
+
+/// What of it follows from the routes.
+fn derived() -> OpenApi {
     docs::finish(routes().into_openapi())
 }
 
@@ -174,7 +181,7 @@ fn service(
     let measure = measured::Measure::new(&state.metrics, state.tracer.clone(), &document);
     let gate = auth::Gate::new(state.clone(), &document);
     let router = router
-        .merge(docs::router(&document))
+        .merge(docs::router(&refined::refined(&document)))
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
         .with_state(state.clone());

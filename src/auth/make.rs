@@ -66,8 +66,9 @@ impl NewKey {
             }
         };
         for (pointer, bound) in [("/rate", rate), ("/concurrency", concurrency)] {
-            if bound == Some(0) {
-                return Err(fault(pointer, "must be 1 or more; leave it out for what the settings have".to_owned()));
+            if bound.is_some_and(|bound| !(1..=i32::MAX.unsigned_abs()).contains(&bound)) {
+                let message = format!("must be 1 to {}; leave it out for what the settings have", i32::MAX);
+                return Err(fault(pointer, message));
             }
         }
         let key = text::make().map_err(|_| None)?;

@@ -3,16 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Tenant;
+use super::{Tenant, glob};
 
 /// Most globs of an allow-list.
 const MOST_GLOBS: usize = 256;
-/// Longest glob, in bytes.
-const LONGEST_GLOB: usize = 256;
 
 /// Something that a caller may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -128,10 +126,7 @@ impl AllowList {
         }
         let mut builder = GlobSetBuilder::new();
         for (place, text) in globs.iter().enumerate() {
-            if !(1..=LONGEST_GLOB).contains(&text.len()) {
-                return Err((place, format!("a glob has 1 to {LONGEST_GLOB} bytes")));
-            }
-            builder.add(Glob::new(text).map_err(|error| (place, format!("is no glob: {}", error.kind())))?);
+            builder.add(glob(text).map_err(|fault| (place, fault))?);
         }
         let set = builder.build().map_err(|error| (0, error.kind().to_string()))?;
         Ok(Some(Self { globs, set }))

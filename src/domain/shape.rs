@@ -43,11 +43,40 @@ fn expect(value: &Value, pointers: &[&str], what: &str, is: impl Fn(&Value) -> b
     wrong.map_or(Ok(()), Err)
 }
 
-/// Reads a value; unknown members are refused where the shape says so.
+/// Numbers of one value that are written as `5.0` where an integer stands, at most.
+const MOST_MENDED: usize = 64;
+
+/// Reads a value; unknown members are refused where the shape says so. To JSON, and to JSON Schema, `5.0` is an integer.
 ///
 /// # Errors
 /// The first thing that does not fit.
-pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, ShapeError> {
+pub fn read<T: DeserializeOwned>(mut value: Value) -> Result<T, ShapeError> {
+    for _ in 0..MOST_MENDED {
+        match read_as_written(&value) {
+            Err(error) if error.message.starts_with("invalid type: floating point") => {
+                if !value.pointer_mut(&error.pointer).is_some_and(make_integer) {
+                    return Err(error);
+                }
+            }
+            read => return read,
+        }
+    }
+    read_as_written(&value)
+}
+
+/// Writes a number without a fraction as an integer. Whether it was one.
+pub fn make_integer(value: &mut Value) -> bool {
+    /// Beyond it, not every integer is a double.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let number = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0 && number.abs() <= EXACT);
+    let Some(number) = number else { return false };
+    #[expect(clippy::cast_possible_truncation, reason = "it is an integer of 53 bits")]
+    let integer = number as i64;
+    *value = integer.into();
+    true
+}
+
+fn read_as_written<T: DeserializeOwned>(value: &Value) -> Result<T, ShapeError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let mut pointer = String::new();
         for segment in error.path() {
@@ -91,5 +120,21 @@ mod tests {
         assert_eq!(of(serde_json::json!({"tags": ["a", 1]})).pointer, "/tags/1");
         assert_eq!(fault(serde_json::json!({"name": "t"})).pointer, "/executor");
         assert_eq!(of(serde_json::json!({"limits": {"timeout_ms": -1}})).pointer, "/limits/timeout_ms");
+    }
+
+    #[test]
+    fn an_integer_may_be_written_with_a_point_and_nothing_behind_it() {
+        let tool = |limits: Value, arguments: Value| serde_json::json!({"name": "t", "executor": {"type": "external"}, "limits": limits, "examples": [{"arguments": arguments}]});
+        let given = serde_json::json!({"n": 5.0});
+        let read: ToolDefinition =
+            super::read(tool(serde_json::json!({"timeout_ms": 5.0, "max_concurrency": 1e2}), given.clone())).unwrap();
+        assert_eq!((read.limits.timeout_ms, read.limits.max_concurrency), (Some(5), Some(100)));
+        assert!(read.examples[0].arguments["n"].is_f64(), "what has no shape of ours stays as it is");
+        for wrong in [5.5, -5.0, 1e300] {
+            assert_eq!(
+                fault(tool(serde_json::json!({"timeout_ms": wrong}), given.clone())).pointer,
+                "/limits/timeout_ms"
+            );
+        }
     }
 }

@@ -14,10 +14,10 @@ pub struct Tenant(Arc<str>);
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("default"));
 
 impl Tenant {
-    /// The tenant of this name; `None` if no tenant can have it: it has 1 to 128 bytes, none of them a control.
+    /// The tenant of this name; `None` if no tenant can have it: it has 1 to 128 characters, none of them a control.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        let is_name = (1..=LONGEST_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
+        let is_name = (1..=LONGEST_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
         is_name.then(|| Self::stored(name))
     }
 

@@ -422,6 +422,11 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
     shape::expect_objects(&value, &["/cache", "/executor/limits"])?;
     shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
     shape::expect_strings(&value, &["/executor/body_type"])?;
+    // Within a tagged shape nobody would know where they stand.
+    let limits = value.pointer_mut("/executor/limits").and_then(Value::as_object_mut);
+    for limit in limits.into_iter().flat_map(|limits| limits.values_mut()) {
+        shape::make_integer(limit);
+    }
     if let Value::Object(members) = &mut value {
         for name in READ_ONLY {
             members.shift_remove(name);

@@ -55,8 +55,8 @@ pub struct ToolCall<'a> {
     /// The value as data, for programs.
     #[schema(value_type = Option<Value>)]
     structured: Option<Data<'a>>,
-    /// For people only; no model ever sees it.
-    #[schema(value_type = Object)]
+    /// For people only; no model ever sees it. `null` before the end.
+    #[schema(value_type = Option<Object>)]
     details: Option<Details<'a>>,
     /// Whether it ended badly.
     is_error: bool,

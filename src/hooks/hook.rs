@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{GlobSet, GlobSetBuilder};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ use super::redact::Redact;
 use super::rust::Asked;
 use super::truncate::Truncate;
 use crate::domain::hook::{BuiltinHook, LONGEST_TIMEOUT_MS};
-use crate::domain::{HookDefinition, HookEvent, Time};
+use crate::domain::{HookDefinition, HookEvent, Time, glob};
 use crate::executor::http::check_url;
 use crate::executor::token::SigningKey;
 
@@ -178,9 +178,9 @@ fn globs(texts: &[String]) -> Result<Option<GlobSet>, Vec<(String, String)>> {
     }
     let (mut builder, mut faults) = (GlobSetBuilder::new(), Vec::new());
     for (place, text) in texts.iter().enumerate() {
-        match Glob::new(text) {
+        match glob(text) {
             Ok(glob) => drop(builder.add(glob)),
-            Err(error) => faults.push((format!("/match/tools/{place}"), format!("is no glob: {}", error.kind()))),
+            Err(fault) => faults.push((format!("/match/tools/{place}"), fault)),
         }
     }
     if faults.is_empty() {

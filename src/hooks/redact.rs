@@ -1,7 +1,8 @@
 //! The built-in hook `redact`: members by JSON pointer, and whatever fits a pattern, in all that is stored of a call. Regular
 //! expressions run in linear time.
 
-use std::borrow::Cow;
+use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
@@ -17,6 +18,10 @@ const MOST: usize = 64;
 const LARGEST_PATTERN: usize = 256 * 1024;
 /// What takes the place of what is taken out.
 const REPLACEMENT: &str = "[redacted]";
+/// Longest replacement, in characters.
+const LONGEST_REPLACEMENT: usize = 1000;
+/// Bytes by which a call may grow in one hook: a pattern may fit every character, and hooks follow one another.
+const MOST_GROWTH: usize = 1024 * 1024;
 /// Where pointers may begin.
 const PARTS: [&str; 3] = ["arguments", "structured", "details"];
 
@@ -66,11 +71,36 @@ impl Redact {
             faults.push((String::new(), "needs pointers or patterns".to_owned()));
         }
         let replacement = options.replacement.unwrap_or_else(|| REPLACEMENT.to_owned());
+        if replacement.chars().count() > LONGEST_REPLACEMENT {
+            let message = format!("must have at most {LONGEST_REPLACEMENT} characters");
+            faults.push(("/replacement".to_owned(), message));
+        }
         if faults.is_empty() { Ok(Self { pointers, patterns, replacement }) } else { Err(faults) }
     }
 
     /// Takes it out of what is stored of an ended call. Returns whether there was anything.
     pub fn apply(&self, call: &mut Call) -> bool {
+        Pass { what: self, growth: Cell::new(MOST_GROWTH) }.call(call)
+    }
+}
+
+/// One call's way through a hook.
+struct Pass<'a> {
+    what: &'a Redact,
+    /// Bytes by which the call may still grow.
+    growth: Cell<usize>,
+}
+
+impl Deref for Pass<'_> {
+    type Target = Redact;
+
+    fn deref(&self) -> &Redact {
+        self.what
+    }
+}
+
+impl Pass<'_> {
+    fn call(&self, call: &mut Call) -> bool {
         let mut changed = self.arguments(call);
         for members in [&mut call.params, &mut call.metadata] {
             changed |= self.texts_of(members);
@@ -211,13 +241,29 @@ impl Redact {
     fn text(&self, text: &mut String) -> bool {
         let mut changed = false;
         for pattern in &self.patterns {
-            let replaced = pattern.replace_all(text, regex::NoExpand(&self.replacement));
-            if let Cow::Owned(replaced) = replaced {
+            if let Some(replaced) = self.without(pattern, text) {
                 changed |= replaced != *text;
                 *text = replaced;
             }
         }
         changed
+    }
+
+    /// The text without what fits a pattern; `None` if nothing does. Where nothing stands there is nothing to take out, and
+    /// once the call has grown too much nothing takes the place of what is taken out.
+    fn without(&self, pattern: &Regex, text: &str) -> Option<String> {
+        let (mut replaced, mut rest) = (String::new(), 0);
+        for found in pattern.find_iter(text).filter(|found| !found.is_empty()) {
+            replaced.push_str(&text[rest..found.start()]);
+            rest = found.end();
+            let growth = self.replacement.len().saturating_sub(found.len());
+            if let Some(left) = self.growth.get().checked_sub(growth) {
+                self.growth.set(left);
+                replaced.push_str(&self.replacement);
+            }
+        }
+        replaced.push_str(&text[rest..]);
+        (rest > 0).then_some(replaced)
     }
 }
 
@@ -240,103 +286,4 @@ fn replace_text(outcome: &mut Outcome, text: &str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::domain::{Failure, Time};
-
-    fn redact(options: Value) -> Redact {
-        Redact::read(&options).unwrap()
-    }
-
-    fn ended(arguments: Value, outcome: Outcome) -> Call {
-        let arguments = Arc::new(arguments);
-        let mut call = Call::accepted(uuid::Uuid::nil(), "t".into(), None, arguments.clone(), Time(0), "n".into());
-        call.effective_arguments = Some(arguments);
-        call.start(Time(1)).unwrap();
-        call.settle(outcome, Time(2)).unwrap();
-        call
-    }
-
-    /// All that is stored of a call.
-    fn image(call: &Call) -> String {
-        let view = serde_json::to_string(&crate::formats::native::ToolCall::from(call)).unwrap();
-        format!("{view} {:?}", call)
-    }
-
-    #[test]
-    fn pointers_take_members_out_of_arguments_and_data_and_their_text() {
-        let hook =
-            redact(json!({"pointers": ["/arguments/pin", "/structured/a/0/b~1c", "/details/who", "/structured/x"]}));
-        let data = json!({"a": [{"b/c": "SECRET"}], "pin": 1});
-        let mut call = ended(json!({"pin": "SECRET", "to": "me"}), Outcome::data(Arc::new(data)));
-        Arc::make_mut(call.outcome.as_mut().unwrap()).details.insert("who".into(), "SECRET".into());
-        assert!(hook.apply(&mut call));
-        assert!(!image(&call).contains("SECRET"), "{}", image(&call));
-        let outcome = call.outcome.unwrap();
-        assert_eq!(outcome.output, r#"{"a":[{"b/c":"[redacted]"}],"pin":1}"#);
-        assert_eq!(*call.arguments, json!({"pin": "[redacted]", "to": "me"}));
-        assert!(Arc::ptr_eq(&call.arguments, call.effective_arguments.as_ref().unwrap()));
-    }
-
-    #[test]
-    fn arguments_that_came_as_a_text_stay_one() {
-        let hook = redact(json!({"pointers": ["/arguments/pin"], "replacement": "$0"}));
-        let mut call = ended(json!("{\"pin\": \"SECRET\"}"), Outcome::text("ok"));
-        assert!(hook.apply(&mut call));
-        assert_eq!(*call.arguments, json!("{\"pin\":\"$0\"}"));
-        let mut other = ended(json!("{ \"to\": 1 }"), Outcome::text("ok"));
-        assert!(!hook.apply(&mut other));
-        assert_eq!(*other.arguments, json!("{ \"to\": 1 }"));
-    }
-
-    #[test]
-    fn patterns_take_texts_and_numbers_out_of_everything() {
-        let hook = redact(json!({"patterns": ["4[0-9]{3}"]}));
-        let data = json!({"card": 4111, "text": "4222 and", "deep": [{"x": "a4333"}]});
-        let mut call = ended(json!({"card": "4444"}), Outcome::data(Arc::new(data)));
-        call.tip = Some("4555".into());
-        call.metadata.insert("m".into(), json!({"n": "4666"}));
-        assert!(hook.apply(&mut call));
-        let image = image(&call);
-        for number in ["4111", "4222", "4333", "4444", "4555", "4666"] {
-            assert!(!image.contains(number), "{number} in {image}");
-        }
-        let outcome = call.outcome.unwrap();
-        assert_eq!(*outcome.structured.clone().unwrap(), serde_json::from_str::<Value>(&outcome.output).unwrap());
-    }
-
-    #[test]
-    fn what_fits_only_in_the_text_takes_the_data_with_it() {
-        let hook = redact(json!({"patterns": ["\"pin\":\"[a-z]+\""]}));
-        let mut call = ended(json!({}), Outcome::data(Arc::new(json!({"pin": "secret"}))));
-        assert!(hook.apply(&mut call));
-        assert!(!image(&call).contains("secret"));
-    }
-
-    #[test]
-    fn a_failure_is_redacted_in_all_its_forms() {
-        let hook = redact(json!({"patterns": ["SECRET"]}));
-        let failure = Failure::execution("t", "SECRET is wrong").with_details(json!({"was": ["SECRET"]}));
-        let mut call = ended(json!({}), failure.into());
-        assert!(hook.apply(&mut call));
-        assert!(!image(&call).contains("SECRET"), "{}", image(&call));
-    }
-
-    #[test]
-    fn what_has_nothing_in_it_is_left_alone_and_bad_options_are_refused_by_their_place() {
-        let hook = redact(json!({"patterns": ["x"], "pointers": ["/arguments/y"]}));
-        assert!(!hook.apply(&mut ended(json!({"a": 1}), Outcome::text("b"))));
-        for (options, pointer) in [
-            (json!({}), ""),
-            (json!({"patterns": ["("]}), "/patterns/0"),
-            (json!({"patterns": ["a", "(a{1000}){1000}"]}), "/patterns/1"),
-            (json!({"pointers": ["/output"]}), "/pointers/0"),
-            (json!({"pointers": ["/arguments"]}), "/pointers/0"),
-            (json!({"pointer": []}), "/pointer"),
-        ] {
-            assert_eq!(Redact::read(&options).unwrap_err()[0].0, pointer, "{options}");
-        }
-    }
-}
+mod tests;

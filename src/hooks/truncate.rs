@@ -24,6 +24,10 @@ impl Truncate {
         if truncate == Self::default() {
             return Err(vec![(String::new(), "needs max_bytes or max_lines".to_owned())]);
         }
+        let largest = truncate.max_bytes.max(truncate.max_lines).unwrap_or_default();
+        if i64::try_from(largest).is_err() {
+            return Err(vec![(String::new(), format!("max_bytes and max_lines are at most {}", i64::MAX))]);
+        }
         Ok(truncate)
     }
 

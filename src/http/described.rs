@@ -22,6 +22,11 @@ pub(super) enum BodyRefused {
     OfAnotherType,
 }
 
+/// A URL in a query; `refined/common.json` says what it looks like.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "only the document reads it")]
+pub(super) struct HttpUrl(String);
+
 /// Every failure is a problem document, and every 429 and 503 says when to come again.
 pub(super) fn describe_failures(document: &mut OpenApi) {
     for operation in document.paths.paths.values_mut().flat_map(operations) {

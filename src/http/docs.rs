@@ -1,16 +1,19 @@
 //! The OpenAPI document and the page that shows it, both without anything from outside.
 
 use axum::Router;
+use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use bytes::Bytes;
+use serde_json::Value;
 use utoipa::OpenApi;
 use utoipa::openapi::schema::AnyOf;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::auth::needs;
-use super::{AppState, described, problem, security};
+use super::{AppState, described, problem, refined, security};
 use crate::domain::Status;
 use crate::domain::failure::Code;
 use crate::events::{render, session};
@@ -43,8 +46,9 @@ pub(super) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi:
     described::describe_failures(&mut document);
     if let Some(components) = &mut document.components {
         described::describe_token(components);
-        open_parts(components);
         let_any_match(components, "CallBody");
+        // A list of no tools is one in any shape.
+        let_any_match(components, "ToolListAnswer");
     }
     document
 }
@@ -60,37 +64,14 @@ fn let_any_match(components: &mut utoipa::openapi::Components, name: &str) {
     }
 }
 
-/// A schema that is part of an `allOf` must not close the object: the other parts' members would be refused.
-fn open_parts(components: &mut utoipa::openapi::Components) {
-    let mut parts = Vec::new();
-    for schema in components.schemas.values_mut() {
-        open_parts_of(schema, &mut parts);
-    }
-    for name in parts {
-        if let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(&name) {
-            object.additional_properties = None;
-        }
-    }
-}
-
-fn open_parts_of(schema: &mut RefOr<Schema>, parts: &mut Vec<String>) {
-    let items = match schema {
-        RefOr::T(Schema::AllOf(all)) => &mut all.items,
-        RefOr::T(Schema::OneOf(one)) => return one.items.iter_mut().for_each(|item| open_parts_of(item, parts)),
-        _ => return,
+pub(super) fn router(document: &Value) -> Router<AppState> {
+    let text = |document: &Value| Bytes::from(serde_json::to_string_pretty(document).unwrap_or_default());
+    let (keyed, open) = (text(document), text(&refined::without_keys(document)));
+    // The first key closes an open service.
+    let json = async move |State(state): State<AppState>| {
+        let text = if state.auth.operator().is_some() { open } else { keyed };
+        ([(header::CONTENT_TYPE, "application/json")], text).into_response()
     };
-    for item in items {
-        match item {
-            RefOr::Ref(reference) => parts.extend(reference.ref_location.rsplit('/').next().map(str::to_owned)),
-            RefOr::T(Schema::Object(object)) => object.additional_properties = None,
-            RefOr::T(_) => open_parts_of(item, parts),
-        }
-    }
-}
-
-pub(super) fn router(document: &utoipa::openapi::OpenApi) -> Router<AppState> {
-    let text = serde_json::to_string_pretty(document).unwrap_or_default();
-    let json = move || std::future::ready(([(header::CONTENT_TYPE, "application/json")], text.clone()).into_response());
     // The page asks beside itself, so that it works under any prefix; no validator elsewhere is asked.
     let config = Config::new(["../openapi.json"]).validator_url("none");
     let page: Router<AppState> = SwaggerUi::new("/docs").config(config).into();

@@ -18,13 +18,14 @@ use crate::events::stream::{self, EventFilter};
 #[into_params(parameter_in = Query)]
 pub(super) struct OneParams {
     /// The `id:` of the last event that was seen; `Last-Event-ID` comes first.
+    #[param(pattern = "^[0-9]{0,18}$")]
     after: Option<String>,
 }
 
 /// Everything that has happened to one call, then what happens, until its end.
 #[utoipa::path(get, path = "/tool-calls/{id}/events", operation_id = "tool_call_events", tag = "events",
     params(("id" = Uuid, Path, description = "The service's id of the call"), OneParams,
-        ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
+        ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
         (status = 404, description = "There is no such call"),
         (status = 422, description = "The event id or a query parameter is wrong"),
@@ -54,12 +55,13 @@ pub(super) struct AllParams {
     session: Option<String>,
     /// The `id:` of the last event that was seen; `Last-Event-ID` comes first. 0 is the beginning; without either, only
     /// what is new is sent. From before the oldest that is kept (`[retention]`), the stream begins with that.
+    #[param(pattern = "^[0-9]{0,18}$")]
     after: Option<String>,
 }
 
 /// What happens to all calls.
 #[utoipa::path(get, path = "/events", operation_id = "all_events", tag = "events",
-    params(AllParams, ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
+    params(AllParams, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
         (status = 422, description = "The event id or a query parameter is wrong"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),

@@ -17,6 +17,9 @@ use super::AppState;
 use super::problem::Problem;
 use crate::domain::{json, shape};
 
+/// Digits of an event's id at most.
+const LONGEST_EVENT_ID: usize = 18;
+
 /// A JSON body as a value, and how many bytes it had.
 #[derive(Debug)]
 pub(super) struct JsonBody {
@@ -117,12 +120,11 @@ pub(super) fn no_such_call(id: &str) -> Problem {
 /// Where a stream goes on: `Last-Event-ID`, else `?after=`.
 pub(super) fn resume_from(headers: &HeaderMap, after: Option<&str>) -> Result<Option<i64>, Problem> {
     let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
-    let Some(text) = last.filter(|text| !text.is_empty()).or(after) else { return Ok(None) };
-    match text.trim().parse::<i64>() {
-        Ok(pos) if pos >= 0 => Ok(Some(pos)),
-        _ => Err(Problem::field(
-            "",
-            format!("\"{}\" is no event id: take the `id:` of an event", json::shorten(text, 64)),
-        )),
-    }
+    let given = last.filter(|text| !text.is_empty()).or(after).filter(|text| !text.is_empty());
+    let Some(text) = given else { return Ok(None) };
+    let is_id = text.len() <= LONGEST_EVENT_ID && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_id).map(Some).ok_or_else(|| {
+        let message = format!("\"{}\" is no event id: take the `id:` of an event", json::shorten(text, 64));
+        Problem::field("", message)
+    })
 }

@@ -145,7 +145,7 @@ pub(super) async fn create(State(state): State<AppState>, access: Access, body: 
     let tenant = match tenant {
         None => access.tenant().clone(),
         Some(name) => Tenant::named(&name)
-            .ok_or_else(|| Problem::field("/tenant", "must have 1 to 128 bytes, none of them a control"))?,
+            .ok_or_else(|| Problem::field("/tenant", "must have 1 to 128 characters, none of them a control"))?,
     };
     let new = NewKey { tenant, name, scopes: scopes.into_iter().collect(), tools, expires, rate, concurrency };
     check_within(access.caller(), &new)?;

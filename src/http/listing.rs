@@ -29,6 +29,7 @@ const LONGEST_WAIT_MS: u64 = 300_000;
 #[into_params(parameter_in = Query)]
 pub(super) struct PageParams {
     /// Of this session.
+    #[param(pattern = "^[^\\u0000]*$")]
     session: Option<String>,
     /// Of this batch.
     batch_id: Option<Uuid>,
@@ -110,8 +111,11 @@ pub(super) async fn one(
     Path(id): Path<String>,
     Params(params): Params<WaitParams>,
 ) -> Result<Response, Problem> {
-    let id = extract::call_id(&id)?;
-    let wait = Duration::from_millis(params.wait_ms.unwrap_or(0).min(LONGEST_WAIT_MS));
+    let wait_ms = params.wait_ms.unwrap_or(0);
+    if wait_ms > LONGEST_WAIT_MS {
+        return Err(Problem::field("", format!("query: wait_ms must be at most {LONGEST_WAIT_MS}")));
+    }
+    let (id, wait) = (extract::call_id(&id)?, Duration::from_millis(wait_ms));
     let call = end::wait(&state, &access, id, Some(wait)).await?;
     Ok(reply::written(StatusCode::OK, ToolCall::from(&call).to_json()))
 }

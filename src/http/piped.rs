@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::call_body::{self, OnDisconnect};
 use super::calls;
+use super::described::HttpUrl;
 use super::extract::Params;
 use super::problem::Problem;
 use super::subscribers::Seat;
@@ -40,6 +41,7 @@ pub(super) struct PipeParams {
     #[param(inline)]
     format: Option<Vendor>,
     /// The conversation that the calls belong to.
+    #[param(min_length = 1, max_length = 512, pattern = "^[^\\u0000]+$")]
     session: Option<String>,
     /// How the calls run beside one another.
     #[serde(default)]
@@ -52,7 +54,7 @@ pub(super) struct PipeParams {
     #[serde(default)]
     priority: i32,
     /// Gets each call when it has ended, signed as Standard Webhooks.
-    #[param(max_length = 2048)]
+    #[param(value_type = Option<HttpUrl>)]
     callback_url: Option<String>,
     /// What the end of the connection does to the calls.
     #[serde(default)]

@@ -130,7 +130,7 @@ fn kept(
     preset: Option<PresetShape>,
 ) -> Result<Kept, (&'static str, String)> {
     if !presets::is_valid_name(name) {
-        return Err(("", "the name must have 1 to 128 bytes, none of them a control".to_owned()));
+        return Err(("", "the name must have 1 to 128 characters, none of them a control".to_owned()));
     }
     let Some(shape) = preset else { return Ok(Some(None)) };
     let Preset { origin, overridable } = shape.try_into().map_err(|fault: &str| ("", fault.to_owned()))?;

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -31,6 +29,8 @@ use view::SessionView;
 /// Sessions of a page unless asked otherwise, and at most.
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;
+/// Digits of a time in a cursor at most.
+const LONGEST_TIME: usize = 16;
 /// Most names of tools, groups or context objects.
 const MOST_NAMES: usize = 1024;
 
@@ -153,11 +153,13 @@ pub(super) struct PageParams {
     #[param(inline)]
     state: Option<SessionState>,
     /// Made under this one.
+    #[param(pattern = "^[^\\u0000]*$")]
     parent: Option<String>,
     /// Most sessions of a page.
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
     /// `next_cursor` of the page before.
+    #[param(pattern = "^[0-9]{1,16}-([0-9a-f]{2})+$")]
     cursor: Option<String>,
 }
 
@@ -191,8 +193,8 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
     let more = sessions.len() > limit as usize;
     sessions.truncate(limit as usize);
     let next_cursor = sessions.last().filter(|_| more).map(|last| {
-        let text = format!("{}:{}", last.created_at.0, last.id);
-        URL_SAFE_NO_PAD.encode(text)
+        let id: String = last.id.bytes().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{id}", last.created_at.0)
     });
     let sessions = sessions.iter().map(SessionView::from).collect();
     Ok(reply::json(StatusCode::OK, &Page { sessions, next_cursor }))
@@ -200,9 +202,13 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
 
 fn cursor(text: &str) -> Result<SessionCursor, Problem> {
     let read = || {
-        let text = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-        let (at, id) = text.split_once(':').filter(|(_, id)| !id.contains('\0'))?;
-        Some(SessionCursor { created_at: Time(at.parse().ok()?), id: id.to_owned() })
+        let (at, id) = text.split_once('-').filter(|(_, id)| !id.is_empty())?;
+        let is_time = (1..=LONGEST_TIME).contains(&at.len()) && at.bytes().all(|byte| byte.is_ascii_digit());
+        let byte = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
+        let id: Vec<u8> = id.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
+        // It only says where to go on, so any text will do that the database takes.
+        let id = String::from_utf8_lossy(&id).replace('\0', "");
+        Some(SessionCursor { created_at: Time(at.parse().ok().filter(|_| is_time)?), id })
     };
     read().ok_or_else(|| Problem::field("", "query: cursor is none: take `next_cursor` of the page before"))
 }

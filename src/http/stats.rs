@@ -22,7 +22,10 @@ const LONGEST_WINDOW_MINUTES: i64 = 7 * 24 * 60;
 #[into_params(parameter_in = Query)]
 pub(super) struct WindowParams {
     /// Adds a series by minute over so long: `15m`, `1h`, `2d`, up to `7d`.
-    #[param(example = "1h", pattern = "^[1-9][0-9]*[smhd]$")]
+    #[param(
+        example = "1h",
+        pattern = "^(([1-9][0-9]{0,4}|[1-5][0-9]{5}|60[0-3][0-9]{3}|604[0-7][0-9]{2}|604800)s|([1-9][0-9]{0,3}|100[0-7][0-9]|10080)m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h|[1-7]d)$"
+    )]
     window: Option<String>,
 }
 
@@ -187,7 +190,8 @@ fn since(state: &AppState, window: Option<&str>) -> Result<Option<Time>, Problem
 
 fn minutes(window: &str) -> Option<i64> {
     let unit = window.chars().last()?;
-    let number: i64 = window.strip_suffix(unit)?.parse().ok()?;
+    let digits = window.strip_suffix(unit).filter(|digits| digits.starts_with(|first| matches!(first, '1'..='9')))?;
+    let number: i64 = digits.parse().ok()?;
     match unit {
         's' => Some(number.checked_add(59)? / 60),
         'm' => Some(number),

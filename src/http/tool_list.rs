@@ -22,6 +22,9 @@ use crate::registry::{Entry, Snapshot, View};
 const JSON: &str = "application/json";
 const MARKDOWN: &str = "text/markdown; charset=utf-8";
 
+/// Largest `limit`.
+const MOST_TOOLS: usize = 10_000;
+
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -30,8 +33,8 @@ pub(super) struct ListParams {
     format: Option<Format>,
     /// Searches name, title, description, tags and parameter names; the best first, and only what fits.
     q: Option<String>,
-    /// With `q`: how many tools at most.
-    #[param(minimum = 1)]
+    /// How many tools at most.
+    #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
     /// With a vendor's format: tells what each tool's definition has lost.
     #[serde(default)]
@@ -74,7 +77,8 @@ impl ListParams {
 
     /// Whether it is what everybody asks for.
     fn is_usual(&self) -> bool {
-        let is_partial = self.query().is_some() || self.session.is_some() || self.groups().next().is_some();
+        let is_partial =
+            self.limit.is_some() || self.query().is_some() || self.session.is_some() || self.groups().next().is_some();
         !is_partial && !self.stats() && !self.include_inactive()
     }
 
@@ -110,8 +114,8 @@ pub(super) async fn list(
     headers: HeaderMap,
     Params(params): Params<ListParams>,
 ) -> Result<Response, Problem> {
-    if params.limit.is_some() && params.query().is_none() || params.limit == Some(0) {
-        return Err(Problem::field("", "query: limit must be at least 1, and goes with q"));
+    if params.limit.is_some_and(|limit| !(1..=MOST_TOOLS).contains(&limit)) {
+        return Err(Problem::field("", format!("query: limit must be 1 to {MOST_TOOLS}")));
     }
     let snapshot = access.snapshot().clone();
     let format = params.format();

@@ -12,7 +12,7 @@ const LONGEST_TITLE: usize = 200;
 const MOST_ATTEMPTS: u32 = 100;
 /// Longest time that a result can be kept: 30 days.
 const LONGEST_TTL_MS: u64 = 30 * 24 * 3_600_000;
-/// Longest name of a context object, in bytes.
+/// Longest name of a context object, in characters.
 const LONGEST_CONTEXT_NAME: usize = 128;
 /// Longest wait between attempts that can be declared: one hour.
 const LONGEST_BACKOFF_MS: u64 = 3_600_000;
@@ -53,9 +53,9 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
     }
     for (index, name) in definition.context.iter().enumerate() {
         let is_again = definition.context[..index].contains(name);
-        if is_again || name.is_empty() || name.len() > LONGEST_CONTEXT_NAME {
+        if is_again || name.is_empty() || name.chars().count() > LONGEST_CONTEXT_NAME {
             let message =
-                format!("must be the name of a context object, 1 to {LONGEST_CONTEXT_NAME} bytes, and none twice");
+                format!("must be the name of a context object, 1 to {LONGEST_CONTEXT_NAME} characters, and none twice");
             faults.push(Fault::at(format!("/context/{index}"), message));
         }
     }
@@ -143,6 +143,13 @@ pub fn limits(limits: &LimitsSpec) -> Vec<Fault> {
     ];
     for (pointer, _) in least_one.into_iter().filter(|(_, value)| *value == Some(0)) {
         faults.push(Fault::at(pointer, "must be at least 1"));
+    }
+    // What the API's description calls `int64` and `int32` has no place for more.
+    let most = |pointer| if pointer == "/max_concurrency" { i64::from(i32::MAX) } else { i64::MAX }.unsigned_abs();
+    for (pointer, _) in
+        least_one.into_iter().filter(|(pointer, value)| value.is_some_and(|value| value > most(*pointer)))
+    {
+        faults.push(Fault::at(pointer, format!("must be at most {}", most(pointer))));
     }
     faults
 }

@@ -167,7 +167,7 @@ pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
         if !is_valid_name(name) {
             faults.push(Fault::at(
                 &place,
-                format!("the name must have 1 to {LONGEST_NAME} bytes, none of them a control"),
+                format!("the name must have 1 to {LONGEST_NAME} characters, none of them a control"),
             ));
         }
         if preset.overridable && input_schema["properties"].get(name).is_none() {
@@ -203,7 +203,7 @@ pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
 /// Whether an argument of this name can have a preset.
 #[must_use]
 pub fn is_valid_name(name: &str) -> bool {
-    (1..=LONGEST_NAME).contains(&name.len()) && !name.chars().any(char::is_control)
+    (1..=LONGEST_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control)
 }
 
 fn has_reference(schema: &Value) -> bool {

@@ -56,6 +56,7 @@ mod readers;
 mod retention;
 mod retries;
 mod rust_tools;
+mod schemathesis;
 mod search;
 mod secrets;
 mod sessions;

@@ -37,7 +37,16 @@ fn the_file_says_what_the_service_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_service_serves_the_document_of_the_file() {
     let app = App::on_sqlite().await;
-    assert_eq!(app.get("/openapi.json").await.ok(), document());
+    let mut file = document();
+    let mut served = app.get("/openapi.json").await.ok();
+    // Without keys nobody is asked for one: see `schemathesis`.
+    for document in [&mut file, &mut served] {
+        let items = document["paths"].as_object_mut().unwrap().values_mut();
+        for operation in items.flat_map(|item| item.as_object_mut().unwrap().values_mut()) {
+            operation.as_object_mut().unwrap().shift_remove("security");
+        }
+    }
+    assert_eq!(served, file);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -64,7 +64,7 @@ fn scope(text: &str) -> Result<Scope, String> {
 
 /// A tenant as it is named on the command line.
 pub fn tenant(text: &str) -> Result<Tenant, String> {
-    Tenant::named(text).ok_or_else(|| "a tenant has 1 to 128 bytes, none of them a control".to_owned())
+    Tenant::named(text).ok_or_else(|| "a tenant has 1 to 128 characters, none of them a control".to_owned())
 }
 
 /// A key as a program reads it.

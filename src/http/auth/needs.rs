@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn every_route_is_in_the_table_and_the_table_has_no_other() {
-        let document = crate::http::openapi();
+        let document = crate::http::derived();
         let needs = Needs::new(&document);
         let listed: HashSet<(String, Method)> = TABLE
             .iter()
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_for_admin_alone() {
-        let needs = Needs::new(&crate::http::openapi());
+        let needs = Needs::new(&crate::http::derived());
         assert_eq!(needs.of_route("/new", &Method::GET), ADMIN);
         assert_eq!(needs.of_route("/docsx", &Method::GET), ADMIN);
         assert_eq!(needs.of_route("/docs/{*rest}", &Method::GET), Nothing);

@@ -93,7 +93,7 @@ const NAMES: [&str; 14] = [
 #[serde(untagged)]
 enum WaitOption {
     Until(WaitUntil),
-    /// At most so many milliseconds.
+    /// At most so many milliseconds; more than an hour is one.
     Millis(u64),
 }
 
@@ -196,13 +196,16 @@ impl CallOptions {
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(rest: Value) -> Result<T, shape::ShapeError> {
+fn read<T: serde::de::DeserializeOwned>(mut rest: Value) -> Result<T, shape::ShapeError> {
     shape::expect_objects(&rest, &["/limits", "/retry", "/agent", "/agent/metadata"])?;
     check_context(rest.get("context"))?;
     shape::expect_strings(&rest, &["/mode", "/dedupe", "/on_disconnect", "/format", "/limits/truncate"])?;
-    if let Some(wait) = rest.get("wait")
-        && serde_json::from_value::<Option<WaitOption>>(wait.clone()).is_err()
-    {
+    rest.get_mut("wait").map(shape::make_integer);
+    let is_wait = |wait: &Value| match serde_json::from_value(wait.clone()) {
+        Ok(Some(WaitOption::Millis(millis))) => i64::try_from(millis).is_ok(),
+        wait => wait.is_ok(),
+    };
+    if rest.get("wait").is_some_and(|wait| !is_wait(wait)) {
         let message = "must be \"result\", \"accepted\" or a number of milliseconds".to_owned();
         return Err(shape::ShapeError { pointer: "/wait".to_owned(), message });
     }

@@ -61,6 +61,8 @@ pub(in crate::http) async fn switch(
     let mut switches: BTreeMap<String, bool> = activate.into_iter().map(|name| (name, true)).collect();
     for (place, name) in deactivate.into_iter().enumerate() {
         if switches.get(&name) == Some(&true) {
+            // What there is not comes first: it would be the same mistake with another remedy.
+            all_known(&access, params.session.as_deref(), switches.keys()).await?;
             let message = format!("\"{}\" is to be activated, too", json::shorten(&name, 128));
             return Err(Problem::field(format!("/deactivate/{place}"), message));
         }
@@ -100,6 +102,9 @@ pub(in crate::http) async fn change(
         apply(&state, &access, vec![change]).await?;
         return shown(&access, &name, None, StatusCode::OK);
     };
+    if description.is_some() || manageable.is_some() {
+        all_known(&access, Some(&id), [&name]).await?;
+    }
     for (pointer, is_given) in [("/description", description.is_some()), ("/manageable", manageable.is_some())] {
         if is_given {
             return Err(Problem::field(pointer, "is the same in all sessions; leave it out, or leave out `session`"));
@@ -109,6 +114,17 @@ pub(in crate::http) async fn change(
     let switches = active.map(|active| (name.clone(), active)).into_iter().collect();
     let session = switched_in(&state, &access, &id, &switches).await?;
     shown(&access, &name, Some(&session), StatusCode::OK)
+}
+
+/// Whether there are such a session, if one is named, and such groups.
+async fn all_known(
+    access: &Access,
+    session: Option<&str>,
+    names: impl IntoIterator<Item = &String>,
+) -> Result<(), Problem> {
+    find_session(access, session).await?;
+    let snapshot = access.snapshot();
+    names.into_iter().try_for_each(|name| known_group(snapshot.groups(), name).map(drop))
 }
 
 /// Changes groups for everybody. Returns once this node shows it.

@@ -19,6 +19,7 @@ use crate::http::watch::sse;
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct StreamParams {
     /// The `id:` of the last event that was seen; `Last-Event-ID` comes first. Without either, everything is told.
+    #[param(pattern = "^[0-9]{0,18}$")]
     after: Option<String>,
 }
 
@@ -28,7 +29,7 @@ pub(in crate::http) struct StreamParams {
 /// stream ends when the session is deleted.
 #[utoipa::path(get, path = "/sessions/{id}/events", operation_id = "session_events", tag = "events",
     params(("id" = String, Path, description = "The session"), StreamParams,
-        ("Last-Event-ID" = Option<String>, Header, description = "The `id:` of the last event that was seen")),
+        ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event that was seen")),
     responses((status = 200, description = "`session`, `tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
         (status = 404, description = "There is no such session"),
         (status = 422, description = "The event id or a query parameter is wrong"),

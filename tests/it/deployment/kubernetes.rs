@@ -61,10 +61,10 @@ fn pods_run_as_nobody_in_particular_on_a_root_that_is_read_only() {
 #[test]
 fn probes_ask_what_there_is_and_only_readiness_depends_on_the_database() {
     let container = at(&object("Deployment"), "/spec/template/spec/containers/0").clone();
-    let paths = toolpost::http::openapi().paths.paths;
+    let document = toolpost::http::openapi();
     for (probe, path) in [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
         assert_eq!(at(&container, &format!("/{probe}/httpGet/path")), path);
-        assert!(paths.contains_key(path));
+        assert!(document["paths"].get(path).is_some(), "{path}");
         assert_eq!(at(&container, &format!("/{probe}/httpGet/port")), at(&container, "/ports/0/name"));
     }
     assert_eq!(at(&container, "/ports/0/containerPort"), 8080);

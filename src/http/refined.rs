@@ -1,0 +1,203 @@
+//! What derived descriptions cannot say: which members go together, what texts look like, what an event stream holds.
+//!
+//! Each file beneath is a merge patch (RFC 7396) of the document, in plain JSON Schema, for one noun. What a patch says of a
+//! request is also what the service refuses: Schemathesis finds out where the two differ.
+
+use serde_json::{Map, Value};
+use utoipa::openapi::OpenApi;
+
+mod values;
+
+const PATCHES: [&str; 7] = [
+    include_str!("refined/common.json"),
+    include_str!("refined/calls.json"),
+    include_str!("refined/events.json"),
+    include_str!("refined/hooks.json"),
+    include_str!("refined/operators.json"),
+    include_str!("refined/sessions.json"),
+    include_str!("refined/tools.json"),
+];
+
+/// The document with everything that has to be said by hand.
+pub(super) fn refined(document: &OpenApi) -> Value {
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    for patch in PATCHES {
+        // That they are JSON, and change what there is, is tested.
+        merge(&mut document, serde_json::from_str(patch).unwrap_or_default());
+    }
+    let_parameters_be_absent(&mut document);
+    describe_replacement(&mut document);
+    let schemas = document.pointer("/components/schemas").and_then(Value::as_object).cloned().unwrap_or_default();
+    join_parts(&mut document, &schemas);
+    values::bound(&mut document);
+    document
+}
+
+/// In the body of `PUT /tools/{name}` the name may be left out.
+fn describe_replacement(document: &mut Value) {
+    let Some(schemas) = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut) else { return };
+    let Some(mut definition) = schemas.get("ToolDefinition").cloned() else { return };
+    if let Some(required) = definition["required"].as_array_mut() {
+        required.retain(|name| name != "name");
+    }
+    definition["description"] = "A ToolDefinition. Its name is that of the path, and may be left out.".into();
+    schemas.insert("ToolReplacement".to_owned(), definition);
+}
+
+/// What is optional in a query or a header is left out: there is no null there.
+fn let_parameters_be_absent(document: &mut Value) {
+    let items =
+        document.get_mut("paths").and_then(Value::as_object_mut).into_iter().flat_map(|paths| paths.values_mut());
+    let operations = items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut());
+    let parameters = operations.filter_map(|operation| operation.get_mut("parameters")?.as_array_mut()).flatten();
+    for types in parameters.filter_map(|parameter| parameter.pointer_mut("/schema/type")) {
+        if let Some([one, _]) = types.as_array().map(Vec::as_slice) {
+            *types = one.clone();
+        }
+    }
+}
+
+/// Makes one object of an object that is described in parts: a part that refuses other members would refuse those of the
+/// other parts, and one that does not would let unknown ones pass.
+fn join_parts(value: &mut Value, schemas: &Map<String, Value>) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| join_parts(item, schemas)),
+        Value::Object(members) => {
+            if let Some(joined) = joined(members, schemas) {
+                *members = joined;
+            }
+            members.values_mut().for_each(|member| join_parts(member, schemas));
+        }
+        _ => {}
+    }
+}
+
+/// `None` for what has no parts. Conditions among the parts stay in `allOf`.
+fn joined(schema: &Map<String, Value>, schemas: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let parts = schema.get("allOf")?.as_array()?;
+    let (mut conditions, mut whole) = (Vec::new(), Map::new());
+    for part in parts {
+        let referred = part["$ref"].as_str().and_then(|target| schemas.get(target.rsplit('/').next()?));
+        let object = referred.unwrap_or(part).as_object()?;
+        let object = joined(object, schemas).unwrap_or_else(|| object.clone());
+        if !object.contains_key("type") {
+            conditions.push(part.clone());
+            continue;
+        }
+        for (name, value) in object {
+            match (name.as_str(), whole.get_mut(&name), value) {
+                ("description" | "example", ..) => {}
+                ("allOf", _, Value::Array(more)) => conditions.extend(more),
+                (_, Some(Value::Object(there)), Value::Object(more)) => there.extend(more),
+                (_, Some(Value::Array(there)), Value::Array(more)) => there.extend(more),
+                (_, _, value) => drop(whole.insert(name, value)),
+            }
+        }
+    }
+    if whole.is_empty() {
+        return None;
+    }
+    whole.extend(schema.iter().filter(|(name, _)| *name != "allOf").map(|(name, value)| (name.clone(), value.clone())));
+    if !conditions.is_empty() {
+        whole.insert("allOf".to_owned(), conditions.into());
+    }
+    Some(whole)
+}
+
+/// The document of a service that asks nobody for a key.
+pub(super) fn without_keys(document: &Value) -> Value {
+    let mut document = document.clone();
+    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
+    let items = paths.into_iter().flat_map(|paths| paths.values_mut()).filter_map(Value::as_object_mut);
+    for operation in items.flat_map(|item| item.values_mut()) {
+        let Some(security) = operation.get_mut("security").and_then(Value::as_array_mut) else { continue };
+        let had_any = !security.is_empty();
+        // A call's own token still counts where one is shown.
+        security.retain(|one| one.get("api_key").is_none());
+        if had_any && !security.is_empty() {
+            security.insert(0, Value::Object(Map::new()));
+        }
+    }
+    document
+}
+
+/// RFC 7396. A patch whose `"$replace"` is true takes the place of what is there instead.
+fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(mut members) = patch else {
+        *target = patch;
+        return;
+    };
+    let replaces = members.shift_remove("$replace").is_some();
+    if replaces || !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(object) = target else { return };
+    for (name, patch) in members {
+        match patch {
+            Value::Null => drop(object.shift_remove(&name)),
+            patch => merge(object.entry(name).or_insert(Value::Null), patch),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_patch_adds_replaces_and_removes() {
+        let mut document = json!({"a": {"b": 1, "c": [1]}, "d": {"e": 1}});
+        merge(&mut document, json!({"a": {"b": null, "c": [2], "f": {"g": 3}}, "d": {"$replace": true, "h": 4}}));
+        assert_eq!(document, json!({"a": {"c": [2], "f": {"g": 3}}, "d": {"h": 4}}));
+    }
+
+    #[test]
+    fn every_patch_is_json_and_speaks_of_paths_that_there_are() {
+        let derived = serde_json::to_value(super::super::derived()).unwrap();
+        for patch in PATCHES {
+            let patch: Value = serde_json::from_str(patch).unwrap();
+            for (path, item) in patch.get("paths").and_then(Value::as_object).into_iter().flatten() {
+                for method in item.as_object().unwrap().keys() {
+                    assert!(derived["paths"][path].get(method).is_some(), "{method} {path}");
+                }
+            }
+        }
+    }
+
+    /// The tests that make up requests reach nothing, so they have one URL only.
+    #[test]
+    fn every_url_that_fits_the_description_is_taken() {
+        let document = super::super::openapi();
+        let pattern = document["components"]["schemas"]["HttpUrl"]["pattern"].as_str().unwrap();
+        let urls = proptest::string::string_regex(pattern.trim_matches(['^', '$'])).unwrap();
+        proptest!(|(url in urls)| {
+            prop_assert!(crate::callbacks::check_url(&url).is_ok(), "{}", url);
+        });
+        let pattern = regex::Regex::new(pattern).unwrap();
+        for url in [
+            "https://example.com",
+            "http://127.0.0.1:8080/a?b=c#d",
+            "http://[::1]:80/",
+            "https://my_host/",
+            "http://[fe80::1]/x",
+        ] {
+            assert!(pattern.is_match(url), "{url}");
+        }
+        for url in
+            ["ftp://example.com", "http://user@example.com", "http://", "http:///path", "http://a b", "example.com"]
+        {
+            assert!(!pattern.is_match(url) && crate::callbacks::check_url(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_service_without_keys_asks_for_none() {
+        let document = without_keys(&super::super::openapi());
+        assert_eq!(document["paths"]["/tools"]["get"]["security"], json!([]));
+        let result = &document["paths"]["/tool-calls/{id}/result"]["post"]["security"];
+        assert_eq!(*result, json!([{}, {"call_token": []}]));
+    }
+}
