@@ -6,6 +6,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+mod write;
+
+pub use write::{write_text, write_value};
+
 /// Deepest nesting of arrays and objects that is read.
 pub const MAX_DEPTH: usize = 128;
 
@@ -114,11 +118,17 @@ fn error_at(bytes: &[u8], at: usize, reason: String) -> JsonError {
     JsonError { reason, line, column: at - line_start + 1 }
 }
 
+/// Room for usual arguments.
+const USUAL_BYTES: usize = 256;
+
 /// The compact JSON of a value, to be written as it is wherever the value is.
 #[must_use]
 pub fn text_of(value: &Value) -> Arc<RawValue> {
-    // A value's keys are strings and its numbers came from JSON: nothing in it can fail to serialise.
-    serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned()).into()
+    let mut text = Vec::with_capacity(USUAL_BYTES);
+    write_value(&mut text, value);
+    // Read once more to be told that it is JSON, which costs less than having serde write it.
+    let text = String::from_utf8(text).ok().and_then(|text| RawValue::from_string(text).ok());
+    text.unwrap_or_else(|| RawValue::NULL.to_owned()).into()
 }
 
 /// How many bytes these members are as compact JSON.
