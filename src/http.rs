@@ -181,7 +181,7 @@ fn service(
     let measure = measured::Measure::new(&state.metrics, state.tracer.clone(), &document);
     let gate = auth::Gate::new(state.clone(), &document);
     let router = router
-        .merge(docs::router(&refined::refined(&document)))
+        .merge(docs::router())
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
         .with_state(state.clone());

@@ -1,5 +1,7 @@
 //! The OpenAPI document and the page that shows it, both without anything from outside.
 
+use std::sync::LazyLock;
+
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -64,14 +66,26 @@ fn let_any_match(components: &mut utoipa::openapi::Components, name: &str) {
     }
 }
 
-pub(super) fn router(document: &Value) -> Router<AppState> {
-    let text = |document: &Value| Bytes::from(serde_json::to_string_pretty(document).unwrap_or_default());
-    let (keyed, open) = (text(document), text(&refined::without_keys(document)));
+/// The document as it is sent. It is made when somebody asks first: it takes some milliseconds and megabytes, and most
+/// services are never asked.
+static KEYED: LazyLock<Bytes> = LazyLock::new(|| text(&super::openapi()));
+/// The same of a service that asks for no key.
+static OPEN: LazyLock<Bytes> = LazyLock::new(|| text(&refined::without_keys(&super::openapi())));
+
+fn text(document: &Value) -> Bytes {
+    serde_json::to_string_pretty(document).unwrap_or_default().into()
+}
+
+async fn json(State(state): State<AppState>) -> Response {
     // The first key closes an open service.
-    let json = async move |State(state): State<AppState>| {
-        let text = if state.auth.operator().is_some() { open } else { keyed };
-        ([(header::CONTENT_TYPE, "application/json")], text).into_response()
-    };
+    let text = if state.auth.operator().is_some() { &OPEN } else { &KEYED };
+    match tokio::task::spawn_blocking(|| Bytes::clone(text)).await {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(_) => problem::Problem::internal().into_response(),
+    }
+}
+
+pub(super) fn router() -> Router<AppState> {
     // The page asks beside itself, so that it works under any prefix; no validator elsewhere is asked.
     let config = Config::new(["../openapi.json"]).validator_url("none");
     let page: Router<AppState> = SwaggerUi::new("/docs").config(config).into();

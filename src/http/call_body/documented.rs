@@ -44,8 +44,8 @@ pub(crate) struct SingleCall {
 #[derive(Debug, utoipa::ToSchema)]
 #[expect(dead_code, reason = "only the document reads it")]
 pub(crate) struct BatchOfCalls {
-    /// The calls; no id twice. The operator may allow more or fewer (`server.max_batch_calls`).
-    #[schema(min_items = 1, max_items = 1024)]
+    /// The calls; no id twice. The operator bounds how many there may be (`server.max_batch_calls`, 1024 by default).
+    #[schema(min_items = 1)]
     calls: Vec<BatchItem>,
     #[serde(flatten)]
     options: Options,

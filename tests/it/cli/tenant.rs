@@ -67,7 +67,7 @@ async fn a_tenant_that_there_is_not_or_cannot_be_is_refused_with_the_way_out() {
         for malformed in ["", "a\nb", &"x".repeat(129)] {
             let ended = home.run(&[words, &["--tenant", malformed]].concat());
             assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{words:?}: {ended:?}");
-            assert!(ended.err.contains("a tenant has 1 to 128 bytes"), "{ended:?}");
+            assert!(ended.err.contains("a tenant has 1 to 128 characters"), "{ended:?}");
         }
     }
     // Nothing was made of it.

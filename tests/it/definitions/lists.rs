@@ -81,7 +81,7 @@ async fn a_paused_tool_is_seen_in_a_list_that_was_asked_for_before() {
 async fn what_means_nothing_is_refused() {
     let app = App::on_sqlite().await;
     for query in
-        ["format=openapi", "format=OpenAI", "losses=maybe", "limit=3", "q=x&limit=0", "q=x&limit=-1", "querry=x"]
+        ["format=openapi", "format=OpenAI", "losses=maybe", "limit=10001", "q=x&limit=0", "q=x&limit=-1", "querry=x"]
     {
         app.get(&format!("/tools?{query}")).await.problem(422);
     }
