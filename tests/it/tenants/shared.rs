@@ -71,7 +71,8 @@ on_both_databases!(
         tool(&one, "mine", "one").await;
         let body = json!({"name": "mine", "arguments": {}, "wait": "accepted"});
         let accepted = one.post("/tool-calls", &body).await;
-        assert_eq!(accepted.status, 202);
+        // 200 if it has ended by then.
+        assert!([200, 202].contains(&accepted.status), "{}", accepted.text());
         let app = app.restart().await;
         app.get("/tools").await.problem(401);
         let one = app.with_key(&key);
