@@ -1,5 +1,5 @@
-//! The way of most requests: `POST /tool-calls` goes straight to its handler. The router would find it, too, with a copy of
-//! each boxed layer for every request; a check that both ways answer the same is in the tests of routes.
+//! The way of most requests: `POST /tool-calls` goes straight to its handler. The router has the same one, and would find it
+//! with a copy of each boxed layer for every request.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
