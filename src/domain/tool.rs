@@ -13,6 +13,8 @@ use super::shape::{self, ShapeError};
 use super::upstream::ToldByUpstream;
 use super::{LimitsSpec, Time, json};
 
+mod plain;
+
 /// Where a definition comes from; a later variant shadows an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]

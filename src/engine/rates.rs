@@ -8,7 +8,8 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::{Quota, RateLimiter};
 
 use super::Engine;
-use crate::domain::{Call, Failure, Source, Tenant};
+use super::run::owner_of;
+use crate::domain::{Call, Failure, Tenant};
 use crate::registry::Entry;
 
 /// Tenants whose counts are kept at least; beyond that those go that are as they were at first.
@@ -50,9 +51,7 @@ impl Engine {
     /// # Errors
     /// If its tool is called too often: then it does not run.
     pub(super) fn count_rate(&self, call: &Call, entry: &Entry) -> Result<(), Box<Failure>> {
-        // A tool of the server is one for everybody, one that a tenant has registered is its own.
-        let owner = (entry.made.source == Source::Api).then_some(&call.tenant);
-        self.settings.rates.count(&entry.name, owner).map_err(|(rate, wait)| {
+        self.settings.rates.count(&entry.name, owner_of(call, entry)).map_err(|(rate, wait)| {
             let message =
                 format!("Tool \"{}\" is called more than {rate} times a minute; the call was not run", entry.name);
             let wait_ms = u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);

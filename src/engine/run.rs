@@ -16,7 +16,7 @@ use crate::dispatch::{Place, Slot, Wanted};
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::limits::Bounds;
 use crate::domain::tool::OutputCheck;
-use crate::domain::{Call, Code, Failure, Outcome, Source, convert};
+use crate::domain::{Call, Code, Failure, Outcome, Source, Tenant, convert};
 use crate::events::render;
 use crate::executor::images;
 use crate::executor::instances::CallEnd;
@@ -286,11 +286,16 @@ pub(super) fn status_change(job: &Job) -> Change {
     job.recorder.reported(call, reported)
 }
 
-/// Whose slots a call takes: a tool of the server is one for everybody, one that a tenant has registered is its own.
+/// Whose a call's tool is: one of the server is everybody's, one that a tenant has registered is its own.
+pub(super) fn owner_of<'a>(call: &'a Call, entry: &Entry) -> Option<&'a Tenant> {
+    (entry.made.source == Source::Api).then_some(&call.tenant)
+}
+
+/// The name of the slots that a call takes.
 fn slots_of(call: &Call, entry: &Entry) -> Arc<str> {
-    match entry.made.source {
-        Source::Api => format!("{}\0{}", call.tenant.as_str(), entry.name).into(),
-        Source::Builtin | Source::Mcp | Source::File => entry.name.clone(),
+    match owner_of(call, entry) {
+        Some(owner) => format!("{}\0{}", owner.as_str(), entry.name).into(),
+        None => entry.name.clone(),
     }
 }
 

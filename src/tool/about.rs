@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::domain::tool::{Annotations, CacheScope, CacheSpec, Example, OutputCheck, RetrySpec};
-use crate::domain::{ExecutorSpec, LimitsSpec, Preset, Presets, ToolDefinition};
+use crate::domain::{ExecutorSpec, LimitsSpec, Preset, ToolDefinition};
 
 mod schema;
 
@@ -22,32 +22,8 @@ impl About {
 
     /// A built-in tool called `name` with a schema written by hand.
     pub fn with_schema(name: &str, input_schema: Value) -> Self {
-        Self(ToolDefinition {
-            name: name.to_owned(),
-            title: None,
-            description: String::new(),
-            category: None,
-            tags: Vec::new(),
-            version: None,
-            examples: Vec::new(),
-            input_schema,
-            definition_url: None,
-            definition_ttl_ms: None,
-            output_schema: None,
-            output_check: OutputCheck::default(),
-            annotations: Annotations::default(),
-            groups: Vec::new(),
-            asynchronous: false,
-            concurrency_safe: None,
-            limits: LimitsSpec::default(),
-            retry: RetrySpec::default(),
-            cache: None,
-            coerce: true,
-            presets: Presets::new(),
-            context: Vec::new(),
-            executor: ExecutorSpec::Builtin { name: name.to_owned() },
-            upstream: None,
-        })
+        let executor = ExecutorSpec::Builtin { name: name.to_owned() };
+        Self(ToolDefinition::plain(name.to_owned(), input_schema, executor))
     }
 
     /// The name for people.

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::domain::limits::LimitsSpec;
 use crate::domain::once::fingerprint;
-use crate::domain::tool::{Annotations, OutputCheck, RetrySpec};
+use crate::domain::tool::{Annotations, OutputCheck};
 use crate::domain::upstream::ToldByUpstream;
-use crate::domain::{ExecutorSpec, Presets, ToolDefinition};
+use crate::domain::{ExecutorSpec, ToolDefinition};
 
 /// What a server said of a tool: one item of its `tools/list`.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,17 +64,10 @@ pub fn definition(server: &str, told: &Told, output_check: OutputCheck) -> Resul
         icons: tool.get("icons").filter(|icons| icons.is_array()).cloned(),
         annotations: annotations.clone(),
     };
+    let executor = ExecutorSpec::Mcp { server: server.to_owned(), tool: name.clone() };
     Ok(ToolDefinition {
-        name: format!("{server}.{name}"),
         title: title.or_else(|| text(annotations.as_ref().and_then(|hints| hints.get("title")))),
         description: text(tool.get("description")).unwrap_or_default(),
-        category: None,
-        tags: Vec::new(),
-        version: None,
-        examples: Vec::new(),
-        input_schema,
-        definition_url: None,
-        definition_ttl_ms: None,
         output_schema: tool.get("outputSchema").filter(|schema| schema.is_object()).cloned(),
         output_check,
         annotations: Annotations {
@@ -84,17 +76,8 @@ pub fn definition(server: &str, told: &Told, output_check: OutputCheck) -> Resul
             idempotent: hint("idempotentHint", usual.idempotent),
             open_world: hint("openWorldHint", usual.open_world),
         },
-        groups: Vec::new(),
-        asynchronous: false,
-        concurrency_safe: None,
-        limits: LimitsSpec::default(),
-        retry: RetrySpec::default(),
-        cache: None,
-        coerce: true,
-        presets: Presets::new(),
-        context: Vec::new(),
-        executor: ExecutorSpec::Mcp { server: server.to_owned(), tool: name.clone() },
         upstream: Some(Arc::new(upstream)),
+        ..ToolDefinition::plain(format!("{server}.{name}"), input_schema, executor)
     })
 }
 
