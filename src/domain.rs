@@ -37,6 +37,7 @@ pub use failure::{Code, Failure};
 pub use glob::glob;
 pub use group::{Group, Groups};
 pub use hook::{FailurePolicy, HookDefinition, HookEvent, HookFault, HookFaultKind};
+pub use json::JsonText;
 pub use limits::{Limits, LimitsSpec};
 pub use once::{Claim, Once};
 pub use outcome::{ContentBlock, Outcome};

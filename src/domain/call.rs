@@ -3,12 +3,11 @@
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::tool::RetryOverride;
-use super::{Agent, AllowList, Failure, Limits, LimitsSpec, Once, Outcome, Tenant, Time, Vendor, json};
+use super::{Agent, AllowList, Failure, JsonText, Limits, LimitsSpec, Once, Outcome, Tenant, Time, Vendor, json};
 
 /// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -158,7 +157,7 @@ pub struct Call {
     /// As given.
     pub arguments: Arc<Value>,
     /// Their compact JSON.
-    pub arguments_text: Arc<RawValue>,
+    pub arguments_text: JsonText,
     /// Whether its arguments came piece by piece; its first events know nothing of them.
     pub streamed: bool,
     /// What the tool gets, after coercion and defaults; `None` before that is known.
@@ -271,7 +270,10 @@ impl Call {
         Self {
             id,
             tenant: Tenant::default(),
-            call_id: call_id.map_or_else(|| Arc::from(id.to_string()), Arc::from),
+            call_id: match call_id {
+                Some(call_id) => call_id.into(),
+                None => Arc::from(&*id.hyphenated().encode_lower(&mut Uuid::encode_buffer())),
+            },
             title: request_name.clone(),
             name: request_name,
             session: None,
@@ -280,7 +282,7 @@ impl Call {
             status: Status::Wait,
             phase: Phase::Queued,
             arguments: arguments.clone(),
-            arguments_text: json::text_of(&arguments),
+            arguments_text: JsonText::of(&arguments),
             streamed: false,
             effective_arguments: None,
             coerced: Vec::new(),
@@ -358,7 +360,7 @@ impl Call {
 
     fn replace_arguments(&mut self, arguments: Value) {
         self.arguments = Arc::new(arguments);
-        self.arguments_text = json::text_of(&self.arguments);
+        self.arguments_text = JsonText::of(&self.arguments);
     }
 
     /// The tool starts.

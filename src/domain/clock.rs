@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
@@ -35,7 +36,10 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     pub fn now(&self) -> Time {
         match &*self.0 {
-            Hands::System => Time(jiff::Timestamp::now().as_microsecond()),
+            Hands::System => {
+                let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                Time(i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX))
+            }
             Hands::Manual(at) => Time(at.load(Ordering::Relaxed)),
         }
     }

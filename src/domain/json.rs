@@ -1,13 +1,12 @@
 //! Reading JSON without losing anything: 128 levels, 64-bit integers or doubles, never a rounded integer.
 
-use std::sync::Arc;
-
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+mod text;
 mod write;
 
+pub use text::JsonText;
 pub use write::{write_text, write_value};
 
 /// Deepest nesting of arrays and objects that is read.
@@ -116,19 +115,6 @@ fn error_at(bytes: &[u8], at: usize, reason: String) -> JsonError {
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
     JsonError { reason, line, column: at - line_start + 1 }
-}
-
-/// Room for usual arguments.
-const USUAL_BYTES: usize = 256;
-
-/// The compact JSON of a value, to be written as it is wherever the value is.
-#[must_use]
-pub fn text_of(value: &Value) -> Arc<RawValue> {
-    let mut text = Vec::with_capacity(USUAL_BYTES);
-    write_value(&mut text, value);
-    // Read once more to be told that it is JSON, which costs less than having serde write it.
-    let text = String::from_utf8(text).ok().and_then(|text| RawValue::from_string(text).ok());
-    text.unwrap_or_else(|| RawValue::NULL.to_owned()).into()
 }
 
 /// How many bytes these members are as compact JSON.

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{Failure, json};
+use super::{Failure, JsonText};
 
 /// One piece of what the model is shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,7 +106,7 @@ pub struct Outcome {
     /// The value as data, for programs.
     pub structured: Option<Arc<Value>>,
     /// The compact JSON of `structured`, where that is the output: serialised once, shown often.
-    pub structured_text: Option<Arc<RawValue>>,
+    pub structured_text: Option<JsonText>,
     /// The texts before they were cut for the model, if they were.
     pub whole: Option<Arc<Whole>>,
     /// For people only; no model ever sees it.
@@ -129,11 +128,11 @@ impl Outcome {
     /// A success with data: its compact JSON for the model, itself for programs.
     #[must_use]
     pub fn data(value: Arc<Value>) -> Self {
-        let text = json::text_of(&value);
+        let text = JsonText::of(&value);
         Self { structured: Some(value), ..Self::text(text.get()) }.with_structured_text(text)
     }
 
-    fn with_structured_text(self, text: Arc<RawValue>) -> Self {
+    fn with_structured_text(self, text: JsonText) -> Self {
         Self { structured_text: Some(text), ..self }
     }
 

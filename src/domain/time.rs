@@ -1,6 +1,13 @@
 //! Points in time as the service keeps and shows them.
 
+use std::cell::Cell;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Microseconds.
+const SECOND: i64 = 1_000_000;
+/// Of a time's text, up to the second.
+const SECOND_LENGTH: usize = "1970-01-01T00:00:00".len();
 
 /// Microseconds since 1970-01-01T00:00:00Z; shown as RFC 3339 in UTC with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, utoipa::ToSchema)]
@@ -24,6 +31,27 @@ impl Time {
     #[must_use]
     pub fn plus_millis(self, millis: u64) -> Self {
         Self(self.0.saturating_add(i64::try_from(millis).unwrap_or(i64::MAX / 1000).saturating_mul(1000)))
+    }
+
+    /// Appends it as it is shown. What is written one after another mostly falls into one second, whose text is kept.
+    pub fn write(self, out: &mut Vec<u8>) {
+        thread_local! {
+            static LAST: Cell<(i64, [u8; SECOND_LENGTH])> = const { Cell::new((i64::MIN, [0; SECOND_LENGTH])) };
+        }
+        let (second, millis) = (self.0.div_euclid(SECOND), self.0.rem_euclid(SECOND) / 1000);
+        let (last, mut text) = LAST.get();
+        if last != second {
+            let whole = self.to_string();
+            let is_usual = (0..=jiff::Timestamp::MAX.as_microsecond()).contains(&self.0);
+            match whole.as_bytes().first_chunk() {
+                Some(start) if is_usual => text = *start,
+                _ => return out.extend_from_slice(whole.as_bytes()),
+            }
+            LAST.set((second, text));
+        }
+        out.extend_from_slice(&text);
+        let digit = |of: i64| b'0' + (of % 10) as u8;
+        out.extend_from_slice(&[b'.', digit(millis / 100), digit(millis / 10), digit(millis), b'Z']);
     }
 
     /// Parses an RFC 3339 timestamp; `None` if it is none.
@@ -62,5 +90,20 @@ mod tests {
         assert_eq!(Time(1_700_000_000_123_456).to_string(), "2023-11-14T22:13:20.123Z");
         assert_eq!(Time(1_700_000_000_000_000).to_string(), "2023-11-14T22:13:20.000Z");
         assert_eq!(Time::parse("2023-11-14T22:13:20.123Z"), Some(Time(1_700_000_000_123_000)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_was_written_before_a_time_is_written_as_it_is_shown(
+            start in proptest::prelude::any::<i64>(), steps in proptest::collection::vec(-2_000_000_i64..2_000_000, 1..9)
+        ) {
+            for near in [start, start % 400_000_000_000_000_000, start % 10_000_000] {
+                for step in &steps {
+                    let (time, mut written) = (Time(near.saturating_add(*step)), Vec::new());
+                    time.write(&mut written);
+                    proptest::prop_assert_eq!(String::from_utf8(written).unwrap(), time.to_string());
+                }
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::emitter::Report;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
-use crate::domain::{ContentBlock, Failure, Outcome, Progress, json, outcome};
+use crate::domain::{ContentBlock, Failure, JsonText, Outcome, Progress, outcome};
 
 /// What stands where a secret stood.
 pub const REDACTED: &str = "[redacted]";
@@ -141,7 +141,7 @@ impl Redaction {
             let mut clean = (**value).clone();
             self.value(&mut clean);
             if !has_text_of_its_own {
-                let text = json::text_of(&clean);
+                let text = JsonText::of(&clean);
                 text.get().clone_into(output);
                 *structured_text = Some(text);
             }

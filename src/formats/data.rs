@@ -2,16 +2,15 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::cut::ShortValue;
-use crate::domain::Outcome;
+use crate::domain::{JsonText, Outcome};
 
 /// The `structured` of an outcome.
 #[derive(Debug, Clone, Copy)]
 pub enum Data<'a> {
     /// Serialised before.
-    Text(&'a RawValue),
+    Text(&'a JsonText),
     /// Not yet.
     Value(&'a Value),
     /// With long texts cut.
@@ -22,7 +21,7 @@ impl<'a> Data<'a> {
     /// The data of an outcome that has any.
     #[must_use]
     pub fn of(outcome: &'a Outcome) -> Option<Self> {
-        let text = outcome.structured_text.as_deref().map(Self::Text);
+        let text = outcome.structured_text.as_ref().map(Self::Text);
         text.or_else(|| outcome.structured.as_deref().map(Self::Value))
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -11,7 +10,7 @@ use super::cut;
 use super::data::Data;
 use super::details::Details;
 use crate::domain::call::{Call, Coercion, Phase, Progress, Status};
-use crate::domain::{ContentBlock, Failure, Limits, Time};
+use crate::domain::{ContentBlock, Failure, JsonText, Limits, Time};
 
 mod write;
 
@@ -91,7 +90,7 @@ pub struct ToolCall<'a> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Effective<'a> {
-    AsGiven(&'a RawValue),
+    AsGiven(&'a JsonText),
     Mended(&'a Value),
     Short(cut::ShortValue<'a>),
 }

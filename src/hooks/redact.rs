@@ -10,12 +10,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::domain::limits::Bounds;
-use crate::domain::{Call, ContentBlock, Outcome, json, outcome, shape};
+use crate::domain::{Call, ContentBlock, JsonText, Outcome, json, outcome, shape};
 
 /// Most pointers, and most patterns, of one hook.
 const MOST: usize = 64;
-/// Largest compiled pattern, in bytes.
+/// Largest compiled pattern, in bytes; and that of the few that may be larger, as `\w{16}` is, which knows all letters.
 const LARGEST_PATTERN: usize = 256 * 1024;
+const LARGEST_OF_FEW: usize = 2 * 1024 * 1024;
+const FEW: usize = 8;
 /// What takes the place of what is taken out.
 const REPLACEMENT: &str = "[redacted]";
 /// Longest replacement, in characters.
@@ -58,10 +60,11 @@ impl Redact {
                 )),
             }
         }
+        let mut larger = 0;
         for (place, text) in options.patterns.iter().enumerate() {
-            match RegexBuilder::new(text).size_limit(LARGEST_PATTERN).build() {
+            match compiled(text, &mut larger) {
                 Ok(pattern) => patterns.push(pattern),
-                Err(error) => faults.push((format!("/patterns/{place}"), error.to_string())),
+                Err(reason) => faults.push((format!("/patterns/{place}"), reason)),
             }
         }
         if pointers.len() > MOST || patterns.len() > MOST {
@@ -129,7 +132,7 @@ impl Pass<'_> {
         let given = self.value_of(&call.arguments, "arguments");
         if let Some(given) = &given {
             call.arguments = given.clone();
-            call.arguments_text = json::text_of(given);
+            call.arguments_text = JsonText::of(given);
         }
         let effective =
             if is_one { given.clone() } else { effective.and_then(|effective| self.value_of(&effective, "arguments")) };
@@ -149,7 +152,7 @@ impl Pass<'_> {
         if let Some(structured) = outcome.structured.as_ref().and_then(|value| self.value_of(value, "structured")) {
             changed = true;
             if is_data {
-                let text = json::text_of(&structured);
+                let text = JsonText::of(&structured);
                 replace_text(outcome, text.get());
                 outcome.structured_text = Some(text);
             }
@@ -265,6 +268,25 @@ impl Pass<'_> {
         replaced.push_str(&text[rest..]);
         (rest > 0).then_some(replaced)
     }
+}
+
+/// The pattern, ready. `larger` counts those that are larger than the rest may be.
+fn compiled(text: &str, larger: &mut usize) -> Result<Regex, String> {
+    match RegexBuilder::new(text).size_limit(LARGEST_PATTERN).build() {
+        Err(regex::Error::CompiledTooBig(_)) if *larger < FEW => {
+            *larger += 1;
+            RegexBuilder::new(text).size_limit(LARGEST_OF_FEW).build()
+        }
+        other => other,
+    }
+    .map_err(|error| match error {
+        regex::Error::CompiledTooBig(limit) => {
+            format!(
+                "is too large when compiled (over {limit} bytes): repeat less, or keep to ASCII, as `(?-u:\\w)` does"
+            )
+        }
+        other => other.to_string(),
+    })
 }
 
 /// The part and the way within it.

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde::Deserialize;
 use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 use uuid::Uuid;
 
 use super::StoreError;
-use crate::domain::call::{CacheControl, Coercion};
-use crate::domain::tool::RetryOverride;
-use crate::domain::{Agent, AllowList, Call, Limits, Phase, Progress, Status, Tenant, Time, json};
+use crate::domain::{AllowList, Call, JsonText, Status, Tenant, Time, json};
 
+mod members;
 mod outcome;
+mod record;
 
-use outcome::{OutcomeIn, OutcomeOut};
+pub(super) use record::encode;
+
+use record::{RecordIn, usual_phase};
 
 /// Longest name in the indexed column; no tool has a longer one.
 const INDEXED_NAME: usize = 128;
@@ -118,174 +118,12 @@ where
     }
 }
 
-/// What has no column, as JSON; what is empty or follows from the rest is left out.
-#[derive(Serialize)]
-struct RecordOut<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    call_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    /// Absent: the same as the arguments. Null: not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effective: Option<Option<&'a Value>>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    coerced: &'a [Coercion],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tip: Option<&'a str>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    params: &'a Map<String, Value>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    metadata: &'a Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<&'a Progress>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limits: Option<&'a Limits>,
-    #[serde(skip_serializing_if = "is_default")]
-    retry: RetryOverride,
-    #[serde(skip_serializing_if = "is_default")]
-    priority: i32,
-    #[serde(skip_serializing_if = "is_default")]
-    cached: bool,
-    #[serde(skip_serializing_if = "is_default")]
-    cache_control: CacheControl,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    context: &'a Map<String, Value>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    allowed: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent: Option<&'a Agent>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    callback_url: Option<&'a str>,
-    /// Absent: it follows from the status.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    phase: Option<Phase>,
-    #[serde(skip_serializing_if = "is_default")]
-    index: u32,
-    /// What came piece by piece: the column was written before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    streamed: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    started_at: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended_at: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<OutcomeOut<'a>>,
-}
-
-#[derive(Deserialize)]
-struct RecordIn {
-    call_id: Option<String>,
-    name: Option<String>,
-    title: Option<String>,
-    #[serde(default, deserialize_with = "present")]
-    effective: Option<Option<Value>>,
-    #[serde(default)]
-    coerced: Vec<Coercion>,
-    tip: Option<String>,
-    #[serde(default)]
-    params: Map<String, Value>,
-    #[serde(default)]
-    metadata: Map<String, Value>,
-    progress: Option<Progress>,
-    limits: Option<Limits>,
-    #[serde(default)]
-    retry: RetryOverride,
-    #[serde(default)]
-    priority: i32,
-    #[serde(default)]
-    cached: bool,
-    #[serde(default)]
-    cache_control: CacheControl,
-    #[serde(default)]
-    context: Map<String, Value>,
-    #[serde(default)]
-    allowed: Vec<String>,
-    agent: Option<Agent>,
-    callback_url: Option<String>,
-    phase: Option<Phase>,
-    #[serde(default)]
-    index: u32,
-    #[serde(default, deserialize_with = "present")]
-    streamed: Option<Value>,
-    started_at: Option<i64>,
-    ended_at: Option<i64>,
-    outcome: Option<OutcomeIn>,
-}
-
-/// Tells a null from an absent member.
-fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
-}
-
-/// The `record` column of a call.
-pub(super) fn encode(call: &Call) -> String {
-    let record = RecordOut {
-        call_id: (!is_text_of(&call.call_id, call.id)).then_some(&*call.call_id),
-        // Whom a call is for whose arguments came later was known later, too.
-        name: (call.streamed || indexed_name(&call.name) != call.name.as_ref()).then_some(&*call.name),
-        title: (call.title != call.name).then_some(&*call.title),
-        effective: match &call.effective_arguments {
-            Some(effective) if Arc::ptr_eq(effective, &call.arguments) => None,
-            effective => Some(effective.as_deref()),
-        },
-        coerced: &call.coerced,
-        tip: call.tip.as_deref(),
-        params: &call.params,
-        metadata: &call.metadata,
-        progress: call.progress.as_ref(),
-        limits: call.limits.as_ref(),
-        retry: call.retry,
-        priority: call.priority,
-        cached: call.cached,
-        cache_control: call.cache_control,
-        // Nobody needs it any more once the call has ended.
-        context: if call.status.is_terminal() { nothing() } else { &call.context },
-        allowed: match &call.allowed {
-            Some(allowed) if !call.status.is_terminal() => allowed.globs(),
-            _ => &[],
-        },
-        agent: call.agent.as_deref(),
-        callback_url: call.callback_url.as_deref(),
-        phase: (call.phase != usual_phase(call.status)).then_some(call.phase),
-        index: call.index,
-        streamed: call.streamed.then_some(&*call.arguments_text),
-        started_at: call.started_at.map(|at| at.0),
-        ended_at: call.ended_at.map(|at| at.0),
-        outcome: call.outcome.as_deref().map(OutcomeOut::from),
-    };
-    // Maps with string keys and numbers that came from JSON cannot fail to serialise.
-    serde_json::to_string(&record).unwrap_or_else(|error| format!("{{\"unreadable\":\"{error}\"}}"))
-}
-
-fn nothing() -> &'static Map<String, Value> {
-    static NOTHING: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
-    &NOTHING
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// The phase of a call in this status that does nothing out of the ordinary.
-fn usual_phase(status: Status) -> Phase {
-    match status {
-        Status::Wait => Phase::Queued,
-        Status::Doing => Phase::Running,
-        Status::Success | Status::Error => Phase::Done,
-    }
-}
-
-fn is_text_of(call_id: &str, id: Uuid) -> bool {
-    call_id == id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer())
-}
-
 impl CallRow {
     pub fn decode(self) -> Result<Call, StoreError> {
         let id = self.id;
         let corrupt = |error: &dyn std::fmt::Display| StoreError::Corrupt(format!("call {id}: {error}"));
         let record: RecordIn = from_str(&self.record).map_err(|error| corrupt(&error))?;
+        let (started_at, ended_at) = record.times(Time(self.created_at));
         let streamed = record.streamed.is_some();
         let arguments = Arc::new(match record.streamed {
             Some(streamed) => streamed,
@@ -309,7 +147,7 @@ impl CallRow {
                 None => Some(arguments.clone()),
                 Some(effective) => effective.map(Arc::new),
             },
-            arguments_text: json::text_of(&arguments),
+            arguments_text: JsonText::of(&arguments),
             arguments,
             streamed,
             coerced: record.coerced,
@@ -329,8 +167,8 @@ impl CallRow {
             agent: record.agent.map(Arc::new),
             callback_url: record.callback_url.map(Arc::from),
             created_at: Time(self.created_at),
-            started_at: record.started_at.map(Time),
-            ended_at: record.ended_at.map(Time),
+            started_at,
+            ended_at,
             node: self.node.into(),
             last_seq: self.seq.try_into().unwrap_or(0),
         })

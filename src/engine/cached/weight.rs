@@ -17,7 +17,7 @@ pub fn of(outcome: &Outcome) -> usize {
                 ContentBlock::Other(members) => of_members(members),
             }
     });
-    let texts = outcome.output.len() + outcome.structured_text.as_deref().map_or(0, |text| text.get().len());
+    let texts = outcome.output.len() + outcome.structured_text.as_ref().map_or(0, |text| text.get().len());
     let structured = outcome.structured.as_deref().map_or(0, of_value);
     8 * PER_VALUE
         + texts

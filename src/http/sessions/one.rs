@@ -6,14 +6,13 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::view::SessionView;
 use super::{find, no_such_session};
 use crate::access::Access;
 use crate::domain::call::{Phase, Progress};
-use crate::domain::{Call, ContentBlock, Failure, Session, Status, Time};
+use crate::domain::{Call, ContentBlock, Failure, JsonText, Session, Status, Time};
 use crate::formats::session_prompt::Counts;
 use crate::http::extract::Params;
 use crate::http::problem::Problem;
@@ -73,7 +72,7 @@ struct Asked<'a> {
     status: Status,
     /// As given.
     #[schema(value_type = Value)]
-    arguments: &'a RawValue,
+    arguments: &'a JsonText,
     created_at: Time,
 }
 

@@ -2,31 +2,42 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::present;
+use super::members::Members;
+use super::record::present;
 use crate::domain::outcome::Whole;
-use crate::domain::{ContentBlock, Failure, Outcome, json, outcome};
+use crate::domain::{ContentBlock, Failure, JsonText, Outcome, outcome};
 use crate::formats::data::Data;
 
-#[derive(Serialize)]
-pub(super) struct OutcomeOut<'a> {
-    /// Absent: the compact JSON of `structured`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<&'a str>,
-    /// Absent: one text block with the output.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a [ContentBlock]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    structured: Option<Data<'a>>,
-    /// Absent: the output is the whole.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    whole: Option<&'a Whole>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    details: &'a Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a Failure>,
+/// Writes the outcome.
+pub(super) fn write(out: &mut Vec<u8>, outcome: &Outcome) {
+    let mut written = Members::begin(out);
+    // Absent: the compact JSON of `structured`. What was cut is no longer the data's own text.
+    if outcome.structured_text.is_none() || outcome.whole.is_some() {
+        written.text("output", &outcome.output);
+    }
+    // Absent: one text block with the output.
+    if !matches!(outcome.content.as_slice(), [ContentBlock::Text(text)] if *text == outcome.output) {
+        written.value("content", &outcome.content);
+    }
+    match Data::of(outcome) {
+        Some(Data::Text(text)) => written.json("structured", text.get()),
+        Some(data) => written.value("structured", &data),
+        None => {}
+    }
+    // Absent: the output is the whole.
+    if let Some(whole) = &outcome.whole {
+        written.value("whole", &**whole);
+    }
+    if !outcome.details.is_empty() {
+        written.value("details", &outcome.details);
+    }
+    if let Some(error) = &outcome.error {
+        written.value("error", error);
+    }
+    written.end();
 }
 
 #[derive(Deserialize)]
@@ -41,21 +52,6 @@ pub(super) struct OutcomeIn {
     error: Option<Failure>,
 }
 
-impl<'a> From<&'a Outcome> for OutcomeOut<'a> {
-    fn from(outcome: &'a Outcome) -> Self {
-        let only_text = matches!(outcome.content.as_slice(), [ContentBlock::Text(text)] if *text == outcome.output);
-        Self {
-            // What was cut is no longer the data's own text.
-            output: (outcome.structured_text.is_none() || outcome.whole.is_some()).then_some(outcome.output.as_str()),
-            content: (!only_text).then_some(outcome.content.as_slice()),
-            structured: Data::of(outcome),
-            whole: outcome.whole.as_deref(),
-            details: &outcome.details,
-            error: outcome.error.as_ref(),
-        }
-    }
-}
-
 impl OutcomeIn {
     pub(super) fn decode(self) -> Outcome {
         let is_structured = self.output.is_none() || self.whole == Some(Whole::Structured);
@@ -68,7 +64,7 @@ impl OutcomeIn {
         Outcome {
             content: self.content.unwrap_or_else(|| vec![ContentBlock::Text(output.clone())]),
             details: self.details,
-            structured_text: self.structured.as_ref().filter(|_| is_structured).map(json::text_of),
+            structured_text: self.structured.as_ref().filter(|_| is_structured).map(JsonText::of),
             structured: self.structured.map(Arc::new),
             whole: self.whole.map(Arc::new),
             metadata: Map::new(),

@@ -1,9 +1,10 @@
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
+use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::domain::limits::{Bounds, Truncate};
-use crate::domain::{ContentBlock, Failure, Outcome};
+use crate::domain::{ContentBlock, Failure, Outcome, Progress};
 
 /// Any text, with the characters that databases and JSON are wary of more often than by chance.
 fn text() -> impl Strategy<Value = String> {
@@ -135,4 +136,42 @@ proptest! {
         prop_assert!(!indexed.contains('\0') && indexed.chars().count() <= INDEXED_NAME);
         prop_assert_eq!(&*indexed == name.as_str(), name.len() <= INDEXED_NAME && !name.contains('\0') || *indexed == *name);
     }
+}
+
+/// A good call with these limits.
+fn ended(limits: &str) -> Call {
+    let arguments = Arc::new(json!({"text": "hi"}));
+    let mut call = Call::accepted(Uuid::from_u128(7), "echo".into(), None, arguments, Time(1_000_000), "node".into());
+    call.effective_arguments = Some(call.arguments.clone());
+    call.limits = serde_json::from_str(limits).unwrap();
+    call.start(Time(1_000_040)).unwrap();
+    call.settle(Outcome::data(Arc::new(json!({"text": "hi"}))), Time(1_002_000)).unwrap();
+    call
+}
+
+const USUAL: &str = r#"{"timeout_ms": 30000}"#;
+
+#[test]
+fn a_usual_call_has_nothing_usual_in_its_record() {
+    let written = r#"{"limits":{"timeout_ms":30000},"times":[40,2000],"outcome":{"structured":{"text":"hi"}}}"#;
+    assert_eq!(encode(&ended(USUAL)), written);
+}
+
+#[test]
+fn whatever_is_unusual_is_written() {
+    let limits = r#"{"timeout_ms": 7, "idle_timeout_ms": 6, "queue_timeout_ms": 5, "max_concurrency": 4,
+        "max_output_bytes": 3, "max_output_lines": 2, "truncate": "tail"}"#;
+    let call = ended(limits);
+    let record: Value = serde_json::from_str(&encode(&call)).unwrap();
+    assert_eq!(record["limits"], serde_json::from_str::<Value>(limits).unwrap());
+    assert_eq!(row(&call).decode().unwrap().limits, call.limits);
+}
+
+#[test]
+fn a_record_that_an_older_version_has_written_is_read() {
+    let call = ended(USUAL);
+    let record = r#"{"limits":{"timeout_ms":30000,"max_output_bytes":51200,"max_output_lines":2000,"truncate":"head"},
+        "started_at":1000040,"ended_at":1002000,"outcome":{"structured":{"text":"hi"}}}"#;
+    let read = CallRow { record: record.to_owned(), ..row(&call) }.decode().unwrap();
+    assert_eq!(format!("{read:#?}"), format!("{call:#?}"));
 }

@@ -33,7 +33,7 @@ fn rich(log: &Log) -> Call {
     call.batch_id = Some(log.ids.next());
     call.index = 1023;
     call.arguments = Arc::new(arguments.clone());
-    call.arguments_text = toolpost::domain::json::text_of(&arguments);
+    call.arguments_text = toolpost::domain::JsonText::of(&arguments);
     call.effective_arguments = Some(Arc::new(json!({"mended": arguments})));
     call.coerced = vec![Coercion { pointer: "/a~1b/0".into(), from: "string".into(), to: "integer".into() }];
     call.limits = Some(Limits {

@@ -1,0 +1,72 @@
+//! A value's compact JSON, written once and copied wherever the value is.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer, ser};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::write_value;
+
+/// Memory that is kept for the next text.
+const KEPT_BYTES: usize = 16 * 1024;
+
+/// The compact JSON of a value. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonText(Arc<str>);
+
+impl JsonText {
+    /// Writes it.
+    #[must_use]
+    pub fn of(value: &Value) -> Self {
+        thread_local! {
+            static TEXT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        TEXT.with_borrow_mut(|text| {
+            text.clear();
+            write_value(text, value);
+            // JSON is UTF-8.
+            let made = Self(std::str::from_utf8(text).unwrap_or("null").into());
+            if text.capacity() > KEPT_BYTES {
+                *text = Vec::new();
+            }
+            made
+        })
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn get(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Serialize for JsonText {
+    /// Serde wants to be told that it is JSON, so it is read. Whoever writes many copies [`JsonText::get`].
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text: &RawValue = serde_json::from_str(&self.0).map_err(ser::Error::custom)?;
+        text.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn serde_writes_it_as_it_is() {
+        let value = json!({"text": "a \"b\"\n", "number": 1.50, "none": [null, {}]});
+        let text = JsonText::of(&value);
+        assert_eq!(text.get(), value.to_string());
+        assert_eq!(serde_json::to_string(&[&text]).unwrap(), format!("[{value}]"));
+    }
+
+    #[test]
+    fn as_deep_as_arguments_may_be_it_is_still_written() {
+        let deep = (0..super::super::MAX_DEPTH).fold(Value::Null, |inner, _| json!([inner]));
+        assert_eq!(serde_json::to_string(&JsonText::of(&deep)).unwrap(), deep.to_string());
+    }
+}

@@ -1,0 +1,185 @@
+//! What of a call has no column, as JSON. What is empty, usual, or follows from the rest is left out: every byte is sent,
+//! logged ahead and stored, with every call.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::indexed_name;
+use super::members::Members;
+use super::outcome::{self, OutcomeIn};
+use crate::domain::call::{CacheControl, Coercion};
+use crate::domain::limits::Bounds;
+use crate::domain::tool::RetryOverride;
+use crate::domain::{Agent, Call, Limits, Phase, Progress, Status, Time};
+
+/// Room for the usual record, so that it is written without moving.
+const USUAL_BYTES: usize = 512;
+
+/// The `record` column of a call.
+pub(in crate::store) fn encode(call: &Call) -> String {
+    let mut out = Vec::with_capacity(USUAL_BYTES);
+    let mut record = Members::begin(&mut out);
+    if !is_text_of(&call.call_id, call.id) {
+        record.text("call_id", &call.call_id);
+    }
+    // Whom a call is for whose arguments came later was known later, too.
+    if call.streamed || indexed_name(&call.name) != call.name.as_ref() {
+        record.text("name", &call.name);
+    }
+    if call.title != call.name {
+        record.text("title", &call.title);
+    }
+    match &call.effective_arguments {
+        // Absent: the same as the arguments. Null: not known.
+        Some(effective) if Arc::ptr_eq(effective, &call.arguments) => {}
+        effective => record.value("effective", &effective.as_deref()),
+    }
+    if !call.coerced.is_empty() {
+        record.value("coerced", &call.coerced);
+    }
+    if let Some(tip) = &call.tip {
+        record.text("tip", tip);
+    }
+    members(&mut record, "params", &call.params);
+    members(&mut record, "metadata", &call.metadata);
+    if let Some(progress) = &call.progress {
+        record.value("progress", progress);
+    }
+    if let Some(limits) = &call.limits {
+        self::limits(record.member("limits"), limits);
+    }
+    record.unusual("retry", &call.retry);
+    record.unusual("priority", &call.priority);
+    record.unusual("cached", &call.cached);
+    record.unusual("cache_control", &call.cache_control);
+    if !call.status.is_terminal() {
+        // Nobody needs these any more once the call has ended.
+        members(&mut record, "context", &call.context);
+        if let Some(allowed) = call.allowed.as_ref().filter(|allowed| !allowed.globs().is_empty()) {
+            record.value("allowed", allowed.globs());
+        }
+    }
+    if let Some(agent) = &call.agent {
+        record.value("agent", agent);
+    }
+    if let Some(url) = &call.callback_url {
+        record.text("callback_url", url);
+    }
+    // Absent: it follows from the status.
+    if call.phase != usual_phase(call.status) {
+        record.value("phase", &call.phase);
+    }
+    record.unusual("index", &call.index);
+    if call.streamed {
+        // What came piece by piece: the column was written before.
+        record.json("streamed", call.arguments_text.get());
+    }
+    let after = |time: Option<Time>| time.map(|time| time.0.saturating_sub(call.created_at.0));
+    if call.started_at.or(call.ended_at).is_some() {
+        record.value("times", &(after(call.started_at), after(call.ended_at)));
+    }
+    if let Some(outcome) = &call.outcome {
+        outcome::write(record.member("outcome"), outcome);
+    }
+    record.end();
+    // JSON is UTF-8, so nothing is ever replaced.
+    String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+fn members(record: &mut Members<'_>, name: &'static str, members: &Map<String, Value>) {
+    if !members.is_empty() {
+        record.value(name, members);
+    }
+}
+
+/// Bounds of the output that are as everywhere stay away; reading puts them back.
+fn limits(out: &mut Vec<u8>, limits: &Limits) {
+    let mut written = Members::begin(out);
+    let usual = Bounds::default();
+    written.value("timeout_ms", &limits.timeout_ms);
+    written.unusual("idle_timeout_ms", &limits.idle_timeout_ms);
+    written.unusual("queue_timeout_ms", &limits.queue_timeout_ms);
+    written.unusual("max_concurrency", &limits.max_concurrency);
+    if limits.max_output_bytes != usual.bytes {
+        written.value("max_output_bytes", &limits.max_output_bytes);
+    }
+    if limits.max_output_lines != usual.lines {
+        written.value("max_output_lines", &limits.max_output_lines);
+    }
+    written.unusual("truncate", &limits.truncate);
+    written.end();
+}
+
+/// The record as it is read. `times`, where it is, stands for the two absolute times of older rows.
+#[derive(Deserialize)]
+pub(super) struct RecordIn {
+    pub call_id: Option<String>,
+    pub name: Option<String>,
+    pub title: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    pub effective: Option<Option<Value>>,
+    #[serde(default)]
+    pub coerced: Vec<Coercion>,
+    pub tip: Option<String>,
+    #[serde(default)]
+    pub params: Map<String, Value>,
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+    pub progress: Option<Progress>,
+    pub limits: Option<Limits>,
+    #[serde(default)]
+    pub retry: RetryOverride,
+    #[serde(default)]
+    pub priority: i32,
+    #[serde(default)]
+    pub cached: bool,
+    #[serde(default)]
+    pub cache_control: CacheControl,
+    #[serde(default)]
+    pub context: Map<String, Value>,
+    #[serde(default)]
+    pub allowed: Vec<String>,
+    pub agent: Option<Agent>,
+    pub callback_url: Option<String>,
+    pub phase: Option<Phase>,
+    #[serde(default)]
+    pub index: u32,
+    #[serde(default, deserialize_with = "present")]
+    pub streamed: Option<Value>,
+    times: Option<(Option<i64>, Option<i64>)>,
+    started_at: Option<i64>,
+    ended_at: Option<i64>,
+    pub outcome: Option<OutcomeIn>,
+}
+
+/// Tells a null from an absent member.
+pub(super) fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+impl RecordIn {
+    /// When the call began to run and when it ended; in the record these are counted from its beginning, in microseconds.
+    pub fn times(&self, created_at: Time) -> (Option<Time>, Option<Time>) {
+        let Some((started, ended)) = self.times else { return (self.started_at.map(Time), self.ended_at.map(Time)) };
+        let at = |after: Option<i64>| after.map(|after| Time(created_at.0.saturating_add(after)));
+        (at(started), at(ended))
+    }
+}
+
+/// The phase of a call in this status that does nothing out of the ordinary.
+pub(super) fn usual_phase(status: Status) -> Phase {
+    match status {
+        Status::Wait => Phase::Queued,
+        Status::Doing => Phase::Running,
+        Status::Success | Status::Error => Phase::Done,
+    }
+}
+
+fn is_text_of(call_id: &str, id: Uuid) -> bool {
+    call_id == id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer())
+}
