@@ -183,12 +183,21 @@ mod tests {
             "http://[::1]:80/",
             "https://my_host/",
             "http://[fe80::1]/x",
+            "http://x.xn.nx/",
+            "http://x-n.xnn-.ax--b",
         ] {
             assert!(pattern.is_match(url), "{url}");
         }
-        for url in
-            ["ftp://example.com", "http://user@example.com", "http://", "http:///path", "http://a b", "example.com"]
-        {
+        for url in [
+            "http://xn--a.example.com",
+            "http://XN--",
+            "ftp://example.com",
+            "http://user@example.com",
+            "http://",
+            "http:///path",
+            "http://a b",
+            "example.com",
+        ] {
             assert!(!pattern.is_match(url) && crate::callbacks::check_url(url).is_err(), "{url}");
         }
     }

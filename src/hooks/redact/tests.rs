@@ -116,3 +116,17 @@ fn what_has_nothing_in_it_is_left_alone_and_bad_options_are_refused_by_their_pla
         assert_eq!(Redact::read(&options).unwrap_err()[0].0, pointer, "{options}");
     }
 }
+
+#[test]
+fn patterns_that_know_all_letters_may_repeat_and_too_large_ones_say_what_to_do() {
+    let read = |patterns: &[&str]| Redact::read(&json!({ "patterns": patterns }));
+    assert!(read(&[r"\w{16}"; FEW]).is_ok());
+    let many = [r"\w{16}"; FEW + 1];
+    for (patterns, place) in [(&[r"\w{1000}"][..], "/patterns/0"), (&many[..], "/patterns/8")] {
+        let faults = read(patterns).unwrap_err();
+        assert_eq!(faults.len(), 1);
+        assert_eq!(faults[0].0, place);
+        assert!(faults[0].1.contains("too large") && faults[0].1.contains("(?-u:"), "{}", faults[0].1);
+    }
+    assert!(read(&[r"(?-u:\w){1000}"]).is_ok());
+}
