@@ -46,7 +46,11 @@ const SESSIONS_BEHIND: usize = 256;
 /// What belongs to no tenant, and the way to each tenant's own: what belongs to somebody can be asked of their [`Store`]
 /// only. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Stores {
+pub struct Stores(Arc<Inner>);
+
+/// One for all that hold it: it goes with every call.
+#[derive(Debug)]
+pub struct Inner {
     db: Db,
     /// Sessions whose state has changed here.
     sessions: broadcast::Sender<(Tenant, Arc<str>)>,
@@ -91,6 +95,14 @@ impl Store {
     }
 }
 
+impl std::ops::Deref for Stores {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
 impl Stores {
     /// Opens the database, makes it if it is SQLite and missing, and brings it to the newest migration.
     ///
@@ -99,13 +111,14 @@ impl Stores {
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let db = Db::open(url).await?;
         migrate::run(&db).await?;
-        Ok(Self { db, sessions: broadcast::Sender::new(SESSIONS_BEHIND), room: Arc::default() })
+        Ok(Self(Arc::new(Inner { db, sessions: broadcast::Sender::new(SESSIONS_BEHIND), room: Arc::default() })))
     }
 
     /// The same, where each tenant may have so much.
     #[must_use]
     pub fn bounded(self, limits: TenantLimits) -> Self {
-        Self { room: Arc::new(Room::new(limits)), ..self }
+        let Inner { db, sessions, .. } = &*self.0;
+        Self(Arc::new(Inner { db: db.clone(), sessions: sessions.clone(), room: Arc::new(Room::new(limits)) }))
     }
 
     /// What this tenant has.

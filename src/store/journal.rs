@@ -214,21 +214,24 @@ struct Entry {
 
 /// The way to the writer. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Journal {
+pub struct Journal(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     queue: mpsc::Sender<Entry>,
     healthy: Arc<AtomicBool>,
     /// Changes that somebody waits for.
-    awaited: Arc<AtomicUsize>,
+    awaited: AtomicUsize,
     closing: CancellationToken,
 }
 
 /// Changes that somebody waits for, as long as they do.
 #[derive(Debug)]
-pub struct Awaited(Arc<AtomicUsize>, usize);
+pub struct Awaited(Journal, usize);
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
+        self.0.0.awaited.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
@@ -242,14 +245,15 @@ impl Journal {
         let (queue, entries) = mpsc::channel(QUEUE);
         let healthy = Arc::new(AtomicBool::new(true));
         let closing = CancellationToken::new();
-        let writer = writer::Writer { db, clock, ids, sink, healthy: healthy.clone(), known: 0, held: None };
+        let writer =
+            writer::Writer { db, clock, ids, sink, healthy: healthy.clone(), known: 0, held: None, untold: None };
         let task = tokio::spawn(writer.run(entries, closing.clone()));
-        (Self { queue, healthy, awaited: Arc::default(), closing }, task)
+        (Self(Arc::new(Shared { queue, healthy, awaited: AtomicUsize::new(0), closing })), task)
     }
 
     /// Takes no more changes; what was taken is written.
     pub fn close(&self) {
-        self.closing.cancel();
+        self.0.closing.cancel();
     }
 
     /// Hands a change over, waiting for a place in the queue. The receipt tells when it is on disk.
@@ -270,7 +274,7 @@ impl Journal {
 
     async fn send(&self, unit: Unit) -> Result<Receipt, JournalError> {
         let (done, receipt) = oneshot::channel();
-        self.queue.send(Entry { unit, done }).await.map_err(|_| JournalError::Closed)?;
+        self.0.queue.send(Entry { unit, done }).await.map_err(|_| JournalError::Closed)?;
         Ok(receipt)
     }
 
@@ -285,26 +289,26 @@ impl Journal {
     /// Says that somebody waits for so many changes, until it is dropped.
     #[must_use]
     pub fn awaiting(&self, changes: usize) -> Awaited {
-        self.awaited.fetch_add(changes, Ordering::Relaxed);
-        Awaited(self.awaited.clone(), changes)
+        self.0.awaited.fetch_add(changes, Ordering::Relaxed);
+        Awaited(self.clone(), changes)
     }
 
     /// How many changes somebody waits for: how far the database is behind. Whoever was told has stopped waiting only when
     /// it goes on.
     #[must_use]
     pub fn awaited(&self) -> usize {
-        self.awaited.load(Ordering::Relaxed)
+        self.0.awaited.load(Ordering::Relaxed)
     }
 
     /// How many changes wait for the writer.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.queue.max_capacity() - self.queue.capacity()
+        self.0.queue.max_capacity() - self.0.queue.capacity()
     }
 
     /// Whether the last commit went through.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        self.healthy.load(Ordering::Relaxed)
+        self.0.healthy.load(Ordering::Relaxed)
     }
 }

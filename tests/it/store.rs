@@ -3,6 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use sqlx::AssertSqlSafe;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use toolpost::domain::event::{Event, EventKind, Reported};
 use toolpost::domain::{Call, Clock, Failure, Ids, Outcome, Time};
@@ -26,6 +27,7 @@ mod sequences;
 mod sessions;
 mod settings;
 mod stopped;
+mod telling;
 mod tenants;
 mod tools;
 mod unknown_end;
@@ -83,11 +85,17 @@ impl Log {
         bounded("a change", self.journal.write(Change::new(Arc::new(call.clone()), news))).await
     }
 
-    /// Writes the changes in one commit: they gather while the writer is held at the end of the commit before.
-    async fn together(&self, changes: Vec<Change>) -> Vec<Result<(), JournalError>> {
+    /// Holds the writer at the end of a commit, until the door is opened.
+    async fn hold_writer(&self) {
         let before = ended(&self.call("before"), Outcome::default(), 0);
         self.door.0.shut(before.id);
         self.write(&before, WHOLE).await.unwrap();
+        bounded("the writer at the door", self.door.0.reached()).await;
+    }
+
+    /// Writes the changes in one commit: they gather while the writer is held.
+    async fn together(&self, changes: Vec<Change>) -> Vec<Result<(), JournalError>> {
+        self.hold_writer().await;
         let mut receipts = Vec::new();
         for change in changes {
             receipts.push(self.journal.enqueue(change).await.unwrap());
@@ -168,6 +176,8 @@ impl Drop for DoorKeeper {
 struct Door {
     shut_for: Mutex<Option<Uuid>>,
     opened: Condvar,
+    /// The last commit that came to it.
+    last: watch::Sender<Option<Uuid>>,
 }
 
 impl Door {
@@ -180,7 +190,14 @@ impl Door {
         self.opened.notify_all();
     }
 
+    /// Returns once the commit is here that it is shut for.
+    async fn reached(&self) {
+        let shut_for = *self.shut_for.lock().unwrap();
+        self.last.subscribe().wait_for(|last| *last == shut_for).await.unwrap();
+    }
+
     fn pass(&self, call: Option<Uuid>) {
+        self.last.send_replace(call);
         let shut = |shut_for: &mut Option<Uuid>| shut_for.is_some() && *shut_for == call;
         // The runtime's other work goes on elsewhere meanwhile.
         tokio::task::block_in_place(|| {

@@ -12,7 +12,10 @@ use super::writer::{CommitError, CommitResult};
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, once};
 
+mod alike;
 mod one;
+
+use alike::Alike;
 
 /// SQLSTATE of `toolpost_expect`: some rows were refused, and so nothing was written.
 const NOT_ALL_WRITTEN: &str = "TP001";
@@ -20,15 +23,20 @@ const NOT_ALL_WRITTEN: &str = "TP001";
 /// The numbers of a new row, all in one array: each array that is unnested costs the server as much as a column of the
 /// table. A position that there is not is -1.
 const NUMBERS: i64 = 7;
+/// The same of a row that is there already.
+const NUMBERS_AGAIN: i64 = 5;
 
 /// The statement, with or without the parts for calls that are there already, for reported events, for keys and callbacks,
 /// for replaced arguments of calls that are there already, and for several tenants at once: one tenant costs no array.
 static COMMITS: LazyLock<[String; 32]> = LazyLock::new(|| {
     std::array::from_fn(|parts| {
         let has = |part: usize| parts & part > 0;
-        statement(has(1), has(2), has(4), has(8), has(16))
+        statement(has(1), has(2), has(4), has(8), has(16), &of_each())
     })
 });
+
+/// The first parameter of a statement that not all have.
+const FIRST_MARK: usize = 15;
 
 /// Hands out the numbers of a statement's parameters.
 struct Marks(usize);
@@ -52,15 +60,29 @@ fn complete(again: Option<usize>, claims: Option<usize>) -> String {
     if parts.is_empty() { "TRUE".to_owned() } else { parts.join(" AND ") }
 }
 
-fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) -> String {
-    let mut marks = Marks(15);
+/// Where a new row's numbers come from: how far apart they lie in their array, and what becomes of them in the columns from
+/// `status` to `settled_pos`.
+struct Numbers {
+    apart: i64,
+    columns: String,
+}
+
+/// Each row has its own.
+fn of_each() -> Numbers {
+    let columns = "n[k - 6], n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2], first + NULLIF(n[k - 1], -1), \
+         first + NULLIF(n[k], -1)";
+    Numbers { apart: NUMBERS, columns: columns.to_owned() }
+}
+
+fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool, numbers: &Numbers) -> String {
+    let mut marks = Marks(FIRST_MARK);
     // Whose a row is: one value for all, or an array beside the others.
     let (tenant, of_fresh, column) = if mixed { ("tenant", ", $3::text[]", ", tenant") } else { ("$3", "", "") };
     let (mut changed, mut reported, mut extras) = (String::new(), String::new(), String::new());
     let (mut expected_again, mut expected_claims) = (None, None);
     // New rows are all written, or the statement fails; only rows that are there already can be left alone.
     if again {
-        let [id, status, attempt, seq, started, settled, record, expected] = marks.take();
+        let [id, numbers, record, expected] = marks.take();
         expected_again = Some(expected);
         let (mut array, mut given, mut update) = (String::new(), "", sql::ROW_AGAIN.to_owned());
         if replaced {
@@ -69,11 +91,12 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) 
             update = sql::row_again_with_arguments();
         }
         changed = format!(
-            "u AS (SELECT id, status, attempt, seq, $2 AS node, (SELECT first FROM clock) + started AS started,
-                (SELECT first FROM clock) + settled AS settled, record{given}
-                FROM UNNEST(${id}::uuid[], ${status}::int2[], ${attempt}::int4[], ${seq}::int4[], ${started}::int4[],
-                    ${settled}::int4[], ${record}::text[]{array})
-                    AS i (id, status, attempt, seq, started, settled, record{given})),
+            "u AS (SELECT id, n[k - 4] AS status, n[k - 3] AS attempt, n[k - 2] AS seq, $2 AS node,
+                first + NULLIF(n[k - 1], -1) AS started, first + NULLIF(n[k], -1) AS settled, record{given}
+                FROM (SELECT id, record{given}, number * {NUMBERS_AGAIN} AS k, ${numbers}::int8[] AS n,
+                        (SELECT first FROM clock) AS first
+                    FROM UNNEST(${id}::uuid[], ${record}::text[]{array})
+                        WITH ORDINALITY AS i (id, record{given}, number)) AS rows),
              again AS ({update} RETURNING 1),"
         );
     }
@@ -107,9 +130,8 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) 
         "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE one = 1 RETURNING pos - $1 + 1 AS first),
          fresh AS (
             INSERT INTO tool_calls ({row})
-            SELECT id, {tenant}, session, batch_id, tool, n[k - 6], n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2],
-                first + NULLIF(n[k - 1], -1), first + NULLIF(n[k], -1), arguments, record
-            FROM (SELECT id, session, batch_id, tool, arguments, record{column}, number * {NUMBERS} AS k, $4::int8[] AS n,
+            SELECT id, {tenant}, session, batch_id, tool, {columns}, arguments, record
+            FROM (SELECT id, session, batch_id, tool, arguments, record{column}, number * {apart} AS k, $4::int8[] AS n,
                     (SELECT first FROM clock) AS first
                 FROM UNNEST($5::uuid[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::text[]{of_fresh})
                     WITH ORDINALITY AS i (id, session, batch_id, tool, arguments, record{column}, number)) AS rows),
@@ -120,6 +142,8 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) 
             INSERT INTO commits ({commit}) SELECT $11, first, first + $1 - 1, $12, $13, $14 FROM clock)
          SELECT first - 1, {complete} FROM clock",
         row = sql::ROW,
+        apart = numbers.apart,
+        columns = numbers.columns,
         commit = sql::COMMIT,
         complete = complete(expected_again, expected_claims),
     )
@@ -131,11 +155,18 @@ fn unless_all_none<T>(values: Vec<Option<T>>) -> Vec<Option<T>> {
 }
 
 fn numbers(row: &RowImage<'_>) -> [i64; NUMBERS as usize] {
-    let place = |offset: Option<i32>| offset.map_or(-1, i64::from);
+    let [status, attempt, seq, started, settled] = numbers_again(row);
+    [status, attempt, seq, row.call.created_at.0, place(row.accepted), started, settled]
+}
+
+fn numbers_again(row: &RowImage<'_>) -> [i64; NUMBERS_AGAIN as usize] {
     let status = i64::from(codec::status_number(row.call.status));
-    let (attempt, created) = (i64::from(row.call.attempts), row.call.created_at.0);
-    let seq = i64::from(row.call.last_seq);
-    [status, attempt, seq, created, place(row.accepted), place(row.started), place(row.settled)]
+    let (attempt, seq) = (i64::from(row.call.attempts), i64::from(row.call.last_seq));
+    [status, attempt, seq, place(row.started), place(row.settled)]
+}
+
+fn place(offset: Option<i32>) -> i64 {
+    offset.map_or(-1, i64::from)
 }
 
 /// Writes the batch; returns the position before its first event.
@@ -154,14 +185,18 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         | usize::from(extra) << 2
         | usize::from(replaced) << 3
         | usize::from(tenant.is_none()) << 4;
-    let text = &COMMITS[parts];
+    let alike = if parts == 0 { Alike::of(&fresh) } else { None };
+    let text = if alike.is_some() { &*alike::COMMIT } else { &COMMITS[parts] };
     let query = sqlx::query_as::<_, (i64, bool)>(text.as_str()).bind(batch.positions()).bind(batch.node());
     let query = match tenant {
         Some(tenant) => query.bind(tenant.as_str()),
         None => query.bind(calls().map(|call| call.tenant.as_str()).collect::<Vec<_>>()),
     };
     let mut query = query
-        .bind(fresh.iter().flat_map(|row| numbers(row)).collect::<Vec<_>>())
+        .bind(match &alike {
+            Some(_) => fresh.iter().map(|row| row.call.created_at.0).collect(),
+            None => fresh.iter().flat_map(|row| numbers(row)).collect::<Vec<_>>(),
+        })
         .bind(calls().map(|call| call.id).collect::<Vec<_>>())
         .bind(unless_all_none(calls().map(|call| call.session.as_deref()).collect()))
         .bind(unless_all_none(calls().map(|call| call.batch_id).collect()))
@@ -172,14 +207,13 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         .bind(batch.at.0)
         .bind(batch.call_ids())
         .bind(batch.stats.note());
+    if let Some(alike) = alike {
+        query = alike.bound_to(query);
+    }
     if !again.is_empty() {
         query = query
             .bind(again.iter().map(|row| row.call.id).collect::<Vec<_>>())
-            .bind(again.iter().map(|row| codec::status_number(row.call.status)).collect::<Vec<_>>())
-            .bind(again.iter().map(|row| row.call.attempts as i32).collect::<Vec<_>>())
-            .bind(again.iter().map(|row| row.call.last_seq as i32).collect::<Vec<_>>())
-            .bind(again.iter().map(|row| row.started).collect::<Vec<_>>())
-            .bind(again.iter().map(|row| row.settled).collect::<Vec<_>>())
+            .bind(again.iter().flat_map(|row| numbers_again(row)).collect::<Vec<_>>())
             .bind(again.iter().map(|row| row.record).collect::<Vec<_>>())
             .bind(again.len() as i64);
     }

@@ -1,11 +1,13 @@
 //! The one task that writes: takes what has gathered, commits it, then tells.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::future::join;
 use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
 use tokio::sync::{mpsc, oneshot};
@@ -14,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::batch::Batch;
-use super::{Change, Entry, JournalError, Sink, Unit, postgres, sqlite};
+use super::{Change, Committed, Entry, JournalError, Sink, Unit, postgres, sqlite};
 use crate::domain::{Claim, Clock, Ids, Tenant, Time};
 use crate::store::Db;
 use crate::store::calls::Reached;
@@ -59,6 +61,16 @@ pub(super) struct Writer {
     /// The connection to a server, kept from one commit to the next: taking it out of the pool and giving it back costs
     /// a task each time.
     pub held: Option<PoolConnection<Postgres>>,
+    /// The commit before, until watchers know of it.
+    pub untold: Option<Untold>,
+}
+
+/// A commit that its callers know of, and watchers do not yet. They are told while the next one is on its way, which is
+/// when there is nothing else to do, or once nobody comes.
+pub(super) struct Untold {
+    committed: Committed,
+    /// Freed with it, as that takes a while, too.
+    _units: Vec<Unit>,
 }
 
 impl Writer {
@@ -69,22 +81,29 @@ impl Writer {
             let taken = tokio::select! {
                 biased;
                 taken = entries.recv_many(&mut group, GROUP) => taken,
+                // Whoever was answered goes on first.
+                () = after_the_others(), if self.untold.is_some() => {
+                    tell(&self.sink, self.untold.take());
+                    continue;
+                }
                 () = closing.cancelled(), if !entries.is_closed() => {
                     entries.close();
                     continue;
                 }
             };
             if taken == 0 {
-                return;
+                return tell(&self.sink, self.untold.take());
             }
             gather(&mut group, &mut entries, usual).await;
-            usual = group.len();
-            let (mut units, mut done) = (Vec::with_capacity(usual), Vec::with_capacity(usual));
+            let taken = group.len();
+            let (mut units, mut done) = (Vec::with_capacity(taken), Vec::with_capacity(taken));
             for entry in group.drain(..) {
                 units.push(entry.unit);
                 done.push(entry.done);
             }
             self.write(units, done).await;
+            // Those who were answered come again, and these have come meanwhile.
+            usual = taken + entries.len();
         }
     }
 
@@ -92,7 +111,13 @@ impl Writer {
     async fn write(&mut self, units: Vec<Unit>, done: Vec<Done>) {
         let batch = Batch::of(self.ids.next(), self.clock.now(), &units);
         let began = Instant::now();
-        match self.commit_until_certain(&batch).await {
+        let (sink, untold) = (self.sink.clone(), self.untold.take());
+        let outcome = {
+            let commit = pin!(self.commit_until_certain(&batch));
+            // In this order: the database has its work before watchers are told.
+            join(commit, async { tell(&sink, untold) }).await.0
+        };
+        match outcome {
             Ok(base) => {
                 for (index, done) in done.into_iter().enumerate() {
                     let end = match index {
@@ -104,9 +129,7 @@ impl Writer {
                     let _ = done.send(end);
                 }
                 let committed = batch.committed(base, began.elapsed());
-                // Whoever was answered goes on first: who watches can wait for that.
-                after_the_others().await;
-                (self.sink)(&committed);
+                self.untold = Some(Untold { committed, _units: units });
             }
             Err(CommitError::NotAllWritten) => {
                 let at = batch.at;
@@ -299,6 +322,12 @@ impl Writer {
                 }
             }
         }
+    }
+}
+
+fn tell(sink: &Sink, untold: Option<Untold>) {
+    if let Some(Untold { committed, .. }) = &untold {
+        sink(committed);
     }
 }
 

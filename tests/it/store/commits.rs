@@ -1,8 +1,11 @@
 //! What one commit makes of many changes.
 
-use toolpost::domain::{Ids, Outcome};
+use std::sync::Arc;
 
-use super::{Log, Told, ended, life, told_of, whole};
+use toolpost::domain::{Call, Failure, Ids, Outcome, Time};
+use toolpost::store::journal::{Change, News};
+
+use super::{ACCEPTED, ACCEPTED_AT, Log, REJECTED, Told, WHOLE, ended, life, rejected, told_of, whole};
 use crate::support::{Backend, Database};
 
 on_both_databases!(
@@ -54,5 +57,36 @@ on_both_databases!(
         let told = log.told().await;
         assert_eq!(told.iter().map(|event| event.0).collect::<Vec<_>>(), (1..=201 * 5).collect::<Vec<_>>());
         assert_eq!(log.counts("t").await, (200, 200, 0));
+    }
+);
+
+on_both_databases!(
+    async fn calls_that_share_a_commit_are_stored_as_they_are_whether_alike_or_not(backend: Backend) {
+        let mut log = Log::open(backend).await;
+        let waiting = |log: &Log| (log.call("t"), ACCEPTED);
+        let begun = |log: &Log| {
+            let mut call = log.call("t");
+            call.start(Time(ACCEPTED_AT + 5)).unwrap();
+            (call, News { started: true, ..ACCEPTED })
+        };
+        let good = |log: &Log| (ended(&log.call("t"), Outcome::text("x"), 3), WHOLE);
+        let refused = |log: &Log| (rejected(&log.call("t"), Failure::not_found("t", &[], None)), REJECTED);
+        let kinds: [&dyn Fn(&Log) -> (Call, News); 4] = [&waiting, &begun, &good, &refused];
+        let mut all = Vec::new();
+        for kind in kinds {
+            for other in kinds {
+                for place in 0..3 {
+                    let calls: Vec<_> = (0..3).map(|n| if n == place { other(&log) } else { kind(&log) }).collect();
+                    let changes = calls.iter().map(|(call, news)| Change::new(Arc::new(call.clone()), *news));
+                    assert_eq!(log.together(changes.collect()).await, [Ok(()); 3]);
+                    all.extend(calls);
+                }
+            }
+        }
+        for (call, _) in &all {
+            assert_eq!(format!("{:#?}", log.stored(call).await), format!("{call:#?}"));
+        }
+        let read = log.read_back(0, 7).await;
+        assert_eq!(log.told().await, read);
     }
 );

@@ -111,9 +111,7 @@ impl Scene {
     ) -> Vec<Result<(), JournalError>> {
         const SQL: &str =
             "SELECT pid FROM pg_stat_activity WHERE application_name = 'toolpost' AND query LIKE 'WITH clock%'";
-        let before = ended(&self.log.call("before"), Outcome::default(), 0);
-        self.log.door.0.shut(before.id);
-        self.log.write(&before, WHOLE).await.unwrap();
+        self.log.hold_writer().await;
         let mut writing: Vec<_> =
             units.into_iter().map(|changes| Box::pin(self.log.journal.write_together(changes))).collect();
         for unit in &mut writing {

@@ -1,0 +1,47 @@
+//! When watchers are told of a commit.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use sqlx::{Connection, PgConnection};
+use toolpost::domain::{Call, Ids, Outcome};
+use toolpost::store::journal::{Change, News};
+
+use super::{ACCEPTED, Log, ended, whole};
+use crate::support::{Backend, Database, bounded, eventually};
+
+/// As many calls as one commit takes.
+const FULL: usize = 512;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watchers_are_told_of_a_commit_while_the_next_one_waits_for_the_database() {
+    let database = Database::fresh(Backend::Postgres).await;
+    let mut holder = PgConnection::connect(&database.url).await.unwrap();
+    let log = Log::on(database, Ids::counted()).await;
+    let slow = log.call("slow");
+    log.write(&slow, ACCEPTED).await.unwrap();
+    let mut holding = holder.begin().await.unwrap();
+    let lock = sqlx::query("SELECT 1 FROM tool_calls WHERE id = $1 FOR UPDATE").bind(slow.id);
+    lock.execute(&mut *holding).await.unwrap();
+    log.hold_writer().await;
+    let mut receipts = Vec::new();
+    let quick: Vec<Call> = (0..FULL).map(|_| ended(&log.call("quick"), Outcome::text("x"), 1)).collect();
+    for call in &quick {
+        receipts.push(log.journal.enqueue(whole(call)).await.unwrap());
+    }
+    let end = ended(&slow, Outcome::text("x"), 1);
+    let ends = News { started: true, settled: true, ..News::default() };
+    let locked = log.journal.enqueue(Change::new(Arc::new(end), ends)).await.unwrap();
+    log.door.0.open();
+    bounded("the full commit", try_join_all(receipts)).await.unwrap();
+    let told_of = |call: &Call, kind: &str| {
+        let id = call.id.to_string();
+        log.told.lock().unwrap().iter().any(|(_, _, told, data)| *told == kind && data.contains(&id))
+    };
+    let last = &quick[FULL - 1];
+    eventually("the word of the full commit", || async { told_of(last, "tool_result").then_some(()) }).await;
+    assert!(!told_of(&slow, "tool_result"), "its commit waits");
+    holding.commit().await.unwrap();
+    bounded("the locked commit", locked).await.unwrap().unwrap();
+    eventually("the word of the locked commit", || async { told_of(&slow, "tool_result").then_some(()) }).await;
+}
