@@ -321,10 +321,11 @@ impl Engine {
     pub fn submit(
         self: &Arc<Self>,
         access: &Access,
-        submission: Submission,
+        submission: impl Into<Box<Submission>>,
         ids: Vec<Uuid>,
         bytes: usize,
     ) -> Result<Submitted, Refusal> {
+        let submission: Box<Submission> = submission.into();
         let room = self.admit(submission.calls.len(), bytes)?;
         let batch_id = submission.batch_id.or_else(|| submission.is_batch.then(|| self.ids.next()));
         let (mode, wait) = (submission.mode, submission.wait);

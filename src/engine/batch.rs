@@ -109,6 +109,9 @@ impl Engine {
 
 /// The calls that run together, in the order of their turns.
 fn turns(jobs: Vec<Box<Job>>, mode: Mode) -> Vec<Vec<Box<Job>>> {
+    if jobs.len() == 1 {
+        return vec![jobs];
+    }
     let mut turns: Vec<Vec<Box<Job>>> = Vec::new();
     let mut last_is_open = false;
     for job in jobs {

@@ -178,14 +178,14 @@ impl Engine {
     pub(super) fn prepare(
         &self,
         access: &Access,
-        submission: Submission,
+        submission: Box<Submission>,
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Box<Job>>, Vec<Pending>) {
         let context = self.settings.context.with(&submission);
         let agent = submission.agent.clone();
-        let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = submission;
-        let Submission { truncated, traceparent, once, cache_control, conversation, .. } = submission;
+        let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = *submission;
+        let Submission { truncated, traceparent, once, cache_control, conversation, .. } = *submission;
         let snapshot = access.snapshot();
         let view = access.view(&snapshot, conversation.as_deref());
         let is_alone = calls.len() + known.len() == 1;

@@ -32,13 +32,10 @@ fn of(
     calls: &[Arc<Call>],
     said: Option<&Continuation>,
 ) -> Response {
-    let mut results: Vec<ToolCall<'_>> = calls.iter().map(|call| ToolCall::from(&**call)).collect();
-    match (is_batch, results.len()) {
-        (false, 1) => match results.pop() {
-            Some(only) => reply::written(status, only.to_json()),
-            None => reply::json(status, &()),
-        },
-        _ => {
+    match calls {
+        [only] if !is_batch => reply::written(status, ToolCall::from(&**only).to_json()),
+        calls => {
+            let results = calls.iter().map(|call| ToolCall::from(&**call)).collect();
             let messages = said.map(|said| said.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));
             reply::written(status, BatchAnswer { batch_id, results, messages }.to_json())
         }

@@ -24,7 +24,7 @@ pub(super) use options::{OnDisconnect, check_limits, check_session, check_sessio
 #[derive(Debug)]
 pub(super) struct Asked {
     /// The calls with their options.
-    pub submission: Submission,
+    pub submission: Box<Submission>,
     /// How long to wait, if the body tells it.
     pub wait: Option<Wait>,
     /// How the model's conversation goes on, where the answer is to say it.
@@ -182,11 +182,11 @@ fn finish(
     }
     let is_batch = is_batch || said.is_some();
     let is_partial = options.partial;
-    let (submission, mut wait) = options.into_submission();
+    let (mut submission, mut wait) = options.into_submission();
     if is_partial {
         own::open(&mut requests, is_batch)?;
         wait = Some(Wait::Accepted);
     }
-    let submission = Submission { calls: requests, is_batch, ..submission };
+    (submission.calls, submission.is_batch) = (requests, is_batch);
     Ok(Asked { submission, wait, said: said.map(Arc::new), id_places })
 }

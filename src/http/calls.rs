@@ -145,7 +145,7 @@ fn is_at_once(submission: &Submission, bytes: usize) -> bool {
 pub(super) async fn submit(
     state: &AppState,
     access: &Access,
-    mut submission: Submission,
+    mut submission: Box<Submission>,
     ids: Vec<Uuid>,
     bytes: usize,
 ) -> Result<Submitted, Problem> {

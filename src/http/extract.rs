@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -80,14 +80,26 @@ pub(super) async fn read(headers: &HeaderMap, body: Body, state: &AppState) -> R
     let patience = state.config.server.body_timeout_ms;
     tokio::select! {
         biased;
-        collected = Limited::new(body, limit).collect() => match collected {
-            Ok(collected) => Ok(collected.to_bytes()),
+        whole = whole(Limited::new(body, limit)) => match whole {
+            Ok(whole) => Ok(whole),
             Err(error) if error.is::<LengthLimitError>() => Err(Problem::too_large(limit)),
             Err(_) => Err(Problem::bad_json("the request body ended early")),
         },
         // Mostly the body is there already, and the clock is never made.
         () = async { tokio::time::sleep(Duration::from_millis(patience)).await } => Err(Problem::body_timeout(patience)),
     }
+}
+
+/// All of a body. Most come in one piece, which is neither gathered nor copied.
+async fn whole(mut body: Limited<Body>) -> Result<Bytes, axum::BoxError> {
+    let Some(frame) = body.frame().await else { return Ok(Bytes::new()) };
+    let first = frame?.into_data().unwrap_or_default();
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    let rest = Box::pin(body.collect()).await?.aggregate();
+    let mut all = first.chain(rest);
+    Ok(all.copy_to_bytes(all.remaining()))
 }
 
 /// A query; an unknown parameter is refused.

@@ -5,8 +5,8 @@ use std::panic::AssertUnwindSafe;
 use std::task::{Context as Poller, Poll};
 
 use axum::extract::Request;
+use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -15,10 +15,10 @@ use tower::Service;
 use super::client_address::ClientAddress;
 use super::cors::Cors;
 use super::problem::Problem;
+use super::security::REQUEST_ID;
 use super::{AppState, security, server};
 use crate::telemetry::Context;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest id that is taken over from a caller.
 const LONGEST_ID: usize = 128;
 
@@ -91,8 +91,7 @@ fn finish(mut response: Response, id: HeaderValue) -> Response {
         written.headers_mut().remove(axum::http::header::CONTENT_LENGTH);
         response = written;
     }
-    security::secure(response.headers_mut());
-    response.headers_mut().insert(REQUEST_ID, id);
+    security::secure(response.headers_mut(), id);
     response
 }
 

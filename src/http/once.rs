@@ -115,7 +115,7 @@ async fn run_new(
     let ids = state.engine.ids(new.len());
     let reader = wants_events.then(|| state.bus.subscribe(ids.clone()));
     let mut submitted =
-        calls::submit(state, access, submission.with_calls(new, known.clone()), ids.clone(), bytes).await?;
+        calls::submit(state, access, submission.with_calls(new, known.clone()).into(), ids.clone(), bytes).await?;
     let batch_id = submitted.batch_id;
     match submitted.accepted().await {
         Ok(()) => {}
@@ -153,7 +153,7 @@ async fn replay(
     ids: Vec<Uuid>,
     wants_events: bool,
 ) -> Result<Response, Problem> {
-    let Submission { is_batch, wait, .. } = asked.submission;
+    let Submission { is_batch, wait, .. } = *asked.submission;
     let mut response = if wants_events {
         replay_events(state, access, asked, batch_id, ids, Vec::new()).await?
     } else {

@@ -6,10 +6,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::security;
+
 /// Room for the usual answer, so that it is written without moving.
 const USUAL_BYTES: usize = 2048;
-
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A JSON answer.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
@@ -24,7 +24,7 @@ pub(super) fn written(status: StatusCode, body: serde_json::Result<Vec<u8>>) -> 
         Ok(bytes) => {
             let mut response = Response::new(Body::from(bytes));
             *response.status_mut() = status;
-            response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+            *response.headers_mut() = security::of_json();
             response
         }
         Err(error) => {

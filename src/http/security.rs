@@ -3,12 +3,14 @@
 use std::sync::LazyLock;
 
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
 
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(super) const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NOTHING: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
@@ -34,16 +36,37 @@ static USUAL: LazyLock<HeaderMap> = LazyLock::new(|| {
     headers
 });
 
+/// What JSON begins with, which most answers are: all of it, and room for the request's id.
+static OF_JSON: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let mut headers = USUAL.clone();
+    headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(REQUEST_ID, HeaderValue::from_static(""));
+    headers
+});
+
 const ROOM: usize = 12;
 
-/// Adds what an answer does not say itself. A copy of all of it costs less than adding one after the other.
-pub(super) fn secure(headers: &mut HeaderMap) {
+/// What an answer in JSON begins with.
+pub(super) fn of_json() -> HeaderMap {
+    OF_JSON.clone()
+}
+
+/// Adds what an answer does not say itself, and the id of its request. A copy of all of it costs less than adding one after
+/// the other.
+pub(super) fn secure(headers: &mut HeaderMap, id: HeaderValue) {
     let is_tagged = headers.contains_key(ETAG);
-    let own = std::mem::replace(headers, USUAL.clone());
-    if is_tagged {
-        headers.insert(CACHE_CONTROL, ASK_AGAIN);
+    if headers.contains_key(REFERRER_POLICY) {
+        if is_tagged && headers.get(CACHE_CONTROL) == Some(&NO_STORE) {
+            headers.insert(CACHE_CONTROL, ASK_AGAIN);
+        }
+    } else {
+        let own = std::mem::replace(headers, USUAL.clone());
+        if is_tagged {
+            headers.insert(CACHE_CONTROL, ASK_AGAIN);
+        }
+        headers.extend(own);
     }
-    headers.extend(own);
+    headers.insert(REQUEST_ID, id);
 }
 
 #[cfg(test)]
@@ -52,20 +75,37 @@ mod tests {
 
     use super::*;
 
+    const ID: HeaderValue = HeaderValue::from_static("a");
+
+    #[test]
+    fn json_says_the_same_as_any_other_answer() {
+        let more = [None, Some((ETAG, "\"1\"")), Some((CACHE_CONTROL, "max-age=60"))];
+        for more in more {
+            let (mut json, mut other) = (of_json(), HeaderMap::from_iter([(CONTENT_TYPE, JSON)]));
+            for headers in [&mut json, &mut other] {
+                if let Some((name, value)) = &more {
+                    headers.insert(name, HeaderValue::from_static(value));
+                }
+                secure(headers, ID);
+            }
+            assert_eq!(json, other);
+        }
+    }
+
     #[test]
     fn an_answer_s_own_words_come_first() {
         let mut headers = HeaderMap::new();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
-        secure(&mut headers);
-        assert_eq!((headers[CACHE_CONTROL].as_bytes(), headers.len()), (&b"max-age=60"[..], 5));
+        secure(&mut headers, ID);
+        assert_eq!((headers[CACHE_CONTROL].as_bytes(), headers.len()), (&b"max-age=60"[..], 6));
         let mut tagged = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"1\""))]);
-        secure(&mut tagged);
+        secure(&mut tagged, ID);
         assert_eq!(tagged[CACHE_CONTROL], "private, no-cache");
         let mut repeated = HeaderMap::new();
         for value in ["a", "b"] {
             repeated.append(SET_COOKIE, HeaderValue::from_static(value));
         }
-        secure(&mut repeated);
+        secure(&mut repeated, ID);
         assert_eq!(repeated.get_all(SET_COOKIE).iter().collect::<Vec<_>>(), ["a", "b"]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use axum::http::{Request, Response};
 use bytes::Bytes;
+use futures_util::future::Either;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
@@ -139,19 +141,29 @@ where
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(wire), answer));
         loop {
-            tokio::select! {
-                biased;
-                ended = connection.as_mut() => {
-                    if let Err(error) = ended {
-                        tracing::trace!(%error, "a connection broke");
-                    }
+            let word = ending.clone();
+            let mut changed = std::pin::pin!(ending.changed());
+            let mut is_listening = false;
+            let next = poll_fn(|poller| {
+                if let Poll::Ready(ended) = connection.as_mut().poll(poller) {
+                    return Poll::Ready(Either::Left(ended));
+                }
+                // Whoever has listened once is woken: from then on a look is enough, which costs much less.
+                if is_listening && matches!(word.has_changed(), Ok(false)) {
+                    return Poll::Pending;
+                }
+                is_listening = true;
+                changed.as_mut().poll(poller).map(Either::Right)
+            });
+            match next.await {
+                Either::Left(Ok(())) => return,
+                Either::Left(Err(error)) => {
+                    tracing::trace!(%error, "a connection broke");
                     return;
                 }
-                ending = ending.changed() => match ending {
-                    Ok(()) => connection.as_mut().graceful_shutdown(),
-                    // Nobody waits any more.
-                    Err(_) => return,
-                },
+                Either::Right(Ok(())) => connection.as_mut().graceful_shutdown(),
+                // Nobody waits any more.
+                Either::Right(Err(_)) => return,
             }
         }
     }

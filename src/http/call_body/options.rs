@@ -159,13 +159,13 @@ impl Options {
     }
 
     /// A submission without calls, and how long to wait if that is said.
-    pub fn into_submission(self) -> (Submission, Option<Wait>) {
+    pub fn into_submission(self) -> (Box<Submission>, Option<Wait>) {
         let wait = self.wait.map(|wait| match wait {
             WaitOption::Until(WaitUntil::Result) => Wait::Result,
             WaitOption::Until(WaitUntil::Accepted) => Wait::Accepted,
             WaitOption::Millis(millis) => Wait::For(Duration::from_millis(millis.min(LONGEST_WAIT_MS))),
         });
-        let submission = Submission {
+        let submission = Box::new(Submission {
             mode: self.mode,
             session: self.session.map(Into::into),
             context: self.context,
@@ -177,7 +177,7 @@ impl Options {
             cancel_on_disconnect: self.on_disconnect == OnDisconnect::Cancel,
             truncated: self.stop_reason.is_some_and(|reason| messages::is_cut_off(&reason)),
             ..Submission::default()
-        };
+        });
         (submission, wait)
     }
 }
