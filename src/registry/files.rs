@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{RecursiveMode, Watcher};
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecursiveMode, Watcher};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -184,7 +185,11 @@ fn written(path: &Path) -> Time {
 pub async fn watch(mut folder: ToolsFolder, registry: Arc<Registry>, stop: CancellationToken) {
     let changed = Arc::new(Notify::new());
     let heard = changed.clone();
-    let watcher = notify::recommended_watcher(move |_: notify::Result<notify::Event>| heard.notify_one());
+    let watcher = notify::recommended_watcher(move |event| {
+        if may_have_changed(&event) {
+            heard.notify_one();
+        }
+    });
     let watcher =
         watcher.and_then(|mut watcher| watcher.watch(&folder.path, RecursiveMode::NonRecursive).map(|()| watcher));
     if let Err(error) = &watcher {
@@ -207,6 +212,13 @@ pub async fn watch(mut folder: ToolsFolder, registry: Arc<Registry>, stop: Cance
     }
 }
 
+/// Whether something in the folder may be another than before. That somebody has read in it is an event too, and this
+/// service does so after each change: it would never rest.
+fn may_have_changed(event: &notify::Result<Event>) -> bool {
+    const WRITTEN: AccessKind = AccessKind::Close(AccessMode::Write);
+    !matches!(event, Ok(Event { kind: EventKind::Access(access), .. }) if *access != WRITTEN)
+}
+
 /// Tells the log which files are broken.
 pub fn report(folder: &Path, broken: std::io::Result<Vec<BrokenFile>>) {
     match broken {
@@ -216,5 +228,31 @@ pub fn report(folder: &Path, broken: std::io::Result<Vec<BrokenFile>>) {
             }
         }
         Err(error) => tracing::error!(folder = %folder.display(), %error, "the tools folder cannot be read"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_the_folder_is_no_change_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (folder.path().join("old.json"), folder.path().join("new.json"));
+        std::fs::write(&old, "{}").unwrap();
+        let (sender, heard) = std::sync::mpsc::channel();
+        let mut watcher = notify::recommended_watcher(move |event| {
+            if may_have_changed(&event) {
+                // The test may have seen enough.
+                let _ = sender.send(event);
+            }
+        })
+        .unwrap();
+        watcher.watch(folder.path(), RecursiveMode::NonRecursive).unwrap();
+        assert_eq!(contents(folder.path()).unwrap().len(), 1);
+        std::fs::write(&new, "{}").unwrap();
+        // Events come in their order: what reading had brought would be the first.
+        let first = heard.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+        assert_eq!(first.paths, [new.as_path()]);
     }
 }
