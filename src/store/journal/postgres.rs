@@ -13,6 +13,7 @@ use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, once};
 
 mod alike;
+mod changed;
 mod one;
 
 use alike::Alike;
@@ -173,6 +174,9 @@ fn place(offset: Option<i32>) -> i64 {
 pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Batch<'_>) -> CommitResult {
     if let Some(row) = one::of(batch) {
         return Ok(one::commit(connection, batch, row).await?);
+    }
+    if let Some(alike) = changed::of(batch) {
+        return changed::commit(connection, batch, alike).await.map_err(not_all_written);
     }
     let fresh: Vec<&RowImage<'_>> = batch.fresh().collect();
     let again: Vec<&RowImage<'_>> = batch.again().collect();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use toolpost::domain::{Call, Failure, Ids, Outcome, Time};
 use toolpost::store::journal::{Change, News};
 
-use super::{ACCEPTED, ACCEPTED_AT, Log, REJECTED, Told, WHOLE, ended, life, rejected, told_of, whole};
+use super::{
+    ACCEPTED, ACCEPTED_AT, Log, REJECTED, SETTLED, STARTED, Told, WHOLE, ended, life, rejected, told_of, whole,
+};
 use crate::support::{Backend, Database};
 
 on_both_databases!(
@@ -80,6 +82,41 @@ on_both_databases!(
                     let changes = calls.iter().map(|(call, news)| Change::new(Arc::new(call.clone()), *news));
                     assert_eq!(log.together(changes.collect()).await, [Ok(()); 3]);
                     all.extend(calls);
+                }
+            }
+        }
+        for (call, _) in &all {
+            assert_eq!(format!("{:#?}", log.stored(call).await), format!("{call:#?}"));
+        }
+        let read = log.read_back(0, 7).await;
+        assert_eq!(log.told().await, read);
+    }
+);
+
+on_both_databases!(
+    async fn changes_that_share_a_commit_are_stored_as_they_are_whether_alike_or_not(backend: Backend) {
+        let mut log = Log::open(backend).await;
+        let starts = |call: &Call| {
+            let mut call = call.clone();
+            call.start(Time(ACCEPTED_AT + 5)).unwrap();
+            (call, STARTED)
+        };
+        let runs = |call: &Call| (ended(call, Outcome::text("x"), 3), News { started: true, ..SETTLED });
+        let fails = |call: &Call| (rejected(call, Failure::not_found("t", &[], None)), SETTLED);
+        let kinds: [&dyn Fn(&Call) -> (Call, News); 3] = [&starts, &runs, &fails];
+        let mut all = Vec::new();
+        for kind in kinds {
+            for other in kinds {
+                for place in 0..3 {
+                    let there: Vec<_> = (0..3).map(|_| log.call("t")).collect();
+                    let accepted = there.iter().map(|call| Change::new(Arc::new(call.clone()), ACCEPTED));
+                    assert_eq!(log.together(accepted.collect()).await, [Ok(()); 3]);
+                    let changed = there.iter().enumerate();
+                    let changed = changed.map(|(n, call)| if n == place { other(call) } else { kind(call) });
+                    let changed: Vec<_> = changed.collect();
+                    let changes = changed.iter().map(|(call, news)| Change::new(Arc::new(call.clone()), *news));
+                    assert_eq!(log.together(changes.collect()).await, [Ok(()); 3]);
+                    all.extend(changed);
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::store::codec;
 
 pub(super) static COMMIT: LazyLock<String> = LazyLock::new(|| statement(false, false, false, false, false, &of_all()));
 
-/// What all new rows of a commit have in common.
+/// What all rows of a commit have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Alike {
     status: i16,
@@ -24,6 +24,11 @@ pub(super) struct Alike {
     /// Where in these its tool has started, and where it has ended.
     started: Option<i32>,
     settled: Option<i32>,
+}
+
+/// The first position of a row's own events.
+fn begin(row: &RowImage<'_>) -> Option<i32> {
+    row.accepted.or(row.started).or(row.settled)
 }
 
 /// All rows have the same, but for when they were made.
@@ -37,26 +42,26 @@ fn of_all() -> Numbers {
 }
 
 impl Alike {
-    /// What these have in common, which are all rows of a commit; `None` if they differ.
-    pub fn of(fresh: &[&RowImage<'_>]) -> Option<Self> {
-        let [first, second, ..] = fresh else { return None };
-        let positions = second.accepted? - first.accepted?;
+    /// What these have in common, which are all rows of a commit, and all new or all there already; `None` if they differ.
+    pub fn of(rows: &[&RowImage<'_>]) -> Option<Self> {
+        let [first, second, ..] = rows else { return None };
+        let positions = begin(second)? - begin(first)?;
         let alike = Self::one(first, 0, positions)?;
-        let mut others = (1..).zip(&fresh[1..]);
+        let mut others = (1..).zip(&rows[1..]);
         others.all(|(place, row)| Self::one(row, place, positions) == Some(alike)).then_some(alike)
     }
 
     /// A row by itself, if it is where it belongs when all take so many positions.
     fn one(row: &RowImage<'_>, place: i32, positions: i32) -> Option<Self> {
-        let accepted = row.accepted.filter(|accepted| *accepted == place * positions)?;
+        let begin = begin(row).filter(|begin| *begin == place * positions)?;
         let call = row.call;
         Some(Self {
             status: codec::status_number(call.status),
             attempt: i32::try_from(call.attempts).ok()?,
             seq: i32::try_from(call.last_seq).ok()?,
             positions,
-            started: row.started.map(|started| started - accepted),
-            settled: row.settled.map(|settled| settled - accepted),
+            started: row.started.map(|started| started - begin),
+            settled: row.settled.map(|settled| settled - begin),
         })
     }
 
