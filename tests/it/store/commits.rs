@@ -10,6 +10,9 @@ use super::{
 };
 use crate::support::{Backend, Database};
 
+/// Makes a call of one kind, and says what a change of it brings.
+type Kind<'k, From> = &'k dyn Fn(&From) -> (Call, News);
+
 on_both_databases!(
     async fn the_changes_of_one_call_in_one_commit_are_one_row_and_all_its_events(backend: Backend) {
         let mut log = Log::open(backend).await;
@@ -73,7 +76,7 @@ on_both_databases!(
         };
         let good = |log: &Log| (ended(&log.call("t"), Outcome::text("x"), 3), WHOLE);
         let refused = |log: &Log| (rejected(&log.call("t"), Failure::not_found("t", &[], None)), REJECTED);
-        let kinds: [&dyn Fn(&Log) -> (Call, News); 4] = [&waiting, &begun, &good, &refused];
+        let kinds: [Kind<'_, Log>; 4] = [&waiting, &begun, &good, &refused];
         let mut all = Vec::new();
         for kind in kinds {
             for other in kinds {
@@ -103,7 +106,7 @@ on_both_databases!(
         };
         let runs = |call: &Call| (ended(call, Outcome::text("x"), 3), News { started: true, ..SETTLED });
         let fails = |call: &Call| (rejected(call, Failure::not_found("t", &[], None)), SETTLED);
-        let kinds: [&dyn Fn(&Call) -> (Call, News); 3] = [&starts, &runs, &fails];
+        let kinds: [Kind<'_, Call>; 3] = [&starts, &runs, &fails];
         let mut all = Vec::new();
         for kind in kinds {
             for other in kinds {
