@@ -96,6 +96,11 @@ impl<'a> Batch<'a> {
         self.rows.first().map_or("", |row| &row.call.node)
     }
 
+    /// Whether nothing is written but rows of calls.
+    pub fn is_of_rows_only(&self) -> bool {
+        self.reported.is_empty() && self.claims.is_empty() && self.callbacks.is_empty()
+    }
+
     /// Rows of calls that were not there before.
     pub fn fresh(&self) -> impl Iterator<Item = &RowImage<'a>> {
         self.rows.iter().filter(|row| row.accepted.is_some())

@@ -10,6 +10,15 @@ use super::{
 };
 use crate::support::{Backend, Database};
 
+/// The calls stand in the database as they are, and what was told is what is read back.
+async fn assert_stored_and_told(log: &mut Log, calls: &[(Call, News)]) {
+    for (call, _) in calls {
+        assert_eq!(format!("{:#?}", log.stored(call).await), format!("{call:#?}"));
+    }
+    let read = log.read_back(0, 7).await;
+    assert_eq!(log.told().await, read);
+}
+
 /// Makes a call of one kind, and says what a change of it brings.
 type Kind<'k, From> = &'k dyn Fn(&From) -> (Call, News);
 
@@ -88,11 +97,7 @@ on_both_databases!(
                 }
             }
         }
-        for (call, _) in &all {
-            assert_eq!(format!("{:#?}", log.stored(call).await), format!("{call:#?}"));
-        }
-        let read = log.read_back(0, 7).await;
-        assert_eq!(log.told().await, read);
+        assert_stored_and_told(&mut log, &all).await;
     }
 );
 
@@ -123,10 +128,6 @@ on_both_databases!(
                 }
             }
         }
-        for (call, _) in &all {
-            assert_eq!(format!("{:#?}", log.stored(call).await), format!("{call:#?}"));
-        }
-        let read = log.read_back(0, 7).await;
-        assert_eq!(log.told().await, read);
+        assert_stored_and_told(&mut log, &all).await;
     }
 );

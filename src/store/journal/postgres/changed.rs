@@ -30,8 +30,7 @@ static COMMIT: LazyLock<String> = LazyLock::new(|| {
 
 /// What the changes have in common, if they are all that the batch writes.
 pub(super) fn of(batch: &Batch<'_>) -> Option<Alike> {
-    let is_all = batch.reported.is_empty() && batch.claims.is_empty() && batch.callbacks.is_empty();
-    if !is_all || batch.fresh().next().is_some() || batch.replaces_arguments() {
+    if !batch.is_of_rows_only() || batch.fresh().next().is_some() || batch.replaces_arguments() {
         return None;
     }
     Alike::of(&batch.rows.iter().collect::<Vec<_>>())

@@ -25,8 +25,7 @@ static COMMIT: LazyLock<String> = LazyLock::new(|| {
 /// The row, if it is all that the batch writes.
 pub(super) fn of<'a, 'b>(batch: &'b Batch<'a>) -> Option<&'b RowImage<'a>> {
     let [row] = batch.rows.as_slice() else { return None };
-    let is_all = batch.reported.is_empty() && batch.claims.is_empty() && batch.callbacks.is_empty();
-    (is_all && row.accepted.is_some()).then_some(row)
+    (batch.is_of_rows_only() && row.accepted.is_some()).then_some(row)
 }
 
 /// Writes it; returns the position before its first event.
