@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::App;
 
@@ -175,6 +175,25 @@ async fn event_streams_are_described_as_such() {
     }
     let response = resolved(&document, &operation(&document, "post", "/tool-calls")["responses"]["200"]);
     assert!(response["content"]["application/json"].is_object());
+}
+
+/// The other ones are other answers to the same question.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_the_answers_to_one_question_the_first_is_read_and_described() {
+    let app = App::on_sqlite().await;
+    let document = app.get("/openapi.json").await.ok();
+    let body_schema = json!({"$ref": "#/components/schemas/CallBody", "components": document["components"]});
+    let described = jsonschema::draft202012::new(&body_schema).unwrap();
+    let cases = [
+        (json!({"candidates": [{"content": {"parts": []}}, -8.5, true]}), 200),
+        (json!({"candidates": [-8.5, {"content": {"parts": []}}]}), 422),
+        (json!({"choices": [{"message": {"role": "assistant"}}, null]}), 200),
+        (json!({"choices": [null, {"message": {"role": "assistant"}}]}), 422),
+    ];
+    for (body, status) in cases {
+        assert_eq!(app.post("/tool-calls", &body).await.status, status, "{body}");
+        assert_eq!(described.is_valid(&body), status == 200, "{body}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
