@@ -9,6 +9,10 @@ use uuid::Uuid;
 use super::tool::RetryOverride;
 use super::{Agent, AllowList, Failure, JsonText, Limits, LimitsSpec, Once, Outcome, Tenant, Time, Vendor, json};
 
+mod written;
+
+pub use written::Written;
+
 /// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
@@ -204,6 +208,8 @@ pub struct Call {
     pub node: Arc<str>,
     /// The number of the call's last event.
     pub last_seq: u32,
+    /// Its JSON, where that was written ahead of the answer.
+    pub written: Written,
 }
 
 /// A change that the status machine refuses.
@@ -306,6 +312,7 @@ impl Call {
             ended_at: None,
             node,
             last_seq: EVENTS_OF_ACCEPTANCE,
+            written: Written::default(),
         }
     }
 

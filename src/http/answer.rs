@@ -33,7 +33,7 @@ fn of(
     said: Option<&Continuation>,
 ) -> Response {
     match calls {
-        [only] if !is_batch => reply::written(status, ToolCall::from(&**only).to_json()),
+        [only] if !is_batch => reply::written(status, ToolCall::json_of(only)),
         calls => {
             let results = calls.iter().map(|call| ToolCall::from(&**call)).collect();
             let messages = said.map(|said| said.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));

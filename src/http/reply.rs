@@ -19,10 +19,10 @@ pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
 }
 
 /// A JSON answer that was written already.
-pub(super) fn written(status: StatusCode, body: serde_json::Result<Vec<u8>>) -> Response {
+pub(super) fn written(status: StatusCode, body: serde_json::Result<impl Into<Body>>) -> Response {
     match body {
         Ok(bytes) => {
-            let mut response = Response::new(Body::from(bytes));
+            let mut response = Response::new(bytes.into());
             *response.status_mut() = status;
             *response.headers_mut() = security::of_json();
             response

@@ -171,6 +171,7 @@ impl CallRow {
             ended_at,
             node: self.node.into(),
             last_seq: self.seq.try_into().unwrap_or(0),
+            written: crate::domain::call::Written::default(),
         })
     }
 }

@@ -46,6 +46,8 @@ pub struct Change {
     claims: Vec<Claim>,
     /// The event id under which its end will be told to the call's callback URL.
     callback: Option<Uuid>,
+    /// Whether somebody waits for the call.
+    is_awaited: bool,
 }
 
 /// What is written as a whole or not at all.
@@ -80,7 +82,7 @@ impl Change {
     #[must_use]
     pub fn new(call: Arc<Call>, news: News) -> Self {
         let record = codec::encode(&call);
-        Self { call, told: None, record, news, reported: None, claims: Vec::new(), callback: None }
+        Self { call, told: None, record, news, reported: None, claims: Vec::new(), callback: None, is_awaited: false }
     }
 
     /// Takes idempotency keys with it; if one is taken already, nothing is written.
@@ -98,6 +100,12 @@ impl Change {
     #[must_use]
     pub fn with_callback(self, event: Uuid) -> Self {
         Self { callback: Some(event), ..self }
+    }
+
+    /// Says that somebody waits for the call: its JSON is written while the database is busy with the commit.
+    #[must_use]
+    pub fn awaited(self) -> Self {
+        Self { is_awaited: true, ..self }
     }
 
     /// Keeps another image of the call than the one that is told live: the same call, with another result, other arguments
@@ -121,6 +129,11 @@ impl Change {
     #[must_use]
     pub fn brings_acceptance(&self) -> bool {
         self.news.accepted
+    }
+
+    /// Whether the call is new and has not ended.
+    fn goes_on(&self) -> bool {
+        self.news.accepted && !self.news.settled
     }
 
     /// Something that the running tool reported.

@@ -108,3 +108,11 @@ proptest! {
         prop_assert!(ends <= 1);
     }
 }
+
+#[test]
+fn a_copy_of_a_call_has_no_json_since_something_may_happen_to_it() {
+    let call = call();
+    call.written.keep("{}".into());
+    call.written.keep("later".into());
+    assert_eq!((call.written.get(), call.clone().written.get()), (Some(&"{}".into()), None));
+}

@@ -1,11 +1,12 @@
 //! A ToolCall as bytes, as serde would write it. It is what every caller is answered with, so what is the same in every
 //! answer is copied, and a text that stands in it twice is escaped once.
 
+use bytes::Bytes;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::{BatchAnswer, Content, Data, Details, Effective, ToolCall};
-use crate::domain::{ContentBlock, Limits, Time, json};
+use crate::domain::{Call, ContentBlock, Limits, Time, json};
 
 /// Room for the usual answer, so that it is written without moving.
 const USUAL_BYTES: usize = 2048;
@@ -21,6 +22,23 @@ impl ToolCall<'_> {
         let mut out = Vec::with_capacity(USUAL_BYTES);
         call(&mut out, self)?;
         Ok(out)
+    }
+
+    /// The call as compact JSON; what was written ahead is taken as it is.
+    ///
+    /// # Errors
+    /// If serde cannot write one of its values.
+    pub fn json_of(call: &Call) -> serde_json::Result<Bytes> {
+        call.written.get().map_or_else(|| ToolCall::from(call).to_json().map(Bytes::from), |json| Ok(json.clone()))
+    }
+
+    /// Writes a call that has ended ahead of [`ToolCall::json_of`]. What cannot be written fails there.
+    pub fn write_ahead(call: &Call) {
+        if call.written.get().is_none()
+            && let Ok(json) = ToolCall::from(call).to_json()
+        {
+            call.written.keep(json.into());
+        }
     }
 }
 
@@ -262,6 +280,16 @@ mod tests {
         two.content.push(ContentBlock::Image { data: "AA==".into(), mime_type: "image/png".into() });
         two.details.insert("own".into(), json!({"success": 1}));
         same(&call("echo", Some(two)));
+    }
+
+    #[test]
+    fn what_was_written_ahead_is_what_would_be_written_now() {
+        let call = call("echo", Some(Outcome::text("plain")));
+        let now = ToolCall::json_of(&call).unwrap();
+        assert_eq!(call.written.get(), None);
+        ToolCall::write_ahead(&call);
+        assert_eq!((call.written.get(), ToolCall::json_of(&call).unwrap()), (Some(&now), now.clone()));
+        assert_eq!(now, ToolCall::from(&call).to_json().unwrap());
     }
 
     #[test]

@@ -13,10 +13,7 @@ use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, once};
 
 mod alike;
-mod changed;
 mod one;
-
-use alike::Alike;
 
 /// SQLSTATE of `toolpost_expect`: some rows were refused, and so nothing was written.
 const NOT_ALL_WRITTEN: &str = "TP001";
@@ -32,7 +29,7 @@ const NUMBERS_AGAIN: i64 = 5;
 static COMMITS: LazyLock<[String; 32]> = LazyLock::new(|| {
     std::array::from_fn(|parts| {
         let has = |part: usize| parts & part > 0;
-        statement(has(1), has(2), has(4), has(8), has(16), &of_each())
+        statement(has(1), has(2), has(4), has(8), has(16))
     })
 });
 
@@ -61,21 +58,7 @@ fn complete(again: Option<usize>, claims: Option<usize>) -> String {
     if parts.is_empty() { "TRUE".to_owned() } else { parts.join(" AND ") }
 }
 
-/// Where a new row's numbers come from: how far apart they lie in their array, and what becomes of them in the columns from
-/// `status` to `settled_pos`.
-struct Numbers {
-    apart: i64,
-    columns: String,
-}
-
-/// Each row has its own.
-fn of_each() -> Numbers {
-    let columns = "n[k - 6], n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2], first + NULLIF(n[k - 1], -1), \
-         first + NULLIF(n[k], -1)";
-    Numbers { apart: NUMBERS, columns: columns.to_owned() }
-}
-
-fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool, numbers: &Numbers) -> String {
+fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool) -> String {
     let mut marks = Marks(FIRST_MARK);
     // Whose a row is: one value for all, or an array beside the others.
     let (tenant, of_fresh, column) = if mixed { ("tenant", ", $3::text[]", ", tenant") } else { ("$3", "", "") };
@@ -131,8 +114,9 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool, 
         "WITH clock AS (UPDATE event_clock SET pos = pos + $1 WHERE one = 1 RETURNING pos - $1 + 1 AS first),
          fresh AS (
             INSERT INTO tool_calls ({row})
-            SELECT id, {tenant}, session, batch_id, tool, {columns}, arguments, record
-            FROM (SELECT id, session, batch_id, tool, arguments, record{column}, number * {apart} AS k, $4::int8[] AS n,
+            SELECT id, {tenant}, session, batch_id, tool, n[k - 6], n[k - 5], n[k - 4], $2, n[k - 3], first + n[k - 2],
+                first + NULLIF(n[k - 1], -1), first + NULLIF(n[k], -1), arguments, record
+            FROM (SELECT id, session, batch_id, tool, arguments, record{column}, number * {NUMBERS} AS k, $4::int8[] AS n,
                     (SELECT first FROM clock) AS first
                 FROM UNNEST($5::uuid[], $6::text[], $7::uuid[], $8::text[], $9::text[], $10::text[]{of_fresh})
                     WITH ORDINALITY AS i (id, session, batch_id, tool, arguments, record{column}, number)) AS rows),
@@ -143,8 +127,6 @@ fn statement(again: bool, told: bool, extra: bool, replaced: bool, mixed: bool, 
             INSERT INTO commits ({commit}) SELECT $11, first, first + $1 - 1, $12, $13, $14 FROM clock)
          SELECT first - 1, {complete} FROM clock",
         row = sql::ROW,
-        apart = numbers.apart,
-        columns = numbers.columns,
         commit = sql::COMMIT,
         complete = complete(expected_again, expected_claims),
     )
@@ -175,8 +157,8 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
     if let Some(row) = one::of(batch) {
         return Ok(one::commit(connection, batch, row).await?);
     }
-    if let Some(alike) = changed::of(batch) {
-        return changed::commit(connection, batch, alike).await.map_err(not_all_written);
+    if let Some(alike) = alike::of(batch) {
+        return alike::commit(connection, batch, alike).await.map_err(not_all_written);
     }
     let fresh: Vec<&RowImage<'_>> = batch.fresh().collect();
     let again: Vec<&RowImage<'_>> = batch.again().collect();
@@ -189,18 +171,13 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         | usize::from(extra) << 2
         | usize::from(replaced) << 3
         | usize::from(tenant.is_none()) << 4;
-    let alike = if parts == 0 { Alike::of(&fresh) } else { None };
-    let text = if alike.is_some() { &*alike::COMMIT } else { &COMMITS[parts] };
-    let query = sqlx::query_as::<_, (i64, bool)>(text.as_str()).bind(batch.positions()).bind(batch.node());
+    let query = sqlx::query_as::<_, (i64, bool)>(COMMITS[parts].as_str()).bind(batch.positions()).bind(batch.node());
     let query = match tenant {
         Some(tenant) => query.bind(tenant.as_str()),
         None => query.bind(calls().map(|call| call.tenant.as_str()).collect::<Vec<_>>()),
     };
     let mut query = query
-        .bind(match &alike {
-            Some(_) => fresh.iter().map(|row| row.call.created_at.0).collect(),
-            None => fresh.iter().flat_map(|row| numbers(row)).collect::<Vec<_>>(),
-        })
+        .bind(fresh.iter().flat_map(|row| numbers(row)).collect::<Vec<_>>())
         .bind(calls().map(|call| call.id).collect::<Vec<_>>())
         .bind(unless_all_none(calls().map(|call| call.session.as_deref()).collect()))
         .bind(unless_all_none(calls().map(|call| call.batch_id).collect()))
@@ -211,9 +188,6 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
         .bind(batch.at.0)
         .bind(batch.call_ids())
         .bind(batch.stats.note());
-    if let Some(alike) = alike {
-        query = alike.bound_to(query);
-    }
     if !again.is_empty() {
         query = query
             .bind(again.iter().map(|row| row.call.id).collect::<Vec<_>>())

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join;
@@ -18,6 +17,7 @@ use uuid::Uuid;
 use super::batch::Batch;
 use super::{Change, Committed, Entry, JournalError, Sink, Unit, postgres, sqlite};
 use crate::domain::{Claim, Clock, Ids, Tenant, Time};
+use crate::formats::native::ToolCall;
 use crate::store::Db;
 use crate::store::calls::Reached;
 
@@ -25,6 +25,8 @@ use crate::store::calls::Reached;
 const GROUP: usize = 512;
 /// Turns of the scheduler that a commit waits for as many changes as the one before it had.
 const TURNS: usize = 32;
+/// Most bytes of a record, and of arguments, whose call is written ahead.
+const QUICKLY_WRITTEN: usize = 4 * 1024;
 /// How long a commit on a server may take before its connection is given up and its end looked up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Waits between tries while the database is away, doubling from the first to the last.
@@ -81,8 +83,8 @@ impl Writer {
             let taken = tokio::select! {
                 biased;
                 taken = entries.recv_many(&mut group, GROUP) => taken,
-                // Whoever was answered goes on first.
-                () = after_the_others(), if self.untold.is_some() => {
+                // Whoever was answered goes on first, and whoever asks by then.
+                () = tokio::task::yield_now(), if self.untold.is_some() => {
                     tell(&self.sink, self.untold.take());
                     continue;
                 }
@@ -95,15 +97,20 @@ impl Writer {
                 return tell(&self.sink, self.untold.take());
             }
             gather(&mut group, &mut entries, usual).await;
+            // New calls come first: then positions follow one another among them, and among the others. What happens to
+            // one call keeps its order.
+            group.sort_by_key(|entry| !entry.unit.changes().iter().any(Change::brings_acceptance));
             let taken = group.len();
-            let (mut units, mut done) = (Vec::with_capacity(taken), Vec::with_capacity(taken));
+            let (mut units, mut done, mut going) = (Vec::with_capacity(taken), Vec::with_capacity(taken), 0);
             for entry in group.drain(..) {
+                going += entry.unit.changes().iter().filter(|change| change.goes_on()).count();
                 units.push(entry.unit);
                 done.push(entry.done);
             }
             self.write(units, done).await;
-            // Those who were answered come again, and these have come meanwhile.
-            usual = taken + entries.len();
+            // Calls that may run now come again sooner than callers do: if most are such, they go first, together. Otherwise
+            // those who were answered come again, and these have come meanwhile.
+            usual = if going * 2 >= taken { going } else { taken + entries.len() };
         }
     }
 
@@ -114,8 +121,12 @@ impl Writer {
         let (sink, untold) = (self.sink.clone(), self.untold.take());
         let outcome = {
             let commit = pin!(self.commit_until_certain(&batch));
-            // In this order: the database has its work before watchers are told.
-            join(commit, async { tell(&sink, untold) }).await.0
+            // In this order: the database has its work before this goes on with its own.
+            let meanwhile = async {
+                tell(&sink, untold);
+                write_answers(&units);
+            };
+            join(commit, meanwhile).await.0
         };
         match outcome {
             Ok(base) => {
@@ -331,6 +342,17 @@ fn tell(sink: &Sink, untold: Option<Untold>) {
     }
 }
 
+/// Writes the JSON of calls for which somebody waits. They are told once the commit is made, and then everybody is busy.
+fn write_answers(units: &[Unit]) {
+    for Change { call, told, record, is_awaited, .. } in units.iter().flat_map(Unit::changes) {
+        let is_quick = record.len() <= QUICKLY_WRITTEN && call.arguments_text.get().len() <= QUICKLY_WRITTEN;
+        // The record says nothing of how much is told, if that is not what is stored.
+        if *is_awaited && is_quick && told.is_none() {
+            ToolCall::write_ahead(call);
+        }
+    }
+}
+
 /// Lets others add their changes while fewer than the usual number are here. Callers that were just answered are about to
 /// come again: a single change that was left over from before would otherwise be committed alone, they would gather
 /// behind it, and so on for ever, with twice the commits. The wait is a few turns of the scheduler, and nobody's
@@ -347,19 +369,6 @@ async fn gather(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, usu
             group.push(entry);
         }
     }
-}
-
-/// Lets the tasks run first that are ready. Tokio's own `yield_now` asks the sockets, too, which is a system call.
-async fn after_the_others() {
-    let mut is_next = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut is_next, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Whether the same commit may succeed later, unchanged.

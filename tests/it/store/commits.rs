@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use toolpost::domain::{Call, Failure, Ids, Outcome, Time};
+use toolpost::formats::native::ToolCall;
 use toolpost::store::journal::{Change, News};
 
 use super::{
@@ -36,6 +37,26 @@ on_both_databases!(
         assert_eq!(log.counts("echo").await, (1, 1, 0));
         let told = log.told().await;
         assert_eq!(told[5..], events, "told as it is read back");
+    }
+);
+
+on_both_databases!(
+    async fn the_json_of_a_call_is_there_with_its_commit_if_somebody_waits_and_it_is_small(backend: Backend) {
+        let log = Log::open(backend).await;
+        let one = |text: &str| Arc::new(ended(&log.call("t"), Outcome::text(text), 1));
+        let (awaited, left, large) = (one("x"), one("x"), one(&"x".repeat(10_000)));
+        let told = one("told");
+        let stored = Arc::new(Call { outcome: Some(Arc::new(Outcome::text("stored"))), ..Call::clone(&told) });
+        let changes = vec![
+            Change::new(awaited.clone(), WHOLE).awaited(),
+            Change::new(left.clone(), WHOLE),
+            Change::new(large.clone(), WHOLE).awaited(),
+            Change::new(told.clone(), WHOLE).stored_as(stored.clone()).awaited(),
+        ];
+        assert_eq!(log.together(changes).await, [Ok(()); 4]);
+        let json = |call: &Call| call.written.get().map(|json| String::from_utf8(json.to_vec()).unwrap());
+        assert_eq!(json(&awaited), Some(serde_json::to_string(&ToolCall::from(&*awaited)).unwrap()));
+        assert_eq!([json(&left), json(&large), json(&stored), json(&told)], [const { None }; 4]);
     }
 );
 
@@ -127,6 +148,40 @@ on_both_databases!(
                     all.extend(changed);
                 }
             }
+        }
+        assert_stored_and_told(&mut log, &all).await;
+    }
+);
+
+on_both_databases!(
+    async fn new_calls_and_changes_of_others_that_share_a_commit_are_stored_as_they_are(backend: Backend) {
+        let mut log = Log::open(backend).await;
+        let waiting = |log: &Log| (log.call("t"), ACCEPTED);
+        let good = |log: &Log| (ended(&log.call("t"), Outcome::text("x"), 3), WHOLE);
+        let starts = |call: &Call| {
+            let mut call = call.clone();
+            call.start(Time(ACCEPTED_AT + 5)).unwrap();
+            (call, STARTED)
+        };
+        let runs = |call: &Call| (ended(call, Outcome::text("x"), 3), News { started: true, ..SETTLED });
+        let (fresh, again): ([Kind<'_, Log>; 2], [Kind<'_, Call>; 2]) = ([&waiting, &good], [&starts, &runs]);
+        let mut all = Vec::new();
+        // Which kind of a new call, or of a change, comes in which order.
+        let orders = ["aA", "Aa", "aaAA", "AaAa", "AAaa", "abA", "aAB", "aaABB"];
+        for (order, swapped) in orders.iter().flat_map(|order| [(order, 0), (order, 1)]) {
+            let there: Vec<_> = order.chars().map(|_| log.call("t")).collect();
+            let accepted = there.iter().map(|call| Change::new(Arc::new(call.clone()), ACCEPTED));
+            assert_eq!(log.together(accepted.collect()).await, vec![Ok(()); order.len()]);
+            let calls = order.chars().zip(&there).map(|(which, there)| match which {
+                'a' => fresh[swapped](&log),
+                'b' => fresh[1 - swapped](&log),
+                'A' => again[swapped](there),
+                _ => again[1 - swapped](there),
+            });
+            let calls: Vec<_> = calls.collect();
+            let changes = calls.iter().map(|(call, news)| Change::new(Arc::new(call.clone()), *news));
+            assert_eq!(log.together(changes.collect()).await, vec![Ok(()); order.len()], "{order}");
+            all.extend(calls);
         }
         assert_stored_and_told(&mut log, &all).await;
     }

@@ -1,0 +1,28 @@
+//! The JSON of a call that nothing happens to any more.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+/// The call as compact JSON, as callers see it, once somebody has written it. A copy has none: something may happen to it.
+#[derive(Debug, Default)]
+pub struct Written(OnceLock<Bytes>);
+
+impl Written {
+    /// The JSON, if it is there.
+    #[must_use]
+    pub fn get(&self) -> Option<&Bytes> {
+        self.0.get()
+    }
+
+    /// Keeps the JSON for whoever asks. The first stays.
+    pub fn keep(&self, json: Bytes) {
+        let _ = self.0.set(json);
+    }
+}
+
+impl Clone for Written {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
