@@ -34,7 +34,8 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
         check_depth_and_integers(bytes)?;
     }
     // The parser stops one level early: a text that it finds too deep is looked at closely.
-    let parsed = match serde_json::from_slice(bytes) {
+    // Looked at as a whole, text is found to be UTF-8 sooner than string by string; what is none is told where.
+    let parsed = match std::str::from_utf8(bytes).map_or_else(|_| serde_json::from_slice(bytes), serde_json::from_str) {
         Err(error) if error.is_syntax() && error.to_string().starts_with("recursion limit") => {
             check_depth_and_integers(bytes)?;
             let mut deserializer = serde_json::Deserializer::from_slice(bytes);
