@@ -21,7 +21,58 @@ async fn assert_stored_and_told(log: &mut Log, calls: &[(Call, News)]) {
 }
 
 /// Makes a call of one kind, and says what a change of it brings.
-type Kind<'k, From> = &'k dyn Fn(&From) -> (Call, News);
+type Kind<From> = fn(&From) -> (Call, News);
+
+fn waiting(log: &Log) -> (Call, News) {
+    (log.call("t"), ACCEPTED)
+}
+
+fn begun(log: &Log) -> (Call, News) {
+    (starts(&log.call("t")).0, News { started: true, ..ACCEPTED })
+}
+
+fn good(log: &Log) -> (Call, News) {
+    (ended(&log.call("t"), Outcome::text("x"), 3), WHOLE)
+}
+
+fn refused(log: &Log) -> (Call, News) {
+    (rejected(&log.call("t"), Failure::not_found("t", &[], None)), REJECTED)
+}
+
+fn starts(call: &Call) -> (Call, News) {
+    let mut call = call.clone();
+    call.start(Time(ACCEPTED_AT + 5)).unwrap();
+    (call, STARTED)
+}
+
+fn runs(call: &Call) -> (Call, News) {
+    (ended(call, Outcome::text("x"), 3), News { started: true, ..SETTLED })
+}
+
+fn fails(call: &Call) -> (Call, News) {
+    (rejected(call, Failure::not_found("t", &[], None)), SETTLED)
+}
+
+/// Writes the calls as they now are, in one commit.
+async fn write_together(log: &Log, calls: &[(Call, News)]) {
+    let changes = calls.iter().map(|(call, news)| Change::new(Arc::new(call.clone()), *news));
+    assert_eq!(log.together(changes.collect()).await, vec![Ok(()); calls.len()]);
+}
+
+/// So many calls that have been written before.
+async fn there(log: &Log, count: usize) -> Vec<Call> {
+    let calls: Vec<_> = (0..count).map(|_| waiting(log)).collect();
+    write_together(log, &calls).await;
+    calls.into_iter().map(|(call, _)| call).collect()
+}
+
+/// Each kind and each other one, which takes one of three places.
+fn mixtures<From, const N: usize>(kinds: [Kind<From>; N]) -> impl Iterator<Item = [Kind<From>; 3]> {
+    let pairs = kinds.into_iter().flat_map(move |kind| kinds.map(|other| (kind, other)));
+    pairs.flat_map(|(kind, other)| {
+        (0..3).map(move |place| std::array::from_fn(|n| if n == place { other } else { kind }))
+    })
+}
 
 on_both_databases!(
     async fn the_changes_of_one_call_in_one_commit_are_one_row_and_all_its_events(backend: Backend) {
@@ -98,25 +149,11 @@ on_both_databases!(
 on_both_databases!(
     async fn calls_that_share_a_commit_are_stored_as_they_are_whether_alike_or_not(backend: Backend) {
         let mut log = Log::open(backend).await;
-        let waiting = |log: &Log| (log.call("t"), ACCEPTED);
-        let begun = |log: &Log| {
-            let mut call = log.call("t");
-            call.start(Time(ACCEPTED_AT + 5)).unwrap();
-            (call, News { started: true, ..ACCEPTED })
-        };
-        let good = |log: &Log| (ended(&log.call("t"), Outcome::text("x"), 3), WHOLE);
-        let refused = |log: &Log| (rejected(&log.call("t"), Failure::not_found("t", &[], None)), REJECTED);
-        let kinds: [Kind<'_, Log>; 4] = [&waiting, &begun, &good, &refused];
         let mut all = Vec::new();
-        for kind in kinds {
-            for other in kinds {
-                for place in 0..3 {
-                    let calls: Vec<_> = (0..3).map(|n| if n == place { other(&log) } else { kind(&log) }).collect();
-                    let changes = calls.iter().map(|(call, news)| Change::new(Arc::new(call.clone()), *news));
-                    assert_eq!(log.together(changes.collect()).await, [Ok(()); 3]);
-                    all.extend(calls);
-                }
-            }
+        for kinds in mixtures::<Log, 4>([waiting, begun, good, refused]) {
+            let calls = kinds.map(|kind| kind(&log));
+            write_together(&log, &calls).await;
+            all.extend(calls);
         }
         assert_stored_and_told(&mut log, &all).await;
     }
@@ -125,29 +162,12 @@ on_both_databases!(
 on_both_databases!(
     async fn changes_that_share_a_commit_are_stored_as_they_are_whether_alike_or_not(backend: Backend) {
         let mut log = Log::open(backend).await;
-        let starts = |call: &Call| {
-            let mut call = call.clone();
-            call.start(Time(ACCEPTED_AT + 5)).unwrap();
-            (call, STARTED)
-        };
-        let runs = |call: &Call| (ended(call, Outcome::text("x"), 3), News { started: true, ..SETTLED });
-        let fails = |call: &Call| (rejected(call, Failure::not_found("t", &[], None)), SETTLED);
-        let kinds: [Kind<'_, Call>; 3] = [&starts, &runs, &fails];
         let mut all = Vec::new();
-        for kind in kinds {
-            for other in kinds {
-                for place in 0..3 {
-                    let there: Vec<_> = (0..3).map(|_| log.call("t")).collect();
-                    let accepted = there.iter().map(|call| Change::new(Arc::new(call.clone()), ACCEPTED));
-                    assert_eq!(log.together(accepted.collect()).await, [Ok(()); 3]);
-                    let changed = there.iter().enumerate();
-                    let changed = changed.map(|(n, call)| if n == place { other(call) } else { kind(call) });
-                    let changed: Vec<_> = changed.collect();
-                    let changes = changed.iter().map(|(call, news)| Change::new(Arc::new(call.clone()), *news));
-                    assert_eq!(log.together(changes.collect()).await, [Ok(()); 3]);
-                    all.extend(changed);
-                }
-            }
+        for kinds in mixtures::<Call, 3>([starts, runs, fails]) {
+            let there = there(&log, kinds.len()).await;
+            let calls: Vec<_> = kinds.iter().zip(&there).map(|(kind, there)| kind(there)).collect();
+            write_together(&log, &calls).await;
+            all.extend(calls);
         }
         assert_stored_and_told(&mut log, &all).await;
     }
@@ -156,22 +176,12 @@ on_both_databases!(
 on_both_databases!(
     async fn new_calls_and_changes_of_others_that_share_a_commit_are_stored_as_they_are(backend: Backend) {
         let mut log = Log::open(backend).await;
-        let waiting = |log: &Log| (log.call("t"), ACCEPTED);
-        let good = |log: &Log| (ended(&log.call("t"), Outcome::text("x"), 3), WHOLE);
-        let starts = |call: &Call| {
-            let mut call = call.clone();
-            call.start(Time(ACCEPTED_AT + 5)).unwrap();
-            (call, STARTED)
-        };
-        let runs = |call: &Call| (ended(call, Outcome::text("x"), 3), News { started: true, ..SETTLED });
-        let (fresh, again): ([Kind<'_, Log>; 2], [Kind<'_, Call>; 2]) = ([&waiting, &good], [&starts, &runs]);
+        let (fresh, again): ([Kind<Log>; 2], [Kind<Call>; 2]) = ([waiting, good], [starts, runs]);
         let mut all = Vec::new();
         // Which kind of a new call, or of a change, comes in which order.
         let orders = ["aA", "Aa", "aaAA", "AaAa", "AAaa", "abA", "aAB", "aaABB"];
         for (order, swapped) in orders.iter().flat_map(|order| [(order, 0), (order, 1)]) {
-            let there: Vec<_> = order.chars().map(|_| log.call("t")).collect();
-            let accepted = there.iter().map(|call| Change::new(Arc::new(call.clone()), ACCEPTED));
-            assert_eq!(log.together(accepted.collect()).await, vec![Ok(()); order.len()]);
+            let there = there(&log, order.len()).await;
             let calls = order.chars().zip(&there).map(|(which, there)| match which {
                 'a' => fresh[swapped](&log),
                 'b' => fresh[1 - swapped](&log),
@@ -179,8 +189,7 @@ on_both_databases!(
                 _ => again[1 - swapped](there),
             });
             let calls: Vec<_> = calls.collect();
-            let changes = calls.iter().map(|(call, news)| Change::new(Arc::new(call.clone()), *news));
-            assert_eq!(log.together(changes.collect()).await, vec![Ok(()); order.len()], "{order}");
+            write_together(&log, &calls).await;
             all.extend(calls);
         }
         assert_stored_and_told(&mut log, &all).await;
