@@ -107,8 +107,7 @@ impl Recorder {
         let news = self.news(&call);
         fault::pass(Point::BeforeSettle);
         let mut change = Change::new(call.clone(), news);
-        // The answer to a batch is not put together from the JSON of its calls.
-        if call.batch_id.is_none() && self.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed()) {
+        if self.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed()) {
             change = change.awaited();
         }
         if let Some(image) = image {

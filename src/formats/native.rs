@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -85,6 +86,9 @@ pub struct ToolCall<'a> {
     ended_at: Option<Time>,
     /// The node that ran it.
     node: &'a str,
+    /// All of it, where that was written ahead.
+    #[serde(skip)]
+    written: Option<&'a Bytes>,
 }
 
 #[derive(Debug, Serialize)]
@@ -149,6 +153,7 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
             started_at: call.started_at,
             ended_at: call.ended_at,
             node: &call.node,
+            written: call.written.get(),
         }
     }
 }
@@ -161,6 +166,7 @@ impl<'a> ToolCall<'a> {
         let outcome = call.outcome.as_deref();
         let blocks = outcome.map_or(&[][..], |outcome| outcome.content.as_slice());
         Self {
+            written: None,
             output: whole.output.map(cut::text),
             content: Content::Short(cut::ShortContent { call: Some(call.id), blocks }),
             details: call.outcome.as_deref().map(|outcome| Details::short(call, outcome)),
