@@ -1,6 +1,7 @@
 //! Who watches is told: commits fan out to subscribers, and a stream can be resumed from any event.
 
 pub mod bus;
+pub mod follow;
 pub mod frame;
 pub mod pace;
 pub mod render;

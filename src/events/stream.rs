@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::bus::{Bus, CallReader};
+use super::follow::{Follower, ReadBack, Step};
 use super::frame::{self, Chunk, Framed};
 use super::pace::Pace;
 use crate::domain::event::{Event, Stage};
@@ -63,22 +64,26 @@ pub async fn of_call(
     let Some(events) = store.events_of(id).await? else { return Ok(None) };
     let mut pieces = OneCall {
         id,
-        last: after,
+        follower: Follower::behind(after),
         ended: false,
+        behind: false,
         stored: VecDeque::new(),
         reader,
         store: store.clone(),
         heartbeat: heartbeat(),
         closing,
     };
-    pieces.take(events);
+    let known = pieces.follower.read(events);
+    pieces.take(known);
     Ok(Some(body(pieces)))
 }
 
 struct OneCall {
     id: Uuid,
-    last: i64,
+    follower: Follower,
     ended: bool,
+    /// Whether events are missing that another node has written.
+    behind: bool,
     stored: VecDeque<Bytes>,
     reader: CallReader,
     store: Store,
@@ -87,23 +92,29 @@ struct OneCall {
 }
 
 impl OneCall {
-    fn take(&mut self, events: Vec<Event>) {
-        let finished = events.last().is_some_and(|event| event.stage == Stage::Result);
-        for event in events {
-            if event.pos > self.last {
-                self.last = event.pos;
-                self.stored.push_back(Framed::from(event).bytes());
-            }
-        }
-        self.ended = self.ended || finished;
+    fn take(&mut self, ReadBack { events, has_ended }: ReadBack) {
+        self.stored.extend(events.into_iter().map(|event| Framed::from(event).bytes()));
+        self.ended = self.ended || has_ended;
     }
 
-    fn see(&mut self, event: &Framed) -> Option<Bytes> {
-        if event.event.pos <= self.last {
-            return None;
+    /// Fills a gap from the store. The later event is not sent before that, and is among what is read back.
+    async fn catch_up(&mut self) -> Piece {
+        match self.follower.read_back(&self.store, self.id).await {
+            Ok(Some(known)) => {
+                self.behind = false;
+                self.take(known);
+                self.stored.pop_front()
+            }
+            // The call is gone, or its row will never be readable.
+            Ok(None) | Err(StoreError::Corrupt(_)) => {
+                self.ended = true;
+                None
+            }
+            Err(_) => {
+                tokio::time::sleep(AGAIN).await;
+                Some(frame::HEARTBEAT)
+            }
         }
-        self.last = event.event.pos;
-        Some(event.bytes())
     }
 }
 
@@ -116,18 +127,31 @@ impl Pieces for OneCall {
             if self.ended {
                 return None;
             }
+            if self.behind {
+                let closing = self.closing.clone();
+                let caught_up = tokio::select! {
+                    () = closing.cancelled() => return None,
+                    piece = self.catch_up() => piece,
+                };
+                match caught_up {
+                    Some(piece) => return Some(piece),
+                    None => continue,
+                }
+            }
             tokio::select! {
                 () = self.closing.cancelled() => return None,
                 event = self.reader.events.recv() => match event {
                     Some(event) => {
                         let is_last = event.event.stage == Stage::Result;
-                        if let Some(piece) = self.see(&event) {
-                            self.ended = is_last;
-                            return Some(piece);
-                        }
-                        // The end was read back already.
-                        if is_last {
-                            return None;
+                        match self.follower.step(&event.event) {
+                            Step::Next => {
+                                self.ended = is_last;
+                                return Some(event.bytes());
+                            }
+                            Step::Gap => self.behind = true,
+                            // The end was read back already.
+                            Step::Seen if is_last => return None,
+                            Step::Seen => {}
                         }
                     }
                     None => {
@@ -136,9 +160,9 @@ impl Pieces for OneCall {
                     }
                 },
                 // A signal may be lost, as when another node runs the call; the store knows.
-                _ = self.heartbeat.tick() => match self.store.events_of(self.id).await {
-                    Ok(Some(events)) => {
-                        self.take(events);
+                _ = self.heartbeat.tick() => match self.follower.read_back(&self.store, self.id).await {
+                    Ok(Some(known)) => {
+                        self.take(known);
                         if self.stored.is_empty() {
                             return Some(frame::HEARTBEAT);
                         }

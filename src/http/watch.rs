@@ -18,10 +18,11 @@ use uuid::Uuid;
 use super::AppState;
 use crate::access::Access;
 use crate::domain::Call;
-use crate::domain::event::{EventKind, Stage};
+use crate::domain::event::{Event, EventKind, Stage};
 use crate::engine::{NotRecorded, Submitted};
 use crate::events::bus::CallReader;
-use crate::events::frame;
+use crate::events::follow::{Follower, Step};
+use crate::events::frame::{self, Framed};
 use crate::formats::messages::Continuation;
 use crate::formats::native::{BatchAnswer, ToolCall};
 
@@ -49,6 +50,7 @@ pub(super) fn stream(
         is_over: false,
         is_late: false,
         last: 0,
+        followers: HashMap::new(),
         state,
         access,
     };
@@ -104,6 +106,7 @@ struct Watch {
     /// Whether the end of a call could not be recorded in time.
     is_late: bool,
     last: i64,
+    followers: HashMap<Uuid, Follower>,
     state: AppState,
     access: Access,
 }
@@ -121,13 +124,7 @@ impl Watch {
         tokio::select! {
             biased;
             event = self.reader.events.recv() => match event {
-                Some(event) => {
-                    self.last = event.event.pos;
-                    if event.event.stage == Stage::Result {
-                        self.ended.insert(event.event.call.id, event.event.call.clone());
-                    }
-                    Some(event.bytes())
-                }
+                Some(event) => Some(self.frames_of(&event).await),
                 None => {
                     self.is_over = true;
                     Some(frame::CUT_OFF)
@@ -144,6 +141,37 @@ impl Watch {
                 self.is_over = self.ends.is_empty() && (!self.is_late || are_ended_on_disk(&self.access, &self.ids).await);
                 Some(if self.is_over { frame::CUT_OFF } else { frame::HEARTBEAT })
             }
+        }
+    }
+
+    /// An event, and before it those of its call that another node has written; nothing if it was sent already.
+    async fn frames_of(&mut self, event: &Framed) -> Bytes {
+        let id = event.event.call.id;
+        let follower = self.followers.entry(id).or_default();
+        match follower.step(&event.event) {
+            Step::Seen => Bytes::new(),
+            Step::Next => {
+                self.note(&event.event);
+                event.bytes()
+            }
+            Step::Gap => match follower.read_back(self.access.store(), id).await {
+                Ok(Some(missing)) => {
+                    missing.events.iter().for_each(|event| self.note(event));
+                    missing.bytes()
+                }
+                // Nothing is left out: the client reads on at the call's own stream.
+                Ok(None) | Err(_) => {
+                    self.is_over = true;
+                    frame::CUT_OFF
+                }
+            },
+        }
+    }
+
+    fn note(&mut self, event: &Event) {
+        self.last = self.last.max(event.pos);
+        if event.stage == Stage::Result {
+            self.ended.insert(event.call.id, event.call.clone());
         }
     }
 

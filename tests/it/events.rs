@@ -1,6 +1,7 @@
 //! Server-sent events: of one call, and of all.
 
 mod all;
+mod gaps;
 mod history;
 mod live;
 mod resume;

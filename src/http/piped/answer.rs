@@ -1,5 +1,6 @@
 //! The answering side of a piped stream: the calls' events as they happen, and at the end the batch.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,11 +16,12 @@ use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
 use crate::access::Access;
-use crate::domain::event::{EventKind, Stage};
+use crate::domain::event::{Event, EventKind, Stage};
 use crate::domain::{Call, Vendor};
 use crate::engine::{NotRecorded, Pending};
 use crate::events::bus::CallReader;
-use crate::events::frame;
+use crate::events::follow::{Follower, Step};
+use crate::events::frame::{self, Framed};
 use crate::events::stream::HEARTBEAT;
 use crate::formats::messages::{Continuation, Kind};
 use crate::formats::native::{BatchAnswer, ToolCall};
@@ -76,6 +78,7 @@ pub(super) struct Answer {
     /// It has read too slowly, and misses events.
     is_behind: bool,
     last: i64,
+    followers: HashMap<Uuid, Follower>,
 }
 
 /// Data of `batch` at the end of a piped stream.
@@ -109,6 +112,7 @@ impl Answer {
             is_done: false,
             is_behind: false,
             last: 0,
+            followers: HashMap::new(),
         }
     }
 
@@ -142,14 +146,7 @@ impl Answer {
                         self.is_behind = true;
                         return Some(frame::CUT_OFF);
                     };
-                    self.last = self.last.max(event.event.pos);
-                    if event.event.stage == Stage::Result {
-                        let told = self.calls.iter_mut().find(|entry| entry.id == event.event.call.id);
-                        if let Some(entry) = told {
-                            (entry.is_told, entry.call) = (true, Some(event.event.call.clone()));
-                        }
-                    }
-                    return Some(event.bytes());
+                    return Some(self.frames_of(&event).await);
                 }
                 Some((place, end)) = self.ends.next() => self.ended(place, end),
                 () = async {
@@ -164,6 +161,39 @@ impl Answer {
                 } => return Some(self.end().await),
                 () = tokio::time::sleep(HEARTBEAT) => return Some(frame::HEARTBEAT),
             }
+        }
+    }
+
+    /// An event, and before it those of its call that another node has written; nothing if it was sent already.
+    async fn frames_of(&mut self, event: &Framed) -> Bytes {
+        let id = event.event.call.id;
+        let follower = self.followers.entry(id).or_default();
+        match follower.step(&event.event) {
+            Step::Seen => Bytes::new(),
+            Step::Next => {
+                self.note_event(&event.event);
+                event.bytes()
+            }
+            Step::Gap => match follower.read_back(self.access.store(), id).await {
+                Ok(Some(missing)) => {
+                    missing.events.iter().for_each(|event| self.note_event(event));
+                    missing.bytes()
+                }
+                // Nothing is left out: the client reads on at the call's own stream.
+                Ok(None) | Err(_) => {
+                    self.is_behind = true;
+                    frame::CUT_OFF
+                }
+            },
+        }
+    }
+
+    fn note_event(&mut self, event: &Event) {
+        self.last = self.last.max(event.pos);
+        if event.stage == Stage::Result
+            && let Some(entry) = self.calls.iter_mut().find(|entry| entry.id == event.call.id)
+        {
+            (entry.is_told, entry.call) = (true, Some(event.call.clone()));
         }
     }
 

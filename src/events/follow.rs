@@ -1,0 +1,128 @@
+//! A reader's place among the events of one call. The bus carries only what this node has committed, so an event may come
+//! before others that another node has written: these are read back from the store first.
+
+use bytes::{Bytes, BytesMut};
+use uuid::Uuid;
+
+use super::frame::Framed;
+use crate::domain::event::{Event, Stage};
+use crate::store::{Store, StoreError};
+
+/// The last event of a call that a reader has, or was not interested in.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Follower {
+    pos: i64,
+    seq: u32,
+}
+
+/// How an event relates to those that the reader has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The reader has it already.
+    Seen,
+    /// It is the next one.
+    Next,
+    /// Others come before it.
+    Gap,
+}
+
+/// What was read back of a call.
+#[derive(Debug, Default)]
+pub struct ReadBack {
+    /// Events that the reader did not have.
+    pub events: Vec<Event>,
+    /// Whether the call has ended.
+    pub has_ended: bool,
+}
+
+impl Follower {
+    /// A reader that wants what comes behind this position.
+    #[must_use]
+    pub fn behind(pos: i64) -> Self {
+        Self { pos, seq: 0 }
+    }
+
+    /// Moves to this event if it is the next one.
+    pub fn step(&mut self, event: &Event) -> Step {
+        if event.pos <= self.pos {
+            return Step::Seen;
+        }
+        if event.seq > self.seq + 1 {
+            return Step::Gap;
+        }
+        (self.pos, self.seq) = (event.pos, event.seq);
+        Step::Next
+    }
+
+    /// Moves behind these events, which are all that the call has, and returns those that are new.
+    pub fn read(&mut self, events: Vec<Event>) -> ReadBack {
+        let Some(last) = events.last() else { return ReadBack::default() };
+        let (after, has_ended) = (self.pos, last.stage == Stage::Result);
+        (self.pos, self.seq) = (last.pos.max(after), last.seq);
+        let events = events.into_iter().filter(|event| event.pos > after).collect();
+        ReadBack { events, has_ended }
+    }
+
+    /// Reads back what the reader does not have; `None` if the call no longer exists.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read. The reader's place is unchanged then.
+    pub async fn read_back(&mut self, store: &Store, id: Uuid) -> Result<Option<ReadBack>, StoreError> {
+        Ok(store.events_of(id).await?.map(|events| self.read(events)))
+    }
+}
+
+impl ReadBack {
+    /// The frames of all events in order.
+    #[must_use]
+    pub fn bytes(self) -> Bytes {
+        let mut joined = BytesMut::new();
+        for event in self.events {
+            joined.extend_from_slice(&Framed::from(event).bytes());
+        }
+        joined.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::{Call, Time};
+
+    fn event(pos: i64, seq: u32, stage: Stage) -> Event {
+        let call = Call::accepted(Uuid::nil(), "echo".into(), None, Arc::default(), Time(0), "n".into());
+        Event { pos, seq, call: Arc::new(call), stage }
+    }
+
+    fn history(numbers: std::ops::RangeInclusive<u32>) -> Vec<Event> {
+        numbers.map(|seq| event(i64::from(seq) * 10, seq, Stage::Waiting)).collect()
+    }
+
+    #[test]
+    fn an_event_is_next_only_if_none_is_missing_before_it() {
+        let mut follower = Follower::behind(0);
+        assert_eq!(follower.read(history(1..=3)).events.len(), 3);
+        assert_eq!(follower.step(&event(30, 3, Stage::Waiting)), Step::Seen);
+        assert_eq!(follower.step(&event(50, 5, Stage::Waiting)), Step::Gap);
+        let new = follower.read(history(1..=5));
+        assert_eq!(new.events.iter().map(|event| event.seq).collect::<Vec<_>>(), [4, 5]);
+        assert_eq!(follower.step(&event(60, 6, Stage::Result)), Step::Next);
+    }
+
+    #[test]
+    fn a_resumed_reader_gets_only_what_comes_behind_its_position() {
+        let mut follower = Follower::behind(20);
+        let new = follower.read(history(1..=3));
+        assert_eq!((new.events.len(), new.events[0].seq, new.has_ended), (1, 3, false));
+        assert_eq!(follower.step(&event(40, 4, Stage::Waiting)), Step::Next);
+    }
+
+    #[test]
+    fn a_position_beyond_the_call_is_kept() {
+        let mut follower = Follower::behind(1_000);
+        assert!(follower.read(history(1..=3)).events.is_empty());
+        assert_eq!(follower.step(&event(40, 4, Stage::Waiting)), Step::Seen);
+    }
+}

@@ -1,0 +1,173 @@
+//! Events that the bus of a node never carried: another node wrote them, or this one was cut off from the database.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use reqwest::Method;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use toolpost::domain::call::StatusUpdate;
+use toolpost::domain::event::{EventKind, Reported};
+use toolpost::domain::{Call, Clock, Ids, Outcome, Time};
+use toolpost::events::frame::HEARTBEAT;
+use toolpost::events::{Bus, render, stream};
+use toolpost::store::journal::{Change, Committed, News};
+use toolpost::store::{Db, Journal, Store};
+
+use crate::support::calls::{gated, idempotent};
+use crate::support::client::send;
+use crate::support::{Backend, Database, Event, EventStream, Node, bounded, eventually};
+
+/// A journal whose commits reach the bus of this node, but for those that another node is said to have made.
+struct Desk {
+    store: Store,
+    journal: Journal,
+    bus: Bus,
+    /// Numbers of events that only the other node has published.
+    elsewhere: Arc<Mutex<BTreeSet<u32>>>,
+    _database: Database,
+}
+
+impl Desk {
+    async fn open(backend: Backend) -> Self {
+        let database = Database::fresh(backend).await;
+        let store = Store::open(&database.url).await.unwrap();
+        let (bus, elsewhere) = (Bus::default(), Arc::<Mutex<BTreeSet<u32>>>::default());
+        let (told, hidden) = (bus.clone(), elsewhere.clone());
+        let sink = Arc::new(move |committed: &Committed| {
+            let hidden = hidden.lock().unwrap();
+            if !committed.events().iter().any(|event| hidden.contains(&event.seq)) {
+                told.publish(committed);
+            }
+        });
+        let (journal, _) = Journal::start(store.db().clone(), Clock::manual(Time(0)), Ids::counted(), sink);
+        Self { store, journal, bus, elsewhere, _database: database }
+    }
+
+    async fn write(&self, change: Change) {
+        bounded("a change", self.journal.write(change)).await.unwrap();
+    }
+
+    /// A running call, as the node that has it knows it.
+    async fn running(&self) -> Call {
+        let mut call = Call::accepted(Ids::random().next(), "job".into(), None, Arc::default(), Time(0), "node".into());
+        call.start(Time(1)).unwrap();
+        self.write(Change::new(Arc::new(call.clone()), News { accepted: true, started: true, settled: false })).await;
+        call
+    }
+
+    /// One more event of it.
+    async fn step(&self, call: &mut Call) {
+        call.update(StatusUpdate { tip: Some(format!("{}", call.last_seq)), ..StatusUpdate::default() }).unwrap();
+        let reported = Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(call) };
+        self.write(Change::reported(Arc::new(call.clone()), Arc::new(reported))).await;
+    }
+
+    /// The same, on the other node.
+    async fn step_elsewhere(&self, call: &mut Call) {
+        self.elsewhere.lock().unwrap().insert(call.last_seq + 1);
+        self.step(call).await;
+    }
+
+    async fn settle(&self, call: &mut Call) {
+        call.settle(Outcome::text("done"), Time(2)).unwrap();
+        self.write(Change::new(Arc::new(call.clone()), News { settled: true, ..News::default() })).await;
+    }
+
+    async fn pieces(&self, call: &Call) -> BoxStream<'static, Bytes> {
+        let stream = stream::of_call(&self.store, &self.bus, call.id, 0, CancellationToken::new()).await.unwrap();
+        stream.expect("the call exists").map(Result::unwrap).boxed()
+    }
+
+    async fn stream(&self, call: &Call) -> EventStream {
+        EventStream::new(self.pieces(call).await.map(Ok))
+    }
+
+    async fn execute(&self, sql: &'static str) {
+        match self.store.db() {
+            Db::Sqlite(pools) => drop(sqlx::raw_sql(sql).execute(pools.writer.pool()).await.unwrap()),
+            Db::Postgres(pools) => drop(sqlx::raw_sql(sql).execute(pools.writer.pool()).await.unwrap()),
+        }
+    }
+}
+
+fn seqs(events: &[Event]) -> Vec<u64> {
+    events.iter().map(|event| event.data["seq"].as_u64().unwrap()).collect()
+}
+
+on_both_databases!(
+    async fn events_that_another_node_wrote_come_before_later_ones(backend: Backend) {
+        let desk = Desk::open(backend).await;
+        let mut call = desk.running().await;
+        let mut stream = desk.stream(&call).await;
+        let mut events = stream.until(|event| event.is_status("DOING")).await;
+        for _ in 0..2 {
+            // Twice: a gap may follow a gap.
+            for _ in 0..3 {
+                desk.step_elsewhere(&mut call).await;
+            }
+            desk.step(&mut call).await;
+            let later = u64::from(call.last_seq);
+            events.extend(stream.until(|event| event.data["seq"] == later).await);
+        }
+        desk.step_elsewhere(&mut call).await;
+        desk.settle(&mut call).await;
+        events.extend(stream.rest().await);
+        assert_eq!(seqs(&events), (1..=14).collect::<Vec<_>>());
+        assert_eq!(events, desk.stream(&call).await.rest().await, "as they are read back");
+    }
+);
+
+on_both_databases!(
+    async fn a_gap_that_cannot_be_read_back_yet_holds_back_later_events(backend: Backend) {
+        let desk = Desk::open(backend).await;
+        let mut call = desk.running().await;
+        let mut pieces = desk.pieces(&call).await;
+        let mut before = Vec::new();
+        for _ in 0..4 {
+            before.extend(bounded("a piece", pieces.next()).await);
+        }
+        assert!(std::str::from_utf8(&before[3]).unwrap().contains("DOING"), "the opening and three events");
+        desk.step_elsewhere(&mut call).await;
+        desk.settle(&mut call).await;
+        desk.execute("ALTER TABLE call_events RENAME TO away").await;
+        assert_eq!(bounded("a piece", pieces.next()).await, Some(HEARTBEAT), "and no later event");
+        desk.execute("ALTER TABLE away RENAME TO call_events").await;
+        let rest = EventStream::new(pieces.map(Ok)).rest().await;
+        assert_eq!(seqs(&rest), [4, 5, 6]);
+    }
+);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watcher_on_another_node_loses_no_event_when_the_node_of_the_call_is_lost() {
+    let mut lost = Node::start(Backend::Postgres, &[]).await;
+    let heir = lost.second().await;
+    let server = gated("done").await;
+    lost.tool("job", &server, json!({"async": true, "annotations": idempotent()})).await;
+    let id = lost.accepted(json!({"name": "job"})).await;
+    server.received(1).await;
+    lost.in_phase(&id, "running").await;
+    let path = format!("/tool-calls/{id}/events");
+    let mut watcher = heir.events(&path).await;
+    let mut events = watcher.until(|event| event.is_status("DOING")).await;
+    // The heir's own bus knows nothing of these.
+    let token = server.request().json()["token"].clone();
+    for step in 1..=3 {
+        let tip = format!("step {step}");
+        let request = lost.request(Method::POST, &format!("/tool-calls/{id}/progress"));
+        let answer = send(request.bearer_auth(token.as_str().unwrap()).json(&json!({"tip": tip}))).await;
+        assert_eq!(answer.status, 202, "{}", answer.text());
+        let is_stored = || async { (lost.stored(&id).await["tip"] == tip.as_str()).then_some(()) };
+        eventually("the report to be stored", is_stored).await;
+    }
+    lost.kill().await;
+    server.open();
+    events.extend(watcher.rest().await);
+    assert_eq!(seqs(&events), (1..=events.len() as u64).collect::<Vec<_>>());
+    let tips: Vec<&str> = events.iter().filter_map(|event| event.data["tip"].as_str()).collect();
+    assert!(tips.starts_with(&["step 1", "step 2", "step 3"]), "{tips:?}");
+    assert_eq!(events, heir.events(&path).await.rest().await);
+}
