@@ -35,6 +35,6 @@ pub async fn attempt(callbacks: &Callbacks, due: &DueCallback) -> Ended {
     drop(call);
     let body = Bytes::from(body);
     let headers = webhook_headers(&callbacks.key, &due.event_id.to_string(), callbacks.clock.now(), &body);
-    let timeout = schedule::nth(due.attempts).timeout;
+    let timeout = schedule::nth(due.step()).timeout;
     Ended::Tried(callbacks.client.deliver(&due.url, headers, body, timeout).await)
 }

@@ -128,7 +128,7 @@ impl Desk {
             }
             Ended::Tried(Delivered { status, fault }) => {
                 let error = shown(&fault.unwrap_or_default());
-                let next_at = schedule::next_at(due.event_id, due.attempts, started, now);
+                let next_at = schedule::next_at(due.event_id, due.step(), started, now);
                 self.callbacks.counts.note_failed(next_at.is_none());
                 match next_at {
                     Some(_) => tracing::debug!(call = %due.call_id, host = %due.host, error, "a callback failed"),

@@ -49,7 +49,7 @@ pub fn nth(attempt: u32) -> Try {
     TRIES[place.min(TRIES.len() - 1)]
 }
 
-/// When to try again after a try of this number has failed; `None` gives up.
+/// When to try again after the try at this step has failed; `None` gives up. Tries whose end was lost are no steps.
 #[must_use]
 pub fn next_at(event: Uuid, attempt: u32, started: Time, now: Time) -> Option<Time> {
     let wait = TRIES.get(usize::try_from(attempt).ok()?)?.wait;

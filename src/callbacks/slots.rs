@@ -95,7 +95,15 @@ mod tests {
 
     fn due(host: &str, path: &str, attempts: u32) -> DueCallback {
         let url = format!("http://{host}/{path}").into();
-        DueCallback { call_id: Uuid::nil(), url, host: host.into(), event_id: Uuid::nil(), attempts, bytes: 1000 }
+        DueCallback {
+            call_id: Uuid::nil(),
+            url,
+            host: host.into(),
+            event_id: Uuid::nil(),
+            attempts,
+            lost: 0,
+            bytes: 1000,
+        }
     }
 
     fn urls(chosen: &[DueCallback]) -> Vec<&str> {

@@ -76,9 +76,23 @@ pub struct DueCallback {
     pub event_id: Uuid,
     /// Tries begun so far.
     pub attempts: u32,
+    /// How many of them were lost: nobody recorded what became of them.
+    pub lost: u32,
     /// About how large the call is, in bytes.
     pub bytes: usize,
 }
+
+impl DueCallback {
+    /// The step of the schedule at which the try is. Lost tries may never have been made, so they are none of its steps.
+    #[must_use]
+    pub fn step(&self) -> u32 {
+        self.attempts.saturating_sub(self.lost)
+    }
+}
+
+/// No lease, and no wait for the next try, is longer than this, in microseconds. One that ends later was taken by a wall clock
+/// that was ahead and has been set back since; it is over.
+const LONGEST_WAIT: i64 = 24 * 3600 * 1_000_000;
 
 /// What is left out of a look for due callbacks, because it has its share already.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,7 +105,7 @@ pub struct Busy {
     pub retries: bool,
 }
 
-type DueRow = (Uuid, String, String, Uuid, i32, i64);
+type DueRow = (Uuid, String, String, Uuid, i32, i32, i64);
 
 impl Stores {
     /// Adds callbacks to calls that are there already and have none.
@@ -137,19 +151,20 @@ impl Stores {
                 due::<Postgres>(now, busy, limit).build_query_as().persistent(false).fetch_all(&pools.reader).await?
             }
         };
-        let due = rows.into_iter().map(|(call_id, url, host, event_id, attempts, bytes)| DueCallback {
+        let due = rows.into_iter().map(|(call_id, url, host, event_id, attempts, lost, bytes)| DueCallback {
             call_id,
             url: url.into(),
             host: host.into(),
             event_id,
             attempts: attempts.try_into().unwrap_or(0),
+            lost: lost.try_into().unwrap_or(0),
             bytes: bytes.try_into().unwrap_or(0),
         });
         Ok(due.collect())
     }
 
     /// Takes these callbacks until `leased_until`, and begins a try of each; those that another node took first are left
-    /// out. If nothing is noted of them by then, somebody takes them again.
+    /// out. If nothing is noted of them by then, somebody takes them again, and the try counts as lost.
     ///
     /// # Errors
     /// If the database fails.
@@ -173,14 +188,16 @@ impl Stores {
                     .await?
             };
         }
-        let taken: Vec<(Uuid, i32)> = match &self.db {
+        let taken: Vec<(Uuid, i32, i32)> = match &self.db {
             Db::Sqlite(pools) => taken!(Sqlite, pools),
             Db::Postgres(pools) => taken!(Postgres, pools),
         };
-        let taken: HashMap<Uuid, i32> = taken.into_iter().collect();
+        let taken: HashMap<Uuid, (i32, i32)> =
+            taken.into_iter().map(|(id, attempts, lost)| (id, (attempts, lost))).collect();
         let claimed = chosen.into_iter().filter_map(|due| {
-            let attempts = (*taken.get(&due.call_id)?).try_into().unwrap_or(u32::MAX);
-            Some(DueCallback { attempts, ..due })
+            let (attempts, lost) = *taken.get(&due.call_id)?;
+            let attempts = attempts.try_into().unwrap_or(u32::MAX);
+            Some(DueCallback { attempts, lost: lost.try_into().unwrap_or(0), ..due })
         });
         Ok(claimed.collect())
     }
@@ -201,11 +218,11 @@ where
     String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
 {
     let mut query = QueryBuilder::<D>::new(
-        "SELECT c.call_id, c.url, c.host, c.event_id, c.attempts, CAST(COALESCE((SELECT octet_length(t.record) + \
+        "SELECT c.call_id, c.url, c.host, c.event_id, c.attempts, c.lost, CAST(COALESCE((SELECT octet_length(t.record) + \
          octet_length(t.arguments) FROM tool_calls AS t WHERE t.id = c.call_id), 0) AS BIGINT) \
          FROM callbacks AS c WHERE c.state = 0 AND (c.leased_until IS NULL OR c.leased_until <= ",
     );
-    query.push_bind(now.0).push(")");
+    query.push_bind(now.0).push(" OR c.leased_until > ").push_bind(far(now)).push(")");
     for (column, busy) in [("host", &busy.hosts), ("url", &busy.urls)] {
         if !busy.is_empty() {
             query.push(format!(" AND c.{column} NOT IN ("));
@@ -220,7 +237,8 @@ where
     if busy.retries {
         query.push(" AND ").push(ENDED);
     } else {
-        query.push(" AND (c.next_at <= ").push_bind(now.0).push(" OR ").push(ENDED).push(")");
+        query.push(" AND (c.next_at <= ").push_bind(now.0).push(" OR c.next_at > ").push_bind(far(now));
+        query.push(" OR ").push(ENDED).push(")");
     }
     query.push(" ORDER BY c.next_at NULLS FIRST, c.call_id LIMIT ").push_bind(i64::from(limit));
     query
@@ -235,16 +253,26 @@ where
     let mut query = QueryBuilder::<D>::new(
         "WITH free AS (SELECT call_id FROM callbacks WHERE state = 0 AND (leased_until IS NULL OR leased_until <= ",
     );
-    query.push_bind(now.0).push(") AND (next_at IS NULL OR next_at <= ").push_bind(now.0).push(") AND call_id IN (");
+    query.push_bind(now.0).push(" OR leased_until > ").push_bind(far(now));
+    query.push(") AND (next_at IS NULL OR next_at <= ").push_bind(now.0).push(" OR next_at > ").push_bind(far(now));
+    query.push(") AND call_id IN (");
     let mut list = query.separated(", ");
     for id in ids {
         list.push_bind(*id);
     }
-    query.push(")").push(lock).push(") UPDATE callbacks SET attempts = attempts + 1, leased_until = ");
+    // Whoever notes what became of a try takes the lease away with it.
+    query.push(")").push(lock).push(
+        ") UPDATE callbacks SET attempts = attempts + 1, \
+         lost = lost + CASE WHEN leased_until IS NULL THEN 0 ELSE 1 END, leased_until = ",
+    );
     query
         .push_bind(leased_until.0)
-        .push(" FROM free WHERE callbacks.call_id = free.call_id RETURNING callbacks.call_id, attempts");
+        .push(" FROM free WHERE callbacks.call_id = free.call_id RETURNING callbacks.call_id, attempts, lost");
     query
+}
+
+fn far(now: Time) -> i64 {
+    now.0.saturating_add(LONGEST_WAIT)
 }
 
 #[cfg(test)]

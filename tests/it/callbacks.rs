@@ -15,6 +15,7 @@ use crate::support::{Backend, Database, bounded, eventually};
 mod delivery;
 mod failures;
 mod others;
+mod outages;
 mod restarts;
 
 /// A service without its server.
@@ -79,7 +80,7 @@ impl Service {
     /// `metadata.callback` of the call once it is like this.
     async fn callback(&self, call: &Call, is_so: impl Fn(&Value) -> bool) -> Value {
         eventually("a callback to get on", || async {
-            let found = self.app.store.call(call.id).await.unwrap().unwrap().metadata.remove("callback")?;
+            let found = self.app.store.call(call.id).await.ok()??.metadata.remove("callback")?;
             is_so(&found).then_some(found)
         })
         .await

@@ -57,9 +57,12 @@ pub struct CallbackState {
     /// Why the last try failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// When the next try begins.
+    /// When the next try begins; absent while one is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Time>,
+    /// A try is under way. If nothing is recorded of it by then, it is made again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trying_until: Option<Time>,
     /// When the end was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivered_at: Option<Time>,
@@ -138,6 +141,7 @@ fn decode(row: StateRow) -> (Uuid, CallbackState) {
         last_error,
         // While it is tried, the time of that try is over.
         next_attempt_at: next_at.filter(|_| leased_until.is_none()).map(Time),
+        trying_until: leased_until.map(Time),
         delivered_at: delivered_at.map(Time),
     };
     (call_id, state)
