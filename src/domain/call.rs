@@ -7,10 +7,14 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::tool::RetryOverride;
-use super::{Agent, AllowList, Failure, JsonText, Limits, LimitsSpec, Once, Outcome, Tenant, Time, Vendor, json};
+use super::{
+    Agent, AllowList, Failure, JsonText, Limits, LimitsSpec, Moment, Once, Outcome, Tenant, Time, Vendor, json,
+};
 
+mod stopwatch;
 mod written;
 
+pub use stopwatch::Stopwatch;
 pub use written::Written;
 
 /// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
@@ -208,8 +212,23 @@ pub struct Call {
     pub node: Arc<str>,
     /// The number of the call's last event.
     pub last_seq: u32,
+    /// When its last attempt was recorded as started, where it was not run after all.
+    pub unrun_start: Option<Time>,
+    /// How long it waited and ran.
+    pub stopwatch: Stopwatch,
     /// Its JSON, where that was written ahead of the answer.
     pub written: Written,
+}
+
+/// How long a stored call waited and ran, in milliseconds, where its timestamps do not say the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// From acceptance to the start of the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_ms: Option<u64>,
+    /// From the start of the tool to the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
 }
 
 /// A change that the status machine refuses.
@@ -253,6 +272,9 @@ impl StatusUpdate {
     }
 }
 
+/// Where `metadata` names the durations that span a restart.
+const ESTIMATED: &str = "estimated";
+
 /// Events that a call has from its row alone: acceptance and `WAIT`.
 const EVENTS_OF_ACCEPTANCE: u32 = 2;
 
@@ -270,9 +292,10 @@ impl Call {
         request_name: Arc<str>,
         call_id: Option<&str>,
         arguments: Arc<Value>,
-        created_at: Time,
+        now: impl Into<Moment>,
         node: Arc<str>,
     ) -> Self {
+        let now = now.into();
         Self {
             id,
             tenant: Tenant::default(),
@@ -307,11 +330,13 @@ impl Call {
             allowed: None,
             agent: None,
             callback_url: None,
-            created_at,
+            created_at: now.at,
             started_at: None,
             ended_at: None,
             node,
             last_seq: EVENTS_OF_ACCEPTANCE,
+            unrun_start: None,
+            stopwatch: Stopwatch::accepted(now),
             written: Written::default(),
         }
     }
@@ -374,10 +399,13 @@ impl Call {
     ///
     /// # Errors
     /// If the call is not waiting.
-    pub fn start(&mut self, now: Time) -> Result<(), ForbiddenTransition> {
+    pub fn start(&mut self, now: impl Into<Moment>) -> Result<(), ForbiddenTransition> {
         self.enter(Status::Doing)?;
+        let now = now.into();
         self.phase = Phase::Running;
-        self.started_at = Some(now);
+        self.started_at = Some(now.at);
+        self.stopwatch.start(self.created_at, now);
+        self.note_estimated();
         self.attempts += 1;
         self.last_seq += 1;
         Ok(())
@@ -387,7 +415,7 @@ impl Call {
     ///
     /// # Errors
     /// If the call is not waiting.
-    pub fn take_over(&mut self, now: Time) -> Result<(), ForbiddenTransition> {
+    pub fn take_over(&mut self, now: impl Into<Moment>) -> Result<(), ForbiddenTransition> {
         self.start(now)?;
         (self.attempts, self.cached) = (0, true);
         Ok(())
@@ -405,11 +433,50 @@ impl Call {
         Ok(())
     }
 
-    /// The start was recorded, but the tool was not run after all. What an earlier attempt did stays.
+    /// The start of this attempt was recorded, but the tool was not run after all. What an earlier attempt did stays, and so
+    /// does what watchers were told of the start.
     pub fn never_ran(&mut self) {
+        self.unrun_start = self.started_at;
         if self.attempts <= 1 {
             self.started_at = None;
         }
+    }
+
+    /// Runs of the tool that have begun.
+    #[must_use]
+    pub fn runs(&self) -> u32 {
+        self.attempts - u32::from(self.unrun_start.is_some()).min(self.attempts)
+    }
+
+    /// When the tool started, as the event says that told of it.
+    #[must_use]
+    pub fn announced_start(&self) -> Option<Time> {
+        self.started_at.or(self.unrun_start)
+    }
+
+    /// This process goes on with a call that it has read back.
+    pub fn resume(&mut self, now: Moment) {
+        self.stopwatch.resume(now, self.attempts);
+    }
+
+    /// Milliseconds from acceptance until now.
+    #[must_use]
+    pub fn waited_ms(&self, now: Moment) -> u64 {
+        self.stopwatch.waited(self.created_at, now) / 1000
+    }
+
+    /// Names the durations that were estimated, since they span a restart.
+    fn note_estimated(&mut self) {
+        let estimated = self.stopwatch.estimated(self.started_at);
+        if estimated.is_empty() {
+            return;
+        }
+        let noted = self.metadata.entry(ESTIMATED).or_insert_with(|| Value::Array(Vec::new()));
+        let Value::Array(names) = noted else {
+            *noted = estimated.into();
+            return;
+        };
+        names.extend(estimated.into_iter().map(Value::from).filter(|name| !names.contains(name)).collect::<Vec<_>>());
     }
 
     /// The running tool says something about itself.
@@ -444,11 +511,14 @@ impl Call {
     ///
     /// # Errors
     /// If it has ended before.
-    pub fn settle(&mut self, mut outcome: Outcome, now: Time) -> Result<(), ForbiddenTransition> {
+    pub fn settle(&mut self, mut outcome: Outcome, now: impl Into<Moment>) -> Result<(), ForbiddenTransition> {
         self.enter(if outcome.is_error() { Status::Error } else { Status::Success })?;
+        let now = now.into();
         self.phase = Phase::Done;
-        self.ended_at = Some(now);
+        self.ended_at = Some(now.at);
+        self.stopwatch.end(self.created_at, self.started_at, self.limits.as_ref(), now);
         json::merge_deep(&mut self.metadata, std::mem::take(&mut outcome.metadata));
+        self.note_estimated();
         self.outcome = Some(Arc::new(outcome));
         self.last_seq += 2;
         Ok(())
@@ -466,14 +536,34 @@ impl Call {
     /// Milliseconds from the start of the tool to the end; 0 for a call that ended without a run, `None` before its end.
     #[must_use]
     pub fn duration_ms(&self) -> Option<u64> {
+        self.ran_micros().map(|micros| micros / 1000)
+    }
+
+    /// The same in microseconds.
+    #[must_use]
+    pub fn ran_micros(&self) -> Option<u64> {
         let ended = self.ended_at?;
-        Some(self.started_at.map_or(0, |started| ended.millis_since(started)))
+        let started = self.started_at.unwrap_or(ended);
+        Some(self.stopwatch.ran.unwrap_or_else(|| Moment::from(ended).micros_since(started.into())))
     }
 
     /// Milliseconds from acceptance to the start of the tool (to the end, if it never ran; 0 while it waits).
     #[must_use]
     pub fn queued_ms(&self) -> u64 {
-        self.started_at.or(self.ended_at).map_or(0, |end| end.millis_since(self.created_at))
+        let Some(end) = self.started_at.or(self.ended_at) else { return 0 };
+        self.stopwatch.queued.unwrap_or_else(|| Moment::from(end).micros_since(self.created_at.into())) / 1000
+    }
+
+    /// What its timestamps do not say of its durations; this much is stored beside them.
+    #[must_use]
+    pub fn measured(&self) -> Measured {
+        let between = |from: Option<Time>, to: Option<Time>| Some(to?.millis_since(from?));
+        let queued = between(Some(self.created_at), self.started_at.or(self.ended_at)).unwrap_or(0);
+        let ran = between(self.started_at.or(self.ended_at), self.ended_at);
+        Measured {
+            queued_ms: Some(self.queued_ms()).filter(|ms| *ms != queued),
+            duration_ms: self.duration_ms().filter(|ms| Some(*ms) != ran),
+        }
     }
 }
 

@@ -2,33 +2,38 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
 use super::Time;
+use super::moment::{Moment, Tick};
 
-/// Tells the wall-clock time. Cheap to clone; all clones tell the same time.
+/// Tells the wall-clock time, and measures durations by a clock that never jumps. Cheap to clone; all clones tell the same time.
 #[derive(Clone, Debug)]
 pub struct Clock(Arc<Hands>);
 
 #[derive(Debug)]
 enum Hands {
-    System,
-    Manual(AtomicI64),
+    /// The machine's clocks; the monotonic one is counted from here.
+    System(Instant),
+    Manual {
+        wall: AtomicI64,
+        ticks: AtomicU64,
+    },
 }
 
 impl Clock {
     /// The machine's clock.
     #[must_use]
     pub fn system() -> Self {
-        Self(Arc::new(Hands::System))
+        Self(Arc::new(Hands::System(Instant::now())))
     }
 
-    /// A clock that stands still until [`Clock::advance_ms`] moves it.
+    /// A clock that stands still until [`Clock::advance_ms`] or [`Clock::jump_ms`] moves it.
     #[must_use]
     pub fn manual(start: Time) -> Self {
-        Self(Arc::new(Hands::Manual(AtomicI64::new(start.0))))
+        Self(Arc::new(Hands::Manual { wall: AtomicI64::new(start.0), ticks: AtomicU64::new(0) }))
     }
 
     /// The time now.
@@ -36,18 +41,36 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     pub fn now(&self) -> Time {
         match &*self.0 {
-            Hands::System => {
+            Hands::System(_) => {
                 let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Time(i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX))
             }
-            Hands::Manual(at) => Time(at.load(Ordering::Relaxed)),
+            Hands::Manual { wall, .. } => Time(wall.load(Ordering::Relaxed)),
         }
     }
 
-    /// Moves a manual clock forward; the machine's clock is left alone.
+    /// The time now, and what the monotonic clock says, for a duration that begins or ends now.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        let micros = match &*self.0 {
+            Hands::System(origin) => u64::try_from(origin.elapsed().as_micros()).unwrap_or(u64::MAX),
+            Hands::Manual { ticks, .. } => ticks.load(Ordering::Relaxed),
+        };
+        Moment { at: self.now(), tick: Some(Tick::after_micros(micros)) }
+    }
+
+    /// Lets time pass on a manual clock; the machine's clock is left alone.
     pub fn advance_ms(&self, millis: i64) {
-        if let Hands::Manual(at) = &*self.0 {
-            at.fetch_add(millis * 1000, Ordering::Relaxed);
+        if let Hands::Manual { wall, ticks } = &*self.0 {
+            wall.fetch_add(millis * 1000, Ordering::Relaxed);
+            ticks.fetch_add(millis.unsigned_abs() * 1000, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets a manual wall clock forward or back while no time passes, as an operator or NTP does.
+    pub fn jump_ms(&self, millis: i64) {
+        if let Hands::Manual { wall, .. } = &*self.0 {
+            wall.fetch_add(millis * 1000, Ordering::Relaxed);
         }
     }
 }

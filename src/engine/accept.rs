@@ -94,7 +94,7 @@ impl Engine {
             _ if job.is_streamed() => self.accepted_first(job),
             Next::Run(_) => self.accepted_first(job),
             Next::Refuse(failure) => {
-                if let Err(error) = job.call.settle((**failure).clone().into(), self.clock.now()) {
+                if let Err(error) = job.call.settle((**failure).clone().into(), self.clock.moment()) {
                     tracing::error!(id = %job.call.id, %error, "a call was settled twice");
                 }
             }

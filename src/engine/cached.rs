@@ -64,7 +64,7 @@ impl Engine {
     /// The result of an earlier call becomes this call's own.
     fn take_over(&self, job: &mut Job, outcome: &Outcome) -> Result<Box<Outcome>, Stop> {
         let name = job.call.name.clone();
-        job.call.take_over(self.clock.now()).map_err(|error| Failure::execution(&name, error.to_string()))?;
+        job.call.take_over(self.clock.moment()).map_err(|error| Failure::execution(&name, error.to_string()))?;
         Ok(Box::new(outcome.clone()))
     }
 
@@ -77,7 +77,7 @@ impl Engine {
         // A place in the queue would hold up the very call that it waits for.
         job.place = None;
         let limits = job.call.limits;
-        let waited_ms = self.clock.now().millis_since(job.call.created_at);
+        let waited_ms = job.call.waited_ms(self.clock.moment());
         let timeout_ms = limits.map_or(0, |limits| limits.timeout_ms);
         let queue_timeout_ms = limits.and_then(|limits| limits.queue_timeout_ms);
         let clocks = [

@@ -12,7 +12,7 @@ use super::run::{ANNOUNCE_AFTER, Stop};
 use super::{Engine, arguments};
 use crate::access::Access;
 use crate::domain::event::{EventKind, Reported};
-use crate::domain::{Call, Code, Failure, FailurePolicy, HookEvent, HookFault, Outcome, Time};
+use crate::domain::{Call, Code, Failure, FailurePolicy, HookEvent, HookFault, Moment, Outcome};
 use crate::events::render;
 use crate::hooks::{Before, Hook, HookCall, withhold};
 use crate::registry::{Entry, presets};
@@ -69,7 +69,7 @@ impl Engine {
 
     fn patience(&self, job: &Job) -> Patience {
         let now = Instant::now();
-        let waited_ms = self.clock.now().millis_since(job.call.created_at);
+        let waited_ms = job.call.waited_ms(self.clock.moment());
         let queue = job
             .call
             .limits
@@ -131,14 +131,14 @@ impl Engine {
     }
 
     /// What is to be stored of a call that ends so, where hooks make another thing of it than its caller is told.
-    pub(super) async fn ask_persist_hooks(&self, job: &mut Job, outcome: &Outcome, now: Time) -> Option<Box<Call>> {
+    pub(super) async fn ask_persist_hooks(&self, job: &mut Job, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
         if !self.settings.hooks.has(HookEvent::ToolResultPersist) {
             return None;
         }
         Box::pin(self.image(job, outcome, now)).await
     }
 
-    async fn image(&self, job: &mut Job, outcome: &Outcome, now: Time) -> Option<Box<Call>> {
+    async fn image(&self, job: &mut Job, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
         let asked = self.hooks_about(HookEvent::ToolResultPersist, &job.access, &job.call);
         if asked.is_empty() {
             return None;

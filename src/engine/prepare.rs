@@ -200,7 +200,7 @@ impl Engine {
             let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());
             let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
             let node = self.settings.node.clone();
-            let mut call = Call::accepted(*id, shown, call_id.as_deref(), arguments, self.clock.now(), node);
+            let mut call = Call::accepted(*id, shown, call_id.as_deref(), arguments, self.clock.moment(), node);
             call.tenant.clone_from(access.tenant());
             call.allowed.clone_from(&access.caller().tools);
             call.session.clone_from(&session);

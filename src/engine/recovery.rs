@@ -228,7 +228,8 @@ impl Engine {
         sessions
     }
 
-    fn resumed(&self, access: Access, call: Call, sessions: &HashMap<Place, Arc<Session>>) -> Box<Job> {
+    fn resumed(&self, access: Access, mut call: Call, sessions: &HashMap<Place, Arc<Session>>) -> Box<Job> {
+        call.resume(self.clock.moment());
         let snapshot = access.snapshot();
         let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
         let (next, begin) = match (call.status, entry) {

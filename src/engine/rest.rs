@@ -8,9 +8,6 @@ use super::run::{Stop, status_change};
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::{Failure, Time};
 
-/// Where the call's metadata say when the next attempt is due.
-const DUE: &str = "/next_attempt_at";
-
 impl Engine {
     /// Waits for the next attempt, and says so.
     pub(super) async fn rest(&self, job: &mut Job, wait: Duration, most: u32, failure: &Failure) -> Result<(), Stop> {
@@ -39,9 +36,14 @@ impl Engine {
 
     /// Waits for what is left of a rest that was begun before a restart.
     pub(super) async fn rest_on(&self, job: &mut Job) -> Result<(), Stop> {
-        let due = job.call.metadata.get("retry").and_then(|retry| Time::parse(retry.pointer(DUE)?.as_str()?));
-        match due.filter(|_| job.call.phase == Phase::Retrying) {
-            Some(due) => self.wait_out(job, Duration::from_millis(due.millis_since(self.clock.now()))).await,
+        let rest = job.call.metadata.get("retry").filter(|_| job.call.phase == Phase::Retrying);
+        let left_ms = rest.and_then(|rest| {
+            let due = Time::parse(rest["next_attempt_at"].as_str()?)?;
+            // A clock that was set back meanwhile makes it no longer than it was.
+            Some(due.millis_since(self.clock.now()).min(rest["wait_ms"].as_u64()?))
+        });
+        match left_ms {
+            Some(left_ms) => self.wait_out(job, Duration::from_millis(left_ms)).await,
             None => Ok(()),
         }
     }

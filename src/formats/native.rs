@@ -63,20 +63,23 @@ pub struct ToolCall<'a> {
     /// Why it ended badly.
     #[schema(value_type = Option<Failure>)]
     error: Option<Fault<'a>>,
-    /// Runs begun.
+    /// Runs begun, also those that were lost with their process.
     attempts: u32,
     /// Whether the result comes from the cache.
     cached: bool,
     /// What was mended in the arguments.
     coerced: &'a [Coercion],
-    /// Facts, merged over the whole call.
+    /// Facts, merged over the whole call. `estimated` names the durations that span a restart: such a one is the difference of
+    /// the times, but at least what the last process has measured, and a run at most that and the time that its attempts
+    /// before the restart were allowed.
     #[schema(value_type = Object)]
     metadata: &'a Map<String, Value>,
     /// Bounds in force; `null` where no tool was found.
     limits: Option<Limits>,
-    /// From acceptance to the start of the tool.
+    /// From acceptance to the start of the tool. Measured with a monotonic clock, so it may differ from the times' difference
+    /// if the wall clock was set meanwhile; see `metadata` for a duration that spans a restart.
     queued_ms: u64,
-    /// From the start of the tool to the end; `null` before the end.
+    /// From the start of the tool to the end, measured as `queued_ms`; `null` before the end.
     duration_ms: Option<u64>,
     /// When it was accepted.
     created_at: Time,
@@ -142,7 +145,7 @@ impl<'a> From<&'a Call> for ToolCall<'a> {
             details: outcome.map(|outcome| Details::whole(call, outcome)),
             is_error: outcome.is_some_and(crate::domain::Outcome::is_error),
             error: outcome.and_then(|outcome| outcome.error.as_ref()).map(Fault::Whole),
-            attempts: call.attempts,
+            attempts: call.runs(),
             cached: call.cached,
             coerced: &call.coerced,
             metadata: &call.metadata,

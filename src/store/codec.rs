@@ -7,6 +7,7 @@ use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 use uuid::Uuid;
 
 use super::StoreError;
+use crate::domain::call::Stopwatch;
 use crate::domain::{AllowList, Call, JsonText, Status, Tenant, Time, json};
 
 mod members;
@@ -171,6 +172,8 @@ impl CallRow {
             ended_at,
             node: self.node.into(),
             last_seq: self.seq.try_into().unwrap_or(0),
+            unrun_start: record.unrun.map(|after| Time(self.created_at.saturating_add(after))),
+            stopwatch: Stopwatch::stored(record.measured),
             written: crate::domain::call::Written::default(),
         })
     }

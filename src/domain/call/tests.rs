@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::Ids;
+use crate::domain::{Clock, Ids};
+
+const TWENTY_YEARS_MS: i64 = 20 * 365 * 24 * 3600 * 1000;
 
 fn call() -> Call {
     Call::accepted(Ids::counted().next(), "t".into(), None, Arc::default(), Time(0), "n".into())
@@ -37,6 +39,89 @@ fn only_a_call_that_no_attempt_has_run_never_ran() {
     again.start_again().unwrap();
     again.never_ran();
     assert_eq!(again.started_at, Some(Time(1)));
+}
+
+#[test]
+fn a_recorded_start_without_a_run_is_no_run_but_stays_announced() {
+    let mut call = call();
+    call.start(Time(1)).unwrap();
+    assert_eq!(call.runs(), 1);
+    let mut again = call.clone();
+    call.never_ran();
+    assert_eq!((call.runs(), call.announced_start()), (0, Some(Time(1))));
+    again.start_again().unwrap();
+    again.never_ran();
+    assert_eq!((again.runs(), again.announced_start()), (1, Some(Time(1))));
+}
+
+/// A call that waits 30 ms and runs 700 ms, while the wall clock jumps so far in both.
+fn measured_over_jumps(jump_ms: i64) -> Call {
+    let clock = Clock::manual(Time(1_767_225_600_000_000));
+    let mut call = call_at(&clock);
+    clock.advance_ms(30);
+    clock.jump_ms(jump_ms);
+    assert_eq!(call.waited_ms(clock.moment()), 30);
+    call.start(clock.moment()).unwrap();
+    clock.jump_ms(jump_ms);
+    clock.advance_ms(700);
+    call.settle(Outcome::text("x"), clock.moment()).unwrap();
+    call
+}
+
+fn call_at(clock: &Clock) -> Call {
+    Call::accepted(Ids::counted().next(), "t".into(), None, Arc::default(), clock.moment(), "n".into())
+}
+
+#[test]
+fn a_jump_of_the_wall_clock_changes_timestamps_and_no_duration() {
+    for jump_ms in [TWENTY_YEARS_MS, -TWENTY_YEARS_MS, 1, 0] {
+        let call = measured_over_jumps(jump_ms);
+        assert_eq!((call.queued_ms(), call.duration_ms()), (30, Some(700)), "{jump_ms}");
+        let (started, ended) = (call.started_at.unwrap().0, call.ended_at.unwrap().0);
+        assert_eq!(ended - started, (700 + jump_ms) * 1000);
+        assert!(call.metadata.is_empty());
+        let measured = call.measured();
+        assert_eq!(measured == Measured::default(), jump_ms == 0, "{measured:?}");
+        let stored = Call { stopwatch: Stopwatch::stored(measured), ..call };
+        assert_eq!((stored.queued_ms(), stored.duration_ms()), (30, Some(700)));
+    }
+}
+
+#[test]
+fn a_run_that_spans_a_restart_lasts_as_long_as_is_possible_and_says_so() {
+    for (jump_ms, duration_ms) in [(0, 1_000), (TWENTY_YEARS_MS, 300 + 5_000), (-TWENTY_YEARS_MS, 300)] {
+        let clock = Clock::manual(Time(1_767_225_600_000_000));
+        let mut call = call_at(&clock);
+        call.limits = serde_json::from_value(serde_json::json!({"timeout_ms": 5_000})).unwrap();
+        call.start(clock.moment()).unwrap();
+        clock.advance_ms(700);
+        clock.jump_ms(jump_ms);
+        // Read back by the next process.
+        call.stopwatch = Stopwatch::stored(call.measured());
+        call.resume(clock.moment());
+        call.start_again().unwrap();
+        clock.advance_ms(300);
+        call.settle(Outcome::text("x"), clock.moment()).unwrap();
+        assert_eq!((call.duration_ms(), call.queued_ms()), (Some(duration_ms), 0), "{jump_ms}");
+        assert_eq!(call.metadata["estimated"], serde_json::json!(["duration_ms"]));
+    }
+}
+
+#[test]
+fn a_wait_that_spans_a_restart_is_marked_and_the_run_after_it_is_measured() {
+    let clock = Clock::manual(Time(1_767_225_600_000_000));
+    let mut call = call_at(&clock);
+    clock.advance_ms(30);
+    call.stopwatch = Stopwatch::default();
+    call.resume(clock.moment());
+    clock.jump_ms(-TWENTY_YEARS_MS);
+    clock.advance_ms(5);
+    call.start(clock.moment()).unwrap();
+    clock.jump_ms(TWENTY_YEARS_MS);
+    clock.advance_ms(7);
+    call.settle(Outcome::text("x"), clock.moment()).unwrap();
+    assert_eq!((call.queued_ms(), call.duration_ms()), (5, Some(7)), "at least what this process has seen of it");
+    assert_eq!(call.metadata["estimated"], serde_json::json!(["queued_ms"]));
 }
 
 #[test]

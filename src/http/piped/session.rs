@@ -194,11 +194,11 @@ impl Session {
         };
         let call_id = call_id.unwrap_or_else(|| id.to_string());
         let (clock, node) = (&self.state.clock, self.state.engine.node().clone());
-        let mut call = Call::accepted(id, name.into(), Some(&call_id), Arc::default(), clock.now(), node);
+        let mut call = Call::accepted(id, name.into(), Some(&call_id), Arc::default(), clock.moment(), node);
         call.tenant.clone_from(self.access.tenant());
         (call.batch_id, call.index) = (self.template.batch_id, index);
         // A call that waits can always end.
-        let _ = call.settle(failure.into(), clock.now());
+        let _ = call.settle(failure.into(), clock.moment());
         self.tell(Note::Refused { shown, call: Arc::new(call) });
         Place::Done
     }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::indexed_name;
 use super::members::Members;
 use super::outcome::{self, OutcomeIn};
-use crate::domain::call::{CacheControl, Coercion};
+use crate::domain::call::{CacheControl, Coercion, Measured};
 use crate::domain::limits::Bounds;
 use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, Call, Limits, Phase, Progress, Status, Time};
@@ -80,6 +80,13 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     let after = |time: Option<Time>| time.map(|time| time.0.saturating_sub(call.created_at.0));
     if call.started_at.or(call.ended_at).is_some() {
         record.value("times", &(after(call.started_at), after(call.ended_at)));
+    }
+    if let Some(after) = after(call.unrun_start) {
+        record.value("unrun", &after);
+    }
+    let measured = call.measured();
+    if measured != Measured::default() {
+        record.value("measured", &measured);
     }
     if let Some(outcome) = &call.outcome {
         outcome::write(record.member("outcome"), outcome);
@@ -152,6 +159,11 @@ pub(super) struct RecordIn {
     times: Option<(Option<i64>, Option<i64>)>,
     started_at: Option<i64>,
     ended_at: Option<i64>,
+    /// When a start was recorded that no run followed, counted as `times` are.
+    pub unrun: Option<i64>,
+    /// Durations that the times do not say.
+    #[serde(default)]
+    pub measured: Measured,
     pub outcome: Option<OutcomeIn>,
 }
 

@@ -158,6 +158,24 @@ fn a_usual_call_has_nothing_usual_in_its_record() {
 }
 
 #[test]
+fn durations_that_the_times_do_not_say_are_written() {
+    let clock = crate::domain::Clock::manual(Time(1_000_000));
+    let arguments = Arc::new(json!({}));
+    let mut call = Call::accepted(Uuid::from_u128(7), "t".into(), None, arguments, clock.moment(), "node".into());
+    clock.advance_ms(3);
+    clock.jump_ms(-50);
+    call.start(clock.moment()).unwrap();
+    assert_eq!(row(&call).decode().unwrap().queued_ms(), 3);
+    clock.advance_ms(40);
+    clock.jump_ms(1_000_000);
+    call.settle(Outcome::text("x"), clock.moment()).unwrap();
+    let read = row(&call).decode().unwrap();
+    assert_eq!((read.queued_ms(), read.duration_ms()), (3, Some(40)));
+    call.never_ran();
+    assert_eq!(row(&call).decode().unwrap().announced_start(), Some(Time(953_000)));
+}
+
+#[test]
 fn whatever_is_unusual_is_written() {
     let limits = r#"{"timeout_ms": 7, "idle_timeout_ms": 6, "queue_timeout_ms": 5, "max_concurrency": 4,
         "max_output_bytes": 3, "max_output_lines": 2, "truncate": "tail"}"#;

@@ -115,11 +115,11 @@ impl Known {
         let Some(ran) = ran else { return };
         if call.cached {
             ran.cache_hits.increment(1);
-        } else if let (Some(started), Some(ended)) = (call.started_at, call.ended_at) {
-            ran.duration.record((ended.0 - started.0).max(0) as f64 / 1_000_000.0);
+        } else if let (Some(_), Some(micros)) = (call.started_at, call.ran_micros()) {
+            ran.duration.record(micros as f64 / 1_000_000.0);
         }
-        if call.attempts > 1 {
-            ran.retries.increment(u64::from(call.attempts - 1));
+        if call.runs() > 1 {
+            ran.retries.increment(u64::from(call.runs() - 1));
         }
     }
 }

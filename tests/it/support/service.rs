@@ -52,6 +52,8 @@ pub struct Options {
     pub signing_secret: Option<String>,
     /// A clock that stands still at this time, and ids that count up.
     pub frozen_at: Option<Time>,
+    /// A clock that the test moves.
+    pub clock: Option<Clock>,
     /// Where secrets come from; the environment unless given.
     pub secrets: Option<Secrets>,
     /// Whatever else is to be set, last of all.
@@ -141,6 +143,9 @@ impl Service {
         }
         if let Some(time) = options.frozen_at {
             builder = builder.clock(Clock::manual(time), Ids::counted());
+        }
+        if let Some(clock) = &options.clock {
+            builder = builder.clock(clock.clone(), Ids::random());
         }
         let app = builder.start().await.expect("the service starts");
         let store = app.store.clone();
