@@ -98,7 +98,7 @@ impl<'a> Sample<'a> {
             code: if call.cached { CACHED } else { code.map_or("", Code::as_str) },
             executed: call.started_at.is_some() && !call.cached,
             duration_ms: call.duration_ms()?,
-            retries: call.attempts.saturating_sub(1),
+            retries: call.runs().saturating_sub(1),
             at,
         })
     }

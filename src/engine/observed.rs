@@ -82,13 +82,13 @@ pub(super) fn note_end(span: &mut Span, call: &Arc<Call>) {
     tracing::debug!(
         status = call.status.as_str(),
         code,
-        attempts = call.attempts,
+        attempts = call.runs(),
         duration_ms = call.duration_ms().unwrap_or_default(),
         "the call has ended"
     );
     if span.is_on() {
         span.set("toolpost.call.status", call.status.as_str());
-        span.set_number("toolpost.call.attempts", call.attempts.into());
+        span.set_number("toolpost.call.attempts", call.runs().into());
         if failure.is_some() {
             span.fail(code);
         }

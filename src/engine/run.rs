@@ -39,6 +39,16 @@ pub(super) enum Stop {
     Taken,
 }
 
+/// Whether the start of an attempt is on disk.
+enum Ahead {
+    /// It is, so the tool may run.
+    Recorded,
+    /// Only after the caller was told that it could not be recorded: the tool must not run.
+    Late,
+    /// It never will be.
+    Refused(JournalError),
+}
+
 impl<T: Into<Outcome>> From<T> for Stop {
     fn from(outcome: T) -> Self {
         Self::With(Box::new(outcome.into()))
@@ -59,7 +69,7 @@ impl Engine {
         };
         // Whatever is posted from now on comes too late.
         drop(job.handle.outside.close());
-        let now = self.clock.now();
+        let now = self.clock.moment();
         let stored = match &end {
             Stop::With(outcome) => self.ask_persist_hooks(&mut job, outcome, now).await,
             Stop::Left | Stop::Taken => None,
@@ -131,7 +141,7 @@ impl Engine {
             Begin::Start => self.start(job, entry).await?,
             Begin::Again => {
                 Box::pin(self.rest_on(job)).await?;
-                Box::pin(self.start_again(job, entry)).await?;
+                Box::pin(self.start_again(job, entry, None)).await?;
             }
             Begin::Outside => {}
         }
@@ -169,7 +179,7 @@ impl Engine {
             };
             Box::pin(self.rest(job, wait, spec.max_attempts, &failure)).await?;
             job.begin = Begin::Again;
-            Box::pin(self.start_again(job, entry)).await?;
+            Box::pin(self.start_again(job, entry, Some(failure))).await?;
         }
     }
 
@@ -189,7 +199,7 @@ impl Engine {
     async fn slot(&self, job: &mut Job, mut place: Place) -> Result<Slot, Stop> {
         let limits = job.call.limits;
         let queue_timeout = limits.and_then(|limits| limits.queue_timeout_ms).filter(|_| job.begin == Begin::Start);
-        let waited_ms = self.clock.now().millis_since(job.call.created_at);
+        let waited_ms = job.call.waited_ms(self.clock.moment());
         let left = Duration::from_millis(queue_timeout.unwrap_or_default().saturating_sub(waited_ms));
         let (is_queued, mut announced) = (job.is_queued, job.recorder.has_announced());
         let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
@@ -202,7 +212,7 @@ impl Engine {
                 () = self.stop.cancelled() => return Err(Failure::shutting_down().into()),
                 slot = place.slot() => {
                     if job.begin == Begin::Start {
-                        let waited_ms = self.clock.now().millis_since(job.call.created_at);
+                        let waited_ms = job.call.waited_ms(self.clock.moment());
                         self.settings.metrics.waited(Duration::from_millis(waited_ms));
                     }
                     return Ok(slot);
@@ -233,47 +243,52 @@ impl Engine {
         }
     }
 
-    /// A tool that is not read-only starts only after its start is on disk: what a crash leaves behind is then known.
+    /// The start of a tool that is not read-only is on disk before the tool runs, and so is any start of a call that is on disk
+    /// already: what a crash leaves behind is then known, and how often the tool has run.
     async fn start(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
-        job.call.start(self.clock.now()).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-        if entry.definition.annotations.read_only {
+        job.call.start(self.clock.moment()).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        if entry.definition.annotations.read_only && !job.recorder.has_announced() {
             return Ok(());
         }
         self.register(job);
         let change = job.recorder.change(&job.call);
-        Box::pin(self.write_ahead(job, change)).await
+        let unrecorded = match Box::pin(self.write_ahead(job, entry, change)).await? {
+            Ahead::Recorded => return Ok(()),
+            Ahead::Late => "The call could not be recorded in time and was not run".to_owned(),
+            Ahead::Refused(error) => format!("The call was not run: {error}"),
+        };
+        job.call.never_ran();
+        Err(Failure::overloaded(&unrecorded).into())
     }
 
-    async fn start_again(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+    /// Begins the next attempt, after one that failed so; without `failed`, the process that ran it was lost.
+    async fn start_again(&self, job: &mut Job, entry: &Entry, failed: Option<Failure>) -> Result<(), Stop> {
         job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
         job.call.tip = Some(format!("Attempt {}", job.call.attempts));
         let change = status_change(job);
-        if entry.definition.annotations.read_only {
-            // Written soon; nothing waits for it.
-            let _ = job.recorder.journal().enqueue(change).await;
+        if let Ahead::Recorded = self.write_ahead(job, entry, change).await? {
             return Ok(());
         }
-        self.write_ahead(job, change).await
+        // An earlier attempt has run, so its failure is the end of the call.
+        job.call.never_ran();
+        let lost = || Failure::execution(&job.call.name, "its run was lost, and the next one could not be recorded");
+        Err(failed.unwrap_or_else(lost).into())
     }
 
     /// Writes that the tool is about to run. If that cannot be done in time, it is not run: the caller may send it again.
-    async fn write_ahead(&self, job: &mut Job, change: Change) -> Result<(), Stop> {
+    async fn write_ahead(&self, job: &mut Job, entry: &Entry, change: Change) -> Result<Ahead, Stop> {
         fault::pass(Point::BeforeAccept);
         let written = job.recorder.write(change).await;
         fault::pass(Point::AfterAccept);
         match written {
-            Ok(Recorded::InTime) => Ok(()),
-            // Whoever sends it again finds it by its key or by its id.
-            Ok(Recorded::Late) if job.is_accepted_first => Ok(()),
-            Ok(Recorded::Late) => {
-                job.call.never_ran();
-                Err(Failure::overloaded("The call could not be recorded in time and was not run").into())
+            Ok(Recorded::InTime) => Ok(Ahead::Recorded),
+            // Whoever sends it again finds it by its key or by its id, or it changes nothing.
+            Ok(Recorded::Late) if job.is_accepted_first || entry.definition.annotations.read_only => {
+                Ok(Ahead::Recorded)
             }
+            Ok(Recorded::Late) => Ok(Ahead::Late),
             Err(JournalError::Fenced) => Err(Stop::Taken),
-            Err(error) => {
-                job.call.never_ran();
-                Err(Failure::overloaded(&format!("The call was not run: {error}")).into())
-            }
+            Err(error) => Ok(Ahead::Refused(error)),
         }
     }
 }

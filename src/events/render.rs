@@ -151,7 +151,7 @@ fn early_status(call: &Call, seq: u32, status: Status, phase: Phase) -> StatusEv
         result: None,
         error: None,
         metadata: ShortMap(&NOTHING),
-        started_at: call.started_at.filter(|_| status == Status::Doing),
+        started_at: call.announced_start().filter(|_| status == Status::Doing),
         ended_at: None,
         duration_ms: None,
     }

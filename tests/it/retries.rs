@@ -10,6 +10,7 @@ use crate::support::{Answer, App, Backend, HttpTool};
 mod refused;
 mod schedule;
 mod tried;
+mod unrecorded;
 
 /// A server that gives these answers in turn, the last one for ever.
 async fn answers(answers: Vec<Answer>) -> HttpTool {

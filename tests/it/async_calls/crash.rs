@@ -77,6 +77,26 @@ on_both_databases!(
 );
 
 on_both_databases!(
+    async fn a_read_only_call_that_is_lost_as_soon_as_it_runs_counts_both_runs(backend: Backend) {
+        for (wait, key) in [("accepted", "one"), ("result", "two")] {
+            let (mut node, server) = node(backend, json!({"annotations": {"read_only": true}})).await;
+            let client = (*node).clone();
+            let waiting = tokio::spawn(async move {
+                let body = json!({"name": "job", "wait": wait});
+                client.post_with("/tool-calls", &[("idempotency-key", key)], &body).await
+            });
+            server.received(1).await;
+            let id = id_of(&server.request().json());
+            crash(&mut node, &server).await;
+            drop(waiting.await);
+            let call = node.ended(&id).await;
+            assert_eq!((succeeded(&call), &call["attempts"], server.requests().len()), ("done", &json!(2), 2));
+            assert_eq!(node.stats("job").await["retry_count"], 1);
+        }
+    }
+);
+
+on_both_databases!(
     async fn whether_the_caller_waited_makes_no_difference(backend: Backend) {
         let (mut node, server) = node(backend, json!({})).await;
         let left = node.accepted(json!({"name": "job", "wait": 1})).await;
