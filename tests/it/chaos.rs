@@ -25,10 +25,12 @@ mod nodes;
 mod points;
 mod server;
 mod unfinished;
+mod watchers;
 
 use figures::Figures;
 use listener::Listener;
 use load::Load;
+use watchers::Watchers;
 
 /// Callers at work at the same time.
 const CALLERS: usize = 16;
@@ -71,6 +73,8 @@ struct Scene {
     counter: Counter,
     load: Load,
     listener: Listener,
+    /// Watchers of calls on another node at every loss of one.
+    watchers: Watchers,
     chance: Seeded,
     figures: Figures,
 }
@@ -99,7 +103,13 @@ impl Scene {
         let doors: Vec<Client> = nodes.iter().map(Killable::client).collect();
         let listener = Listener::start(doors.clone());
         let load = Load::start(doors, CALLERS, &mut chance);
-        Self { nodes, counter, load, listener, chance, figures }
+        Self { nodes, counter, load, listener, watchers: Watchers::default(), chance, figures }
+    }
+
+    /// Begins calls on a node that is about to be lost, and watches them from the next one.
+    async fn watch_from_beside(&mut self, node: usize) {
+        let other = self.nodes[(node + 1) % self.nodes.len()].client();
+        self.watchers.attach(&mut self.load, node, &other).await;
     }
 
     /// Kills a node.
@@ -126,27 +136,31 @@ impl Scene {
         let Ok(asked) = asked else { panic!("these requests are not over: {}", self.load.open_requests().join(", ")) };
         assert!(self.nodes.iter_mut().all(Killable::is_running), "the service has ended by itself");
         self.figures.asked(&asked, settling.elapsed());
-        judge(&self.nodes[0].client(), asked, Some(self.listener), &self.counter, &mut self.figures).await;
+        let watched = self.watchers.finish().await;
+        let streams = Streams { listener: Some(self.listener), watched };
+        judge(&self.nodes[0].client(), asked, streams, &self.counter, &mut self.figures).await;
         self.figures.print();
     }
 }
 
-/// Reads all that is stored and asks the oracle.
-async fn judge(
-    client: &Client,
-    asked: load::Seen,
+/// What was read of events while everything happened.
+#[derive(Default)]
+struct Streams {
     listener: Option<Listener>,
-    counter: &Counter,
-    figures: &mut Figures,
-) {
+    watched: Vec<oracle::Watched>,
+}
+
+/// Reads all that is stored and asks the oracle.
+async fn judge(client: &Client, asked: load::Seen, streams: Streams, counter: &Counter, figures: &mut Figures) {
     let world = oracle::World::read(client).await;
+    let Streams { listener, watched } = streams;
     let heard = match listener {
         Some(listener) => Some(listener.finish(world.histories.keys()).await),
         None => None,
     };
     figures.world(&world);
     let load::Seen { asked, odd, .. } = asked;
-    let evidence = oracle::Evidence { asked, heard, runs: counter.runs(), world };
+    let evidence = oracle::Evidence { asked, heard, watched, runs: counter.runs(), world };
     let mut violations = odd;
     violations.extend(evidence.violations());
     let count = violations.len();

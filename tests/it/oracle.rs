@@ -35,10 +35,19 @@ pub struct Evidence {
     pub asked: BTreeMap<String, Asked>,
     /// What a listener of all events heard, across all its connections; `None` if nobody listened.
     pub heard: Option<Vec<Event>>,
+    /// What watchers of single calls were sent, each on one connection from the call's beginning on.
+    pub watched: Vec<Watched>,
     /// What the tools' server has counted.
     pub runs: Vec<Run>,
     /// What is stored.
     pub world: World,
+}
+
+/// One stream of one call, read from its beginning until it ended or broke.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    pub id: String,
+    pub events: Vec<Event>,
 }
 
 /// One idempotency key, with all that was ever told about its calls.
@@ -97,7 +106,7 @@ pub async fn register(client: &Client, counter: &Counter) {
             "name": name, "description": "Counts its runs.", "annotations": annotations, "retry": retry,
             "input_schema": {
                 "type": "object", "required": ["route"],
-                "properties": {"route": {"enum": ["now", "slowly", "gate", "flaky"]}},
+                "properties": {"route": {"enum": ["now", "slowly", "long", "gate", "flaky"]}},
             },
             "executor": {"type": "http", "url": counter.url()},
         });

@@ -59,6 +59,13 @@ impl Load {
         Self { tasks: tasks.collect(), shared }
     }
 
+    /// One request more, beside those of the callers, that begins at this node.
+    pub fn also(&mut self, ask: Ask, turn: usize) {
+        let shared = self.shared.clone();
+        let work = async move { ask.until_over(&shared.doors, turn, &shared.notes).await };
+        self.tasks.push(AbortOnDropHandle::new(tokio::spawn(work)));
+    }
+
     /// Waits until so many more requests are over.
     pub async fn more(&self, requests: usize) {
         let mut progress = self.shared.progress.subscribe();

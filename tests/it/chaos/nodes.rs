@@ -11,6 +11,7 @@ async fn no_call_is_lost_doubled_or_miscounted_when_one_node_of_two_is_lost() {
         scene.more(20..40).await;
         tokio::time::sleep(scene.chance.millis(0..30)).await;
         let node = round / 2 % 2;
+        scene.watch_from_beside(node).await;
         if round % 2 == 0 {
             // Beyond its lease: it goes on with calls that are no longer its own.
             scene.nodes[node].signal("STOP");

@@ -6,7 +6,7 @@ use futures_util::stream::{self, StreamExt};
 
 use super::ask::{Ask, Notes};
 use super::figures::Figures;
-use super::{CALLERS, judge, load, service};
+use super::{CALLERS, Streams, judge, load, service};
 use crate::oracle::{self, AGAIN, ONCE, READ};
 use crate::support::counter::Counter;
 use crate::support::{Backend, Client, Database, eventually};
@@ -46,7 +46,7 @@ on_both_databases!(
         tokio::time::timeout(LAST_END, watching).await.expect("all calls end");
         figures.line("the last call ended after it was ready", format!("{:.1?}", ready.elapsed()));
         let asked = load::Seen::of(&notes, Duration::ZERO);
-        judge(&client, asked, None, &counter, &mut figures).await;
+        judge(&client, asked, Streams::default(), &counter, &mut figures).await;
         figures.print();
     }
 );

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{Evidence, is_terminal, rank, text};
+use super::{Evidence, Watched, is_terminal, rank, text};
 use crate::support::Event;
 
 pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
@@ -15,6 +15,38 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
     }
     if let Some(heard) = &evidence.heard {
         all_calls(evidence, heard, note);
+    }
+    for Watched { id, events } in &evidence.watched {
+        match evidence.world.histories.get(id) {
+            Some(history) => watched(id, events, history, note),
+            None => note(format!("{id} was watched, but is not stored or has not ended: {:?}", brief(events))),
+        }
+    }
+}
+
+/// A stream of one call sends its history from the beginning on, as it is read back later; all of it, if it has sent the end.
+fn watched(id: &str, events: &[Event], history: &[Event], note: &mut impl FnMut(String)) {
+    let Some(beginning) = history.get(..events.len()).filter(|beginning| brief(beginning) == brief(events)) else {
+        return note(format!("{id}: of its history {:?}, a watcher was sent {:?}", brief(history), brief(events)));
+    };
+    same_contents(id, events, beginning, note);
+}
+
+/// An event says the same whenever it is read, in every member.
+fn same_contents(id: &str, live: &[Event], back: &[Event], note: &mut impl FnMut(String)) {
+    let differs = |(live, back): &(&Event, &Event)| live.data != back.data;
+    for (live, back) in live.iter().zip(back).filter(differs) {
+        let (live, back) = (live.data.as_object(), back.data.as_object());
+        let members = live.into_iter().chain(back).flat_map(|data| data.keys()).collect::<BTreeSet<_>>();
+        let value = |data: Option<&serde_json::Map<String, Value>>, member: &str| {
+            data.and_then(|data| data.get(member).cloned())
+        };
+        for member in members {
+            let (live, back) = (value(live, member), value(back, member));
+            if live != back {
+                note(format!("{id}: `{member}` of an event was {live:?} live and is {back:?} when it is read back"));
+            }
+        }
     }
 }
 
@@ -58,10 +90,11 @@ fn all_calls(evidence: &Evidence, heard: &[Event], note: &mut impl FnMut(String)
     }
     for (id, history) in &evidence.world.histories {
         let heard = by_call.remove(id.as_str()).unwrap_or_default();
-        let heard = brief(&heard);
-        if heard != brief(history) {
-            note(format!("{id}: of its history {:?}, a listener heard {heard:?}", brief(history)));
+        if brief(&heard) != brief(history) {
+            note(format!("{id}: of its history {:?}, a listener heard {:?}", brief(history), brief(&heard)));
+            continue;
         }
+        same_contents(id, &heard, history, note);
     }
     for (id, events) in by_call {
         note(format!("a listener heard of {id}, which is not stored or has not ended: {:?}", brief(&events)));

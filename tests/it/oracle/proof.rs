@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AGAIN, Asked, Evidence, ONCE, READ, Reply, Sight};
+use super::{AGAIN, Asked, Evidence, ONCE, READ, Reply, Sight, Watched};
 use crate::support::Event;
 use crate::support::counter::Run;
 
@@ -104,7 +104,17 @@ fn a_key_has_its_calls_once() {
 fn runs_are_held_against_what_may_run() {
     let again = |e: &mut Evidence, place: usize| e.runs.push(Run { number: 9, ..e.runs[place].clone() });
     assert!(found(|e| again(e, 0)).contains("ran 2 times"));
-    assert_eq!(found(|e| again(e, 1)) + &found(|e| again(e, 2)), "", "these may");
+    for place in [1, 2] {
+        let more = |e: &mut Evidence| {
+            again(e, place);
+            e.world.calls[place]["attempts"] = json!(2);
+            // The caller was told the same, and the stats count it.
+            e.asked.values_mut().nth(place).unwrap().sights[0].call["attempts"] = json!(2);
+            e.world.stats["tools"][place]["retry_count"] = json!(1);
+        };
+        assert_eq!(found(more), "", "these may");
+        assert!(found(|e| again(e, place)).contains("more often than its attempts say"));
+    }
     assert!(found(|e| drop(e.runs.remove(2))).contains("no run gave its output"));
     assert!(found(|e| e.runs[0].id = "other".into()).contains("no call that is stored"));
     assert!(found(|e| e.world.calls[1]["started_at"] = Value::Null).contains("stored as one that never ran"));
@@ -123,6 +133,7 @@ fn runs_are_held_against_what_may_run() {
     };
     assert_eq!(failed(0, "OUTCOME_UNKNOWN", true), "");
     assert_eq!(failed(1, "OVERLOADED", false), "");
+    assert!(failed(1, "OVERLOADED", true).contains("says that it was not run"));
     assert_eq!(failed(2, "CANCELLED", true), "");
     assert!(failed(1, "CANCELLED", true).contains("although its tool cannot"), "nobody wanted it");
     assert!(failed(0, "OUTCOME_UNKNOWN", false).contains("its outcome is known"));
@@ -164,6 +175,27 @@ fn histories_are_whole_and_so_is_what_was_heard() {
         heard.push(Event { id: "99".into(), event: "tool_call".into(), data });
     });
     assert!(stranger.contains("which is not stored"), "{stranger}");
+}
+
+#[test]
+fn what_was_read_live_is_what_is_read_back() {
+    let started = |events: &mut Vec<Event>| events[2].data["started_at"] = json!("2026-01-01T00:00:00.000Z");
+    let heard = found(|e| started(e.heard.as_mut().unwrap()));
+    assert!(heard.contains("`started_at` of an event was Some(String("), "{heard}");
+    let watched = |change: fn(&mut Vec<Event>)| {
+        found(|e| {
+            let mut events = e.world.histories["id0"].clone();
+            change(&mut events);
+            e.watched.push(Watched { id: "id0".into(), events });
+        })
+    };
+    assert_eq!(watched(|_| ()), "");
+    assert_eq!(watched(|events| events.truncate(3)), "", "its node was lost");
+    assert!(watched(|events| drop(events.remove(2))).contains("a watcher was sent"));
+    assert!(watched(|events| events.push(events[4].clone())).contains("a watcher was sent"));
+    assert!(watched(|events| events[3].data["phase"] = json!("done")).contains("`phase` of an event"));
+    let stranger = found(|e| e.watched.push(Watched { id: "other".into(), events: Vec::new() }));
+    assert!(stranger.contains("is not stored"), "{stranger}");
 }
 
 #[test]

@@ -26,9 +26,12 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
         if name == ONCE && runs.len() > 1 {
             note(format!("{id} ran {} times: {runs:?}", runs.len()));
         }
-        // The start of a call that changes nothing is not recorded ahead, so it may be forgotten with its node.
-        if name != READ && call["started_at"].is_null() && !runs.is_empty() {
+        // All of them have a key, so they are on disk before they start, and then their starts are, too.
+        if call["started_at"].is_null() && !runs.is_empty() {
             note(format!("{id} is stored as one that never ran, but it did: {runs:?}, {call}"));
+        }
+        if runs.len() as u64 > call["attempts"].as_u64().unwrap_or_default() {
+            note(format!("{id} ({name}) ran more often than its attempts say: {runs:?}, {call}"));
         }
         match text(call, "status") {
             "SUCCESS" if !runs.iter().any(|run| call["output"] == run.answer()) => {
@@ -58,6 +61,9 @@ fn failure(call: &Value, is_cancelled: bool, note: &mut impl FnMut(String)) {
         "CANCELLED" if is_cancelled => {}
         // Runs that were lost are attempts too, so its server may have refused the last one.
         "TOOL_EXECUTION_ERROR" if name == AGAIN && call["arguments"]["route"] == "flaky" && attempts >= ATTEMPTS => {}
+        "OVERLOADED" if !call["started_at"].is_null() => {
+            note(format!("{id} ({name}) says that it was not run, but it has started: {call}"));
+        }
         code if NEVER_RAN.contains(&code) => {}
         _ => note(format!("{id} ({name}) failed although its tool cannot: {call}")),
     }

@@ -1,7 +1,7 @@
 //! A tool's server that counts its runs where no death of the service can reach: every run is a line in its own file, on
 //! disk before the run is answered.
 //!
-//! `/now` answers at once, `/slowly` a few milliseconds later, `/gate` when [`Counter::open`] was called, and `/flaky`
+//! `/now` answers at once, `/slowly` a few milliseconds later, `/long` so late that a watcher finds it, `/gate` when [`Counter::open`] was called, and `/flaky`
 //! refuses the first run of each call with a 503.
 
 use std::collections::HashSet;
@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 
 /// How long `/slowly` takes: long enough for a kill to hit the run.
 const SLOWLY: Duration = Duration::from_millis(12);
+/// How long `/long` takes: long enough for a watcher to come before the end.
+const LONG: Duration = Duration::from_millis(800);
 
 /// One run, as the file has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +138,7 @@ impl Shared {
             match &*route {
                 "/gate" => self.wait_at_gate(),
                 "/slowly" => thread::sleep(SLOWLY),
+                "/long" => thread::sleep(LONG),
                 _ => {}
             }
             let length = answer.len();

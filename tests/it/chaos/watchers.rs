@@ -1,0 +1,79 @@
+//! Watchers of single calls on another node than the one that is about to break.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use reqwest::Method;
+use serde_json::Value;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::ask::Ask;
+use super::load::Load;
+use crate::oracle::{AGAIN, ONCE, READ, Watched};
+use crate::support::{Client, EventStream, eventually};
+
+/// Calls that are begun for watchers before a node breaks.
+const CALLS: usize = 12;
+/// Of these, at least so many run when it breaks.
+const RUNNING: usize = 4;
+/// How long it may take until the last watched call has ended.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+pub struct Watchers {
+    seen: Arc<Mutex<Vec<Watched>>>,
+    tasks: Vec<AbortOnDropHandle<()>>,
+    rounds: usize,
+}
+
+impl Watchers {
+    /// Begins calls on one node, and watches all that runs from another one.
+    pub async fn attach(&mut self, load: &mut Load, node: usize, other: &Client) {
+        self.rounds += 1;
+        for number in 0..CALLS {
+            let key = format!("watched-{}/request-{number}", self.rounds);
+            load.also(Ask::accepted(key, [AGAIN, READ, ONCE][number % 3], "long"), node);
+        }
+        let running = eventually("running calls", || async {
+            let running = running(other).await?;
+            (running.len() >= RUNNING).then_some(running)
+        });
+        for id in running.await {
+            let (client, seen) = (other.clone(), self.seen.clone());
+            self.tasks.push(AbortOnDropHandle::new(tokio::spawn(watch(client, id, seen))));
+        }
+    }
+
+    /// What they have seen, once all calls have ended.
+    pub async fn finish(self) -> Vec<Watched> {
+        // The oracle says what is missing.
+        let _ = tokio::time::timeout(PATIENCE, join_all(self.tasks)).await;
+        std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The calls that run, as the node knows them; `None` if it does not answer.
+async fn running(client: &Client) -> Option<Vec<String>> {
+    let answer = client.request(Method::GET, "/tool-calls?status=DOING&limit=50").send().await.ok()?;
+    let page: Value = answer.json().await.ok()?;
+    let ids = page["tool_calls"].as_array()?.iter().filter_map(|call| Some(call["id"].as_str()?.to_owned()));
+    Some(ids.collect())
+}
+
+async fn watch(client: Client, id: String, seen: Arc<Mutex<Vec<Watched>>>) {
+    let request = client.request(Method::GET, &format!("/tool-calls/{id}/events"));
+    let Ok(answer) = request.header("accept", "text/event-stream").send().await else { return };
+    if answer.status() != 200 {
+        return;
+    }
+    // A connection may break with a later node; what was sent by then counts all the same.
+    let whole = answer.bytes_stream().take_while(|chunk| std::future::ready(chunk.is_ok()));
+    let mut stream = EventStream::new(whole);
+    let mut events = Vec::new();
+    while let Some(event) = stream.next_at_any_time().await {
+        events.push(event);
+    }
+    seen.lock().unwrap_or_else(PoisonError::into_inner).push(Watched { id, events });
+}
