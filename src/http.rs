@@ -30,6 +30,7 @@ use crate::store::{Journal, Stores};
 use crate::telemetry::{Metrics, Tracer};
 use crate::upstreams::Upstreams;
 
+mod accept;
 mod answer;
 mod arguments;
 mod auth;

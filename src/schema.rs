@@ -25,7 +25,7 @@ mod tests;
 mod types;
 mod violation;
 
-pub use nearest::nearest;
+pub use nearest::{nearest, sort_by_nearness};
 pub use violation::Violation;
 
 /// What a schema is for.

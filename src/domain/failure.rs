@@ -121,6 +121,22 @@ impl Failure {
         Self { details: Some(details), ..Self::new(Code::ToolNotFound, message, text) }
     }
 
+    /// Adds to `TOOL_NOT_FOUND` how many tools its list leaves out, and how to find them: with the tool `finder`, if the
+    /// caller has one.
+    #[must_use]
+    pub fn and_more_tools(mut self, more: usize, finder: Option<&str>) -> Self {
+        let (tools, them) = if more == 1 { ("tool exists", "it") } else { ("tools exist", "them") };
+        let how = finder.map_or_else(
+            || format!("`GET /tools?q=` finds {them}"),
+            |finder| format!("the tool {finder} finds {them}"),
+        );
+        self.text.push_str(&format!("\n{more} more {tools}: {how}"));
+        if let Some(Value::Object(details)) = &mut self.details {
+            details.insert("more_tools".to_owned(), more.into());
+        }
+        self
+    }
+
     /// `TOOL_UNAVAILABLE`: there is such a tool, but it cannot be called now.
     #[must_use]
     pub fn unavailable(name: &str) -> Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use uuid::Uuid;
 
@@ -14,7 +14,7 @@ use super::measured::TRACEPARENT;
 use super::preference::Preference;
 use super::problem::Problem;
 use super::subscribers::{self, Seats};
-use super::{AppState, answer, cache_control, conversation, once, watch};
+use super::{AppState, accept, answer, cache_control, conversation, once, watch};
 use crate::access::Access;
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
@@ -68,7 +68,7 @@ pub(super) async fn execute(
     let JsonRequest { headers, body: JsonBody { value, bytes } } = request;
     let once = once::of(&headers, &value)?;
     let mut asked = call_body::read(value, &access.snapshot(), state.config.server.max_batch_calls)?;
-    let wants_events = wants_events(&headers);
+    let wants_events = accept::prefers_events(&headers);
     let submission = &mut asked.submission;
     if submission.calls.is_empty() {
         // A model's message without a call for us: there is nothing to run, and nothing to tell it.
@@ -164,13 +164,6 @@ pub(super) async fn submit(
 
 /// Largest body, in bytes, whose arguments are checked on the spot.
 const QUICKLY_CHECKED: usize = 64 * 1024;
-
-fn wants_events(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    accepted
-        .flat_map(|value| value.split(','))
-        .any(|media| media.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream"))
-}
 
 /// W3C Trace Context, section 3.2: passed on as it is if it has the shape of one.
 pub(super) fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {

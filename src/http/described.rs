@@ -18,7 +18,7 @@ pub(super) enum BodyRefused {
     Late,
     #[response(status = 413, description = "The body is too large, or has too many calls (`BATCH_TOO_LARGE`)")]
     TooLarge,
-    #[response(status = 415, description = "The Content-Type is not JSON")]
+    #[response(status = 415, description = "The Content-Type is not JSON, or the body has a Content-Encoding")]
     OfAnotherType,
 }
 

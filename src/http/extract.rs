@@ -71,7 +71,20 @@ pub(super) fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     if is_json { Ok(()) } else { Err(Problem::not_json(media_type)) }
 }
 
+/// Refuses a body that is compressed or otherwise encoded (RFC 9110, section 8.4).
+pub(super) fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem> {
+    for value in headers.get_all(header::CONTENT_ENCODING) {
+        let codings = value.to_str().unwrap_or("?").split(',').map(str::trim);
+        let mut others = codings.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"));
+        if let Some(coding) = others.next() {
+            return Err(Problem::encoded(&json::shorten(coding, 64)));
+        }
+    }
+    Ok(())
+}
+
 pub(super) async fn read(headers: &HeaderMap, body: Body, state: &AppState) -> Result<Bytes, Problem> {
+    check_content_encoding(headers)?;
     let limit = state.config.server.max_body_bytes;
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if declared.is_some_and(|length| length > limit) {

@@ -13,7 +13,7 @@ use super::described::HttpUrl;
 use super::extract::Params;
 use super::problem::Problem;
 use super::subscribers::Seat;
-use super::{AppState, cache_control, conversation, once, watch};
+use super::{AppState, cache_control, conversation, extract, once, watch};
 use crate::access::Access;
 use crate::callbacks;
 use crate::domain::{LimitsSpec, Vendor};
@@ -72,6 +72,7 @@ pub(super) struct PipeParams {
 #[utoipa::path(post, path = "/tool-calls/stream", operation_id = "pipe_model_stream", tag = "tool calls", params(PipeParams),
     request_body(content = String, content_type = "text/event-stream", description = "The model's stream"),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events as they happen, and at the end `batch`", body = String, content_type = "text/event-stream"),
+        (status = 415, description = "The body has a Content-Encoding"),
         (status = 422, description = "A query parameter or a header is wrong"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 503, description = "The service is stopping. `OVERLOADED`: as many streams are open as there is room for")))]
@@ -87,6 +88,7 @@ pub(super) async fn pipe(
         let message = "header Idempotency-Key: a stream cannot be told from another one before its end; leave it out";
         return Err(Problem::field("", message));
     }
+    extract::check_content_encoding(&headers)?;
     if state.engine.is_draining() {
         return Err(Problem::shutting_down());
     }

@@ -279,6 +279,13 @@ impl Problem {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail)
     }
 
+    /// 415: the body has a coding, which names itself in `Content-Encoding`.
+    pub fn encoded(coding: &str) -> Self {
+        let detail = format!("the Content-Encoding {coding} is not supported; send the body without one");
+        let problem = Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", detail);
+        problem.with(header::ACCEPT_ENCODING, "identity")
+    }
+
     /// 415 where YAML is taken, too.
     pub fn neither_json_nor_yaml(found: Option<&HeaderValue>) -> Self {
         let found = found.map_or("none", |value| value.to_str().unwrap_or("?"));

@@ -5,13 +5,18 @@ use std::sync::Arc;
 
 use super::{Entry, Snapshot};
 use crate::domain::{AllowList, Failure, Group, Session, Vendor, json};
+use crate::executor::Stands;
 use crate::schema;
 
 #[cfg(test)]
 mod tests;
 
-/// Names told to a model that asked for an unknown tool.
-const NAMES_TOLD: usize = 500;
+/// Maximum number of names told to a model that asked for an unknown tool.
+const MAX_NAMES_TOLD: usize = 50;
+/// Maximum length of their list, in characters.
+const MAX_CHARS_TOLD: usize = 2000;
+/// Name of the tool that finds other tools.
+const FINDER: &str = "find_tools";
 /// Longest unknown name repeated to a model, in characters.
 const LONGEST_NAME_TOLD: usize = 200;
 
@@ -182,11 +187,37 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn not_found(&self, name: &str, vendor: Option<Vendor>) -> Failure {
         let list = self.list();
-        let names: Vec<&str> = list.iter().filter_map(|entry| self.snapshot.name_for(entry, vendor)).collect();
+        let mut names: Vec<&str> = list.iter().filter_map(|entry| self.snapshot.name_for(entry, vendor)).collect();
         let nearest = schema::nearest(name, names.iter().copied());
-        let told = &names[..names.len().min(NAMES_TOLD)];
-        Failure::not_found(&json::shorten(name, LONGEST_NAME_TOLD), told, nearest)
+        let is_cut = fitting(&names) < names.len();
+        if is_cut {
+            schema::sort_by_nearness(name, &mut names);
+            // It is the nearest by edits, which need not be the nearest by shared parts.
+            if let Some(place) = names.iter().position(|name| Some(*name) == nearest) {
+                names[..=place].rotate_right(1);
+            }
+        }
+        let (told, others) = names.split_at(fitting(&names));
+        let failure = Failure::not_found(&json::shorten(name, LONGEST_NAME_TOLD), told, nearest);
+        if is_cut { failure.and_more_tools(others.len(), self.finder(vendor)) } else { failure }
     }
+
+    /// The name of the tool that finds others, if it can be called here.
+    fn finder(&self, vendor: Option<Vendor>) -> Option<&'a str> {
+        let Found::Available(entry) = self.find(FINDER) else { return None };
+        self.snapshot.name_for(entry, vendor).filter(|_| entry.stands == Some(Stands::ForSearch))
+    }
+}
+
+/// Returns how many of the names fit into the list of an unknown tool.
+fn fitting(names: &[&str]) -> usize {
+    let mut chars = 0;
+    let fits = |name: &&&str| {
+        // Names are ASCII, and a comma and a space are before all but the first.
+        chars += name.len() + if chars == 0 { 0 } else { 2 };
+        chars <= MAX_CHARS_TOLD
+    };
+    names.iter().take(MAX_NAMES_TOLD).take_while(fits).count()
 }
 
 impl<'a> From<&'a Snapshot> for View<'a> {

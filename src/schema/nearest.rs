@@ -1,5 +1,8 @@
 //! "Did you mean …?"
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
 /// Longest name that is worth comparing, in bytes.
 const MAX_BYTES: usize = 128;
 
@@ -32,6 +35,37 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Op
     best.map(|(_, name)| name)
 }
 
+/// Sorts names by how many pairs of adjacent characters they share with the wanted one, in relation to their lengths; equally
+/// near names keep their order. Takes one pass over each name, so that it stays cheap for thousands of names.
+pub fn sort_by_nearness(wanted: &str, names: &mut [&str]) {
+    let mut pairs = Vec::new();
+    collect_pairs(wanted, &mut pairs);
+    let wanted: HashSet<(char, char)> = pairs.iter().copied().collect();
+    // In thousandths (Dice's coefficient): integers have a total order.
+    names.sort_by_cached_key(|name| {
+        collect_pairs(name, &mut pairs);
+        let shared = pairs.iter().filter(|pair| wanted.contains(pair)).count();
+        Reverse(2000 * shared / (wanted.len() + pairs.len()).max(1))
+    });
+}
+
+/// Collects the distinct pairs of adjacent characters of a folded name.
+fn collect_pairs(name: &str, pairs: &mut Vec<(char, char)>) {
+    pairs.clear();
+    let mut last = '^';
+    for next in folded(cut(name)).chars() {
+        pairs.push((last, next));
+        last = next;
+    }
+    pairs.sort_unstable();
+    pairs.dedup();
+}
+
+/// Returns the start of a name that is longer than is worth comparing.
+fn cut(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_BYTES)]
+}
+
 /// Without case and separators; a name of separators only stays as it is.
 fn folded(name: &str) -> String {
     let letters: String =
@@ -41,7 +75,7 @@ fn folded(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{nearest, sort_by_nearness};
 
     #[test]
     fn typing_errors_case_and_separators_are_seen_through() {
@@ -71,5 +105,18 @@ mod tests {
         assert_eq!(nearest("colour", ["colours", "color", "colour_"]), Some("colour_"));
         assert_eq!(nearest("nam", ["name", "names"]), Some("name"));
         assert_eq!(nearest("file1", ["file2", "file3"]), Some("file2"));
+    }
+    #[test]
+    fn near_names_come_first_and_the_others_keep_their_order() {
+        let mut names = ["a_first", "mail.read", "weather_get", "zebra", "get_weather", "mail.send"];
+        sort_by_nearness("getWeater", &mut names);
+        assert_eq!(names[..2], ["get_weather", "weather_get"]);
+        sort_by_nearness("send_mail", &mut names);
+        assert_eq!(names[..2], ["mail.send", "mail.read"]);
+        let mut names = ["b", "a", "c"];
+        for wanted in ["", "x", &"ü".repeat(10_000)] {
+            sort_by_nearness(wanted, &mut names);
+            assert_eq!(names, ["b", "a", "c"], "{wanted}");
+        }
     }
 }

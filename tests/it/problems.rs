@@ -91,6 +91,35 @@ async fn a_body_of_another_type_is_a_415() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_body_with_a_content_coding_is_a_415_that_names_the_coding() {
+    let app = App::on_sqlite().await;
+    app.register(json!({"name": "ask", "input_schema": {"type": "object"}, "executor": {"type": "external"}})).await;
+    let id = app.sent(json!({"name": "ask", "wait": "accepted"})).await;
+    let result = format!("/tool-calls/{id}/result");
+    let cases = [
+        ("/tool-calls", "application/json"),
+        ("/tools", "application/json"),
+        ("/tools/echo/validate", "application/json"),
+        (&result, "text/plain"),
+        ("/imports/openapi", "application/yaml"),
+        ("/mcp", "application/json"),
+        ("/tool-calls/stream", "text/event-stream"),
+    ];
+    for (path, media_type) in cases {
+        for (encoding, named) in [("gzip", "gzip"), ("identity, br", "br"), ("X-Gzip", "X-Gzip")] {
+            let request = app.request(Method::POST, path).header("content-type", media_type);
+            let request = request.header("accept", "application/json, text/event-stream");
+            let answer = send(request.header("content-encoding", encoding).body(&b"\x1f\x8b\x08\x00"[..])).await;
+            assert_eq!(answer.header("accept-encoding"), "identity", "{path}");
+            let problem = answer.problem(415);
+            assert!(problem["detail"].as_str().unwrap().contains(&format!("Content-Encoding {named} ")), "{problem}");
+        }
+    }
+    let request = app.request(Method::POST, "/tool-calls").header("content-type", "application/json");
+    succeeded(&send(request.header("content-encoding", "Identity").body(r#"{"name":"echo"}"#)).await.ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn json_may_name_its_charset() {
     let app = App::on_sqlite().await;
     for media_type in ["application/json; charset=utf-8", "Application/JSON"] {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::shapes::{failed, names, names_field, points_at, succeeded};
-use crate::support::{App, Backend};
+use crate::support::{App, Backend, Options};
 
 async fn available(app: &App) -> String {
     names(&app.get("/tools").await.ok()["tools"]).join(", ")
@@ -27,6 +27,62 @@ async fn a_misspelt_tool_is_told_the_nearest_one() {
         available(&app).await
     );
     assert_eq!(failed(&call, "TOOL_NOT_FOUND"), expected);
+}
+
+/// Registers as many tools, all of them named alike.
+async fn register_many(app: &App, count: usize, name: impl Fn(usize) -> String) {
+    for number in 0..count {
+        let executor = json!({"type": "builtin", "name": "echo"});
+        app.register(json!({"name": name(number), "input_schema": {"type": "object"}, "executor": executor})).await;
+    }
+}
+
+/// The lines of a call of a tool that does not exist, and its names.
+async fn not_found(app: &App, name: &str) -> (Vec<String>, Vec<String>, Value) {
+    let call = app.call(name, json!({})).await;
+    let lines: Vec<String> = failed(&call, "TOOL_NOT_FOUND").lines().map(str::to_owned).collect();
+    let list = lines[1].strip_prefix("Available tools: ").unwrap();
+    let listed: Vec<String> = list.split(", ").map(str::to_owned).collect();
+    assert_eq!(call["error"]["details"]["available_tools"], json!(listed));
+    (lines, listed, call["error"]["details"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_list_of_available_tools_begins_with_the_nearest_and_says_how_many_are_left_out() {
+    let app = App::on_sqlite().await;
+    register_many(&app, 100, |number| format!("tool_{number:03}")).await;
+    app.register(json!({"name": "zebra.send", "input_schema": {"type": "object"}, "executor": {"type": "external"}}))
+        .await;
+    let total = app.get("/tools").await.ok()["total"].as_u64().unwrap();
+    let (lines, listed, details) = not_found(&app, "send_zebra").await;
+    assert_eq!((lines[0].as_str(), listed.len()), ("Error: Tool not found: send_zebra", 50));
+    assert_eq!(listed[0], "zebra.send");
+    let more = total - 50;
+    assert_eq!(lines[2..], [format!("{more} more tools exist: `GET /tools?q=` finds them")]);
+    assert_eq!(details["more_tools"], more);
+
+    let (lines, listed, _) = not_found(&app, "tool_42").await;
+    assert_eq!((listed[0].as_str(), lines[2].as_str()), ("tool_042", "Did you mean: tool_042?"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_list_of_available_tools_has_at_most_2000_characters() {
+    let app = App::on_sqlite().await;
+    register_many(&app, 20, |number| format!("{number:03}{}", "x".repeat(125))).await;
+    let (lines, listed, details) = not_found(&app, "007").await;
+    let length = lines[1].len() - "Available tools: ".len();
+    assert!(length <= 2000 && length + 130 > 2000, "{length}");
+    let total = app.get("/tools").await.ok()["total"].as_u64().unwrap();
+    assert_eq!(details["more_tools"], total - listed.len() as u64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_list_of_available_tools_names_find_tools_where_it_exists() {
+    let options = Options { configure: Some(|config| config.tools.discovery = true), ..Options::default() };
+    let app = App::start_with(Backend::Sqlite, options).await;
+    register_many(&app, 60, |number| format!("tool_{number:03}")).await;
+    let (lines, _, details) = not_found(&app, "xyzzy").await;
+    assert_eq!(lines[2], format!("{} more tools exist: the tool find_tools finds them", details["more_tools"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

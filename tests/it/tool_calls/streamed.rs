@@ -71,3 +71,21 @@ async fn a_request_that_is_none_is_a_problem_also_for_who_wants_a_stream() {
     let request = app.request(Method::POST, "/tool-calls").header("accept", "text/event-stream");
     send(request.json(&json!({"nmae": "echo"}))).await.problem(422);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accept_decides_between_events_and_json_by_quality() {
+    let app = App::on_sqlite().await;
+    let (json_type, events) = ("application/json", "text/event-stream");
+    for (accept, expected) in [
+        ("application/json, text/event-stream;q=0", json_type),
+        ("application/json, text/event-stream;q=0.1", json_type),
+        ("text/event-stream;q=0.1, */*;q=0.2", json_type),
+        ("*/*", json_type),
+        ("application/json;q=0.1, text/event-stream;q=0.2", events),
+        ("application/json, text/event-stream", events),
+    ] {
+        let request = app.request(Method::POST, "/tool-calls").header("accept", accept);
+        let answer = send(request.json(&json!({"name": "echo"}))).await;
+        assert_eq!((answer.status, answer.header("content-type")), (200, expected), "{accept}");
+    }
+}
