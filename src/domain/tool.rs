@@ -423,7 +423,7 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
     check_presets(&value)?;
     shape::expect_objects(&value, &["/cache", "/executor/limits"])?;
     shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
-    shape::expect_strings(&value, &["/executor/body_type"])?;
+    shape::expect_strings(&value, &["/executor/body_type", "/executor/auth/type"])?;
     // Within a tagged shape nobody would know where they stand.
     let limits = value.pointer_mut("/executor/limits").and_then(Value::as_object_mut);
     for limit in limits.into_iter().flat_map(|limits| limits.values_mut()) {

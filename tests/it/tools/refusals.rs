@@ -57,6 +57,16 @@ async fn a_field_of_the_wrong_type_is_pointed_at() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_kind_of_credential_is_a_text() {
+    let app = App::on_sqlite().await;
+    for kind in [json!(0), json!(1), json!(["bearer"])] {
+        let auth = json!({"type": kind, "token": {"secret": "X"}});
+        let executor = json!({"type": "http", "url": "http://192.0.2.1", "auth": auth});
+        points_at(&refused(&app, &with("executor", executor)).await, "/executor/auth/type");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_missing_name_or_executor_is_named() {
     let app = App::on_sqlite().await;
     for field in ["name", "executor"] {
