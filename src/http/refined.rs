@@ -6,6 +6,7 @@
 use serde_json::{Map, Value};
 use utoipa::openapi::OpenApi;
 
+mod clients;
 mod values;
 
 const PATCHES: [&str; 7] = [
@@ -30,7 +31,15 @@ pub(super) fn refined(document: &OpenApi) -> Value {
     let schemas = document.pointer("/components/schemas").and_then(Value::as_object).cloned().unwrap_or_default();
     join_parts(&mut document, &schemas);
     values::bound(&mut document);
+    clients::reshape(&mut document);
     document
+}
+
+/// Every operation of a document.
+fn operations(document: &mut Value) -> impl Iterator<Item = &mut Map<String, Value>> {
+    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
+    let items = paths.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut);
+    items.flat_map(Map::values_mut).filter_map(Value::as_object_mut)
 }
 
 /// In the body of `PUT /tools/{name}` the name may be left out.
@@ -46,10 +55,8 @@ fn describe_replacement(document: &mut Value) {
 
 /// What is optional in a query or a header is left out: there is no null there.
 fn let_parameters_be_absent(document: &mut Value) {
-    let items =
-        document.get_mut("paths").and_then(Value::as_object_mut).into_iter().flat_map(|paths| paths.values_mut());
-    let operations = items.filter_map(Value::as_object_mut).flat_map(|item| item.values_mut());
-    let parameters = operations.filter_map(|operation| operation.get_mut("parameters")?.as_array_mut()).flatten();
+    let parameters =
+        operations(document).filter_map(|operation| operation.get_mut("parameters")?.as_array_mut()).flatten();
     for types in parameters.filter_map(|parameter| parameter.pointer_mut("/schema/type")) {
         if let Some([one, _]) = types.as_array().map(Vec::as_slice) {
             *types = one.clone();
@@ -107,9 +114,7 @@ fn joined(schema: &Map<String, Value>, schemas: &Map<String, Value>) -> Option<M
 /// The document of a service that asks nobody for a key.
 pub(super) fn without_keys(document: &Value) -> Value {
     let mut document = document.clone();
-    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-    let items = paths.into_iter().flat_map(|paths| paths.values_mut()).filter_map(Value::as_object_mut);
-    for operation in items.flat_map(|item| item.values_mut()) {
+    for operation in operations(&mut document) {
         let Some(security) = operation.get_mut("security").and_then(Value::as_array_mut) else { continue };
         let had_any = !security.is_empty();
         // A call's own token still counts where one is shown.

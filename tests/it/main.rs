@@ -24,6 +24,7 @@ mod examples;
 mod external;
 mod fuzz;
 mod gateway;
+mod generated_clients;
 mod groups;
 mod healthcheck;
 mod hooks;
