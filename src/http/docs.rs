@@ -26,11 +26,14 @@ use crate::formats::native;
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Toolpost", description = "Executes the tool calls of LLM agents.\n\nTwo kinds of failure never mix: a request that is not one is a 4xx or 5xx with `application/problem+json`; a tool call that fails is a 200 whose ToolCall has the status `ERROR`, because a model must read it. Before any route looks at it, a request can be answered 400 (no HTTP), 403 (a page of another origin), 408, 414, 431 or 503 (no room), all of them problems.\n\nEvents are Server-Sent Events. `event:` is `tool_call`, `status`, `progress`, `hook_error`, `tool_result`, `batch` or `session`; `data:` is one JSON object, described by ToolCallEvent, StatusEvent, ProgressEvent, HookErrorEvent, ToolResultEvent, BatchAnswer and SessionEvent; `id:` resumes any stream."),
-    tags((name = "tools", description = "What can be called"), (name = "hooks", description = "Who is asked around calls"), (name = "tool calls", description = "Calling, and what happened"),
+    tags((name = "tool calls", description = "Calling, and what happened"), (name = "tools", description = "What can be called"),
+        (name = "tool groups", description = "Tools that are activated and deactivated together"),
         (name = "sessions", description = "What the calls of a conversation have in common"),
         (name = "events", description = "What happens, as it does"), (name = "stats", description = "How often, how well, how fast"),
+        (name = "hooks", description = "Who is asked around calls"), (name = "keys", description = "Who may do what"),
+        (name = "upstreams", description = "MCP servers whose tools are offered"),
         (name = "mcp", description = "The same tools for clients of the Model Context Protocol"),
-        (name = "keys", description = "Who may do what"), (name = "operations", description = "For whoever keeps it running")),
+        (name = "operations", description = "For whoever keeps it running")),
     components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::HookErrorEvent, render::ToolResultEvent, session::SessionEvent, problem::ProblemBody, Code, Status, Format))
 )]
 struct Frame;

@@ -83,7 +83,7 @@ fn yes() -> bool {
 }
 
 /// Lists the groups of tools, by name.
-#[utoipa::path(get, path = "/tool-groups", operation_id = "list_tool_groups", tag = "tools", params(ViewParams),
+#[utoipa::path(get, path = "/tool-groups", operation_id = "list_tool_groups", tag = "tool groups", params(ViewParams),
     responses((status = 200, description = "The groups", body = GroupList,
             example = json!({"groups": [{"name": "mail", "description": "Reads and sends mail.", "active": false, "manageable": true,
                 "tools": ["mail.read", "mail.send"], "created_at": "2026-01-31T12:00:00.000Z", "updated_at": "2026-01-31T12:00:00.000Z"}], "total": 1})),
@@ -96,7 +96,7 @@ pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> 
 }
 
 /// Makes a group. It is empty until definitions name it.
-#[utoipa::path(post, path = "/tool-groups", operation_id = "create_tool_group", tag = "tools", request_body = GroupBody,
+#[utoipa::path(post, path = "/tool-groups", operation_id = "create_tool_group", tag = "tool groups", request_body = GroupBody,
     responses((status = 201, description = "Made; `Location` is its own", body = GroupView, headers(("Location" = String))),
         BodyRefused,
         (status = 409, description = "There is a group of this name already"),
@@ -129,7 +129,7 @@ pub(super) async fn create(State(state): State<AppState>, access: Access, body: 
 }
 
 /// Reads a group.
-#[utoipa::path(get, path = "/tool-groups/{name}", operation_id = "read_tool_group", tag = "tools",
+#[utoipa::path(get, path = "/tool-groups/{name}", operation_id = "read_tool_group", tag = "tool groups",
     params(("name" = String, Path, description = "The group's name"), ViewParams),
     responses((status = 200, description = "The group", body = GroupView),
         (status = 404, description = "There is no such group, or no such session"),
@@ -146,7 +146,7 @@ pub(super) async fn read(
 
 /// Deletes a group, and with it the registered tools that were in no other. Those that are in others too stay, and are in
 /// this one no more. A group of tools that are built in or stand in files cannot be deleted: it can be deactivated.
-#[utoipa::path(delete, path = "/tool-groups/{name}", operation_id = "delete_tool_group", tag = "tools",
+#[utoipa::path(delete, path = "/tool-groups/{name}", operation_id = "delete_tool_group", tag = "tool groups",
     params(("name" = String, Path, description = "The group's name")),
     responses((status = 204, description = "Deleted"),
         (status = 404, description = "There is no such group"),

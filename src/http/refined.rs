@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use utoipa::openapi::OpenApi;
 
 mod clients;
+mod examples;
 mod values;
 
 const PATCHES: [&str; 7] = [
@@ -32,6 +33,8 @@ pub(super) fn refined(document: &OpenApi) -> Value {
     join_parts(&mut document, &schemas);
     values::bound(&mut document);
     clients::reshape(&mut document);
+    examples::add(&mut document);
+    write_summaries_as_text(&mut document);
     document
 }
 
@@ -40,6 +43,17 @@ fn operations(document: &mut Value) -> impl Iterator<Item = &mut Map<String, Val
     let paths = document.get_mut("paths").and_then(Value::as_object_mut);
     let items = paths.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut);
     items.flat_map(Map::values_mut).filter_map(Value::as_object_mut)
+}
+
+/// A summary is plain text on one line (OpenAPI 3.1, section 4.8.10.1): Markdown would be shown as it is.
+fn write_summaries_as_text(document: &mut Value) {
+    for operation in operations(document) {
+        if let Some(summary) = operation.get("summary").and_then(Value::as_str) {
+            let words: Vec<&str> = summary.split_whitespace().collect();
+            let text = words.join(" ").replace('`', "");
+            operation.insert("summary".to_owned(), text.into());
+        }
+    }
 }
 
 /// In the body of `PUT /tools/{name}` the name may be left out.

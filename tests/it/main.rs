@@ -42,6 +42,7 @@ mod mcp;
 mod messages;
 mod metrics;
 mod openapi;
+mod openapi_examples;
 mod openapi_file;
 mod operations;
 mod oracle;

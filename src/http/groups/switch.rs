@@ -44,7 +44,7 @@ pub(in crate::http) struct ChangeBody {
 
 /// Activates and deactivates groups, all of them or, if one is unknown, none. With `session` for that session only, where it
 /// counts instead of what everybody has. Calls that were accepted before are not touched.
-#[utoipa::path(patch, path = "/tool-groups", operation_id = "switch_tool_groups", tag = "tools", params(ViewParams), request_body = Switches,
+#[utoipa::path(patch, path = "/tool-groups", operation_id = "switch_tool_groups", tag = "tool groups", params(ViewParams), request_body = Switches,
     responses((status = 200, description = "All groups as they are now", body = GroupList),
         BodyRefused,
         (status = 404, description = "There is no such group, or no such session; nothing is changed"),
@@ -80,7 +80,7 @@ pub(in crate::http) async fn switch(
 }
 
 /// Changes a group; what is left out stays. With `session` only `active` can be changed, and only for that session.
-#[utoipa::path(patch, path = "/tool-groups/{name}", operation_id = "change_tool_group", tag = "tools", request_body = ChangeBody,
+#[utoipa::path(patch, path = "/tool-groups/{name}", operation_id = "change_tool_group", tag = "tool groups", request_body = ChangeBody,
     params(("name" = String, Path, description = "The group's name"), ViewParams),
     responses((status = 200, description = "The group as it is now", body = GroupView),
         BodyRefused,
