@@ -12,7 +12,7 @@ use serde_json::Value;
 use utoipa::OpenApi;
 use utoipa::openapi::schema::AnyOf;
 use utoipa::openapi::{RefOr, Schema};
-use utoipa_swagger_ui::{Config, SwaggerUi};
+use utoipa_swagger_ui::SwaggerUi;
 
 use super::auth::needs;
 use super::{AppState, described, problem, refined, security};
@@ -75,6 +75,9 @@ static KEYED: LazyLock<Bytes> = LazyLock::new(|| text(&super::openapi()));
 /// The same of a service that asks for no key.
 static OPEN: LazyLock<Bytes> = LazyLock::new(|| text(&refined::without_keys(&super::openapi())));
 
+const INITIALIZER: &str = include_str!("docs/initializer.js");
+const JAVASCRIPT: (header::HeaderName, &str) = (header::CONTENT_TYPE, "text/javascript; charset=utf-8");
+
 fn text(document: &Value) -> Bytes {
     serde_json::to_string_pretty(document).unwrap_or_default().into()
 }
@@ -89,9 +92,9 @@ async fn json(State(state): State<AppState>) -> Response {
 }
 
 pub(super) fn router() -> Router<AppState> {
-    // The page asks beside itself, so that it works under any prefix; no validator elsewhere is asked.
-    let config = Config::new(["../openapi.json"]).validator_url("none");
-    let page: Router<AppState> = SwaggerUi::new("/docs").config(config).into();
+    let page: Router<AppState> = SwaggerUi::new("/docs").into();
+    // Its own initializer has no room for functions.
+    let page = page.route("/docs/swagger-initializer.js", get(async || ([JAVASCRIPT], INITIALIZER)));
     // Its way from /docs to /docs/ would leave the prefix of a gateway.
     let page = page.layer(axum::middleware::map_response(async |mut response: Response| {
         if let Some(location) = response.headers_mut().get_mut(header::LOCATION) {

@@ -174,3 +174,13 @@ async fn summaries_and_titles_are_plain_text() {
         assert!(!text.is_empty() && !text.contains(['`', '\n']), "{text}");
     }
 }
+
+/// Otherwise the page sends one media type only, which the protocol refuses.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_asks_for_both_media_types_of_mcp() {
+    let answer = service().await.get("/docs/swagger-initializer.js").await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, "text/javascript; charset=utf-8"));
+    assert!(answer.header("content-security-policy").contains("default-src 'self'"));
+    let text = answer.text();
+    assert!(text.contains("requestInterceptor") && text.contains("\"application/json, text/event-stream\""), "{text}");
+}
