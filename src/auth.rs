@@ -14,6 +14,7 @@ use crate::domain::Clock;
 use crate::registry::Registry;
 use crate::store::{StoreError, Stores};
 
+mod credentials;
 pub mod jwks;
 pub mod jwt;
 pub mod keys;
@@ -22,10 +23,12 @@ pub mod make;
 mod subjects;
 pub mod text;
 
+pub use credentials::Credential;
 pub use jwt::Jwt;
 pub use keys::Keys;
 pub use limits::{Busy, Defaults, Limits, Permit};
 
+use credentials::Credentials;
 use jwt::Said;
 use subjects::Subjects;
 
@@ -55,6 +58,8 @@ pub struct Admitted {
     pub limits: Arc<Limits>,
     /// Their place among what they do at once.
     pub permit: Option<Permit>,
+    /// What they have shown.
+    pub credential: Arc<Credential>,
 }
 
 /// Why a caller who is known is not served now.
@@ -82,6 +87,7 @@ pub struct Auth {
     keys: Keys,
     jwt: Option<Jwt>,
     subjects: Subjects,
+    credentials: Arc<Credentials>,
     /// Nobody is asked for anything, whatever there is.
     is_insecure: bool,
     /// Everybody is asked, whether or not there are keys yet.
@@ -102,10 +108,11 @@ impl Auth {
         is_insecure: bool,
     ) -> Result<Self, StoreError> {
         let operator = Access::operator(&stores, &registry);
-        let keys = Keys::new(stores.clone(), clock.clone(), defaults);
+        let credentials = Arc::<Credentials>::default();
+        let keys = Keys::new(stores.clone(), clock.clone(), defaults, credentials.clone());
         keys.look().await?;
         let (subjects, is_closed) = (Subjects::new(defaults.streams), AtomicBool::new(false));
-        Ok(Self { stores, registry, clock, operator, keys, jwt, subjects, is_insecure, is_closed })
+        Ok(Self { stores, registry, clock, operator, keys, jwt, subjects, credentials, is_insecure, is_closed })
     }
 
     /// The operator's access, if nobody has to show anything.
@@ -129,16 +136,17 @@ impl Auth {
         if text::is_key(bearer) {
             let known = self.keys.find(bearer, &self.registry).await?;
             let permit = known.limits.admit().map_err(Refused::Busy)?;
-            return Ok(Admitted { access: known.access.clone(), limits: known.limits.clone(), permit });
+            let (access, limits, credential) = (known.access.clone(), known.limits.clone(), known.credential.clone());
+            return Ok(Admitted { access, limits, permit, credential });
         }
         let Some(jwt) = &self.jwt else {
             return Err(Denied::Invalid("this is no API key: one begins with `tp_`").into());
         };
-        let Said { caller, subject, bounds } = jwt.read(bearer).await?;
+        let Said { caller, subject, bounds, expires_at } = jwt.read(bearer).await?;
         let limits = self.subjects.of(&caller.tenant, &subject, bounds);
         let permit = limits.admit().map_err(Refused::Busy)?;
         let access = Access::open(caller, &self.stores, &self.registry).await.map_err(Denied::Store)?;
-        Ok(Admitted { access, limits, permit })
+        Ok(Admitted { access, limits, permit, credential: self.credentials.of_token(expires_at, subject, bounds) })
     }
 
     /// Whether this may be a key or a token of an issuer, and not a call's own token.
@@ -152,18 +160,31 @@ impl Auth {
     /// # Errors
     /// If the database fails; then it is seen with the next look.
     pub async fn look(&self) -> Result<(), StoreError> {
-        self.keys.look().await
+        self.keys.look().await?;
+        self.keys.end_revoked().await
     }
 
-    /// Follows the changes of keys by other nodes and the command line, and notes which are used, until `stop` fires.
+    /// Follows the changes of keys by other nodes and the command line, and notes which are used, until `stop` fires. Ends
+    /// what was opened with keys and tokens that have ended.
     pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
+        tokio::join!(self.follow_keys(&stop), self.follow_clock(&stop));
+    }
+
+    /// Does not wait for the database: what expires does so without it.
+    async fn follow_clock(&self, stop: &CancellationToken) {
+        while tokio::time::timeout(LOOK, stop.cancelled()).await.is_err() {
+            self.credentials.end_expired(self.clock.now());
+        }
+    }
+
+    async fn follow_keys(&self, stop: &CancellationToken) {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(LOOK) => {}
             }
             // A database that is away is told of by the journal; until it is back no key counts for long.
-            let _ = self.keys.look().await;
+            let _ = self.look().await;
             let _ = self.keys.note_use().await;
         }
         let _ = self.keys.note_use().await;

@@ -9,7 +9,7 @@ use url::Url;
 use super::Denied;
 use super::jwks::{Jwks, NoKey};
 use super::limits::Bounds;
-use crate::domain::{Caller, Clock, Scope, Scopes, Tenant};
+use crate::domain::{Caller, Clock, Scope, Scopes, Tenant, Time};
 use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 
 /// Longest token that is read, in bytes.
@@ -47,6 +47,8 @@ pub struct Said {
     pub subject: String,
     /// How much it may ask.
     pub bounds: Bounds,
+    /// When it ends, with as much leeway as it is read with.
+    pub expires_at: Time,
 }
 
 /// Reads tokens.
@@ -111,6 +113,14 @@ impl Jwt {
         self.said(&claims)
     }
 
+    /// A token without `exp` was refused already.
+    fn end_of(&self, claims: &Map<String, Value>) -> Time {
+        let seconds = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
+        let micros = (seconds + self.settings.leeway_s as f64) * 1e6;
+        // Beyond the range of times it is the last one.
+        Time(micros as i64)
+    }
+
     fn said(&self, claims: &Map<String, Value>) -> Result<Said, Denied> {
         let tenant = match self.settings.tenant_claim.as_str() {
             "" => Tenant::default(),
@@ -128,7 +138,8 @@ impl Jwt {
             number(claims, rate).unwrap_or(self.settings.bounds.0),
             number(claims, concurrency).unwrap_or(self.settings.bounds.1),
         );
-        Ok(Said { caller, subject, bounds })
+        let expires_at = self.end_of(claims);
+        Ok(Said { caller, subject, bounds, expires_at })
     }
 }
 

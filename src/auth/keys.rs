@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::credentials::Credentials;
 use super::limits::{AllLimits, Defaults, Limits};
-use super::{Denied, text};
+use super::{Credential, Denied, text};
 use crate::access::Access;
 use crate::domain::{AllowList, Caller, Clock, Time};
 use crate::registry::Registry;
@@ -33,6 +34,8 @@ pub struct Known {
     pub access: Access,
     /// How much it may ask.
     pub limits: Arc<Limits>,
+    /// The key itself, until it ends.
+    pub credential: Arc<Credential>,
 }
 
 /// What was found out since the keys changed last.
@@ -53,6 +56,7 @@ pub struct Keys {
     stores: Stores,
     clock: Clock,
     limits: AllLimits,
+    credentials: Arc<Credentials>,
     are_there: AtomicBool,
     memory: Mutex<Memory>,
     used: Mutex<HashMap<Uuid, Time>>,
@@ -63,7 +67,7 @@ const NO_SUCH_KEY: Denied = Denied::Invalid("there is no such API key, or it was
 impl Keys {
     /// Nothing is known yet.
     #[must_use]
-    pub fn new(stores: Stores, clock: Clock, defaults: Defaults) -> Self {
+    pub(super) fn new(stores: Stores, clock: Clock, defaults: Defaults, credentials: Arc<Credentials>) -> Self {
         let memory = Memory {
             version: -1,
             looked_at: Instant::now(),
@@ -75,6 +79,7 @@ impl Keys {
             stores,
             clock,
             limits: AllLimits::new(defaults),
+            credentials,
             are_there: AtomicBool::new(false),
             memory: Mutex::new(memory),
             used: Mutex::default(),
@@ -115,6 +120,20 @@ impl Keys {
         Ok(())
     }
 
+    /// Ends the keys in use that were revoked.
+    ///
+    /// # Errors
+    /// If the database fails; then they are looked up again the next time.
+    pub async fn end_revoked(&self) -> Result<(), StoreError> {
+        let version = self.memory().version;
+        let unchecked = self.credentials.unchecked(version);
+        if !unchecked.is_empty() {
+            let valid = self.stores.keys_not_revoked(&unchecked).await?;
+            self.credentials.end_revoked(version, &unchecked, &valid);
+        }
+        Ok(())
+    }
+
     /// The key that this text is.
     ///
     /// # Errors
@@ -122,13 +141,41 @@ impl Keys {
     pub async fn find(&self, text: &str, registry: &Registry) -> Result<Arc<Known>, Denied> {
         let Some(prefix) = text::prefix_of(text) else { return Err(NO_SUCH_KEY) };
         let hash = text::hash(text);
-        if self.memory().looked_at.elapsed() > GOOD_FOR {
-            self.look().await?;
-        }
+        self.look_if_due().await?;
         let known = match self.remembered(prefix, &hash) {
             Some(known) => known.ok_or(NO_SUCH_KEY)?,
             None => self.read(prefix, &hash, registry).await?.ok_or(NO_SUCH_KEY)?,
         };
+        self.used(known)
+    }
+
+    /// Returns the key with this id, for a ticket that was asked for with it.
+    ///
+    /// # Errors
+    /// Returns why it does not count now.
+    pub async fn find_id(&self, id: Uuid, registry: &Registry) -> Result<Arc<Known>, Denied> {
+        self.look_if_due().await?;
+        let (known, version) = {
+            let memory = self.memory();
+            (memory.known.get(&id).cloned(), memory.version)
+        };
+        let known = match known {
+            Some(known) => known,
+            None => {
+                let key = self.stores.key(id).await?.filter(|key| key.revoked_at.is_none());
+                Arc::new(self.known(key.ok_or(NO_SUCH_KEY)?, version, registry).await?)
+            }
+        };
+        self.used(known)
+    }
+
+    async fn look_if_due(&self) -> Result<(), StoreError> {
+        // No lock is held while the database is asked.
+        let is_due = self.memory().looked_at.elapsed() > GOOD_FOR;
+        if is_due { self.look().await } else { Ok(()) }
+    }
+
+    fn used(&self, known: Arc<Known>) -> Result<Arc<Known>, Denied> {
         let now = self.clock.now();
         if known.expires_at.is_some_and(|end| end <= now) {
             return Err(Denied::Invalid("the API key has expired"));
@@ -153,7 +200,7 @@ impl Keys {
         let mut found = Vec::new();
         for key in self.stores.keys_that_begin(prefix).await? {
             if key.revoked_at.is_none() {
-                found.push((key.id, Arc::new(self.known(key, registry).await?)));
+                found.push((key.id, Arc::new(self.known(key, version, registry).await?)));
             }
         }
         let wanted = found.iter().map(|(_, known)| known).find(|known| text::is_same(&known.hash, hash)).cloned();
@@ -177,7 +224,7 @@ impl Keys {
         Ok(wanted)
     }
 
-    async fn known(&self, key: StoredKey, registry: &Registry) -> Result<Known, Denied> {
+    async fn known(&self, key: StoredKey, version: i64, registry: &Registry) -> Result<Known, Denied> {
         let corrupt = |_| StoreError::Corrupt(format!("the tools of key {}", key.id));
         let tools = AllowList::of(key.tools.clone()).map_err(corrupt)?.map(Arc::new);
         let caller = Caller { tenant: key.tenant.clone(), scopes: key.scopes, tools, key: Some(key.id) };
@@ -187,6 +234,7 @@ impl Keys {
             noted_at: AtomicI64::new(key.last_used_at.map_or(0, |at| at.0)),
             access: Access::open(caller, &self.stores, registry).await?,
             limits: self.limits.of(&key),
+            credential: self.credentials.of_key(key.id, key.expires_at, version),
         })
     }
 

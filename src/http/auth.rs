@@ -17,12 +17,14 @@ use utoipa::openapi::OpenApi;
 use super::problem::Problem;
 use super::{AppState, lane};
 use crate::access::Access;
-use crate::auth::{Admitted, Denied, Limits, Refused};
+use crate::auth::{Admitted, Credential, Denied, Limits, Refused};
 use crate::domain::Scope;
 
 pub(super) mod needs;
+mod until_ended;
 
 use needs::{Need, Needs};
+use until_ended::UntilEnded;
 
 /// Lets in whoever may, and tells the handlers who they are.
 #[derive(Clone)]
@@ -93,27 +95,39 @@ where
         let other = self.inner.clone();
         let (mut inner, state) = (std::mem::replace(&mut self.inner, other), self.gate.state.clone());
         Either::Right(Box::pin(async move {
-            let permit = match admitted(&state, request.headers(), need).await {
-                Ok(Some(Admitted { access, limits, permit })) => {
+            let (permit, credential) = match admitted(&state, request.headers(), need).await {
+                Ok(Some(Admitted { access, limits, permit, credential })) => {
                     request.extensions_mut().insert(access);
-                    request.extensions_mut().insert(Share(limits));
-                    permit
+                    request.extensions_mut().insert(Share { limits, credential: credential.clone() });
+                    (permit, credential)
                 }
-                Ok(None) => None,
+                Ok(None) => return inner.call(request).await,
                 Err(problem) => return Ok(problem.into_response()),
             };
-            let response = inner.call(request).await?;
-            Ok(match permit {
-                Some(permit) => held(response, permit),
-                None => response,
-            })
+            let may_wait = needs::may_wait(&request);
+            let response = tokio::select! {
+                biased;
+                response = inner.call(request) => response?,
+                () = credential.ended(), if may_wait => return Ok(Problem::invalid_key(ENDED).into_response()),
+            };
+            if response.body().size_hint().exact().is_some() {
+                return Ok(response);
+            }
+            Ok(held(response, permit).map(|body| Body::new(UntilEnded::new(body, credential))))
         }))
     }
 }
 
-/// How much of the service is its caller's; part of a request.
+/// What is said where a request waits for something, and its credential ends meanwhile.
+const ENDED: &str = "the API key or the token has ended while the request waited; calls that were accepted go on as after \
+    a disconnect";
+
+/// How much of the service is its caller's, and for how long; part of a request.
 #[derive(Debug, Clone)]
-pub(super) struct Share(pub Arc<Limits>);
+pub(super) struct Share {
+    pub limits: Arc<Limits>,
+    pub credential: Arc<Credential>,
+}
 
 /// An answer that is a stream is something that its caller does for as long as it lasts, and keeps what it needs for that.
 pub(super) fn held<T: Send + 'static>(response: Response, what: T) -> Response {
@@ -138,14 +152,18 @@ async fn admitted(state: &AppState, headers: &HeaderMap, need: Need) -> Result<O
         Need::Any(scopes) | Need::TokenOr(scopes) => Some(scopes),
     };
     let Some(bearer) = bearer else { return Err(Problem::no_key()) };
-    let admitted = state.auth.admit(bearer).await.map_err(|refused| match refused {
+    let admitted = state.auth.admit(bearer).await.map_err(refused)?;
+    scopes.map_or(Ok(()), |scopes| require(&admitted.access, scopes))?;
+    Ok(Some(admitted))
+}
+
+fn refused(refused: Refused) -> Problem {
+    match refused {
         Refused::Denied(Denied::Invalid(reason)) => Problem::invalid_key(reason),
         Refused::Denied(Denied::Unknown(reason)) => Problem::issuer_unavailable(reason),
         Refused::Denied(Denied::Store(error)) => error.into(),
         Refused::Busy(busy) => Problem::too_many_requests(busy.what, busy.retry_after_s),
-    })?;
-    scopes.map_or(Ok(()), |scopes| require(&admitted.access, scopes))?;
-    Ok(Some(admitted))
+    }
 }
 
 /// Whether a caller has one of these scopes.
@@ -173,6 +191,28 @@ pub(super) fn require_operator(access: &Access) -> Result<(), Problem> {
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// What the caller has shown; nothing in an open service.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CallerCredential(pub Option<Arc<Credential>>);
+
+impl CallerCredential {
+    /// Waits for its end; for ever where nothing has to be shown.
+    pub async fn ended(&self) {
+        match &self.0 {
+            Some(credential) => credential.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl FromRequestParts<AppState> for CallerCredential {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
+        Ok(Self(parts.extensions.get::<Share>().map(|share| share.credential.clone())))
+    }
 }
 
 impl FromRequestParts<AppState> for Access {

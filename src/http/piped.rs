@@ -7,6 +7,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
+use super::auth::CallerCredential;
 use super::call_body::{self, OnDisconnect};
 use super::calls;
 use super::described::HttpUrl;
@@ -80,6 +81,7 @@ pub(super) async fn pipe(
     State(state): State<AppState>,
     access: Access,
     seat: Seat,
+    credential: CallerCredential,
     headers: HeaderMap,
     Params(params): Params<PipeParams>,
     body: Body,
@@ -121,7 +123,7 @@ pub(super) async fn pipe(
     let (notes, told) = mpsc::channel(NOTES);
     let answer = Answer::new(state.clone(), access.clone(), template.batch_id, reader, told);
     // It goes on when nobody reads: calls that are complete run.
-    let session = Session::new(state, access, format, template, growing, notes);
+    let session = Session::new(state, access, format, template, growing, notes).until_end_of(credential);
     tokio::spawn(Context::current().scope(session.run(body)));
     Ok(seat.under(watch::sse(answer.frames())))
 }

@@ -67,7 +67,7 @@ impl FromRequestParts<AppState> for Seats {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Infallible> {
-        let own = parts.extensions.get::<Share>().map(|Share(limits)| limits.clone());
+        let own = parts.extensions.get::<Share>().map(|share| share.limits.clone());
         Ok(Self { all: state.subscribers.clone(), own })
     }
 }

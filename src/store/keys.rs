@@ -1,5 +1,7 @@
 //! API keys: their hashes, what they may do, and a clock that moves with every change of them.
 
+use std::collections::HashSet;
+
 use sqlx::{Connection, FromRow, Postgres, QueryBuilder, Row, Sqlite};
 use uuid::Uuid;
 
@@ -38,6 +40,9 @@ pub struct StoredKey {
     /// When it was used last, to about a minute.
     pub last_used_at: Option<Time>,
 }
+
+/// Keys that are looked up in one query.
+const KEYS_AT_A_TIME: usize = 500;
 
 const BUMP: &str = "UPDATE keys_clock SET version = version + 1";
 const COLUMNS: &str = "id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, created_at, expires_at, \
@@ -130,6 +135,34 @@ impl Stores {
         let rows: Vec<KeyRow> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(prefix.to_owned()).fetch_all(pool).await)?;
         rows.into_iter().map(KeyRow::decode).collect()
+    }
+
+    /// Returns one key, revoked or not.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn key(&self, id: Uuid) -> Result<Option<StoredKey>, StoreError> {
+        const SQL: &str = "SELECT id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, created_at, \
+            expires_at, revoked_at, last_used_at FROM api_keys WHERE id = $1";
+        let row: Option<KeyRow> =
+            db::on_reader!(&self.db, pool => sqlx::query_as(SQL).bind(id).fetch_optional(pool).await)?;
+        row.map(KeyRow::decode).transpose()
+    }
+
+    /// Returns those of these keys that exist and were not revoked.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn keys_not_revoked(&self, ids: &[Uuid]) -> Result<HashSet<Uuid>, StoreError> {
+        let mut valid = HashSet::with_capacity(ids.len());
+        for ids in ids.chunks(KEYS_AT_A_TIME) {
+            let rows: Vec<(Uuid,)> = match &self.db {
+                Db::Sqlite(pools) => not_revoked::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
+                Db::Postgres(pools) => not_revoked::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
+            };
+            valid.extend(rows.into_iter().map(|(id,)| id));
+        }
+        Ok(valid)
     }
 
     /// A page of a tenant's keys, or of everybody's, newest first, older than `before`.
@@ -246,6 +279,19 @@ impl Stores {
         }
         Ok(())
     }
+}
+
+fn not_revoked<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
+where
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new("SELECT id FROM api_keys WHERE revoked_at IS NULL AND id IN (");
+    let mut list = query.separated(", ");
+    for id in ids {
+        list.push_bind(*id);
+    }
+    query.push(")");
+    query
 }
 
 fn page<D: sqlx::Database>(tenant: Option<&Tenant>, before: Option<Uuid>, limit: u32) -> QueryBuilder<D>

@@ -103,6 +103,14 @@ async fn a_token_of_the_issuer_is_a_caller_of_its_tenant() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn expired_token_ends_its_streams() {
+    let service = tuned(|config| config.auth.jwt.leeway_s = 0).await;
+    let token = token(1, "k1", json!({"exp": now() + 4}));
+    let mut events = service.client.with_key(&token).events("/events").await;
+    assert_eq!(events.rest().await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_the_issuers_for_this_service_and_now_does_not_count() {
     let service = service(|_| json!({"keys": [public_key(1, "k1")]})).await;
     let refused = async |token: String| {

@@ -7,6 +7,7 @@ use crate::support::{App, Backend, Client};
 mod bounds;
 mod lifecycle;
 mod program;
+mod streams;
 mod tools;
 
 /// A service with a key that may do everything.

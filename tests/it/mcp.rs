@@ -22,6 +22,8 @@ mod stdio;
 mod tasks;
 mod tenants;
 
+pub use sessions::session;
+
 const MODERN: &str = "2026-07-28";
 
 /// The suite and the newest SDK need a newer Node than many systems have: the one that is installed with them.

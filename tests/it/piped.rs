@@ -29,6 +29,11 @@ impl Pipe {
         (Self(sender), app.events_from(request).await)
     }
 
+    /// Whether nothing more of it is read.
+    pub fn is_over(&self) -> bool {
+        self.0.is_closed()
+    }
+
     fn send(&self, text: &str) {
         self.0.send(Bytes::copy_from_slice(text.as_bytes())).expect("the service reads on");
     }

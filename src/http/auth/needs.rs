@@ -84,6 +84,17 @@ const TABLE: &[(&str, &[(Method, Need)])] = &[
 /// What tells nothing but what the service can do: the document, and the page that shows it.
 const OPEN: [&str; 2] = ["/openapi.json", "/docs"];
 
+/// Whether a request waits for something else than its own work, so that it ends with the credential of its caller. What
+/// reads can always be cut off; calls that were accepted go on as after a disconnect.
+pub(in crate::http) fn may_wait(request: &Request) -> bool {
+    match *request.method() {
+        Method::GET | Method::HEAD => true,
+        Method::POST => matches!(request.uri().path(), "/tool-calls" | "/mcp"),
+        Method::PATCH => request.uri().path().starts_with("/tool-calls/"),
+        _ => false,
+    }
+}
+
 /// What there is, and what it asks for.
 #[derive(Debug)]
 pub(in crate::http) struct Needs {

@@ -21,6 +21,7 @@ use crate::formats::messages;
 use crate::formats::stream::partial::Partial;
 use crate::formats::stream::{Kind, Parser, Said};
 use crate::http::AppState;
+use crate::http::auth::CallerCredential;
 
 /// Longest stream, in bytes.
 const LONGEST: usize = 256 << 20;
@@ -42,6 +43,8 @@ pub(super) struct Session {
     /// Calls of ours so far.
     calls: u32,
     notes: mpsc::Sender<Note>,
+    /// What the caller has shown.
+    credential: CallerCredential,
 }
 
 /// What stands at one place of the stream.
@@ -76,7 +79,13 @@ impl Session {
             held: Vec::new(),
             calls: 0,
             notes,
+            credential: CallerCredential::default(),
         }
+    }
+
+    /// It is read no longer than until the credential of its caller ends.
+    pub(super) fn until_end_of(self, credential: CallerCredential) -> Self {
+        Self { credential, ..self }
     }
 
     /// Reads the stream to its end.
@@ -101,11 +110,12 @@ impl Session {
 
     async fn read(&mut self, mut body: Body) -> Result<(), String> {
         let mut length = 0;
-        let closing = self.state.closing.clone();
+        let (closing, credential) = (self.state.closing.clone(), self.credential.clone());
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
                 () = closing.cancelled() => return Err("the service is stopping".to_owned()),
+                () = credential.ended() => return Err("the API key or the token has ended".to_owned()),
                 () = tokio::time::sleep(SILENCE) => return Err("the model's stream was silent for too long".to_owned()),
             };
             let Some(frame) = frame else { return Ok(()) };

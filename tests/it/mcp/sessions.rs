@@ -23,7 +23,7 @@ fn message(answer: &Response) -> Value {
 }
 
 /// A session that is ready; its id.
-pub(super) async fn session(client: &Client) -> String {
+pub async fn session(client: &Client) -> String {
     let begun = send(posted(client, &initialize())).await;
     assert_eq!(message(&begun)["result"]["protocolVersion"], "2025-11-25", "{}", begun.text());
     let id = begun.header("mcp-session-id").to_owned();

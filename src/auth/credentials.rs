@@ -1,0 +1,164 @@
+//! The credentials that open requests and streams were let in with, so that these end when the credentials do.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::limits::Bounds;
+use crate::domain::Time;
+
+/// An API key or a token, as a caller has shown it.
+#[derive(Debug)]
+pub struct Credential {
+    key: Option<Uuid>,
+    /// Whose token it is, with its bounds, if it is one of an issuer.
+    subject: Option<(String, Bounds)>,
+    expires_at: Option<Time>,
+    /// The version of all keys at which the key was found to be valid.
+    valid_at: AtomicI64,
+    ended: CancellationToken,
+}
+
+impl Credential {
+    /// Waits until the credential is revoked or has expired.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Returns a token that fires when the credential is revoked or has expired.
+    #[must_use]
+    pub fn end(&self) -> &CancellationToken {
+        &self.ended
+    }
+
+    /// Returns when it expires.
+    #[must_use]
+    pub(super) fn expires_at(&self) -> Option<Time> {
+        self.expires_at
+    }
+
+    /// Returns the subject of a token of an issuer, and its bounds.
+    pub(super) fn subject(&self) -> Option<(&str, Bounds)> {
+        self.subject.as_ref().map(|(subject, bounds)| (subject.as_str(), *bounds))
+    }
+
+    fn has_expired(&self, now: Time) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
+}
+
+/// All credentials that are in use on this node.
+#[derive(Debug, Default)]
+pub(super) struct Credentials(Mutex<Vec<Weak<Credential>>>);
+
+impl Credentials {
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<Credential>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a key that was read at this version of all keys.
+    pub fn of_key(&self, id: Uuid, expires_at: Option<Time>, version: i64) -> Arc<Credential> {
+        self.add(Some(id), None, expires_at, version)
+    }
+
+    /// Adds a token of an issuer.
+    pub fn of_token(&self, expires_at: Time, subject: String, bounds: Bounds) -> Arc<Credential> {
+        self.add(None, Some((subject, bounds)), Some(expires_at), 0)
+    }
+
+    /// Adds a ticket that ends at this time, and with what it was asked for with.
+    pub fn of_ticket(&self, holder: Option<&Credential>, expires_at: Time) -> Arc<Credential> {
+        let Some(holder) = holder else { return self.add(None, None, Some(expires_at), 0) };
+        let end = holder.expires_at.map_or(expires_at, |end| end.min(expires_at));
+        self.add(holder.key, None, Some(end), holder.valid_at.load(Ordering::Relaxed))
+    }
+
+    fn add(
+        &self,
+        key: Option<Uuid>,
+        subject: Option<(String, Bounds)>,
+        expires_at: Option<Time>,
+        version: i64,
+    ) -> Arc<Credential> {
+        let (valid_at, ended) = (AtomicI64::new(version), CancellationToken::new());
+        let credential = Arc::new(Credential { key, subject, expires_at, valid_at, ended });
+        self.all().push(Arc::downgrade(&credential));
+        credential
+    }
+
+    /// Ends those that have expired, and forgets those that are no longer in use.
+    pub fn end_expired(&self, now: Time) {
+        let mut expired = Vec::new();
+        self.all().retain(|credential| {
+            let Some(credential) = credential.upgrade() else { return false };
+            let is_valid = !credential.has_expired(now);
+            if !is_valid {
+                expired.push(credential);
+            }
+            is_valid
+        });
+        expired.iter().for_each(|credential| credential.ended.cancel());
+    }
+
+    /// Returns the keys that have to be looked up, as keys have changed since they were found to be valid.
+    pub fn unchecked(&self, version: i64) -> Vec<Uuid> {
+        let all = self.all();
+        let used = all.iter().filter_map(Weak::upgrade);
+        let unchecked: HashSet<Uuid> =
+            used.filter(|one| one.valid_at.load(Ordering::Relaxed) != version).filter_map(|one| one.key).collect();
+        unchecked.into_iter().collect()
+    }
+
+    /// Ends those of the `checked` keys that are not among the `valid` ones.
+    pub fn end_revoked(&self, version: i64, checked: &[Uuid], valid: &HashSet<Uuid>) {
+        let checked: HashSet<Uuid> = checked.iter().copied().collect();
+        let mut revoked = Vec::new();
+        self.all().retain(|credential| {
+            let Some(credential) = credential.upgrade() else { return false };
+            let Some(key) = credential.key.filter(|key| checked.contains(key)) else { return true };
+            let is_valid = valid.contains(&key);
+            if is_valid {
+                credential.valid_at.store(version, Ordering::Relaxed);
+            } else {
+                revoked.push(credential);
+            }
+            is_valid
+        });
+        revoked.iter().for_each(|credential| credential.ended.cancel());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expired_credential_ends_and_others_do_not() {
+        let credentials = Credentials::default();
+        let token = credentials.of_token(Time(5), String::new(), (0, 0));
+        let (short, long) =
+            (credentials.of_key(Uuid::nil(), Some(Time(6)), 0), credentials.of_key(Uuid::nil(), None, 0));
+        credentials.end_expired(Time(5));
+        assert!(token.ended.is_cancelled() && !short.ended.is_cancelled());
+        credentials.end_expired(Time(6));
+        assert!(short.ended.is_cancelled() && !long.ended.is_cancelled());
+        assert_eq!(credentials.all().len(), 1);
+    }
+
+    #[test]
+    fn only_keys_that_may_have_been_revoked_are_looked_up() {
+        let credentials = Credentials::default();
+        let [one, other] = [1, 2].map(|id| credentials.of_key(Uuid::from_u128(id), None, 7));
+        drop(credentials.of_key(Uuid::from_u128(3), None, 7));
+        assert!(credentials.unchecked(7).is_empty());
+        let mut changed = credentials.unchecked(8);
+        changed.sort_unstable();
+        assert_eq!(changed, [1, 2].map(Uuid::from_u128));
+        credentials.end_revoked(8, &changed, &HashSet::from([Uuid::from_u128(2)]));
+        assert!(one.ended.is_cancelled() && !other.ended.is_cancelled());
+        assert!(credentials.unchecked(8).is_empty());
+    }
+}
