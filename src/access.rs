@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::domain::{AllowList, Caller, Session, Tenant};
+use uuid::Uuid;
+
+use crate::domain::{AllowList, Call, Caller, Session, Tenant};
 use crate::registry::{Registry, Shelf, Snapshot, View};
 use crate::store::{Store, StoreError, Stores};
 
@@ -63,6 +65,30 @@ impl Access {
     #[must_use]
     pub fn allowed(&self) -> Option<&AllowList> {
         self.0.caller.tools.as_deref()
+    }
+
+    /// Returns a call of theirs; `None` where no call of one of their tools has this id.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn call(&self, id: Uuid) -> Result<Option<Call>, StoreError> {
+        Ok(self.0.store.call(id).await?.filter(|call| self.may_reach(call)))
+    }
+
+    /// Returns `true` if they may read a call and act on it. A call that was made with the same allow-list is theirs, too, if
+    /// its tool is none of theirs: then it is unknown, and the answer says so.
+    #[must_use]
+    pub fn may_reach(&self, call: &Call) -> bool {
+        self.0.caller.may_have(&call.name) || call.allowed == self.0.caller.tools
+    }
+
+    /// Returns `false` if an id stands for a call that they may not reach, or for none. Costs nothing where they have all
+    /// tools: whether there is such a call is then found out by whatever is done with it.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn may_reach_id(&self, id: Uuid) -> Result<bool, StoreError> {
+        Ok(self.allowed().is_none() || self.call(id).await?.is_some())
     }
 
     /// The tools as they see them in a session, or outside of any.

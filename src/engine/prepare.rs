@@ -249,8 +249,8 @@ impl Engine {
                 job.asked = Some(Box::new(Asked { vendor, limits, context }));
             }
             job.presence = session.clone().filter(|_| job.is_to_run()).map(|session| {
-                let cancel = job.handle.cancel.clone();
-                self.sessions.enter((access.tenant().clone(), session), *id, cancel)
+                let (tool, cancel) = (job.call.name.clone(), job.handle.cancel.clone());
+                self.sessions.enter((access.tenant().clone(), session), *id, tool, cancel)
             });
             job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
             let is_awaited = !job.is_asynchronous();

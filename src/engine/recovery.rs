@@ -253,8 +253,8 @@ impl Engine {
         let mut job = Job::new(access.clone(), call, next, recorder);
         job.conversation = place_of(&job.call).and_then(|place| sessions.get(&place)).cloned();
         job.presence = place_of(&job.call).filter(|_| job.is_to_run()).map(|session| {
-            let cancel = job.handle.cancel.clone();
-            self.sessions.enter(session, job.call.id, cancel)
+            let (tool, cancel) = (job.call.name.clone(), job.handle.cancel.clone());
+            self.sessions.enter(session, job.call.id, tool, cancel)
         });
         (job.begin, job.is_queued, job.is_accepted_first) = (begin, true, true);
         if begin != Begin::Start && job.handle.may_be_outside {

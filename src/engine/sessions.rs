@@ -1,6 +1,6 @@
 //! A session as a whole: its calls of this node, whatever they are doing, and its end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ const LOOKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_mil
 #[derive(Debug, Clone, Default)]
 pub(super) struct InSession(Arc<Mutex<Present>>);
 
-/// What fires the end of each call, by session.
-type Present = HashMap<Place, HashMap<Uuid, CancellationToken>>;
+/// The tool of each call, and what fires the call's end, by session.
+type Present = HashMap<Place, HashMap<Uuid, (Arc<str>, CancellationToken)>>;
 
 /// A session: whose it is, and its id.
 pub(super) type Place = (Tenant, Arc<str>);
@@ -44,15 +44,20 @@ impl InSession {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn enter(&self, session: Place, call: Uuid, cancel: CancellationToken) -> Presence {
-        self.present().entry(session.clone()).or_default().insert(call, cancel);
+    pub fn enter(&self, session: Place, call: Uuid, tool: Arc<str>, cancel: CancellationToken) -> Presence {
+        self.present().entry(session.clone()).or_default().insert(call, (tool, cancel));
         Presence { all: self.clone(), session, call }
     }
 
     fn cancel(&self, session: &Place) {
-        let tokens: Vec<CancellationToken> =
+        let calls: Vec<(Arc<str>, CancellationToken)> =
             self.present().get(session).into_iter().flat_map(HashMap::values).cloned().collect();
-        tokens.into_iter().for_each(|token| token.cancel());
+        calls.into_iter().for_each(|(_, cancel)| cancel.cancel());
+    }
+
+    fn tools(&self, session: &Place) -> Vec<Arc<str>> {
+        let present = self.present();
+        present.get(session).into_iter().flat_map(HashMap::values).map(|(tool, _)| tool.clone()).collect()
     }
 }
 
@@ -69,6 +74,34 @@ impl Drop for Presence {
 }
 
 impl Engine {
+    /// Returns the names of the tools whose calls end with a session: its own, those of its tasks, and the call of its parent
+    /// that waits for it.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn tools_that_end_with(&self, store: &Store, session: &Session) -> Result<BTreeSet<String>, StoreError> {
+        let mut tools: BTreeSet<String> = self.tool_that_awaits(store, session).await?.into_iter().collect();
+        let mut seen = HashSet::from([session.id.to_string()]);
+        let mut left: Vec<String> = seen.iter().cloned().collect();
+        while let Some(id) = left.pop() {
+            let place = (store.tenant().clone(), id.as_str().into());
+            tools.extend(self.sessions.tools(&place).iter().map(|tool| tool.to_string()));
+            tools.extend(store.session_pending_tools(&id).await?);
+            left.extend(store.session_tasks(&id).await?.into_iter().filter(|task| seen.insert(task.clone())));
+        }
+        Ok(tools)
+    }
+
+    /// Returns the name of the tool whose call waits for the end of a session, if one does.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn tool_that_awaits(&self, store: &Store, session: &Session) -> Result<Option<String>, StoreError> {
+        let Some(call) = session.parent_call else { return Ok(None) };
+        let call = store.call(call).await?.filter(|call| !call.status.is_terminal());
+        Ok(call.map(|call| call.name.to_string()))
+    }
+
     /// Ends a session and those of its tasks, and cancels whatever of theirs waits or runs, on every node. One that is
     /// completed stays so.
     ///

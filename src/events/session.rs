@@ -20,7 +20,7 @@ use super::Bus;
 use super::frame::{self, Framed};
 use super::stream::{EventFilter, HEARTBEAT, of_all};
 use crate::domain::event::EventKind;
-use crate::domain::{Completion, Session, SessionState, Tenant, Time};
+use crate::domain::{AllowList, Completion, Session, SessionState, Tenant, Time};
 use crate::store::{Store, StoreError};
 
 /// Positions of a session's history that are read at a time.
@@ -45,7 +45,8 @@ pub struct SessionEvent<'a> {
 
 type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, Infallible>> + Send>>;
 
-/// Everything that has happened to the calls of a session behind `after`, then what happens, without end.
+/// Everything that has happened to the calls of a session behind `after`, then what happens, without end; of the calls of
+/// these tools only, if any are given.
 ///
 /// # Errors
 /// If the store fails before the stream has begun.
@@ -53,6 +54,7 @@ pub async fn of_session(
     store: &Store,
     bus: &Bus,
     session: Session,
+    tools: Option<Arc<AllowList>>,
     after: i64,
     closing: CancellationToken,
 ) -> Result<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static, StoreError> {
@@ -60,10 +62,10 @@ pub async fn of_session(
     let until = store.last_pos().await?;
     let positions: VecDeque<(i64, Uuid)> = store.session_positions(&session, after, until).await?.into();
     let is_broken = Arc::<AtomicBool>::default();
-    let history = History { positions, store: store.clone(), is_broken: is_broken.clone() };
+    let filter = EventFilter { session: Some(session.id.to_string()), tools, ..EventFilter::default() };
+    let history = History { positions, store: store.clone(), filter: filter.clone(), is_broken: is_broken.clone() };
     let history =
         stream::unfold(history, |mut history| async move { history.page().await.map(|page| (page, history)) });
-    let filter = EventFilter { session: Some(session.id.to_string()), ..EventFilter::default() };
     let (bus, live_store, live_closing) = (bus.clone(), store.clone(), closing.clone());
     // What happens while the history is told is read back then.
     let live = stream::once(async move {
@@ -95,6 +97,7 @@ pub async fn of_session(
 struct History {
     positions: VecDeque<(i64, Uuid)>,
     store: Store,
+    filter: EventFilter,
     /// It could not be told to its end.
     is_broken: Arc<AtomicBool>,
 }
@@ -115,7 +118,7 @@ impl History {
             return Some(frame::CUT_OFF);
         };
         let mut joined = BytesMut::new();
-        for event in events.into_iter().filter(|event| wanted.contains(&event.pos)) {
+        for event in events.into_iter().filter(|event| wanted.contains(&event.pos) && self.filter.wants(event)) {
             joined.extend_from_slice(&Framed::from(event).bytes());
         }
         Some(joined.freeze())

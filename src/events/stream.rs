@@ -17,6 +17,7 @@ use super::bus::{Bus, CallReader};
 use super::follow::{Follower, ReadBack, Step};
 use super::frame::{self, Chunk, Framed};
 use super::pace::Pace;
+use crate::domain::AllowList;
 use crate::domain::event::{Event, Stage};
 use crate::store::{Store, StoreError};
 
@@ -182,16 +183,19 @@ pub struct EventFilter {
     pub name: Option<String>,
     /// Of this session.
     pub session: Option<String>,
+    /// Of these tools.
+    pub tools: Option<Arc<AllowList>>,
 }
 
 impl EventFilter {
     fn wants_all(&self) -> bool {
-        self.name.is_none() && self.session.is_none()
+        self.name.is_none() && self.session.is_none() && self.tools.is_none()
     }
 
-    fn wants(&self, event: &Event) -> bool {
+    pub(super) fn wants(&self, event: &Event) -> bool {
         self.name.as_deref().is_none_or(|name| *event.call.name == *name)
             && self.session.as_deref().is_none_or(|session| event.call.session.as_deref() == Some(session))
+            && self.tools.as_deref().is_none_or(|tools| tools.has(&event.call.name))
     }
 }
 

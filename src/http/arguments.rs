@@ -17,6 +17,7 @@ use super::{AppState, end, reply};
 use crate::access::Access;
 use crate::domain::{Phase, Status, shape};
 use crate::engine::{Complete, Draft, DraftError, Wait};
+use crate::executor::Stands;
 use crate::formats::native::ToolCall;
 use crate::formats::stream::partial;
 
@@ -89,6 +90,7 @@ pub(super) async fn patch(
     if delta.is_none() && !r#final {
         return Err(Problem::field("", "must have `delta`, or `final`, or both"));
     }
+    may_supply(&access, id).await?;
     let Some(draft) = state.engine.draft(access.tenant(), id) else { return Err(not_open(&state, &access, id).await?) };
     let taken = draft.push(seq, delta.as_deref().unwrap_or_default()).map_err(refused)?;
     if r#final {
@@ -96,6 +98,20 @@ pub(super) async fn patch(
     }
     let taken = Taken { id, status: Status::Wait, phase: Phase::Arguments, seq: taken };
     Ok(reply::json(StatusCode::ACCEPTED, &taken))
+}
+
+/// Whether the caller has the tool of this call. Where the arguments are to name the tool, the call has to be made with the
+/// same allow-list: it may come to any tool of whoever made it.
+async fn may_supply(access: &Access, id: Uuid) -> Result<(), Problem> {
+    if access.allowed().is_none() {
+        return Ok(());
+    }
+    let found = access.call(id).await?.filter(|call| {
+        let snapshot = access.snapshot();
+        let names_another = snapshot.get(&call.name).is_some_and(|entry| entry.stands == Some(Stands::ForAnother));
+        !names_another || call.allowed == access.caller().tools
+    });
+    found.map(drop).ok_or_else(|| extract::no_such_call(&id.to_string()))
 }
 
 async fn complete(
@@ -141,7 +157,7 @@ fn arguments_complete() -> Problem {
 
 /// Why nothing is taken for this call here.
 async fn not_open(state: &AppState, access: &Access, id: Uuid) -> Result<Problem, Problem> {
-    let call = access.store().call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
+    let call = access.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
     if call.phase == Phase::Arguments
         && state.engine.draft(access.tenant(), id).is_none()
         && call.node != *state.engine.node()

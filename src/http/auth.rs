@@ -179,6 +179,14 @@ pub(super) fn require_all_tools(access: &Access) -> Result<(), Problem> {
     }
 }
 
+/// Whether a caller may act on calls of all these tools at once.
+pub(super) fn require_tools(access: &Access, tools: impl IntoIterator<Item = String>) -> Result<(), Problem> {
+    match tools.into_iter().all(|tool| access.caller().may_have(&tool)) {
+        true => Ok(()),
+        false => Err(Problem::forbidden("this ends a call of a tool that the key may not use")),
+    }
+}
+
 /// Whether a caller is the operator's: what tells of all tenants together is not for one of them.
 pub(super) fn require_operator(access: &Access) -> Result<(), Problem> {
     if !access.tenant().is_default() {

@@ -29,7 +29,7 @@ pub(super) async fn wait(
         }
     });
     loop {
-        let call = access.store().call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
+        let call = access.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))?;
         if call.status.is_terminal() || longest.is_some_and(|longest| longest.is_zero()) {
             return Ok(call);
         }
@@ -52,5 +52,5 @@ pub(super) async fn wait(
 }
 
 async fn call_now(access: &Access, id: Uuid) -> Result<Option<Call>, Problem> {
-    Ok(access.store().call(id).await?)
+    Ok(access.call(id).await?)
 }

@@ -41,6 +41,9 @@ pub(super) async fn of_call(
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
     let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or(0);
+    if !access.may_reach_id(id).await? {
+        return Err(extract::no_such_call(&id.to_string()));
+    }
     let frames = stream::of_call(access.store(), &state.bus, id, after, state.closing.clone()).await?;
     frames.map(|frames| seat.under(sse(frames))).ok_or_else(|| extract::no_such_call(&id.to_string()))
 }
@@ -74,7 +77,7 @@ pub(super) async fn of_all(
     Params(params): Params<AllParams>,
 ) -> Result<Response, Problem> {
     let after = extract::resume_from(&headers, params.after.as_deref())?;
-    let filter = EventFilter { name: params.name, session: params.session };
+    let filter = EventFilter { name: params.name, session: params.session, tools: access.caller().tools.clone() };
     let frames = stream::of_all(access.store(), &state.bus, after, filter, state.closing.clone()).await?;
     Ok(seat.under(sse(frames)))
 }

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
 
+use super::auth::require_all_tools;
 use super::described::BodyRefused;
 use super::extract::JsonBody;
 use super::problem::{FieldError, Problem};
@@ -43,6 +44,8 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Resul
         (status = 422, description = "The hook is refused; `errors` say where and why"),
         (status = 503, description = "The database is away")))]
 pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
+    // It is asked about calls of all tools.
+    require_all_tools(&access)?;
     shape::expect_objects(&body.value, &["", "/match", "/options"])?;
     shape::expect_strings(&body.value, &["/event", "/builtin", "/failure_policy"])?;
     let definition: HookDefinition = body.read()?;
@@ -84,6 +87,7 @@ pub(super) async fn delete(
     access: Access,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
+    require_all_tools(&access)?;
     if let Some(hook) = state.engine.hooks().get(access.tenant(), &id).filter(|hook| hook.source() != HookSource::Api) {
         let place = if hook.source() == HookSource::Config { "settings" } else { "program" };
         return Err(Problem::conflict(

@@ -18,6 +18,8 @@ use crate::domain::{Call, ContentBlock, Status, Time};
 use crate::formats::native::ToolCall;
 use crate::store::calls::CallFilter;
 
+mod pages;
+
 /// Calls of a page unless asked otherwise, and at most.
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;
@@ -59,6 +61,9 @@ struct Page<'a> {
 }
 
 /// Lists calls, newest first.
+///
+/// A key for some tools sees the calls of these only. A page may then have fewer calls than asked for, although there are
+/// more: go on as long as there is a `next_cursor`.
 #[utoipa::path(get, path = "/tool-calls", operation_id = "list_tool_calls", tag = "tool calls", params(PageParams),
     responses((status = 200, description = "A page", body = Page),
         (status = 422, description = "A query parameter is wrong"),
@@ -79,13 +84,9 @@ pub(super) async fn page(access: Access, Params(params): Params<PageParams>) -> 
         since: params.since,
         until: params.until,
         before: params.cursor,
-        // One more tells whether there is another page.
-        limit: limit + 1,
+        limit,
     };
-    let mut calls = access.store().calls(&filter).await?;
-    let more = calls.len() > limit as usize;
-    calls.truncate(limit as usize);
-    let next_cursor = calls.last().filter(|_| more).map(|call| call.id);
+    let (calls, next_cursor) = pages::page(&access, filter).await?;
     let tool_calls = calls.iter().map(ToolCall::from).collect();
     Ok(reply::json(StatusCode::OK, &Page { tool_calls, next_cursor }))
 }
@@ -190,5 +191,5 @@ fn tag(call: &Call, block: Option<usize>) -> String {
 }
 
 async fn find(access: &Access, id: Uuid) -> Result<Call, Problem> {
-    access.store().call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))
+    access.call(id).await?.ok_or_else(|| extract::no_such_call(&id.to_string()))
 }

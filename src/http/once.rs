@@ -87,8 +87,18 @@ pub(super) async fn execute(
 async fn claim_of(access: &Access, now: Time, once: Once, pointer: &str) -> Result<Option<Claim>, Problem> {
     match access.store().claim(&once.key, now).await? {
         Some(claim) if claim.once.fingerprint != once.fingerprint => Err(Problem::key_reused(pointer)),
+        Some(claim) if !may_replay(access, &claim).await? => Err(Problem::key_reused(pointer)),
         claim => Ok(claim),
     }
+}
+
+/// Whoever has another allow-list gets no outcome of a tool that is not on it.
+async fn may_replay(access: &Access, claim: &Claim) -> Result<bool, Problem> {
+    if access.allowed().is_none() {
+        return Ok(true);
+    }
+    let calls = access.store().calls_of(&claim.calls).await?;
+    Ok(calls.iter().all(|call| access.may_reach(call)))
 }
 
 /// `None` if a key was taken meanwhile; then nothing was accepted.

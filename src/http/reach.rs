@@ -36,6 +36,9 @@ pub(super) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
+    if !access.may_reach_id(id).await? {
+        return Err(extract::no_such_call(&id.to_string()));
+    }
     if state.engine.cancel(access.tenant(), id).await? == Reached::NoSuchCall {
         return Err(extract::no_such_call(&id.to_string()));
     }
@@ -160,7 +163,7 @@ async fn may_speak(state: &AppState, asking: Asking, id: Uuid, headers: &HeaderM
     if state.auth.operator().is_some() && headers.contains_key(header::AUTHORIZATION) {
         return Err(Problem::wrong_token());
     }
-    if owner.as_ref() != Some(access.tenant()) {
+    if owner.as_ref() != Some(access.tenant()) || !access.may_reach_id(id).await? {
         return Err(extract::no_such_call(&id.to_string()));
     }
     if state.engine.has_token(id).await? { Err(Problem::wrong_token()) } else { Ok(access) }

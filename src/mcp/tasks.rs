@@ -30,14 +30,18 @@ impl Server {
 
     /// Wants a task to end; one that has ended is left as it is.
     pub(super) async fn cancel(&self, access: &Access, id: &str) -> Result<(), ErrorData> {
-        match self.0.engine.cancel(access.tenant(), id_of(id)?).await.map_err(|error| away(&error))? {
+        let call = id_of(id)?;
+        if !access.may_reach_id(call).await.map_err(|error| away(&error))? {
+            return Err(no_such_task(id));
+        }
+        match self.0.engine.cancel(access.tenant(), call).await.map_err(|error| away(&error))? {
             Reached::NoSuchCall => Err(no_such_task(id)),
             _ => Ok(()),
         }
     }
 
     async fn stored(access: &Access, id: Uuid) -> Result<Call, ErrorData> {
-        let call = access.store().call(id).await.map_err(|error| away(&error))?;
+        let call = access.call(id).await.map_err(|error| away(&error))?;
         call.ok_or_else(|| no_such_task(&id.to_string()))
     }
 }

@@ -75,14 +75,45 @@ impl Store {
         self.rows_of(ids).await?.into_iter().map(CallRow::decode).collect()
     }
 
+    /// These calls as they are shown, newest first; those of others are not among them.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn calls_in_order(&self, ids: &[Uuid]) -> Result<Vec<Call>, StoreError> {
+        let mut calls = self.calls_of(ids).await?;
+        calls.sort_unstable_by_key(|call| std::cmp::Reverse(call.id));
+        self.show_callbacks(&mut calls).await?;
+        Ok(calls)
+    }
+
+    /// The ids of a page of calls, newest first, each with the name of its tool. A name that no tool can have may be cut.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn call_tools(&self, filter: &CallFilter) -> Result<Vec<(Uuid, String)>, StoreError> {
+        const COLUMNS: &str = "id, tool";
+        Ok(match &self.db {
+            Db::Sqlite(pools) => {
+                page::<Sqlite>(self, filter, COLUMNS).build_query_as().fetch_all(&pools.reader).await?
+            }
+            Db::Postgres(pools) => {
+                page::<Postgres>(self, filter, COLUMNS).build_query_as().fetch_all(&pools.reader).await?
+            }
+        })
+    }
+
     /// A page of calls, newest first.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<Call>, StoreError> {
         let rows: Vec<CallRow> = match &self.db {
-            Db::Sqlite(pools) => page::<Sqlite>(self, filter).build_query_as().fetch_all(&pools.reader).await?,
-            Db::Postgres(pools) => page::<Postgres>(self, filter).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Sqlite(pools) => {
+                page::<Sqlite>(self, filter, codec::COLUMNS).build_query_as().fetch_all(&pools.reader).await?
+            }
+            Db::Postgres(pools) => {
+                page::<Postgres>(self, filter, codec::COLUMNS).build_query_as().fetch_all(&pools.reader).await?
+            }
         };
         let mut calls = rows.into_iter().map(CallRow::decode).collect::<Result<Vec<_>, _>>()?;
         self.show_callbacks(&mut calls).await?;
@@ -90,7 +121,7 @@ impl Store {
     }
 }
 
-fn page<D: sqlx::Database>(store: &Store, filter: &CallFilter) -> QueryBuilder<D>
+fn page<D: sqlx::Database>(store: &Store, filter: &CallFilter, columns: &str) -> QueryBuilder<D>
 where
     String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
     i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
@@ -98,7 +129,7 @@ where
     Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
 {
     let mut query = QueryBuilder::<D>::new("SELECT ");
-    query.push(codec::COLUMNS).push(" FROM tool_calls WHERE tenant = ").push_bind(store.tenant.as_str().to_owned());
+    query.push(columns).push(" FROM tool_calls WHERE tenant = ").push_bind(store.tenant.as_str().to_owned());
     if let Some(session) = &filter.session {
         query.push(" AND session = ").push_bind(session.clone());
     }

@@ -26,6 +26,11 @@ impl Run {
         Self(invocation)
     }
 
+    /// Returns `true` if there is a tool of this name for the caller: the key that the call came with may be for some only.
+    pub(super) fn may_have(&self, tool: &str) -> bool {
+        self.0.allowed.as_ref().is_none_or(|allowed| allowed.has(tool))
+    }
+
     /// Shows one line for people about what is being done; it replaces the one before.
     pub fn tip(&self, tip: impl Into<String>) {
         self.0.emitter.status(StatusUpdate { tip: Some(tip.into()), ..StatusUpdate::default() });

@@ -6,7 +6,9 @@ use crate::support::{App, Backend, Client};
 
 mod bounds;
 mod lifecycle;
+mod others_calls;
 mod program;
+mod routes;
 mod streams;
 mod tools;
 

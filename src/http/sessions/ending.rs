@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::find;
 use super::view::SessionView;
 use crate::access::Access;
-use crate::domain::{Completion, shape};
+use crate::domain::{Completion, Session, shape};
+use crate::http::auth::require_tools;
 use crate::http::described::BodyRefused;
 use crate::http::extract::JsonBody;
 use crate::http::problem::Problem;
@@ -21,6 +22,7 @@ use crate::http::{AppState, reply};
 #[utoipa::path(post, path = "/sessions/{id}/abort", operation_id = "abort_session", tag = "sessions",
     params(("id" = String, Path, description = "The session")),
     responses((status = 202, description = "Its calls end now", body = SessionView),
+        (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key may not do this"),
         (status = 404, description = "There is no such session"),
         (status = 503, description = "The database is away")))]
 pub(in crate::http) async fn abort(
@@ -29,9 +31,18 @@ pub(in crate::http) async fn abort(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let session = find(&access, &id).await?;
+    may_end(&state, &access, &session).await?;
     state.engine.abort_session(access.store(), &session).await?;
     let now = find(&access, &id).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &SessionView::from(&now)))
+}
+
+/// Whether the caller has all the tools whose calls end with a session.
+pub(super) async fn may_end(state: &AppState, access: &Access, session: &Session) -> Result<(), Problem> {
+    if access.allowed().is_some() {
+        require_tools(access, state.engine.tools_that_end_with(access.store(), session).await?)?;
+    }
+    Ok(())
 }
 
 /// What became of a completion.
@@ -52,6 +63,7 @@ struct Completed<'a> {
     params(("id" = String, Path, description = "The session")), request_body = Completion,
     responses((status = 200, description = "It is completed, or `ignored`: another end came first", body = Completed),
         BodyRefused,
+        (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key may not do this"),
         (status = 404, description = "There is no such session"),
         (status = 422, description = "The body does not have its shape"),
         (status = 503, description = "The database is away")))]
@@ -64,6 +76,9 @@ pub(in crate::http) async fn complete(
     shape::expect_objects(&body.value, &[""])?;
     let completion: Completion = body.read()?;
     let session = find(&access, &id).await?;
+    if access.allowed().is_some() {
+        require_tools(&access, state.engine.tool_that_awaits(access.store(), &session).await?)?;
+    }
     let is_heard = state.engine.complete_session(access.store(), &session, completion).await?;
     let now = find(&access, &id).await?;
     Ok(reply::json(StatusCode::OK, &Completed { session: (&now).into(), ignored: !is_heard }))

@@ -45,6 +45,7 @@ pub(in crate::http) async fn stream(
 ) -> Result<Response, Problem> {
     let after = extract::resume_from(&headers, params.after.as_deref())?.unwrap_or(0);
     let session = find(&access, &id).await?;
-    let frames = of_session(access.store(), &state.bus, session, after, state.closing.clone()).await?;
+    let (tools, closing) = (access.caller().tools.clone(), state.closing.clone());
+    let frames = of_session(access.store(), &state.bus, session, tools, after, closing).await?;
     Ok(seat.under(sse(frames)))
 }

@@ -128,7 +128,7 @@ pub(in crate::http) async fn read(
         return Err(Problem::field("", format!("query: limit must be 1 to {MOST_CALLS}")));
     }
     let session = find(&access, &id).await?;
-    let (calls, more) = calls_of(&access, &session, params.cursor, limit as usize).await?;
+    let (calls, next_cursor) = calls_of(&access, &session, params.cursor, limit as usize).await?;
     let snapshot = access.snapshot().clone();
     let (tools, pauses): (Vec<Arc<Entry>>, _) = (access.view(&snapshot, Some(&session)).list(), state.engine.pauses());
     let ended = calls.iter().filter_map(|call| Some((call, call.outcome.as_deref()?)));
@@ -178,18 +178,18 @@ pub(in crate::http) async fn read(
             })
             .collect(),
         counts: Counts::of(&calls),
-        next_cursor: calls.first().filter(|_| more).map(|call| call.id),
+        next_cursor,
     };
     Ok(reply::json(StatusCode::OK, &detail))
 }
 
-/// The newest calls of a session in their order, and whether there are more before them.
+/// The newest calls of a session that the caller may see, in their order, and the one before which there may be more.
 pub(super) async fn calls_of(
     access: &Access,
     session: &Session,
     mut before: Option<Uuid>,
     most: usize,
-) -> Result<(Vec<Call>, bool), Problem> {
+) -> Result<(Vec<Call>, Option<Uuid>), Problem> {
     let (mut calls, mut bytes) = (Vec::new(), 0);
     loop {
         let page = access.store().session_calls(session, before, PAGE).await?;
@@ -197,15 +197,17 @@ pub(super) async fn calls_of(
         for call in page {
             if calls.len() == most || bytes > BUDGET {
                 calls.reverse();
-                return Ok((calls, true));
+                return Ok((calls, before));
             }
             bytes += size_of(&call);
             before = Some(call.id);
-            calls.push(call);
+            if access.caller().may_have(&call.name) {
+                calls.push(call);
+            }
         }
         if is_last {
             calls.reverse();
-            return Ok((calls, false));
+            return Ok((calls, None));
         }
     }
 }
@@ -226,6 +228,7 @@ fn size_of(call: &Call) -> usize {
 #[utoipa::path(delete, path = "/sessions/{id}", operation_id = "delete_session", tag = "sessions",
     params(("id" = String, Path, description = "The session")),
     responses((status = 204, description = "It is forgotten, and what ran in it is cancelled"),
+        (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key may not do this"),
         (status = 404, description = "There is no such session"),
         (status = 503, description = "The database is away")))]
 pub(in crate::http) async fn delete(
@@ -234,6 +237,7 @@ pub(in crate::http) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let session = find(&access, &id).await?;
+    super::ending::may_end(&state, &access, &session).await?;
     match state.engine.delete_session(access.store(), &session).await? {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         // Somebody else was faster.

@@ -67,7 +67,7 @@ pub(in crate::http) async fn messages(
         return Err(Problem::field("", format!("query: limit must be 1 to {MOST_CALLS}")));
     }
     let session = find(&access, &id).await?;
-    let (calls, truncated) = calls_of(&access, &session, None, limit).await?;
+    let (calls, more_before) = calls_of(&access, &session, None, limit).await?;
     let snapshot = access.snapshot().clone();
     let made = tokio::task::spawn_blocking(move || {
         let name_of = |call: &Call| {
@@ -78,7 +78,8 @@ pub(in crate::http) async fn messages(
     });
     // Many images take a while.
     let made = made.await.map_err(|_| Problem::internal())?;
-    let answer = Messages { session: &session.id, format: vendor.as_str(), messages: made, truncated };
+    let answer =
+        Messages { session: &session.id, format: vendor.as_str(), messages: made, truncated: more_before.is_some() };
     Ok(reply::json(StatusCode::OK, &answer))
 }
 

@@ -21,6 +21,18 @@ impl Store {
         Ok(rows.into_iter().map(|(id,)| id).collect())
     }
 
+    /// The names of the tools whose calls of a session have not ended.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn session_pending_tools(&self, id: &str) -> Result<Vec<String>, StoreError> {
+        const SQL: &str = "SELECT DISTINCT tool FROM tool_calls WHERE tenant = $1 AND session = $2 AND status < 2";
+        let rows: Vec<(String,)> = db::on_reader!(&self.db, pool => sqlx::query_as(SQL)
+            .bind(self.tenant.as_str().to_owned()).bind(id.to_owned())
+            .fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|(tool,)| tool).collect())
+    }
+
     /// Calls of a session before `before`, newest first, so many at most.
     ///
     /// # Errors

@@ -85,7 +85,8 @@ impl ReadResult {
             None => self.stores.of(run.tenant()).call(id).await.map(|call| call.filter(|call| call.session.is_none())),
             Some(session) => call_of(&self.stores.of(run.tenant()), session, id).await,
         };
-        found.map_err(|error| away(&error))?.ok_or_else(nothing)
+        let found = found.map_err(|error| away(&error))?;
+        found.filter(|call| run.may_have(&call.name)).ok_or_else(nothing)
     }
 }
 

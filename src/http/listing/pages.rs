@@ -1,0 +1,55 @@
+//! A page of the calls that a caller may see.
+
+use uuid::Uuid;
+
+use crate::access::Access;
+use crate::domain::{AllowList, Call};
+use crate::http::problem::Problem;
+use crate::store::calls::CallFilter;
+
+/// Calls whose tools are looked at in one query, where a caller may see some only.
+const SCANNED: u32 = 1000;
+/// How many such queries one page may take.
+const MOST_SCANS: usize = 10;
+
+/// Returns a page of as many calls as the filter says, newest first, and where the next page begins.
+pub(super) async fn page(access: &Access, filter: CallFilter) -> Result<(Vec<Call>, Option<Uuid>), Problem> {
+    if let Some(allowed) = access.allowed() {
+        return scanned(access, allowed, filter).await;
+    }
+    let limit = filter.limit;
+    // One more tells whether there is another page.
+    let mut calls = access.store().calls(&CallFilter { limit: limit + 1, ..filter }).await?;
+    let more = calls.len() > limit as usize;
+    calls.truncate(limit as usize);
+    let next = calls.last().filter(|_| more).map(|call| call.id);
+    Ok((calls, next))
+}
+
+/// No database knows globs as we do: it is asked for the names alone, which are small.
+async fn scanned(
+    access: &Access,
+    allowed: &AllowList,
+    filter: CallFilter,
+) -> Result<(Vec<Call>, Option<Uuid>), Problem> {
+    if filter.name.as_deref().is_some_and(|name| !allowed.has(name)) {
+        return Ok((Vec::new(), None));
+    }
+    let limit = filter.limit as usize;
+    let mut filter = CallFilter { limit: SCANNED, ..filter };
+    let (mut found, mut next) = (Vec::new(), None);
+    for _ in 0..MOST_SCANS {
+        let scanned = access.store().call_tools(&filter).await?;
+        next = scanned.last().map(|(id, _)| *id).filter(|_| scanned.len() == SCANNED as usize);
+        found.extend(scanned.into_iter().filter(|(_, tool)| allowed.has(tool)).map(|(id, _)| id));
+        if found.len() > limit {
+            found.truncate(limit);
+            next = found.last().copied();
+        }
+        if found.len() == limit || next.is_none() {
+            break;
+        }
+        filter.before = next;
+    }
+    Ok((access.store().calls_in_order(&found).await?, next))
+}
