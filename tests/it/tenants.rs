@@ -7,6 +7,7 @@ use crate::support::app::echo_tool;
 use crate::support::client::send;
 use crate::support::{App, Backend, Client};
 
+mod parents;
 mod routes;
 mod shared;
 
