@@ -27,7 +27,7 @@ const TAKEN: HeaderValue = HeaderValue::from_static(
 );
 /// What of an answer a page may read.
 const SHOWN: HeaderValue = HeaderValue::from_static(
-    "accept-ranges, content-range, etag, location, mcp-session-id, preference-applied, retry-after, x-request-id",
+    "accept-ranges, content-range, etag, idempotency-replayed, location, mcp-session-id, preference-applied, retry-after, x-request-id",
 );
 /// How long a browser need not ask again, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
