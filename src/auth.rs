@@ -22,6 +22,7 @@ pub mod limits;
 pub mod make;
 mod subjects;
 pub mod text;
+pub mod tickets;
 
 pub use credentials::Credential;
 pub use jwt::Jwt;

@@ -70,6 +70,7 @@ mod server;
 mod sessions;
 mod stats;
 mod subscribers;
+mod tickets;
 mod tool_list;
 mod tools;
 mod upstreams;
@@ -147,6 +148,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(reach::progress))
         .routes(routes!(reach::result))
         .routes(routes!(events::of_all))
+        .routes(routes!(tickets::create))
         .routes(routes!(sessions::create, sessions::page))
         .routes(routes!(sessions::one::read, sessions::one::delete))
         .routes(routes!(sessions::ending::abort))

@@ -31,6 +31,7 @@ pub mod sessions;
 pub mod settings;
 pub mod stats;
 pub mod tenants;
+pub mod tickets;
 pub mod tool_batch;
 pub mod tools;
 pub mod upstreams;

@@ -66,6 +66,11 @@ impl Limits {
         }
     }
 
+    /// Limits that bound nothing.
+    pub(super) fn unbounded() -> Self {
+        Self::new((0, 0), 0)
+    }
+
     /// Counts an event stream; its place is free again once the permit is dropped.
     ///
     /// # Errors

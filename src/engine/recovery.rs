@@ -94,6 +94,7 @@ impl Engine {
                 forgotten = Instant::now();
                 // What could not be forgotten now is forgotten later.
                 let _ = self.stores.forget_keys(self.clock.now()).await;
+                let _ = self.stores.delete_ended_tickets(self.clock.now()).await;
             }
         }
     }

@@ -20,10 +20,13 @@ use crate::access::Access;
 use crate::auth::{Admitted, Credential, Denied, Limits, Refused};
 use crate::domain::Scope;
 
+pub(super) mod events_path;
 pub(super) mod needs;
+mod shown_ticket;
 mod until_ended;
 
 use needs::{Need, Needs};
+use shown_ticket::ShownTicket;
 use until_ended::UntilEnded;
 
 /// Lets in whoever may, and tells the handlers who they are.
@@ -87,7 +90,10 @@ where
         if self.gate.calls.is_some() && !self.gate.state.engine.takes_calls() {
             return Either::Right(Box::pin(std::future::ready(Ok(Problem::overloaded().into_response()))));
         }
-        if let Some(operator) = self.gate.state.auth.operator() {
+        let ticket = ShownTicket::take(&mut request);
+        if ticket.is_none()
+            && let Some(operator) = self.gate.state.auth.operator()
+        {
             request.extensions_mut().insert(operator.clone());
             return Either::Left(self.inner.call(request));
         }
@@ -95,7 +101,7 @@ where
         let other = self.inner.clone();
         let (mut inner, state) = (std::mem::replace(&mut self.inner, other), self.gate.state.clone());
         Either::Right(Box::pin(async move {
-            let (permit, credential) = match admitted(&state, request.headers(), need).await {
+            let (permit, credential) = match admitted(&state, request.headers(), ticket, need).await {
                 Ok(Some(Admitted { access, limits, permit, credential })) => {
                     request.extensions_mut().insert(access);
                     request.extensions_mut().insert(Share { limits, credential: credential.clone() });
@@ -143,7 +149,12 @@ pub(super) fn held<T: Send + 'static>(response: Response, what: T) -> Response {
 }
 
 /// Who asks; nobody where something else than a key may speak for a call.
-async fn admitted(state: &AppState, headers: &HeaderMap, need: Need) -> Result<Option<Admitted>, Problem> {
+async fn admitted(
+    state: &AppState,
+    headers: &HeaderMap,
+    ticket: Option<ShownTicket>,
+    need: Need,
+) -> Result<Option<Admitted>, Problem> {
     let bearer = bearer(headers);
     let scopes = match need {
         Need::Nothing => return Ok(None),
@@ -151,8 +162,15 @@ async fn admitted(state: &AppState, headers: &HeaderMap, need: Need) -> Result<O
         Need::Known => None,
         Need::Any(scopes) | Need::TokenOr(scopes) => Some(scopes),
     };
-    let Some(bearer) = bearer else { return Err(Problem::no_key()) };
-    let admitted = state.auth.admit(bearer).await.map_err(refused)?;
+    let admitted = match (bearer, ticket) {
+        (_, Some(ticket)) => {
+            let admitted = state.auth.admit_ticket(&ticket.text, |path| ticket.is_covered_by(path)).await;
+            let other_path = || Problem::forbidden("the event ticket is for another path");
+            admitted.map_err(refused)?.ok_or_else(other_path)?
+        }
+        (Some(bearer), None) => state.auth.admit(bearer).await.map_err(refused)?,
+        (None, None) => return Err(Problem::no_key()),
+    };
     scopes.map_or(Ok(()), |scopes| require(&admitted.access, scopes))?;
     Ok(Some(admitted))
 }

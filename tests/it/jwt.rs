@@ -111,6 +111,19 @@ async fn expired_token_ends_its_streams() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ticket_ends_with_the_token_that_asked_for_it() {
+    let service = tuned(|config| config.auth.jwt.leeway_s = 0).await;
+    let client = service.client.with_key(&token(1, "k1", json!({"exp": now() + 4})));
+    let ticket = client.post("/events/ticket", &json!({"path": "/events"})).await.ok();
+    let path = format!("/events?ticket={}", ticket["ticket"].as_str().unwrap());
+    let mut events = service.client.events(&path).await;
+    client.call("echo", json!({"m": 1})).await;
+    events.until(|event| event.is_result()).await;
+    assert_eq!(events.rest().await, []);
+    service.client.get(&path).await.problem(401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_the_issuers_for_this_service_and_now_does_not_count() {
     let service = service(|_| json!({"keys": [public_key(1, "k1")]})).await;
     let refused = async |token: String| {

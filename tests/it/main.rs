@@ -67,6 +67,7 @@ mod slow_clients;
 mod stats;
 mod store;
 mod tenants;
+mod tickets;
 mod tool_calls;
 mod tools;
 mod traces;

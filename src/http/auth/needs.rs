@@ -7,7 +7,9 @@ use std::collections::{HashMap, HashSet};
 use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{OpenApi, PathItem, RefOr, Response};
 
 use crate::domain::Scope;
@@ -62,6 +64,8 @@ const TABLE: &[(&str, &[(Method, Need)])] = &[
     ("/tool-calls/{id}/progress", &[(Method::POST, TokenOr(&[Call]))]),
     ("/tool-calls/{id}/result", &[(Method::POST, TokenOr(&[Call]))]),
     ("/events", &[(Method::GET, READ)]),
+    // For the path that is asked for, the handler looks again.
+    ("/events/ticket", &[(Method::POST, FOLLOW)]),
     ("/sessions", &[(Method::GET, READ), (Method::POST, CALL)]),
     ("/sessions/{id}", &[(Method::GET, FOLLOW), (Method::DELETE, CALL)]),
     ("/sessions/{id}/abort", &[(Method::POST, CALL)]),
@@ -158,6 +162,9 @@ pub(in crate::http) fn describe(document: &mut OpenApi) {
         for (method, operation) in all {
             if let Some(operation) = operation {
                 describe_one(operation, needs.of_route(path, &method));
+                if method == Method::GET && takes_tickets(path) {
+                    describe_ticket(operation);
+                }
             }
         }
     }
@@ -171,7 +178,20 @@ pub(in crate::http) fn describe(document: &mut OpenApi) {
         .build();
     if let Some(components) = &mut document.components {
         components.add_security_scheme("api_key", SecurityScheme::Http(scheme));
+        let description =
+            "What `POST /events/ticket` has made for this path, for browsers, whose `EventSource` sends no headers.";
+        let ticket = ApiKeyValue::with_description("ticket", description);
+        components.add_security_scheme("event_ticket", SecurityScheme::ApiKey(ApiKey::Query(ticket)));
     }
+}
+
+/// Whether a route answers with an event stream that a ticket opens.
+pub(in crate::http) fn takes_tickets(path: &str) -> bool {
+    path == "/events" || path.ends_with("}/events")
+}
+
+fn describe_ticket(operation: &mut Operation) {
+    operation.security.get_or_insert_default().push(SecurityRequirement::new("event_ticket", [""; 0]));
 }
 
 fn describe_one(operation: &mut Operation, need: Need) {

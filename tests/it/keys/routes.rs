@@ -121,6 +121,7 @@ fn case(others: &Others, method: &str, route: &str) -> (String, Option<Value>, S
         ("post", "/tool-calls/{id}/progress") => (waiting.as_str(), Some(json!({"tip": "x"})), Nothing),
         ("post", "/tool-calls/{id}/result") => (waiting.as_str(), Some(json!({"output": "x"})), Nothing),
         ("get", "/events") => ("", None, OwnStream),
+        ("post", "/events/ticket") => ("", Some(json!({"path": "/events"})), Own),
         ("post", "/sessions") => ("", Some(json!({"id": "own"})), Own),
         // Which tools a session names is no call.
         ("get", "/sessions/{id}") => ("s", None, Own),

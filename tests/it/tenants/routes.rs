@@ -91,6 +91,7 @@ fn case(owner: &Owner, method: &str, route: &str) -> Case {
         ("post", "/tool-calls/{id}/progress") => (waiting.as_str(), Some(json!({"tip": "x"})), Nothing),
         ("post", "/tool-calls/{id}/result") => (waiting.as_str(), Some(json!("x")), Nothing),
         ("get", "/events") => ("", None, OwnStream),
+        ("post", "/events/ticket") => ("", Some(json!({"path": "/events"})), OwnChange),
         ("post", "/sessions") => ("", Some(json!({"id": "own_session"})), OwnChange),
         ("get" | "delete", "/sessions/{id}") => ("session", None, Nothing),
         ("get", "/sessions/{id}/events" | "/sessions/{id}/messages" | "/sessions/{id}/prompt") => {

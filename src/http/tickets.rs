@@ -1,0 +1,83 @@
+//! `POST /events/ticket`: tickets with which browsers open event streams, as their `EventSource` sends no headers.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+
+use super::auth::events_path::EventsPath;
+use super::auth::{CallerCredential, require};
+use super::described::BodyRefused;
+use super::extract::JsonBody;
+use super::problem::Problem;
+use super::{AppState, reply};
+use crate::access::Access;
+use crate::auth::tickets::TicketError;
+use crate::domain::{Scope, Time, shape};
+
+/// Which stream a ticket is for.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewEventTicket, example = json!({"path": "/events"}))]
+pub(super) struct TicketBody {
+    /// The path of an event stream of the service, without the prefix of a gateway: `/events`, `/tool-calls/{id}/events` or
+    /// `/sessions/{id}/events`. With `?name=` or `?session=` the ticket is for this filter only.
+    #[schema(
+        max_length = 2048,
+        pattern = r"^/(events(\?(after=[0-9]{0,18}|(name|session)=[!$%'-~]{1,512})(&(after=[0-9]{0,18}|(name|session)=[!$%'-~]{1,512}))*)?|(tool-calls/[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|sessions/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[2-7][0-9a-fA-F])+)/events(\?after=[0-9]{0,18})?)$"
+    )]
+    path: String,
+}
+
+/// A ticket.
+#[derive(Serialize, utoipa::ToSchema)]
+#[schema(as = EventTicket)]
+struct Ticket<'a> {
+    /// The value of the query parameter `ticket`.
+    #[schema(example = "tpt_…")]
+    ticket: &'a str,
+    /// When it ends unless it is used. From its first use on it is valid for 12 hours.
+    expires_at: Time,
+}
+
+/// Makes a ticket for an event stream, for browsers: their `EventSource` cannot send an API key.
+///
+/// `GET` of the path with `?ticket=` is answered with the permissions of the key that asked for the ticket. It has to be
+/// used within 60 s, and is then valid for reconnects to the same path for 12 h, on any node. `Last-Event-ID` and `after`
+/// resume as ever. A ticket ends with its key, and its streams with it.
+#[utoipa::path(post, path = "/events/ticket", operation_id = "create_event_ticket", tag = "events", request_body = TicketBody,
+    responses((status = 200, description = "The ticket. The answer is the only one that has it", body = Ticket,
+            example = json!({"ticket": "tpt_uZ5SvQm2hXNfKcYp0aWb1RrTgEoL7dJiV3nBxHs8qCk", "expires_at": "2026-01-31T12:01:00.000Z"})),
+        BodyRefused,
+        (status = 403, description = "`SCOPE_MISSING`: the key may not read these events"),
+        (status = 422, description = "The body does not have its shape, or the path is none of an event stream"),
+        (status = 429, description = "`TOO_MANY_REQUESTS`: the key asks more than it may, or the tenant has too many tickets"),
+        (status = 503, description = "The database is away")))]
+pub(super) async fn create(
+    State(state): State<AppState>,
+    access: Access,
+    CallerCredential(credential): CallerCredential,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    shape::expect_objects(&body.value, &[""])?;
+    let TicketBody { path } = body.read()?;
+    let events = EventsPath::parse(&path).map_err(|fault| Problem::field("/path", fault))?;
+    require(&access, scopes_of(&events))?;
+    let made = state.auth.make_ticket(&access, credential.as_deref(), path).await;
+    let ticket = made.map_err(|error| match error {
+        TicketError::TooMany { retry_after_s } => Problem::too_many_requests(&error.to_string(), retry_after_s),
+        TicketError::NoRandomness => Problem::internal(),
+        TicketError::Store(error) => error.into(),
+    })?;
+    let mut response = reply::json(StatusCode::OK, &Ticket { ticket: &ticket.text, expires_at: ticket.expires_at });
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// The scopes with one of which a stream may be read, as the table of needs says.
+fn scopes_of(path: &EventsPath) -> &'static [Scope] {
+    match path {
+        EventsPath::All { .. } => &[Scope::Read],
+        EventsPath::Call(_) | EventsPath::Session(_) => &[Scope::Call, Scope::Read],
+    }
+}
