@@ -270,7 +270,10 @@ impl Builder {
             pace: given::pace(&config.mcp_servers),
             metrics: metrics.clone(),
         };
-        let workshop = Workshop::new(builtins, client.clone(), wraps).processes(processes).servers(servers.clone());
+        let workshop = Workshop::new(builtins, client.clone(), wraps)
+            .processes(processes)
+            .servers(servers.clone())
+            .name_separator(config.mcp.name_separator.clone());
         let registry = Registry::new(workshop, clock.clone(), shown)
             .map_err(|(name, faults)| StartError::Builtin { name, reason: check::summary(&faults) })?;
         let registry = Arc::new(registry);

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::domain::HookDefinition;
 use crate::domain::limits::ServerLimits;
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 use crate::domain::tenant::TenantLimits;
+use crate::domain::{HookDefinition, NameSeparator};
 
 mod bounds;
 pub mod limits;
@@ -361,6 +361,8 @@ pub struct McpConfig {
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may ask, beside those of these hosts.
     pub allowed_origins: Vec<String>,
+    /// What stands in place of each dot of a tool's name.
+    pub name_separator: NameSeparator,
     /// Most sessions of clients before 2026-07-28.
     pub sessions: usize,
     /// Whether there is what the official conformance suite asks for.
@@ -500,6 +502,19 @@ mod tests {
         assert_eq!((config.limits.timeout_ms, config.limits.max_timeout_ms), (5, 1_800_000));
         std::fs::write(&file, "[limits]\ntimout_ms = 5\n").unwrap();
         assert!(Config::load(Some(&file)).unwrap_err().to_string().contains("timout_ms"));
+    }
+
+    #[test]
+    fn illegal_name_separator_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("toolpost.toml");
+        std::fs::write(&file, "[mcp]\nname_separator = \"-\"\n").unwrap();
+        assert_eq!(Config::load(Some(&file)).unwrap().mcp.name_separator.as_str(), "-");
+        for illegal in ["", ".", "/", "123456789"] {
+            std::fs::write(&file, format!("[mcp]\nname_separator = \"{illegal}\"\n")).unwrap();
+            let message = Config::load(Some(&file)).unwrap_err().to_string();
+            assert!(message.contains("name separator"), "{message}");
+        }
     }
 
     #[test]

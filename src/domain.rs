@@ -13,6 +13,7 @@ pub mod hook;
 pub mod json;
 pub mod limits;
 pub mod moment;
+pub mod naming;
 pub mod once;
 pub mod outcome;
 pub mod pause;
@@ -41,6 +42,7 @@ pub use hook::{FailurePolicy, HookDefinition, HookEvent, HookFault, HookFaultKin
 pub use json::JsonText;
 pub use limits::{Limits, LimitsSpec};
 pub use moment::Moment;
+pub use naming::{NameSeparator, Naming};
 pub use once::{Claim, Once};
 pub use outcome::{ContentBlock, Outcome};
 pub use pause::Paused;

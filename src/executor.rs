@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::domain::limits::Bounds;
-use crate::domain::{Agent, AllowList, Answer, Failure, Session, Tenant};
+use crate::domain::{Agent, AllowList, Answer, Failure, Naming, Session, Tenant};
 
 pub mod emitter;
 pub mod external;
@@ -51,6 +51,8 @@ pub struct Invocation {
     pub call_id: Arc<str>,
     /// The tool's name.
     pub name: Arc<str>,
+    /// The names under which its caller is shown tools; each tool's own after a restart.
+    pub naming: Naming,
     /// Valid arguments, with the presets in them: a JSON object.
     pub arguments: Arc<Value>,
     /// The context objects that the tool names.

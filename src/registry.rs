@@ -97,7 +97,7 @@ impl Layers {
         own.wardrobe.dress(&mut shown, workshop);
         let groups = self.groups_of(&own);
         self.own.insert(tenant.clone(), own);
-        Snapshot::new(shown, groups)
+        Snapshot::new(shown, groups, workshop.separator())
     }
 }
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::tool::RetryOverride;
 use super::{
-    Agent, AllowList, Failure, JsonText, Limits, LimitsSpec, Moment, Once, Outcome, Tenant, Time, Vendor, json,
+    Agent, AllowList, Failure, JsonText, Limits, LimitsSpec, Moment, Naming, Once, Outcome, Tenant, Time, Vendor, json,
 };
 
 mod stopwatch;
@@ -16,6 +16,9 @@ mod written;
 
 pub use stopwatch::Stopwatch;
 pub use written::Written;
+
+/// The member of a call's metadata with the name that its caller used, where that is another one than the tool's own.
+pub const CALLED_AS: &str = "called_as";
 
 /// Where a call stands. It only ever moves `Wait → Doing → Success | Error` or `Wait → Error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -122,10 +125,20 @@ pub struct CallRequest {
     pub index: Option<u32>,
     /// Whose model asked, where its own message says so: tools are known to it by their aliases.
     pub vendor: Option<Vendor>,
+    /// It came over the Model Context Protocol, whose clients are shown names of their own.
+    pub over_mcp: bool,
     /// The model's output was cut off within this call.
     pub truncated: bool,
     /// Its arguments come piece by piece.
     pub streamed: bool,
+}
+
+impl CallRequest {
+    /// The names under which its caller is shown tools.
+    #[must_use]
+    pub fn naming(&self) -> Naming {
+        if self.over_mcp { Naming::Mcp } else { self.vendor.into() }
+    }
 }
 
 /// One mended argument.
@@ -517,6 +530,11 @@ impl Call {
         self.phase = Phase::Done;
         self.ended_at = Some(now.at);
         self.stopwatch.end(self.created_at, self.started_at, self.limits.as_ref(), now);
+        if outcome.is_error()
+            && let Some(called_as) = self.metadata.get(CALLED_AS).and_then(Value::as_str)
+        {
+            outcome.name_tool(&self.name, called_as);
+        }
         json::merge_deep(&mut self.metadata, std::mem::take(&mut outcome.metadata));
         self.note_estimated();
         self.outcome = Some(Arc::new(outcome));

@@ -1,5 +1,7 @@
 //! How a tool call fails: data for the model, never an HTTP error.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -107,6 +109,21 @@ pub struct Failure {
 impl Failure {
     fn new(code: Code, message: String, text: String) -> Self {
         Self { code, message, retryable: false, retry_after_ms: None, details: None, text, never_left: false }
+    }
+
+    /// Names the tool as its caller does. Returns where its own name was in the text, in bytes.
+    pub(super) fn name_tool(&mut self, name: &str, called_as: &str) -> Option<Range<usize>> {
+        const BEFORE: &str = "ool \"";
+        let quoted = format!("{BEFORE}{name}\"");
+        // All texts name it before anything that the tool itself says.
+        let start = self.text.find(&quoted)? + BEFORE.len();
+        let is_ours = self.text.strip_prefix("Error: ").is_some_and(|rest| rest.starts_with(&self.message));
+        if let Some(at) = self.message.find(&quoted).filter(|_| is_ours).map(|at| at + BEFORE.len()) {
+            self.message.replace_range(at..at + name.len(), called_as);
+        }
+        let range = start..start + name.len();
+        self.text.replace_range(range.clone(), called_as);
+        Some(range)
     }
 
     /// `TOOL_NOT_FOUND`, with the names that there are and the nearest one.

@@ -148,6 +148,26 @@ impl Outcome {
         Self { error: Some(failure.clone()), ..Self::text(failure.text) }
     }
 
+    /// Lets the text of a failure name the tool as its caller does.
+    pub(super) fn name_tool(&mut self, name: &str, called_as: &str) {
+        let Some(failure) = &mut self.error else { return };
+        let Some(renamed) = failure.name_tool(name, called_as) else { return };
+        let rename = |text: &mut String| {
+            if text.get(renamed.clone()).is_some_and(|found| found == name) {
+                text.replace_range(renamed.clone(), called_as);
+            }
+        };
+        rename(&mut self.output);
+        if let Some(ContentBlock::Text(text)) = self.content.first_mut() {
+            rename(text);
+        }
+        if let Some(Whole::Texts(texts)) = self.whole.as_mut().map(Arc::make_mut)
+            && let Some(first) = texts.first_mut()
+        {
+            rename(&mut first.text);
+        }
+    }
+
     /// Whether it is an error.
     #[must_use]
     pub fn is_error(&self) -> bool {

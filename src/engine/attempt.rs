@@ -130,6 +130,7 @@ impl Engine {
             allowed: call.allowed.clone(),
             call_id: call.call_id.clone(),
             name: call.name.clone(),
+            naming: job.naming,
             arguments: job.equipment.arguments.clone().or(call.effective_arguments.clone()).unwrap_or_default(),
             context: job.call.context.clone(),
             agent: call.agent.clone(),

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::prepare::{Asked, Job, Next};
 use super::{Engine, arguments};
-use crate::domain::{CallRequest, Failure};
+use crate::domain::call::CALLED_AS;
+use crate::domain::{CallRequest, Failure, Naming};
 use crate::executor::Stands;
 use crate::registry::{Entry, Found, View};
 
@@ -71,6 +72,7 @@ impl Engine {
         let snapshot = access.snapshot();
         let view = access.view(&snapshot, conversation.as_deref());
         let Sought { entry, through, refused } = seek(view, &mut request, false);
+        call.metadata.extend(called_as(entry.as_deref(), &request.name));
         call.metadata.extend(through.map(|name| ("called_through".to_owned(), (*name).into())));
         job.next = match (entry, refused) {
             (Some(entry), refused) => {
@@ -80,13 +82,18 @@ impl Engine {
                 refused.map_or(Next::Run(entry), Next::Refuse)
             }
             (None, _) => {
-                call.name = request.name.into();
+                call.name = std::mem::take(&mut request.name).into();
                 call.title = call.name.clone();
-                Next::Refuse(view.not_found(&call.name, None).into())
+                Next::Refuse(view.not_found(&call.name, Naming::Own).into())
             }
         };
         request.arguments.unwrap_or_default()
     }
+}
+
+/// Metadata that names the tool as its caller did, where that is not its own name.
+pub(super) fn called_as(entry: Option<&Entry>, name: &str) -> Option<(String, Value)> {
+    entry.filter(|entry| *entry.name != *name).map(|_| (CALLED_AS.to_owned(), name.into()))
 }
 
 /// The name and the arguments within the arguments.

@@ -18,7 +18,7 @@ use super::turns::Permit;
 use super::{Engine, Pending, Submission, forward};
 use crate::access::Access;
 use crate::dispatch::Place;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Phase, Session, Time, Vendor};
+use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Naming, Phase, Session, Time, Vendor};
 use crate::executor::emitter::{self, Reports};
 use crate::executor::instances::CallEnd;
 use crate::executor::{Outside, Stands, System};
@@ -49,6 +49,8 @@ pub(super) struct Job {
     pub traceparent: Option<Arc<str>>,
     /// The request that it came with, for the log.
     pub context: Context,
+    /// The names under which its caller is shown tools.
+    pub naming: Naming,
     /// The session that it belongs to, as it was when the call was asked for.
     pub conversation: Option<Arc<Session>>,
     /// What only its executor sees.
@@ -121,6 +123,7 @@ impl Job {
             claims: Vec::new(),
             traceparent: None,
             context: Context::current(),
+            naming: Naming::default(),
             conversation: None,
             equipment: Equipment::default(),
             asked: None,
@@ -194,6 +197,8 @@ impl Engine {
             // Whom a call is for whose arguments are still to come may stand in those.
             let is_unknown = truncated || request.streamed;
             let sought = forward::seek(view, &mut request, is_unknown);
+            let naming = request.naming();
+            let called_as = forward::called_as(sought.entry.as_deref(), &request.name);
             let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
             let vendor = request.vendor;
             let entry = sought.entry.as_ref();
@@ -228,18 +233,22 @@ impl Engine {
                     }
                 }
                 None => {
-                    let vendor = vendor.filter(|_| sought.through.is_none());
-                    Next::Refuse(view.not_found(&call.name, vendor).into())
+                    // What `call_tool` names, `find_tools` has shown; it has names of its own for clients of MCP only.
+                    let is_own = sought.through.is_some() && naming != Naming::Mcp;
+                    let naming = if is_own { Naming::Own } else { naming };
+                    Next::Refuse(view.not_found(&call.name, naming).into())
                 }
             };
             let beginning = request.streamed.then(|| call.arguments.as_str().unwrap_or_default().to_owned());
             if request.streamed {
                 call.await_arguments();
             }
+            call.metadata.extend(called_as);
             call.metadata.extend(sought.through.map(|name| ("called_through".to_owned(), (*name).into())));
             let (recorder, end) =
                 recorder::pair(self.journal.clone(), self.stores.clone(), self.settings.store_patience);
             let mut job = Job::new(access.clone(), call, next, recorder);
+            job.naming = naming;
             job.traceparent.clone_from(&traceparent);
             job.conversation.clone_from(&conversation);
             if let Some(beginning) = beginning {

@@ -1,4 +1,4 @@
-//! Names that a vendor refuses, and the aliases under which its models know these tools.
+//! Names that a vendor refuses, and the aliases under which its models and clients of MCP know these tools.
 
 use std::collections::{HashMap, HashSet};
 
@@ -47,6 +47,32 @@ pub fn aliases<'a>(names: impl Iterator<Item = &'a str> + Clone) -> HashMap<&'a 
         }
     }
     found
+}
+
+/// The name under which clients of the Model Context Protocol are shown each tool whose own name some vendor refuses; by name.
+/// It is the name with `separator` in place of its dots. A tool has its vendors' alias instead if that name is longer than 64
+/// characters or could mean another tool, too. Then no tool has it, so that no list can give it another meaning later.
+#[must_use]
+pub fn over_mcp<'a>(
+    names: impl Iterator<Item = &'a str> + Clone,
+    aliases: &HashMap<&'a str, String>,
+    separator: &str,
+) -> HashMap<&'a str, String> {
+    if aliases.is_empty() {
+        return HashMap::new();
+    }
+    let mut meanings: HashMap<String, usize> = HashMap::new();
+    let joined = |name: &str| name.replace('.', separator);
+    let taken = names.map(str::to_owned).chain(aliases.values().cloned());
+    for name in taken.chain(aliases.keys().map(|name| joined(name))) {
+        *meanings.entry(name).or_default() += 1;
+    }
+    let shown = aliases.iter().map(|(name, alias)| {
+        let joined = joined(name);
+        let is_its_own = is_taken_by(Vendor::Gemini, &joined) && meanings.get(&joined) == Some(&1);
+        (*name, if is_its_own { joined } else { alias.clone() })
+    });
+    shown.collect()
 }
 
 /// A name as this vendor takes it, whether or not there is such a tool.
@@ -127,6 +153,39 @@ mod tests {
         let found = of(&[&one, &other, "a.b", "a..b"]);
         let different: HashSet<&String> = found.values().collect();
         assert_eq!((found.len(), different.len()), (4, 4));
+    }
+
+    fn shown_over_mcp(names: &[&str]) -> HashMap<String, String> {
+        let found = over_mcp(names.iter().copied(), &of(names), "__");
+        found.into_iter().map(|(name, shown)| (name.to_owned(), shown)).collect()
+    }
+
+    #[test]
+    fn names_over_mcp_are_legal_and_readable() {
+        assert_eq!(shown_over_mcp(&["files.read", "plain"]), [("files.read".into(), "files__read".into())].into());
+        assert_eq!(shown_over_mcp(&["a.b.c"])["a.b.c"], "a__b__c");
+        let long = format!("a.{}", "b".repeat(61));
+        for name in REFUSED.into_iter().chain([long.as_str()]) {
+            let shown = &shown_over_mcp(&[name])[name];
+            assert!(is_taken_by(Vendor::Gemini, shown), "{shown}");
+        }
+        assert_eq!(shown_over_mcp(&[&long])[&long], of(&[&long])[&*long]);
+    }
+
+    #[test]
+    fn names_over_mcp_have_one_meaning() {
+        let alias = of(&["files.read"])["files.read"].clone();
+        let reads_like_it = alias.replacen('_', ".", 1);
+        let clashes: [&[&str]; 3] = [&["a.b", "a__b"], &["a._b", "a_.b", "x"], &["files.read", &reads_like_it]];
+        for names in clashes {
+            let shown = over_mcp(names.iter().copied(), &of(names), if names.len() == 2 { "_" } else { "__" });
+            let own = names.iter().filter(|name| !shown.contains_key(*name)).map(|name| (*name).to_owned());
+            let all: HashSet<String> = shown.values().cloned().chain(own).collect();
+            assert_eq!(all.len(), names.len(), "{shown:?}");
+        }
+        let both = shown_over_mcp(&["a._b", "a_.b"]);
+        assert!(both.values().all(|shown| shown != "a___b"), "{both:?}");
+        assert_eq!(shown_over_mcp(&["a.b", "a__b"])["a.b"], of(&["a.b"])["a.b"]);
     }
 
     #[test]

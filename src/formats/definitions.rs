@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::domain::{ToolDefinition, Vendor, json};
+use crate::domain::{Naming, ToolDefinition, Vendor, json};
 use crate::schema::lower::{Loss, Target};
 
 pub mod anthropic;
@@ -67,15 +67,16 @@ impl Format {
         }
     }
 
-    /// Whose models are told; `None` where tools keep their names.
+    /// Under which names tools are shown.
     #[must_use]
-    pub fn vendor(self) -> Option<Vendor> {
+    pub fn naming(self) -> Naming {
         match self {
-            Self::OpenAi | Self::OpenAiStrict => Some(Vendor::OpenAi),
-            Self::OpenAiResponses => Some(Vendor::OpenAiResponses),
-            Self::Anthropic => Some(Vendor::Anthropic),
-            Self::Gemini => Some(Vendor::Gemini),
-            Self::Native | Self::Mcp | Self::Prompt => None,
+            Self::OpenAi | Self::OpenAiStrict => Naming::Vendor(Vendor::OpenAi),
+            Self::OpenAiResponses => Naming::Vendor(Vendor::OpenAiResponses),
+            Self::Anthropic => Naming::Vendor(Vendor::Anthropic),
+            Self::Gemini => Naming::Vendor(Vendor::Gemini),
+            Self::Mcp => Naming::Mcp,
+            Self::Native | Self::Prompt => Naming::Own,
         }
     }
 }

@@ -99,7 +99,8 @@ enum ToolListAnswer<'a> {
 /// Lists the tools, by name, or finds some.
 ///
 /// With a vendor's `format`, `tools` is exactly what goes into that vendor's request. Schemas are lowered to what the vendor
-/// takes, names that it refuses become aliases, and a tool that it cannot be told of is in `left_out`. Calls under these
+/// takes, names that it refuses become aliases, and a tool that it cannot be told of is in `left_out`. With `mcp` it is what
+/// `tools/list` at `/mcp` answers, where `server.tool` is `server__tool`. Calls under these
 /// names and with arguments for these schemas find their way back, if they come as the vendor's own message.
 #[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(ListParams, ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
     responses((status = 200, description = "The tools; `ETag` changes with any of them. For `prompt` a Markdown text, empty if there is no tool",

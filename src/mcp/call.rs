@@ -57,7 +57,8 @@ impl Server {
         // Over standard input nobody has counted.
         let bytes = if caller.bytes == 0 { json::size_of(&arguments) } else { caller.bytes };
         let arguments = Some(Value::Object(arguments));
-        let calls = vec![CallRequest { name: request.name.into_owned(), arguments, ..CallRequest::default() }];
+        let name = request.name.into_owned();
+        let calls = vec![CallRequest { name, arguments, over_mcp: true, ..CallRequest::default() }];
         let wait = if is_task { Wait::Accepted } else { Wait::Result };
         let submission = Submission { calls, wait, traceparent: caller.traceparent, ..Submission::default() };
         let id = self.0.engine.new_id();

@@ -28,10 +28,14 @@ pub(super) struct Tools(ArcSwapOption<List>);
 struct List {
     /// Of these tools.
     of: Weak<Snapshot>,
-    /// By name.
-    tools: Vec<Tool>,
-    places: HashMap<String, usize>,
+    /// In the order of their own names.
+    tools: Vec<ListedTool>,
+    /// By their own names.
+    places: HashMap<Arc<str>, usize>,
 }
+
+/// A tool as it is shown, and its own name.
+type ListedTool = (Arc<str>, Tool);
 
 #[derive(Deserialize)]
 struct Rendered {
@@ -48,7 +52,9 @@ impl List {
             },
             |list| list.tools,
         );
-        let places = tools.iter().enumerate().map(|(place, tool)| (tool.name.to_string(), place)).collect();
+        let own = |tool: Tool| snapshot.find(&tool.name).map(|entry| (entry.name.clone(), tool));
+        let tools: Vec<ListedTool> = tools.into_iter().filter_map(own).collect();
+        let places = tools.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
         Self { of: Arc::downgrade(snapshot), tools, places }
     }
 
@@ -62,11 +68,12 @@ impl Server {
     pub(super) async fn list(&self, access: &Access, cursor: Option<String>) -> Result<ListToolsResult, ErrorData> {
         let after = cursor.as_deref().map(name_of).transpose()?;
         let list = self.listed(access).await?;
-        let start = after.map_or(0, |after| list.tools.partition_point(|tool| *tool.name <= *after));
-        let page: Vec<Tool> = list.tools[start..].iter().take(PAGE).cloned().collect();
+        let start = after.map_or(0, |after| list.tools.partition_point(|(name, _)| **name <= *after));
+        let page = &list.tools[start..list.tools.len().min(start + PAGE)];
         let is_last = start + page.len() == list.tools.len();
-        let next_cursor = page.last().filter(|_| !is_last).map(|last| URL_SAFE_NO_PAD.encode(last.name.as_bytes()));
-        let mut result = ListToolsResult::with_all_items(page);
+        let last = page.last().filter(|_| !is_last);
+        let next_cursor = last.map(|(name, _)| URL_SAFE_NO_PAD.encode(name.as_bytes()));
+        let mut result = ListToolsResult::with_all_items(page.iter().map(|(_, tool)| tool.clone()).collect());
         (result.next_cursor, result.ttl_ms) = (next_cursor, Some(FRESH_MS));
         result.cache_scope = Some(CacheScope::Private);
         Ok(result)
@@ -92,7 +99,7 @@ impl Server {
         let made = tokio::task::spawn_blocking(move || {
             let view = access.view(&snapshot, None);
             let mut list = List::new(&snapshot);
-            list.tools.retain(|tool| matches!(view.find(&tool.name), Found::Available(_)));
+            list.tools.retain(|(name, _)| matches!(view.find(name), Found::Available(_)));
             Arc::new(list)
         });
         made.await.map_err(|_| ErrorData::internal_error("the list of tools could not be made", None))
@@ -103,9 +110,10 @@ impl Server {
         // It is not told who asks: only what is everybody's, or the operator's, is known by it.
         let snapshot = self.0.engine.registry().default_shelf().snapshot().clone();
         if let Some(list) = self.0.tools.0.load_full().filter(|list| list.is_of(&snapshot)) {
-            return list.places.get(name).map(|place| list.tools[*place].clone());
+            let name = &snapshot.find(name)?.name;
+            return list.places.get(name).map(|place| list.tools[*place].1.clone());
         }
-        let schema = snapshot.get(name)?.definition.input_schema.as_object()?.clone();
+        let schema = snapshot.find(name)?.definition.input_schema.as_object()?.clone();
         Some(Tool::new(name.to_owned(), "", Arc::new(schema)))
     }
 

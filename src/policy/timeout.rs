@@ -100,6 +100,7 @@ mod tests {
             allowed: None,
             call_id: "c".into(),
             name: "t".into(),
+            naming: crate::domain::Naming::default(),
             arguments: Arc::new(Value::Null),
             context: Arc::default(),
             agent: None,

@@ -188,7 +188,7 @@ impl Snapshot {
             Some(Ok(lowered)) => &lowered.schema,
             Some(Err(error)) => return Err(left_out(format!("/input_schema{}", error.pointer), &error.message)),
         };
-        let name = self.name_for(entry, format.vendor());
+        let name = self.name_for(entry, format.naming());
         let name = name.ok_or_else(|| left_out("/name".to_owned(), "every alias for it is another tool's name"))?;
         Ok(Told { name, definition: &entry.definition, schema })
     }

@@ -65,7 +65,7 @@ impl FindTools {
 
 /// The tools that fit, best first.
 fn found(shown: &Weak<Shelves>, invocation: &Invocation) -> Value {
-    let Invocation { tenant, allowed, conversation, arguments, .. } = invocation;
+    let Invocation { tenant, allowed, conversation, naming, arguments, .. } = invocation;
     let query = arguments["query"].as_str().unwrap_or_default();
     let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
     // The call holds the shelf of its tenant.
@@ -73,13 +73,13 @@ fn found(shown: &Weak<Shelves>, invocation: &Invocation) -> Value {
     let snapshot = shelf.map(|shelf| shelf.snapshot().clone()).unwrap_or_default();
     let view = View::new(&snapshot, conversation.as_deref(), allowed.as_deref());
     let found = view.search(query).into_iter().filter(|(entry, _)| entry.stands.is_none());
-    let tools = found.take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|(entry, score)| {
-        let definition = &entry.definition;
-        json!({
-            "name": definition.name, "description": definition.description,
-            "input_schema": definition.input_schema, "score": score,
-        })
+    let tools = found.filter_map(|(entry, score)| {
+        let (name, definition) = (snapshot.name_for(&entry, *naming)?, &entry.definition);
+        Some(json!({
+            "name": name, "description": definition.description, "input_schema": definition.input_schema, "score": score,
+        }))
     });
+    let tools = tools.take(usize::try_from(limit).unwrap_or(usize::MAX));
     json!({ "tools": tools.collect::<Vec<Value>>() })
 }
 

@@ -14,7 +14,7 @@ use super::dynamic::Fetched;
 use super::lowered::LoweredForms;
 use super::presets;
 use crate::domain::tool::DefinitionError;
-use crate::domain::{ExecutorSpec, Paused, Session, Source, Time, ToolDefinition};
+use crate::domain::{ExecutorSpec, NameSeparator, Paused, Session, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
 use crate::executor::mcp::{McpExecutor, Servers};
 use crate::executor::process::{ProcessExecutor, Processes};
@@ -209,6 +209,7 @@ pub struct Workshop {
     instances: Instances,
     processes: Processes,
     servers: Servers,
+    name_separator: NameSeparator,
 }
 
 impl Workshop {
@@ -223,6 +224,7 @@ impl Workshop {
             instances: Instances::default(),
             processes: Processes::default(),
             servers: Servers::default(),
+            name_separator: NameSeparator::default(),
         }
     }
 
@@ -236,6 +238,17 @@ impl Workshop {
     #[must_use]
     pub fn servers(self, servers: Servers) -> Self {
         Self { servers, ..self }
+    }
+
+    /// What stands in place of the dots of names that are shown over MCP; `__` unless given.
+    #[must_use]
+    pub fn name_separator(self, name_separator: NameSeparator) -> Self {
+        Self { name_separator, ..self }
+    }
+
+    /// See [`Workshop::name_separator`].
+    pub(super) fn separator(&self) -> &NameSeparator {
+        &self.name_separator
     }
 
     pub(super) fn builtins(&self) -> impl Iterator<Item = &BuiltinTool> {

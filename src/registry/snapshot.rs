@@ -9,7 +9,7 @@ use super::entry::etag_of;
 use super::of_session;
 use super::search::Index;
 use super::view::View;
-use crate::domain::{Failure, Groups, Vendor};
+use crate::domain::{Failure, Groups, NameSeparator, Naming, Vendor};
 use crate::formats::alias;
 
 /// All tools by name, and in the stable order of lists.
@@ -19,6 +19,8 @@ pub struct Snapshot {
     by_alias: HashMap<String, Arc<Entry>>,
     /// The aliases of tools whose names some vendor refuses.
     aliases: HashMap<Arc<str>, String>,
+    /// The names over MCP of the same tools.
+    names_over_mcp: HashMap<Arc<str>, String>,
     /// All of them, active or not.
     all: Vec<Arc<Entry>>,
     /// Those that everybody can call.
@@ -32,16 +34,24 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) fn new(mut shown: BTreeMap<String, Arc<Entry>>, groups: Groups) -> Self {
-        let systems = shown.extract_if(.., |_, entry| of_session::is_system(entry)).map(|(_, entry)| entry).collect();
+    pub(super) fn new(mut shown: BTreeMap<String, Arc<Entry>>, groups: Groups, separator: &NameSeparator) -> Self {
+        let systems: Vec<Arc<Entry>> =
+            shown.extract_if(.., |_, entry| of_session::is_system(entry)).map(|(_, entry)| entry).collect();
         let all: Vec<Arc<Entry>> = shown.values().cloned().collect();
-        let (mut by_alias, mut aliases) = (HashMap::new(), HashMap::new());
-        for (name, alias) in alias::aliases(shown.keys().map(String::as_str)) {
-            by_alias.insert(alias.clone(), shown[name].clone());
-            aliases.insert(shown[name].name.clone(), alias);
+        // Within a session the system tools have names, too.
+        let names = shown.keys().map(String::as_str).chain(systems.iter().map(|entry| &*entry.name));
+        let refused = alias::aliases(names.clone());
+        let joined = alias::over_mcp(names, &refused, separator.as_str());
+        let mut by_alias = HashMap::new();
+        for (name, alias) in refused.iter().chain(&joined) {
+            by_alias.insert(alias.clone(), shown[*name].clone());
         }
+        let by_tool = |names: HashMap<&str, String>| -> HashMap<Arc<str>, String> {
+            names.into_iter().map(|(name, alias)| (shown[name].name.clone(), alias)).collect()
+        };
+        let (aliases, names_over_mcp) = (by_tool(refused), by_tool(joined));
         let by_name = shown.into_iter().collect();
-        let mut snapshot = Self { by_name, by_alias, aliases, all, groups, systems, ..Self::default() };
+        let mut snapshot = Self { by_name, by_alias, aliases, names_over_mcp, all, groups, systems, ..Self::default() };
         snapshot.list = View::from(&snapshot).list();
         snapshot
     }
@@ -52,22 +62,26 @@ impl Snapshot {
         self.by_name.get(name)
     }
 
-    /// The tool that is called by this name: its own, or the alias under which some vendor knows it;
+    /// The tool that is called by this name: its own, or the one under which some vendor or clients of MCP know it;
     /// whether or not it can be called.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name).or_else(|| self.by_alias.get(name))
     }
 
-    /// The name under which this vendor's models know the tool; `None` if they cannot.
+    /// The name under which the tool is shown there; `None` if it cannot be.
     #[must_use]
-    pub fn name_for<'a>(&'a self, entry: &'a Entry, vendor: Option<Vendor>) -> Option<&'a str> {
-        match vendor {
-            Some(vendor) if !alias::is_taken_by(vendor, &entry.name) => {
-                self.aliases.get(&entry.name).map(String::as_str)
-            }
-            _ => Some(&entry.name),
+    pub fn name_for<'a>(&'a self, entry: &'a Entry, naming: impl Into<Naming>) -> Option<&'a str> {
+        let (vendor, names) = match naming.into() {
+            Naming::Own => return Some(&entry.name),
+            Naming::Vendor(vendor) => (vendor, &self.aliases),
+            // Its clients pass names on to any vendor, and this one has the narrowest rule.
+            Naming::Mcp => (Vendor::Gemini, &self.names_over_mcp),
+        };
+        if alias::is_taken_by(vendor, &entry.name) {
+            return Some(&entry.name);
         }
+        names.get(&entry.name).map(String::as_str)
     }
 
     /// All tools by name, those included that cannot be called now.
@@ -116,9 +130,9 @@ impl Snapshot {
         index.search(query).into_iter().map(|(place, score)| (self.all[place].clone(), score)).collect()
     }
 
-    /// What a model of this vendor is told that asked for a tool that there is not, outside of any session.
+    /// What a caller is told that asked for an unknown tool, outside of any session.
     #[must_use]
-    pub fn not_found(&self, name: &str, vendor: Option<Vendor>) -> Failure {
-        View::from(self).not_found(name, vendor)
+    pub fn not_found(&self, name: &str, naming: impl Into<Naming>) -> Failure {
+        View::from(self).not_found(name, naming)
     }
 }

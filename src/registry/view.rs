@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{Entry, Snapshot};
-use crate::domain::{AllowList, Failure, Group, Session, Vendor, json};
+use crate::domain::{AllowList, Failure, Group, Naming, Session, json};
 use crate::executor::Stands;
 use crate::schema;
 
@@ -77,7 +77,7 @@ impl<'a> View<'a> {
         self.session
     }
 
-    /// The tool that is called by this name: its own, or the alias under which some vendor knows it.
+    /// The tool that is called by this name: its own, or the one under which some vendor or clients of MCP know it.
     #[must_use]
     pub fn find(&self, name: &str) -> Found<'a> {
         match self.snapshot.find(name).filter(|entry| self.may_be(&entry.name)) {
@@ -183,11 +183,11 @@ impl<'a> View<'a> {
         found
     }
 
-    /// What a model of this vendor is told that asked for a tool that there is not.
+    /// What a caller is told that asked for an unknown tool, with the names that it is shown.
     #[must_use]
-    pub fn not_found(&self, name: &str, vendor: Option<Vendor>) -> Failure {
-        let list = self.list();
-        let mut names: Vec<&str> = list.iter().filter_map(|entry| self.snapshot.name_for(entry, vendor)).collect();
+    pub fn not_found(&self, name: &str, naming: impl Into<Naming>) -> Failure {
+        let (list, naming) = (self.list(), naming.into());
+        let mut names: Vec<&str> = list.iter().filter_map(|entry| self.snapshot.name_for(entry, naming)).collect();
         let nearest = schema::nearest(name, names.iter().copied());
         let is_cut = fitting(&names) < names.len();
         if is_cut {
@@ -199,13 +199,13 @@ impl<'a> View<'a> {
         }
         let (told, others) = names.split_at(fitting(&names));
         let failure = Failure::not_found(&json::shorten(name, LONGEST_NAME_TOLD), told, nearest);
-        if is_cut { failure.and_more_tools(others.len(), self.finder(vendor)) } else { failure }
+        if is_cut { failure.and_more_tools(others.len(), self.finder(naming)) } else { failure }
     }
 
     /// The name of the tool that finds others, if it can be called here.
-    fn finder(&self, vendor: Option<Vendor>) -> Option<&'a str> {
+    fn finder(&self, naming: Naming) -> Option<&'a str> {
         let Found::Available(entry) = self.find(FINDER) else { return None };
-        self.snapshot.name_for(entry, vendor).filter(|_| entry.stands == Some(Stands::ForSearch))
+        self.snapshot.name_for(entry, naming).filter(|_| entry.stands == Some(Stands::ForSearch))
     }
 }
 

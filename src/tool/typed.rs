@@ -85,6 +85,7 @@ impl BuiltinTool {
             allowed: None,
             call_id: "try_out".into(),
             name: self.definition.name.as_str().into(),
+            naming: crate::domain::Naming::default(),
             arguments: Arc::new(arguments),
             context,
             agent: None,

@@ -15,6 +15,9 @@ await client.connect(transport);
 
 const { tools } = await client.listTools();
 assert(tools.some((tool) => tool.name === "calculate" && tool.annotations.readOnlyHint), "calculate is listed");
+assert(tools.every((tool) => /^[A-Za-z0-9_-]{1,64}$/.test(tool.name)), "every vendor accepts the names");
+const dotted = await client.callTool({ name: "client__echo", arguments: { a: 1 } });
+assert.deepEqual(dotted.structuredContent, { a: 1 });
 
 const good = await client.callTool({ name: "calculate", arguments: { expression: "6 * 7" } });
 assert.equal(good.content[0].text, "42");

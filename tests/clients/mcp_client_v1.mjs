@@ -9,6 +9,9 @@ await client.connect(new StreamableHTTPClientTransport(new URL(process.argv[2]))
 
 const { tools } = await client.listTools();
 assert(tools.some((tool) => tool.name === "wait"), "wait is listed");
+assert(tools.every((tool) => /^[A-Za-z0-9_-]{1,64}$/.test(tool.name)), "every vendor accepts the names");
+const dotted = await client.callTool({ name: "client__echo", arguments: { a: 1 } });
+assert.deepEqual(dotted.structuredContent, { a: 1 });
 
 const steps = [];
 const onprogress = ({ progress }) => steps.push(progress);

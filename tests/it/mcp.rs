@@ -16,6 +16,7 @@ mod clients;
 mod conformance;
 mod hosts;
 mod messages;
+mod names;
 mod rust_client;
 mod sessions;
 mod stdio;

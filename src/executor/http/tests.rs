@@ -45,6 +45,7 @@ pub(super) fn invocation(arguments: Value) -> Invocation {
         allowed: None,
         call_id: "call_1".into(),
         name: "t".into(),
+        naming: crate::domain::Naming::default(),
         arguments: Arc::new(arguments),
         context: Arc::default(),
         agent: None,

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Found, View};
 use crate::app::App;
 use crate::config::Config;
-use crate::domain::{Code, Group, Groups, Session, Time, ToolDefinition};
+use crate::domain::{Code, Group, Groups, NameSeparator, Session, Time, ToolDefinition};
 use crate::registry::{Entry, Snapshot};
 
 const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
@@ -43,7 +43,7 @@ static TOOLS: LazyLock<BTreeMap<String, Arc<Entry>>> = LazyLock::new(|| {
 fn snapshot(active: [bool; 4]) -> Snapshot {
     let group = |(name, active): (&str, bool)| (name.to_owned(), Arc::new(Group { active, ..Group::named(name) }));
     let groups: Groups = GROUPS.into_iter().zip(active).map(group).collect();
-    Snapshot::new(TOOLS.clone(), groups)
+    Snapshot::new(TOOLS.clone(), groups, &NameSeparator::default())
 }
 
 fn session(switches: &[(&str, bool)], tools: Option<&[&str]>) -> Session {

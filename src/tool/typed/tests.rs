@@ -26,6 +26,7 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
         allowed: None,
         call_id: "call_1".into(),
         name: "t".into(),
+        naming: crate::domain::Naming::default(),
         arguments: Arc::new(arguments),
         attempt: 2,
         output: crate::domain::limits::Bounds::default(),

@@ -4,6 +4,7 @@ MODE is `modern` or `legacy`. Prints `ok` if everything was as a user of the SDK
 """
 
 import os
+import re
 import sys
 
 import anyio
@@ -19,6 +20,9 @@ async def main() -> None:
     async with Client(server, mode="2026-07-28" if mode == "modern" else "legacy") as client:
         tools = (await client.list_tools()).tools
         assert any(tool.name == "calculate" and tool.annotations.read_only_hint for tool in tools), tools
+        assert all(re.fullmatch("[A-Za-z0-9_-]{1,64}", tool.name) for tool in tools), tools
+        dotted = await client.call_tool("client__echo", {"a": 1})
+        assert dotted.structured_content == {"a": 1}, dotted
 
         good = await client.call_tool("calculate", {"expression": "6 * 7"})
         assert good.content[0].text == "42" and not good.is_error, good

@@ -76,9 +76,9 @@ async fn mcp_is_told_schemas_names_and_hints_as_they_are() {
     tool["annotations"] = json!({"read_only": true, "destructive": false});
     app.register(tool.clone()).await;
     let list = list(&app, "mcp").await;
-    let told = named(list["tools"].as_array().unwrap(), "files.read");
+    let told = named(list["tools"].as_array().unwrap(), "files__read");
     let expected = json!({
-        "name": "files.read", "title": "Read", "description": "Answers with its arguments.",
+        "name": "files__read", "title": "Read", "description": "Answers with its arguments.",
         "inputSchema": tool["input_schema"], "outputSchema": {"type": "object"},
         "annotations": {"readOnlyHint": true, "destructiveHint": false, "idempotentHint": false, "openWorldHint": true,
             "title": "Read"},

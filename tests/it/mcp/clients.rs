@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::{ended, node};
@@ -42,6 +42,7 @@ async fn is_cancelled(app: &App) {
 
 async fn over_http(file: &str, mode: Option<&str>) {
     let app = App::on_sqlite().await;
+    app.echo_of("client.echo", json!({})).await;
     let url = app.url("/mcp");
     let arguments: Vec<&str> = mode.into_iter().chain([url.as_str()]).collect();
     is_content(file, &arguments).await;
@@ -52,6 +53,7 @@ async fn over_http(file: &str, mode: Option<&str>) {
 async fn over_stdio(file: &str, mode: &str) {
     let database = Database::fresh(Backend::Sqlite).await;
     let app = App::start_at(database.url.clone(), Options::default()).await;
+    app.echo_of("client.echo", json!({})).await;
     let program = env!("CARGO_BIN_EXE_toolpost");
     is_content(file, &[mode, "--", program, "mcp", "--database-url", &database.url]).await;
     is_cancelled(&app).await;

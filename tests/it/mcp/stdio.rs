@@ -119,5 +119,5 @@ async fn tools_of_a_folder_are_served() {
     program.begin().await;
     program.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await;
     let listed = program.hear().await["result"]["tools"].clone();
-    assert!(listed.as_array().unwrap().iter().any(|tool| tool["name"] == "of.folder"), "{listed}");
+    assert!(listed.as_array().unwrap().iter().any(|tool| tool["name"] == "of__folder"), "{listed}");
 }

@@ -32,11 +32,11 @@ async fn tools_are_told_on_as_they_were_told() {
     let list = app.get("/tools?format=mcp").await.ok();
     let own = |name: &str| {
         let mut tool = list["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap().clone();
-        tool["name"] = name.strip_prefix("s.").unwrap().into();
+        tool["name"] = name.strip_prefix("s__").unwrap().into();
         tool
     };
     for tool in told().as_array().unwrap() {
-        assert_eq!(own(&format!("s.{}", tool["name"].as_str().unwrap())), *tool);
+        assert_eq!(own(&format!("s__{}", tool["name"].as_str().unwrap())), *tool);
     }
     assert_eq!(fixture.heard("tools/list").len(), 4);
 }
@@ -53,7 +53,7 @@ async fn recorded_tools_are_told_on_as_they_were_told() {
         let server = app.upstream("s").await;
         assert_eq!(server["left_out"], json!([]));
         for tool in recorded["tools"].as_array().unwrap() {
-            let name = format!("s.{}", tool["name"].as_str().unwrap());
+            let name = format!("s__{}", tool["name"].as_str().unwrap().replace('.', "__"));
             let shown = list["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == name.as_str()).unwrap();
             for member in ["title", "description", "inputSchema", "outputSchema", "annotations"] {
                 assert_eq!(shown.get(member), tool.get(member), "{name} {member}");

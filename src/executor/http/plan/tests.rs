@@ -23,6 +23,7 @@ fn run(arguments: Value) -> Invocation {
         allowed: None,
         call_id: "call_1".into(),
         name: "t".into(),
+        naming: crate::domain::Naming::default(),
         arguments: Arc::new(arguments),
         attempt: 2,
         idle_timeout_ms: None,
