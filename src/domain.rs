@@ -10,6 +10,7 @@ pub mod failure;
 pub mod glob;
 pub mod group;
 pub mod hook;
+pub mod image_data;
 pub mod json;
 pub mod limits;
 pub mod moment;

@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Failure, JsonText};
+use super::{Failure, JsonText, image_data};
 
 /// One piece of what the model is shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +25,8 @@ pub enum ContentBlock {
 }
 
 impl ContentBlock {
-    /// Reads a typed block; `None` if it has no string `type`, or is not what its type says.
+    /// Reads a typed block; `None` if it has no string `type`, or is a text without one. An image that cannot be read becomes
+    /// a text that says so, as it says nothing about the other blocks.
     #[must_use]
     pub fn from_value(value: Value) -> Option<Self> {
         let Value::Object(mut block) = value else { return None };
@@ -38,12 +37,21 @@ impl ContentBlock {
         match block.get("type")?.as_str()? {
             "text" => text_of(&mut block, "text").map(Self::Text),
             "image" => {
-                let mime_key = if block.contains_key("mime_type") { "mime_type" } else { "mimeType" };
-                let (data, mime_type) = (text_of(&mut block, "data")?, text_of(&mut block, mime_key)?);
-                STANDARD.decode(&data).is_ok().then_some(Self::Image { data, mime_type })
+                let mime_type = ["mime_type", "mimeType"].into_iter().find_map(|key| text_of(&mut block, key));
+                let data = text_of(&mut block, "data").ok_or("it has no data");
+                Some(match data.and_then(|data| image_data::read(data, mime_type)) {
+                    Ok((data, mime_type)) => Self::Image { data, mime_type },
+                    Err(reason) => Self::left_out_image(reason),
+                })
             }
             _ => Some(Self::Other(block)),
         }
+    }
+
+    /// The text in place of an image that a model cannot be shown, for this reason.
+    #[must_use]
+    pub fn left_out_image(reason: &str) -> Self {
+        Self::Text(format!("[Image left out: {reason}]"))
     }
 }
 

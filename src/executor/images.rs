@@ -43,7 +43,7 @@ pub async fn fitted(mut outcome: Box<Outcome>) -> Box<Outcome> {
     let _permit = AT_ONCE.acquire().await;
     let content = std::mem::take(&mut outcome.content);
     let fitting = tokio::task::spawn_blocking(move || all(content)).await;
-    outcome.content = fitting.unwrap_or_else(|_| vec![left_out("they cannot be read")]);
+    outcome.content = fitting.unwrap_or_else(|_| vec![ContentBlock::left_out_image("they cannot be read")]);
     let text = joined_text(&outcome.content);
     if text != outcome.output {
         outcome.output = text;
@@ -59,15 +59,11 @@ fn all(content: Vec<ContentBlock>) -> Vec<ContentBlock> {
     let one = |block| match block {
         ContentBlock::Image { data, .. } => match image(data, &mut pixels_left) {
             Ok(image) => image,
-            Err(reason) => left_out(&reason),
+            Err(reason) => ContentBlock::left_out_image(&reason),
         },
         other => other,
     };
     content.into_iter().map(one).collect()
-}
-
-fn left_out(reason: &str) -> ContentBlock {
-    ContentBlock::Text(format!("[Image left out: {reason}]"))
 }
 
 /// The image as a model can take it, or why there is none.

@@ -48,6 +48,40 @@ async fn an_object_is_compact_json_in_its_own_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn image_is_read_however_its_base64_is_written() {
+    let url_safe = PIXEL.replace('+', "-").replace('/', "_");
+    let lines = format!("{}\n{}\r\n", &PIXEL[..40], &PIXEL[40..]);
+    let url = format!("data:image/jpeg;base64,{PIXEL}");
+    for data in [PIXEL, &url_safe, PIXEL.trim_end_matches('='), &lines, &url] {
+        let content = json!([{"type": "text", "text": "before"}, {"type": "image", "data": data}]);
+        let call = converted(Answer::json(&json!({ "content": content }))).await;
+        let image = json!({"type": "image", "data": PIXEL, "mime_type": "image/png"});
+        assert_eq!(call["content"], json!([{"type": "text", "text": "before"}, image]), "{data}");
+        assert_eq!((succeeded(&call), &call["structured"]), ("before", &Value::Null));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_image_becomes_a_text_and_the_other_blocks_stay() {
+    let image = json!({"type": "image", "data": PIXEL, "mime_type": "image/png"});
+    let text = json!({"type": "text", "text": "seen"});
+    let bad = [
+        json!({"type": "image", "data": "@@@", "mime_type": "image/png"}),
+        json!({"type": "image", "data": 5, "mime_type": "image/png"}),
+        json!({"type": "image", "mime_type": "image/png"}),
+        json!({"type": "image", "data": "data:image/svg+xml,%3Csvg%3E"}),
+        json!({"type": "image", "data": "AAAA"}),
+    ];
+    for bad in bad {
+        let call = converted(Answer::json(&json!({"content": [text, bad, image]}))).await;
+        assert_eq!((&call["content"][0], &call["content"][2]), (&text, &image), "{call:#}");
+        let said = call["content"][1]["text"].as_str().unwrap_or_default();
+        assert!(said.starts_with("[Image left out: "), "{call:#}");
+        assert_eq!((succeeded(&call), &call["structured"]), (format!("seen\n{said}").as_str(), &Value::Null));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn null_is_the_word_null() {
     assert_eq!(succeeded(&converted(Answer::json(&Value::Null)).await), "null");
 }

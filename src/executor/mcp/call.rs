@@ -68,6 +68,9 @@ pub async fn run(link: &Arc<Link>, server: &Server, tool: &str, invocation: &Inv
     let mut in_flight = InFlight(Some(handle));
     let outcome = match in_flight.answer().await.map_err(failed)? {
         ServerResult::CallToolResult(result) => convert::outcome(name, result),
+        ServerResult::CustomResult(result) => {
+            convert::lenient(name, result.0).ok_or_else(|| failed(ServiceError::UnexpectedResponse))?
+        }
         ServerResult::InputRequiredResult(_) => {
             let message = "its server wants to ask somebody something, which is not possible here";
             return Err(Failure::execution(name, message));

@@ -10,8 +10,19 @@ use crate::domain::{Answer, ContentBlock, Outcome, outcome_of};
 /// The outcome of a call of the tool `name`.
 pub fn outcome(name: &str, result: CallToolResult) -> Outcome {
     let is_error = result.is_error == Some(true);
-    let structured = result.structured_content;
-    let content: Vec<ContentBlock> = result.content.iter().map(|block| shown(json!(block))).collect();
+    of_blocks(name, result.content.iter().map(|block| json!(block)), result.structured_content, is_error)
+}
+
+/// The same of a result that is not exactly the protocol's: one block that is not what its type says spoils no other. `None`
+/// if it has no content.
+pub fn lenient(name: &str, mut result: Value) -> Option<Outcome> {
+    let Value::Array(blocks) = result.get_mut("content")?.take() else { return None };
+    let structured = result.get_mut("structuredContent").map(Value::take);
+    Some(of_blocks(name, blocks.into_iter(), structured, result.get("isError") == Some(&Value::Bool(true))))
+}
+
+fn of_blocks(name: &str, blocks: impl Iterator<Item = Value>, structured: Option<Value>, is_error: bool) -> Outcome {
+    let content: Vec<ContentBlock> = blocks.map(shown).collect();
     if is_error {
         // One conversion for every executor.
         let mut given = Map::from_iter([("content".to_owned(), json!(content)), ("is_error".to_owned(), true.into())]);
@@ -72,6 +83,18 @@ mod tests {
         assert_eq!(failed.error.unwrap().message, "no such city");
         assert!(of(json!({"content": [], "isError": true})).is_error());
         let broken = of(json!({"content": [{"type": "image", "data": "!", "mimeType": "image/png"}]}));
-        assert!(broken.output.contains("\"image\" is left out"), "{}", broken.output);
+        assert_eq!(broken.output, "[Image left out: its data is not base64]");
+    }
+
+    #[test]
+    fn block_that_cannot_be_read_spoils_no_other() {
+        let text = json!({"type": "text", "text": "seen"});
+        let result = json!({"content": [text, {"type": "image", "data": "AA=="}, {"type": "text"}], "isError": false});
+        let outcome = lenient("s.t", result).unwrap();
+        let image = json!({"type": "image", "data": "AA==", "mime_type": "application/octet-stream"});
+        assert_eq!(json!(outcome.content[..2]), json!([text, image]));
+        assert!(outcome.output.contains("\"text\" is left out"), "{}", outcome.output);
+        assert!(lenient("s.t", json!({"content": [text], "isError": true})).unwrap().is_error());
+        assert!(lenient("s.t", json!({"tools": []})).is_none());
     }
 }
