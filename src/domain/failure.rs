@@ -202,7 +202,7 @@ impl Failure {
         let message = format!("Invalid parameters for tool \"{name}\"");
         let mut text = format!("Error: {message}");
         for (pointer, line) in lines {
-            text.push_str(&format!("\n- {pointer}: {line}"));
+            text.push_str(&format!("\n- {}: {line}", super::json::place(pointer)));
         }
         Self { details: Some(details), ..Self::new(Code::ToolValidationError, message, text) }
     }

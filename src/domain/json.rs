@@ -164,6 +164,12 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// A JSON Pointer as people and models read it: that of the whole value is empty, and would look as if it were missing.
+#[must_use]
+pub fn place(pointer: &str) -> &str {
+    if pointer.is_empty() { "(root)" } else { pointer }
+}
+
 /// One reference token of a JSON Pointer (RFC 6901, section 3), escaped.
 #[must_use]
 pub fn pointer_token(key: &str) -> String {

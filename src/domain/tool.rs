@@ -13,7 +13,10 @@ use super::shape::{self, ShapeError};
 use super::upstream::ToldByUpstream;
 use super::{LimitsSpec, Time, json};
 
+mod every_fault;
 mod plain;
+
+pub use every_fault::Readable;
 
 /// Where a definition comes from; a later variant shadows an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]

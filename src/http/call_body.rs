@@ -16,6 +16,7 @@ use options::Options;
 mod documented;
 mod options;
 mod own;
+mod unknown;
 
 pub(super) use documented::CallBody;
 pub(super) use options::{OnDisconnect, check_limits, check_session, check_session_at};
@@ -132,7 +133,8 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize)
         said
     });
     let id_places = if is_batch { IdPlaces::Calls } else { IdPlaces::Body };
-    finish(requests, Options::read(body)?, said, is_batch, id_places)
+    let options = Options::read(body, if is_batch { &["calls"] } else { &own::CALL })?;
+    finish(requests, options, said, is_batch, id_places)
 }
 
 /// A model's message: always a batch, also with one call or none.

@@ -3,7 +3,7 @@
 use super::dynamic;
 use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::{RetryOverride, RetrySpec};
-use crate::domain::{Groups, ToolDefinition, tool};
+use crate::domain::{Groups, ToolDefinition, json, tool};
 use crate::schema;
 
 /// Longest title, in characters.
@@ -37,7 +37,8 @@ impl Fault {
 /// All faults in one line.
 #[must_use]
 pub fn summary(faults: &[Fault]) -> String {
-    let lines: Vec<String> = faults.iter().map(|fault| format!("{}: {}", fault.pointer, fault.message)).collect();
+    let lines: Vec<String> =
+        faults.iter().map(|Fault { pointer, message }| format!("{}: {message}", json::place(pointer))).collect();
     lines.join("; ")
 }
 

@@ -131,10 +131,16 @@ fn tried(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<ToolDefin
 }
 
 /// The definitions in one file.
+fn definitions(path: &Path, bytes: &[u8]) -> Result<Vec<ToolDefinition>, String> {
+    let list = values(path, bytes)?;
+    list.into_iter().map(|value| tool::read_definition(value).map_err(|error| error.to_string())).collect()
+}
+
+/// What is written in one file where definitions are.
 ///
 /// # Errors
-/// What is wrong with it, for people.
-pub fn definitions(path: &Path, bytes: &[u8]) -> Result<Vec<ToolDefinition>, String> {
+/// Returns why it is not JSON or TOML, for people.
+pub fn values(path: &Path, bytes: &[u8]) -> Result<Vec<Value>, String> {
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let value: Value = if is_toml {
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
@@ -142,7 +148,7 @@ pub fn definitions(path: &Path, bytes: &[u8]) -> Result<Vec<ToolDefinition>, Str
     } else {
         json::parse(bytes).map_err(|error| error.to_string())?
     };
-    let list = match value {
+    Ok(match value {
         Value::Array(list) => list,
         // TOML has no array at its root: a file of several has `[[tools]]`.
         Value::Object(mut one) if one.len() == 1 && one.get("tools").is_some_and(Value::is_array) => {
@@ -152,8 +158,7 @@ pub fn definitions(path: &Path, bytes: &[u8]) -> Result<Vec<ToolDefinition>, Str
             }
         }
         one => vec![one],
-    };
-    list.into_iter().map(|value| tool::read_definition(value).map_err(|error| error.to_string())).collect()
+    })
 }
 
 /// The folder's definition files, what is in them, and when they were written.

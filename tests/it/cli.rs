@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 mod doctor;
 mod export;
@@ -124,6 +124,31 @@ fn definition_files_are_checked_without_a_database() {
     for told in ["/descripton", "a b /name: ", "a b /input_schema", "did you mean \"echo\"?", "good.json: ok"] {
         assert!(ended.out.contains(told), "{told}: {ended:?}");
     }
+    let several = files.file(
+        "several.json",
+        r#"[{"name": "one", "titel": "x", "limits": {"timout_ms": 1}, "input_schema": {"type": "array"}},
+            {"name": "two", "executor": {"type": "http"}, "tags": 5}, {"executor": {"type": "external"}}]"#,
+    );
+    let found = home.run(&["tools", "validate", "--json", &several, &schema]).json();
+    let told: Vec<(&Value, &str)> = found[0]["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|error| (&error["tool"], error["pointer"].as_str().unwrap()))
+        .collect();
+    let (one, two) = (json!("one"), json!("two"));
+    for expected in [
+        (&one, "/titel"),
+        (&one, "/limits/timout_ms"),
+        (&one, "/executor"),
+        (&one, "/input_schema"),
+        (&two, "/tags"),
+        (&Value::Null, "/name"),
+    ] {
+        assert!(told.contains(&expected), "{expected:?}: {found:#}");
+    }
+    assert!(told.iter().any(|(tool, at)| **tool == two && at.starts_with("/executor")), "{found:#}");
+    assert!(found[1]["errors"].as_array().unwrap().len() > 1, "{found:#}");
     let found = home.run(&["tools", "validate", "--json", &schema, &good, &good]).json();
     assert_eq!(found[0]["errors"][0]["pointer"], "/name");
     assert_eq!((&found[1]["valid"], &found[2]["valid"]), (&json!(true), &json!(false)), "declared twice");

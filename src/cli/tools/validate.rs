@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use toolpost::domain::ToolDefinition;
+use serde_json::Value;
+use toolpost::domain::shape::ShapeError;
+use toolpost::domain::tool::Readable;
+use toolpost::domain::{ToolDefinition, json};
 use toolpost::registry::{Registry, files};
 
 use crate::cli::error::CliError;
@@ -25,7 +28,7 @@ struct Checked {
 struct Found {
     /// The tool, where one could be read.
     tool: Option<String>,
-    /// Where in its definition (RFC 6901), where that is known apart from the message.
+    /// Where in its definition (RFC 6901).
     pointer: Option<String>,
     message: String,
 }
@@ -57,9 +60,26 @@ fn read(file: &Path) -> Result<Vec<u8>, CliError> {
 /// `declared` is which file has declared which tool: in one folder no two can declare the same.
 fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<String, PathBuf>) -> Checked {
     let mut checked = Checked { file: file.display().to_string(), valid: false, tools: Vec::new(), errors: Vec::new() };
-    match files::definitions(file, bytes) {
-        Ok(definitions) => {
-            for definition in definitions {
+    match files::values(file, bytes) {
+        Ok(values) => {
+            let is_one = values.len() == 1;
+            for (place, value) in values.into_iter().enumerate() {
+                let name = value.get("name").and_then(Value::as_str).map(str::to_owned);
+                let unnamed =
+                    |message: String| if is_one { message } else { format!("definition {}: {message}", place + 1) };
+                let readable = Readable::new(value);
+                checked.errors.extend(readable.errors.iter().map(|ShapeError { pointer, message }| {
+                    let message = if name.is_some() { message.clone() } else { unnamed(message.clone()) };
+                    Found { tool: name.clone(), pointer: Some(pointer.clone()), message }
+                }));
+                let Some(definition) = readable.definition.clone() else { continue };
+                let found = faults(definition.clone(), registry).into_iter();
+                let is_its_own = |found: &Found| !found.pointer.as_deref().is_some_and(|at| readable.is_left_out(at));
+                let found: Vec<Found> = found.filter(is_its_own).collect();
+                if readable.is_left_out("/name") {
+                    checked.errors.extend(found.into_iter().map(|found| Found { tool: None, ..found }));
+                    continue;
+                }
                 checked.tools.push(definition.name.clone());
                 if let Some(other) = declared.insert(definition.name.clone(), file.to_owned()) {
                     let message = if other == file {
@@ -70,7 +90,7 @@ fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<
                     let tool = Some(definition.name.clone());
                     checked.errors.push(Found { tool, pointer: Some("/name".into()), message });
                 }
-                checked.errors.extend(faults(definition, registry));
+                checked.errors.extend(found);
             }
         }
         Err(message) => checked.errors.push(Found { tool: None, pointer: None, message }),
@@ -93,7 +113,7 @@ fn text(Checked { file, valid, tools, errors }: &Checked) -> String {
     let mut lines = vec![format!("{file}: not valid")];
     lines.extend(errors.iter().map(|Found { tool, pointer, message }| {
         let tool = tool.as_ref().map_or_else(String::new, |tool| format!("{tool} "));
-        let pointer = pointer.as_ref().map_or_else(String::new, |pointer| format!("{pointer}: "));
+        let pointer = pointer.as_ref().map_or_else(String::new, |pointer| format!("{}: ", json::place(pointer)));
         format!("  {tool}{pointer}{message}")
     }));
     lines.join("\n")

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use std::os::unix::process::ExitStatusExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::task::JoinHandle;
 
+use crate::domain::json;
 use crate::executor::Processes;
 use crate::executor::process::supervised_command;
 
@@ -17,9 +19,18 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long the helper may then take to end it, with all that it has started.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// How long the last line of standard error is waited for once a program has ended: what it has started may keep the pipe.
+const LAST_LINE: Duration = Duration::from_secs(1);
+/// Longest last line that is repeated, in characters.
+const LONGEST_LINE: usize = 300;
+
 /// A running program below its helper. Dropped, it is ended in the background.
 #[derive(Debug)]
-pub struct Running(Option<Child>);
+pub struct Running {
+    child: Option<Child>,
+    /// Reads standard error to its end, and gives the last line.
+    last_line: Option<JoinHandle<Option<String>>>,
+}
 
 /// The pipes of a program.
 pub struct Pipes {
@@ -49,7 +60,9 @@ pub fn start(
     let mut child = command.spawn().map_err(failed)?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     match (stdin, stdout, stderr) {
-        (Some(stdin), Some(stdout), Some(stderr)) => Ok((Running(Some(child)), Pipes { stdin, stdout, stderr })),
+        (Some(stdin), Some(stdout), Some(stderr)) => {
+            Ok((Running { child: Some(child), last_line: None }, Pipes { stdin, stdout, stderr }))
+        }
         _ => Err("its program has no pipes".to_owned()),
     }
 }
@@ -57,19 +70,33 @@ pub fn start(
 impl Running {
     /// The id of the process that keeps it.
     pub fn id(&self) -> Option<u32> {
-        self.0.as_ref().and_then(Child::id)
+        self.child.as_ref().and_then(Child::id)
+    }
+
+    /// Lets its end be told with the last line of its standard error, which this task reads.
+    pub fn with_last_line(self, last_line: JoinHandle<Option<String>>) -> Self {
+        let mut running = self;
+        running.last_line = Some(last_line);
+        running
     }
 
     /// Waits for the end, which the closed pipe brings about; a helper that hangs is killed. Says how it ended.
     pub async fn end(mut self) -> Option<String> {
-        let child = self.0.take()?;
-        ended(child).await.map(told)
+        let told = ended(self.child.take()?).await.map(told)?;
+        let Some(reading) = self.last_line.take() else { return Some(told) };
+        match tokio::time::timeout(LAST_LINE, reading).await {
+            Ok(Ok(Some(line))) => {
+                let line = line.trim().replace(char::is_control, " ");
+                Some(format!("{told}; the last line of its standard error: {}", json::shorten(&line, LONGEST_LINE)))
+            }
+            _ => Some(told),
+        }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Some(child) = self.0.take() else { return };
+        let Some(child) = self.child.take() else { return };
         // Without a runtime, `kill_on_drop` is all that is left.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(ended(child));

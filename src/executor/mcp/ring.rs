@@ -43,16 +43,24 @@ impl Ring {
         }
     }
 
-    /// Reads to the end. A line is redacted before it is cut to what is shown: a part of a secret would not be known for one.
-    pub async fn fill(&self, mut from: impl AsyncRead + Unpin, redaction: Option<&Redaction>) {
-        let (mut line, mut piece) = (Vec::new(), vec![0; PIECE]);
+    /// Reads to the end and returns the last line that is not blank. A line is redacted before it is cut to what is shown: a
+    /// part of a secret would not be known for one.
+    pub async fn fill(&self, mut from: impl AsyncRead + Unpin, redaction: Option<&Redaction>) -> Option<String> {
+        let (mut line, mut piece, mut last) = (Vec::new(), vec![0; PIECE], None);
+        let mut take = |line: Vec<u8>| {
+            let line = shown(&line, redaction);
+            if !line.trim().is_empty() {
+                last = Some(line.clone());
+            }
+            self.push(line);
+        };
         while let Ok(read) = from.read(&mut piece).await {
             if read == 0 {
                 break;
             }
             for byte in &piece[..read] {
                 match byte {
-                    b'\n' => self.push(shown(&std::mem::take(&mut line), redaction)),
+                    b'\n' => take(std::mem::take(&mut line)),
                     // The rest of a line that is far too long is not kept at all.
                     byte if line.len() < 4 * LINE => line.push(*byte),
                     _ => {}
@@ -60,8 +68,9 @@ impl Ring {
             }
         }
         if !line.is_empty() {
-            self.push(shown(&line, redaction));
+            take(line);
         }
+        last
     }
 }
 
@@ -87,7 +96,8 @@ mod tests {
         let ring = Ring::default();
         let redaction = Redaction::of(&[json!("s3cret-value")]).unwrap();
         let text = format!("one s3cret-value\r\n{}\nlast", "é".repeat(3 * LINE));
-        ring.fill(text.as_bytes(), redaction.as_ref()).await;
+        assert_eq!(ring.fill(text.as_bytes(), redaction.as_ref()).await.as_deref(), Some("last"));
+        assert_eq!(ring.fill(&b"s3cret-value\n \n"[..], redaction.as_ref()).await.as_deref(), Some("[redacted]"));
         let lines = ring.lines();
         assert_eq!((lines[0].as_str(), lines[2].as_str()), ("one [redacted]", "last"));
         assert!(lines[1].ends_with("é…") && lines[1].len() <= LINE + 3);

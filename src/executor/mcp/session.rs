@@ -121,7 +121,8 @@ pub async fn open(given: Given, beginning: Beginning, outfit: &Outfit, stderr: &
             let (child, pipes) =
                 child::start(&outfit.processes, &argv, &env, cwd.as_deref()).map_err(NoSession::because)?;
             let (ring, hidden) = (stderr.clone(), redaction.clone());
-            tokio::spawn(async move { ring.fill(pipes.stderr, hidden.as_deref()).await });
+            let reading = tokio::spawn(async move { ring.fill(pipes.stderr, hidden.as_deref()).await });
+            let child = child.with_last_line(reading);
             let inner = Lines::new(pipes.stdout, pipes.stdin);
             let tap =
                 Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };

@@ -10,9 +10,30 @@ use crate::executor::Secrets;
 
 /// Words in the names of variables whose values are secrets.
 const TELLING: [&str; 9] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "PRIVATE", "COOKIE", "DSN"];
-/// What every program is given of the service's own environment: what MCP's own SDKs give, and where temporary files and
-/// the language are said.
-const INHERITED: [&str; 8] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "TMPDIR"];
+/// What every program is given of the service's own environment: what MCP's own SDKs give, temporary files and the language,
+/// and how it reaches the network: proxies and certificates.
+const INHERITED: [&str; 20] = [
+    "HOME",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "USER",
+    "LANG",
+    "TMPDIR",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+];
 
 /// A server with everything put in.
 pub struct Given {
@@ -60,6 +81,7 @@ pub fn fill(
             }
             let inherited = INHERITED.into_iter().filter_map(|name| Some((name.to_owned(), environment(name)?)));
             let mut whole: BTreeMap<String, String> = inherited.collect();
+            whole.values().for_each(|value| filler.hide_credentials(value));
             for (name, value) in env {
                 if name.is_empty() || name.contains(['=', '\0']) {
                     return Err("env: there is a name that no variable can have".to_owned());
@@ -88,6 +110,12 @@ fn is_telling(name: &str) -> bool {
     TELLING.iter().any(|word| name.contains(word))
 }
 
+/// The user and the password in an address, as in many of databases and proxies.
+fn user_info(address: &str) -> Option<&str> {
+    let (_, rest) = address.split_once("://")?;
+    rest.rsplit_once('@').map(|(user_info, _)| user_info)
+}
+
 struct Filler<'a> {
     expands: bool,
     secrets: &'a Secrets,
@@ -105,8 +133,7 @@ impl Filler<'_> {
             }
             EnvValue::Text(text) => self.text(text)?,
         };
-        // A user and a password stand in many addresses.
-        if is_secret || value.split_once("://").is_some_and(|(_, rest)| rest.contains('@')) {
+        if is_secret || user_info(&value).is_some() {
             self.hide(&value);
             // `Bearer …`: the second word alone is the secret as well.
             if let Some((_, credential)) = value.split_once(' ') {
@@ -114,6 +141,14 @@ impl Filler<'_> {
             }
         }
         Ok(value)
+    }
+
+    /// Hides an address with a user or a password, and those themselves.
+    fn hide_credentials(&mut self, address: &str) {
+        if let Some(user_info) = user_info(address) {
+            self.hide(address);
+            self.hide(user_info);
+        }
     }
 
     fn hide(&mut self, value: &str) {
@@ -171,6 +206,9 @@ mod tests {
         let environment = |name: &str| match name {
             "PATH" => Some("/bin".to_owned()),
             "WHO" => Some("somebody".to_owned()),
+            "https_proxy" => Some("http://user:word@proxy:3128".to_owned()),
+            "SSL_CERT_FILE" => Some("/ca.pem".to_owned()),
+            "DATABASE_URL" => Some("not passed on".to_owned()),
             _ => None,
         };
         fill(&upstream, &secrets, &environment)
@@ -184,8 +222,11 @@ mod tests {
         assert_eq!(argv, ["run", "--user=somebody", "${", "asomebodyb"]);
         let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let expected = [("API_KEY", "plain-key"), ("DB", "pg://u:p@h/d"), ("K", "of-a-secret"), ("MODE", "fast")];
-        assert_eq!(env, [expected.as_slice(), &[("PATH", "/bin")]].concat());
-        assert_eq!(json!(secrets), json!(["somebody", "somebody", "plain-key", "pg://u:p@h/d", "of-a-secret"]));
+        let proxy = "http://user:word@proxy:3128";
+        let inherited = [("PATH", "/bin"), ("SSL_CERT_FILE", "/ca.pem"), ("https_proxy", proxy)];
+        assert_eq!(env, [expected.as_slice(), &inherited].concat());
+        let own = ["somebody", "somebody", proxy, "user:word", "plain-key", "pg://u:p@h/d", "of-a-secret"];
+        assert_eq!(json!(secrets), json!(own));
     }
 
     #[test]

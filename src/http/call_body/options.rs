@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{FieldError, MessageFormat, Problem};
+use super::own::CALL;
+use super::{FieldError, MessageFormat, Problem, unknown};
 use crate::callbacks;
 use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::RetryOverride;
@@ -124,10 +125,13 @@ pub(in crate::http) enum OnDisconnect {
 }
 
 impl Options {
-    /// From what is left of a body of our own shape.
-    pub fn read(rest: Map<String, Value>) -> Result<Self, Problem> {
+    /// From what is left of a body of our own shape once its calls, the members of these names, were read.
+    pub fn read(rest: Map<String, Value>, calls: &[&'static str]) -> Result<Self, Problem> {
         // Most bodies have nothing beside the calls.
-        let options = if rest.is_empty() { Self::default() } else { read(Value::Object(rest))? };
+        let options = match rest.is_empty() {
+            true => Self::default(),
+            false => read(Value::Object(rest)).map_err(|error| unknown::named(error, calls, &NAMES))?,
+        };
         options.check()?;
         Ok(options)
     }
@@ -140,7 +144,7 @@ impl Options {
             let value = message.get(*name).filter(is_ours)?;
             Some(((*name).to_owned(), value.clone()))
         };
-        Self::read(NAMES.iter().filter_map(own).collect())
+        Self::read(NAMES.iter().filter_map(own).collect(), &[])
     }
 
     fn check(&self) -> Result<(), Problem> {
@@ -188,8 +192,10 @@ impl CallOptions {
         if rest.is_empty() {
             return Ok(Self::default());
         }
-        let options: Self = read(Value::Object(rest))
-            .map_err(|error| Problem::field(format!("{place}{}", error.pointer), error.message))?;
+        let options: Self = read(Value::Object(rest)).map_err(|error| {
+            let error = unknown::named(error, &CALL, &["limits", "retry", "priority"]);
+            Problem::field(format!("{place}{}", error.pointer), error.message)
+        })?;
         no_faults(check::limits(&options.limits), &format!("{place}/limits"))?;
         no_faults(check::retry(&options.retry), &format!("{place}/retry"))?;
         Ok(options)

@@ -146,6 +146,38 @@ async fn an_unknown_field_of_a_call_is_named_and_nothing_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unknown_field_is_answered_with_all_fields_the_nearest_first() {
+    let app = App::on_sqlite().await;
+    let said = async |body: Value| {
+        let problem = app.post("/tool-calls", &body).await.problem(422);
+        problem["errors"][0]["message"].as_str().unwrap().to_owned()
+    };
+    let told = said(json!({"name": "echo", "args": {}})).await;
+    assert!(
+        told.starts_with("unknown field `args`: did you mean `arguments`? expected one of `arguments`, "),
+        "{told}"
+    );
+    for member in ["name", "id", "session", "context", "mode", "limits", "wait", "partial", "callback_url", "format"] {
+        assert!(told.contains(&format!("`{member}`")), "{member}: {told}");
+    }
+    assert!(!told.contains("`calls`"), "{told}");
+    let told = said(json!({"calls": [{"name": "echo", "arguments": {}}], "sesion": "s"})).await;
+    assert!(told.contains("did you mean `session`?") && told.contains("`calls`"), "{told}");
+    let told = said(json!({"calls": [{"name": "echo", "input": {}}]})).await;
+    assert!(["name", "arguments", "id", "limits", "retry", "priority"].iter().all(|one| told.contains(one)), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn root_of_the_arguments_has_a_name_in_the_text() {
+    let app = App::on_sqlite().await;
+    app.echo_with("t", json!({"type": "object", "properties": {"x": {}}, "required": ["x"]})).await;
+    let call = app.call("t", json!({})).await;
+    let told = failed(&call, "TOOL_VALIDATION_ERROR");
+    assert!(told.contains("\n- (root): missing required property"), "{told}");
+    assert_eq!(call["error"]["details"]["validation_errors"][0]["pointer"], "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_field_of_the_wrong_type_is_pointed_at() {
     let app = App::on_sqlite().await;
     let wrong = [

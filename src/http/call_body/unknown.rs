@@ -1,0 +1,71 @@
+//! What is said of a member that a body cannot have: all that it can have, the nearest first.
+
+use crate::domain::shape::ShapeError;
+use crate::schema;
+
+/// Longest name that is compared, in bytes.
+const LONGEST: usize = 128;
+
+/// The same error; if a member of the object itself is unknown, with the members that there are in the order of how near
+/// they are to it.
+pub(super) fn named(error: ShapeError, calls: &[&'static str], options: &[&'static str]) -> ShapeError {
+    let beginning = error.message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let Some((name, _)) = beginning.filter(|_| error.pointer.matches('/').count() == 1) else { return error };
+    let mut members: Vec<&str> = calls.iter().chain(options).copied().collect();
+    let meant = schema::nearest(name, members.iter().copied()).or_else(|| abbreviated(name, &members));
+    // A longer name is near to nothing.
+    if name.len() <= LONGEST {
+        schema::sort_by_nearness(name, &mut members);
+    }
+    if let Some(place) = members.iter().position(|member| Some(*member) == meant) {
+        members[..=place].rotate_right(1);
+    }
+    let listed: Vec<String> = members.iter().map(|member| format!("`{member}`")).collect();
+    let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
+    let message = format!("unknown field `{name}`: {meant}expected one of {}", listed.join(", "));
+    ShapeError { message, ..error }
+}
+
+/// The first member that this name shortens, as `args` does `arguments`: its letters are in that order there, and begin alike.
+fn abbreviated<'a>(name: &str, members: &[&'a str]) -> Option<&'a str> {
+    let shortens = |member: &&&str| {
+        let mut letters = member.chars();
+        name.len() > 2
+            && name.chars().next() == member.chars().next()
+            && name.chars().all(|one| letters.any(|other| other == one))
+    };
+    members.iter().find(shortens).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(name: &str) -> String {
+        let error = ShapeError { pointer: format!("/{name}"), message: format!("unknown field `{name}`, expected x") };
+        named(error, &["name", "arguments", "id"], &["session", "agent", "wait", "mode"]).message
+    }
+
+    #[test]
+    fn nearest_members_come_first() {
+        for (name, meant) in [
+            ("args", "arguments"),
+            ("argument", "arguments"),
+            ("sesion", "session"),
+            ("nmae", "name"),
+            ("Wait", "wait"),
+        ] {
+            let told = message(name);
+            let beginning = format!("unknown field `{name}`: did you mean `{meant}`? expected one of `{meant}`, ");
+            assert!(told.starts_with(&beginning), "{told}");
+            assert!(["name", "arguments", "id", "session", "agent"].iter().all(|one| told.contains(one)), "{told}");
+        }
+        assert!(message("zzzzz").starts_with("unknown field `zzzzz`: expected one of `"));
+    }
+
+    #[test]
+    fn other_errors_stay() {
+        let error = ShapeError { pointer: "/limits/x".into(), message: "unknown field `x`, expected y".into() };
+        assert_eq!(named(error.clone(), &[], &[]), error);
+    }
+}
