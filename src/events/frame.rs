@@ -43,10 +43,12 @@ pub fn frame(id: i64, event: &str, data: &str) -> Bytes {
     Bytes::from(format!("id: {id}\nevent: {event}\ndata: {data}\n\n"))
 }
 
-/// A frame of something that is not kept, and so resumes nothing; `data` has no line breaks.
+/// The `id:` of the last of these frames that has one.
 #[must_use]
-pub fn passing(event: &str, data: &str) -> Bytes {
-    Bytes::from(format!("event: {event}\ndata: {data}\n\n"))
+pub fn last_id(frames: &[u8]) -> Option<i64> {
+    // No line of data begins like this, as all data is JSON behind `data: `.
+    let id = frames.rsplit(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"id: "))?;
+    std::str::from_utf8(id).ok()?.parse().ok()
 }
 
 /// A commit's events, and all their frames in a row.
@@ -95,6 +97,13 @@ mod tests {
     use crate::domain::call::StatusUpdate;
     use crate::domain::event::{Emission, EventKind, Reported, Stage};
     use crate::domain::{Call, ContentBlock, Failure, Outcome, Time};
+
+    #[test]
+    fn last_id_is_that_of_the_last_frame() {
+        let frames = [frame(7, "a", r#""id: 9 \nid: 8""#), frame(12, "b", r#"{"x":"id: 5"}"#), HEARTBEAT].concat();
+        assert_eq!(last_id(&frames), Some(12));
+        assert_eq!((last_id(&HEARTBEAT), last_id(b"")), (None, None));
+    }
 
     /// Texts with every kind of line break that there is.
     fn text() -> impl Strategy<Value = String> {

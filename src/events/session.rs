@@ -27,7 +27,7 @@ use crate::store::{Store, StoreError};
 const PAGE: usize = 64;
 
 /// Data of `session`: how the session stands. It is the first event of every stream of one, and comes again whenever that
-/// changes; it has no `id:`, since it says all there is to say.
+/// changes; its `id:` is the position up to which the stream has told of calls.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionEvent)]
 pub struct SessionEvent<'a> {
@@ -87,6 +87,7 @@ pub async fn of_session(
         store: store.clone(),
         heartbeat,
         closing,
+        last: after,
         is_over: false,
     };
     watched.opening.push_back(watched.told(true));
@@ -134,6 +135,8 @@ struct Watched {
     store: Store,
     heartbeat: Interval,
     closing: CancellationToken,
+    /// The position up to which calls were told of.
+    last: i64,
     is_over: bool,
 }
 
@@ -148,7 +151,11 @@ impl Watched {
             }
             let has_changed = tokio::select! {
                 () = self.closing.cancelled() => return None,
-                piece = self.calls.next() => return piece.map(|Ok(piece)| piece),
+                piece = self.calls.next() => {
+                    let Ok(piece) = piece?;
+                    self.last = frame::last_id(&piece).unwrap_or(self.last);
+                    return Some(piece);
+                }
                 changed = self.changes.recv() => match changed {
                     Ok((tenant, id)) => tenant == *self.store.tenant() && id == self.session.id,
                     Err(RecvError::Lagged(_)) => true,
@@ -184,6 +191,6 @@ impl Watched {
             completion: session.completion.as_ref(),
             at: session.updated_at,
         };
-        frame::passing(EventKind::Session.as_str(), &serde_json::to_string(&event).unwrap_or_default())
+        frame::frame(self.last, EventKind::Session.as_str(), &serde_json::to_string(&event).unwrap_or_default())
     }
 }

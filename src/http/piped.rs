@@ -119,9 +119,11 @@ pub(super) async fn pipe(
     if template.session.is_some() {
         conversation::join(&state, &access, &mut template).await?;
     }
+    // Without a position, the beginning of everything resumes it as well.
+    let last = access.store().last_pos().await.unwrap_or_default();
     let (reader, growing) = state.bus.subscribe_growing(EVENTS_BEHIND);
     let (notes, told) = mpsc::channel(NOTES);
-    let answer = Answer::new(state.clone(), access.clone(), template.batch_id, reader, told);
+    let answer = Answer::new(state.clone(), access.clone(), template.batch_id, reader, told, last);
     // It goes on when nobody reads: calls that are complete run.
     let session = Session::new(state, access, format, template, growing, notes).until_end_of(credential);
     tokio::spawn(Context::current().scope(session.run(body)));

@@ -10,6 +10,8 @@ use super::types::Types;
 use crate::domain::call::Coercion;
 use crate::domain::json;
 
+/// Most zeros behind the other digits of an integer: one of 64 bits has 20 digits.
+const MOST_ZEROS: usize = 20;
 /// Subschemas looked at while mending one small instance.
 const STEPS: u32 = 300_000;
 
@@ -194,5 +196,82 @@ fn read(text: &str, wanted: Types) -> Option<Value> {
         b'-' | b'0'..=b'9' => wanted.contains("integer") || wanted.contains("number"),
         _ => false,
     };
-    fits.then(|| json::parse(trimmed.as_bytes()).ok()).flatten()
+    if !fits {
+        return None;
+    }
+    let value = json::parse(trimmed.as_bytes()).ok()?;
+    if value.is_f64() && !wanted.contains("number") && trimmed.contains(['.', 'e', 'E']) {
+        return integer(trimmed);
+    }
+    Some(value)
+}
+
+/// The integer that a number of JSON with a point or an exponent is, as `5.0` or `5e0`, to the digit. `None` if it is none of
+/// 64 bits.
+fn integer(number: &str) -> Option<Value> {
+    let (sign, number) = number.strip_prefix('-').map_or(("", number), |rest| ("-", rest));
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, fraction].concat();
+    let significant = digits.trim_end_matches('0');
+    if significant.trim_start_matches('0').is_empty() {
+        return Some(0.into());
+    }
+    let point = i64::try_from(whole.len()).ok()?.checked_add(exponent.parse().ok()?)?;
+    let zeros = usize::try_from(point).ok()?.checked_sub(significant.len()).filter(|zeros| *zeros <= MOST_ZEROS)?;
+    let text = format!("{sign}{significant}{}", "0".repeat(zeros));
+    text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn declared(name: &str) -> Types {
+        crate::schema::types::declared("", Some(&json!(name))).unwrap().unwrap()
+    }
+
+    fn integer_of(text: &str) -> Option<Value> {
+        read(text, declared("integer"))
+    }
+
+    #[test]
+    fn number_without_a_fraction_is_the_integer_to_the_digit() {
+        for (text, integer) in [
+            ("5.0", json!(5)),
+            ("5e0", json!(5)),
+            (" -5.00 ", json!(-5)),
+            ("1.5e1", json!(15)),
+            ("5E+2", json!(500)),
+            ("500e-2", json!(5)),
+            ("-0.0", json!(0)),
+            ("9007199254740993.0", json!(9_007_199_254_740_993_i64)),
+            ("18446744073709551615.0", json!(u64::MAX)),
+            ("-9223372036854775808e0", json!(i64::MIN)),
+        ] {
+            assert_eq!(integer_of(text), Some(integer), "{text}");
+        }
+        for none in ["5.5", "5e-1", "1e20", "1e300", "1e-300", "1e99999999999999999999", "18446744073709551616.0"] {
+            assert_eq!(integer_of(none), None, "{none}");
+        }
+        assert_eq!(read("5.0", declared("number")), Some(json!(5.0)));
+    }
+
+    proptest! {
+        #[test]
+        fn every_way_of_writing_an_integer_is_that_integer(integer: i64, zeros in 0..5_usize, shift in 0..30_usize) {
+            let text = integer.to_string();
+            let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("-", digits));
+            let padded = format!("{}{digits}", "0".repeat(shift));
+            let (whole, fraction) = padded.split_at(padded.len() - shift.min(digits.len()));
+            let whole = whole.trim_start_matches('0');
+            let whole = if whole.is_empty() { "0" } else { whole };
+            let exponent = shift.min(digits.len());
+            let written = format!("{sign}{whole}.{fraction}{}e{exponent}", "0".repeat(zeros + 1));
+            prop_assert_eq!(integer_of(&written), Some(json!(integer)), "{}", written);
+        }
+    }
 }

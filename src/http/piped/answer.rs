@@ -32,8 +32,8 @@ const LAST_EVENTS: Duration = Duration::from_secs(1);
 
 /// What the session has to say.
 pub(super) enum Note {
-    /// Something to be shown as it is.
-    Frame(Bytes),
+    /// Something to be shown that is not kept.
+    Card { event: EventKind, data: String },
     /// A call was accepted.
     Opened { shown: Shown, pending: Vec<Pending>, guards: Vec<DropGuard> },
     /// A call was not accepted, and ended so.
@@ -77,6 +77,7 @@ pub(super) struct Answer {
     is_done: bool,
     /// It has read too slowly, and misses events.
     is_behind: bool,
+    /// The position up to which events were told: at first the one before the first of its calls.
     last: i64,
     followers: HashMap<Uuid, Follower>,
 }
@@ -97,6 +98,7 @@ impl Answer {
         batch_id: Option<Uuid>,
         reader: CallReader,
         notes: mpsc::Receiver<Note>,
+        last: i64,
     ) -> Self {
         Self {
             state,
@@ -111,7 +113,7 @@ impl Answer {
             all_ended: None,
             is_done: false,
             is_behind: false,
-            last: 0,
+            last,
             followers: HashMap::new(),
         }
     }
@@ -135,7 +137,8 @@ impl Answer {
             tokio::select! {
                 biased;
                 note = self.notes.recv(), if self.over.is_none() => match note {
-                    Some(Note::Frame(frame)) => return Some(frame),
+                    // It resumes at what was told before it.
+                    Some(Note::Card { event, data }) => return Some(frame::frame(self.last, event.as_str(), &data)),
                     Some(note) => self.note(note),
                     // The session is gone without a word: it has panicked.
                     None => self.over = Some((None, Some("the stream could not be read".to_owned()))),
@@ -210,7 +213,7 @@ impl Answer {
                 self.calls.push(Entry { id: call.id, shown, call: Some(call), has_ended: true, is_told: true });
             }
             Note::Over { vendor, fault } => self.over = Some((vendor, fault)),
-            Note::Frame(_) => {}
+            Note::Card { .. } => {}
         }
         self.note_all_ended();
     }

@@ -16,7 +16,6 @@ use crate::domain::event::EventKind;
 use crate::domain::{Call, CallRequest, Failure, Phase, Status, Vendor};
 use crate::engine::{Complete, Draft, DraftError, NotAccepted, Refusal, Submission, Turns};
 use crate::events::bus::Growing;
-use crate::events::frame;
 use crate::formats::messages;
 use crate::formats::stream::partial::Partial;
 use crate::formats::stream::{Kind, Parser, Said};
@@ -243,7 +242,7 @@ impl Session {
         let mut data = card.clone();
         data["arguments"] = Value::Null;
         data["at"] = json!(self.state.clock.now());
-        self.tell(Note::Frame(frame::passing(EventKind::ToolCall.as_str(), &data.to_string())));
+        self.tell(Note::Card { event: EventKind::ToolCall, data: data.to_string() });
         Place::Provider { card, text: Partial::default(), value: None }
     }
 
@@ -287,8 +286,8 @@ impl Session {
             Some(Place::Provider { card, text, value }) => {
                 let params = arguments.filter(Value::is_object).or_else(|| value.take());
                 card["params"] = params.or_else(|| text.readable().map(Value::Object)).unwrap_or_else(|| json!({}));
-                let frame = provider_status(card, Status::Doing, Phase::External);
-                self.tell(Note::Frame(frame));
+                let status = provider_status(card, Status::Doing, Phase::External);
+                self.tell(status);
             }
             _ => {}
         }
@@ -306,7 +305,7 @@ impl Session {
             if let Place::Provider { card, .. } = place
                 && self.parser.has_ended()
             {
-                self.tell(Note::Frame(provider_status(&card, Status::Success, Phase::Done)));
+                self.tell(provider_status(&card, Status::Success, Phase::Done));
             }
         }
     }
@@ -317,8 +316,8 @@ impl Session {
     }
 }
 
-fn provider_status(card: &Value, status: Status, phase: Phase) -> Bytes {
+fn provider_status(card: &Value, status: Status, phase: Phase) -> Note {
     let mut data = card.clone();
     (data["status"], data["phase"]) = (json!(status), json!(phase));
-    frame::passing(EventKind::Status.as_str(), &data.to_string())
+    Note::Card { event: EventKind::Status, data: data.to_string() }
 }

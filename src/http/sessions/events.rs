@@ -25,7 +25,7 @@ pub(in crate::http) struct StreamParams {
 
 /// Everything that has happened to the calls of a session, then what happens.
 ///
-/// The first event is `session`: how the session itself stands. It comes again whenever that changes, and has no `id:`. The
+/// The first event is `session`: how the session itself stands. It comes again whenever that changes. The
 /// stream ends when the session is deleted.
 #[utoipa::path(get, path = "/sessions/{id}/events", operation_id = "session_events", tag = "events",
     params(("id" = String, Path, description = "The session"), StreamParams,

@@ -133,7 +133,34 @@ async fn what_the_provider_runs_is_shown_and_never_run() {
     let card = events.iter().find(|event| event.event == "tool_call").expect("a card");
     assert_eq!((&card.data["call_id"], &card.data["executed_by"]), (&json!("srvtoolu_1"), &json!("provider")));
     assert!(events.iter().any(|event| event.data["params"] == json!({"query": "x"})), "{events:#?}");
+    assert!(events.iter().all(|event| !event.id.is_empty()), "{events:#?}");
     let batch = batch(&events);
     assert_eq!((&batch["results"], &batch["messages"]), (&json!([]), &json!([])));
     assert_eq!(app.stats("echo").await["execution_count"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn card_of_a_provider_resumes_behind_what_was_told_before_it() {
+    let app = App::on_sqlite().await;
+    app.call("echo", json!({"of": "another request"})).await;
+    let mut events = vec![message_start()];
+    let search = |id: &str| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}});
+    for (index, id) in [(0, "srvtoolu_1"), (2, "srvtoolu_2")] {
+        events.push(json!({"type": "content_block_start", "index": index, "content_block": search(id)}));
+        events.push(super::stop(index));
+        if index == 0 {
+            events.extend(super::call(1, "toolu_1", "echo", &json!({"a": 1})));
+        }
+    }
+    events.extend(end("tool_use"));
+    let events = piped(&app, "format=anthropic", &anthropic(&events), 50).await;
+    let id = |event: &crate::support::sse::Event| event.id.parse::<i64>().unwrap_or_else(|_| panic!("{event:?}"));
+    let ids: Vec<i64> = events.iter().map(id).collect();
+    assert!(ids.is_sorted(), "{events:#?}");
+    let first = events.iter().find(|event| event.data["call_id"] == "srvtoolu_1").unwrap();
+    let mut all = app.events_after("/events", &first.id).await;
+    // Nothing of the other request, and all of this one.
+    let told = all.until(|event| event.is_result()).await;
+    assert!(told.iter().all(|event| event.data["call_id"] == "toolu_1"), "{told:#?}");
+    assert_eq!(told[0].event, "tool_call");
 }

@@ -19,7 +19,7 @@ on_both_databases!(
         }
         let mut stream = app.events("/sessions/s/events").await;
         let first = stream.next().await.unwrap();
-        assert_eq!((first.event.as_str(), &first.data["state"], first.id.as_str()), ("session", &json!("ACTIVE"), ""));
+        assert_eq!((first.event.as_str(), &first.data["state"], first.id.as_str()), ("session", &json!("ACTIVE"), "0"));
         let history = stream.until(|event| event.is_result() && event.data["call_id"] == "call_68").await;
         assert_eq!((count(&history, "tool_result"), count(&history, "tool_call")), (35, 35));
         assert!(positions(&history).is_sorted_by(|a, b| a < b), "{:?}", positions(&history));
@@ -29,7 +29,8 @@ on_both_databases!(
         // From the middle of one call on.
         let seen = &history[history.len() / 2];
         let mut again = app.events_after("/sessions/s/events", &seen.id).await;
-        assert_eq!(again.next().await.unwrap().event, "session");
+        let first = again.next().await.unwrap();
+        assert_eq!((first.event.as_str(), first.id.as_str()), ("session", seen.id.as_str()));
         let rest = again.until(|event| event.is_result() && event.data["call_id"] == "live").await;
         let (last, all) = (positions(&history), [positions(&history), positions(&live)].concat());
         let expected: Vec<i64> = all.into_iter().filter(|pos| *pos > last[last.len() / 2]).collect();
@@ -58,5 +59,42 @@ on_both_databases!(
             (rest.last().unwrap().event.as_str(), &rest.last().unwrap().data["state"]),
             ("session", &json!(null))
         );
+    }
+);
+
+on_both_databases!(
+    async fn every_event_of_a_session_has_an_id_that_resumes(backend: Backend) {
+        let app = App::start(backend).await;
+        made(&app, json!({"id": "s"})).await;
+        let mut stream = app.events("/sessions/s/events").await;
+        let mut told = vec![stream.next().await.unwrap()];
+        app.call_with(json!({"name": "echo", "session": "s", "id": "before"})).await;
+        told.extend(stream.until(|event| event.is_result()).await);
+        abort(&app, "s").await;
+        told.extend(stream.until(|event| event.event == "session").await);
+        app.call_with(json!({"name": "echo", "session": "s", "id": "behind"})).await;
+        told.extend(stream.until(|event| event.is_result()).await);
+        assert!(told.iter().all(|event| !event.id.is_empty()), "{told:#?}");
+        // Whatever event was the last that a reader has seen, it goes on behind it.
+        for (seen, event) in told.iter().enumerate() {
+            let expected: Vec<&str> = told[seen + 1..]
+                .iter()
+                .filter(|event| event.event != "session")
+                .map(|event| event.id.as_str())
+                .collect();
+            if expected.is_empty() {
+                continue;
+            }
+            let mut again = app.events_after("/sessions/s/events", &event.id).await;
+            assert_eq!(again.next().await.unwrap().event, "session");
+            let mut rest = Vec::new();
+            while rest.len() < expected.len() {
+                let event = again.next().await.unwrap();
+                if event.event != "session" {
+                    rest.push(event.id);
+                }
+            }
+            assert_eq!(rest, expected, "behind {event:?}");
+        }
     }
 );

@@ -42,6 +42,16 @@ async fn refuses(property: Value, values: &[Value]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn number_without_a_fraction_becomes_the_integer() {
+    let cases =
+        [("5.0", json!(5)), ("5e0", json!(5)), ("-1.50e2", json!(-150)), ("18446744073709551615.0", json!(u64::MAX))];
+    let cases = cases.map(|(given, integer)| (json!(given), integer));
+    mends(json!({"type": "integer"}), "integer", &cases).await;
+    refuses(json!({"type": "integer"}), &["5.5", "1e300", "1e20", "1e999999999999"].map(|given| json!(given))).await;
+    mends(json!({"type": "number"}), "number", &[(json!("5.0"), json!(5.0))]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_words_true_and_false_become_booleans() {
     let cases = [("true", true), ("False", false), (" TRUE ", true), ("\tfalse\n", false)];
     mends(json!({"type": "boolean"}), "boolean", &cases.map(|(given, mended)| (json!(given), json!(mended)))).await;
