@@ -26,6 +26,7 @@ mod changes;
 pub mod conformance;
 mod endpoint;
 mod list;
+mod listing;
 mod progress;
 mod result;
 mod stdio;

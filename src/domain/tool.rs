@@ -413,7 +413,8 @@ pub fn is_valid_name(name: &str) -> bool {
 }
 
 /// What an answer adds to a definition; taken back in silence, so that a tool can be read, changed and put.
-const READ_ONLY: [&str; 7] = ["source", "revision", "active", "paused", "definition_error", "created_at", "updated_at"];
+const READ_ONLY: [&str; 8] =
+    ["upstream", "source", "revision", "active", "paused", "definition_error", "created_at", "updated_at"];
 
 /// Reads a definition that someone wrote.
 ///

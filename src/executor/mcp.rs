@@ -2,7 +2,7 @@
 //! place of the service's MCP client that knows rmcp.
 //!
 //! `server` keeps a server up (start, list, restart, stop), `session` is one connection of it, over the pipes of a program
-//! (`child`, `lines`) or over HTTP (`http`); `tap` hears what the server says by itself; `call` is one call, `convert` and
+//! (`child`, `lines`) or over HTTP (`http`, `http_client`); `tap` hears what the server says by itself; `call` is one call, `convert` and
 //! `fault` make our words of its end, and `told` ours of a tool's definition.
 
 use std::sync::Arc;
@@ -11,12 +11,14 @@ use super::{BoxFuture, Executor, Invocation};
 use crate::domain::{Answer, Failure};
 use crate::telemetry::metrics::UpstreamOutcome;
 
+pub mod annotations;
 mod backoff;
 mod call;
 mod child;
 mod convert;
 mod fault;
 mod http;
+mod http_client;
 mod lines;
 mod progress;
 mod ring;

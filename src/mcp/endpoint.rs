@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::away::Away;
-use super::{Caller, Server};
+use super::{Caller, Server, listing};
 use crate::access::Access;
 use crate::domain::{Tenant, json};
 
@@ -145,6 +145,9 @@ impl Endpoint {
         }
         if let Some(begun) = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).filter(|_| gets_one) {
             self.note_owner(begun, owner).await;
+        }
+        if message["method"] == "tools/list" {
+            return listing::complete(answer).await;
         }
         match session {
             Some(session) if message["method"] == "tools/call" && answer.status().is_success() => {

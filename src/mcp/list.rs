@@ -9,9 +9,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rmcp::ErrorData;
 use rmcp::model::{CacheScope, ListToolsResult, Tool};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::Server;
 use crate::access::Access;
+use crate::executor::mcp::annotations;
 use crate::formats::definitions::{Format, mcp};
 use crate::registry::{Found, Snapshot};
 
@@ -45,7 +47,11 @@ struct Rendered {
 impl List {
     fn new(snapshot: &Arc<Snapshot>) -> Self {
         let rendered = snapshot.rendered(Format::Mcp, false);
-        let tools = serde_json::from_slice::<Rendered>(&rendered.body).map_or_else(
+        let read = serde_json::from_slice(&rendered.body).and_then(|mut list: Value| {
+            annotations::pack_all(&mut list);
+            serde_json::from_value::<Rendered>(list)
+        });
+        let tools = read.map_or_else(
             |error| {
                 tracing::error!(%error, "the list of tools cannot be read back");
                 Vec::new()

@@ -14,6 +14,7 @@ use super::dynamic::Fetched;
 use super::lowered::LoweredForms;
 use super::presets;
 use crate::domain::tool::DefinitionError;
+use crate::domain::upstream::ToldByUpstream;
 use crate::domain::{ExecutorSpec, NameSeparator, Paused, Session, Source, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
 use crate::executor::mcp::{McpExecutor, Servers};
@@ -85,6 +86,9 @@ impl std::fmt::Debug for Entry {
 pub struct ToolView<'a> {
     #[serde(flatten)]
     definition: &'a ToolDefinition,
+    /// What its upstream MCP server says of it beside the definition; only of such tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<&'a ToldByUpstream>,
     /// Where it comes from.
     source: Source,
     /// Counted up by every change.
@@ -117,6 +121,7 @@ impl Entry {
     pub fn view(&self, paused: Option<Paused>) -> ToolView<'_> {
         ToolView {
             definition: &self.definition,
+            upstream: self.definition.upstream.as_deref(),
             source: self.made.source,
             revision: self.made.revision,
             active: true,

@@ -17,6 +17,7 @@ mod http_server;
 mod kept;
 mod life;
 mod pins;
+mod raw_server;
 mod tools;
 
 /// The fixture server in a folder of its own.

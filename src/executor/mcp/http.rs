@@ -7,6 +7,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use url::Url;
 
+use super::http_client::Client;
 use crate::executor::HttpClient;
 use crate::executor::http::MAX_ANSWER_BYTES;
 
@@ -44,7 +45,7 @@ pub fn transport(
     client: &HttpClient,
     url: &str,
     headers: &BTreeMap<String, String>,
-) -> Result<(StreamableHttpClientTransport<reqwest::Client>, Url), String> {
+) -> Result<(StreamableHttpClientTransport<Client>, Url), String> {
     crate::executor::http::check_url(url).map_err(|fault| format!("its url {fault}"))?;
     let parsed = Url::parse(url).map_err(|error| format!("its url is none: {error}"))?;
     let inner = client.for_url(&parsed).map_err(|denied| denied.to_string())?;
@@ -62,7 +63,7 @@ pub fn transport(
         .custom_headers(custom)
         .max_concurrent_requests(AT_ONCE)
         .max_sse_event_size(MAX_ANSWER_BYTES);
-    Ok((StreamableHttpClientTransport::with_client(inner, config), parsed))
+    Ok((StreamableHttpClientTransport::with_client(Client(inner), config), parsed))
 }
 
 #[cfg(test)]

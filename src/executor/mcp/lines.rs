@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot};
 
+use super::annotations;
 use crate::domain::json;
 use crate::executor::http::MAX_ANSWER_BYTES;
 
@@ -124,12 +125,12 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for Lines<R> {
 }
 
 /// A message; `None` for what is none and answers nothing.
-fn read(line: &[u8]) -> Option<ServerJsonRpcMessage> {
+pub(super) fn read(line: &[u8]) -> Option<ServerJsonRpcMessage> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.iter().all(u8::is_ascii_whitespace) {
         return None;
     }
-    let (value, reason) = match json::parse(line) {
+    let (mut value, reason) = match json::parse(line) {
         Ok(value) => (value, None),
         // A number, for one, that none of ours can be: which call it answers is found out all the same.
         Err(error) => match serde_json::from_slice::<Value>(line) {
@@ -142,6 +143,7 @@ fn read(line: &[u8]) -> Option<ServerJsonRpcMessage> {
     };
     let id = value.get("id").and_then(Value::as_i64).map(RequestId::Number);
     let is_answer = value.get("method").is_none();
+    value.get_mut("result").into_iter().for_each(annotations::pack_all);
     let reason = match reason {
         None => match serde_json::from_value::<ServerJsonRpcMessage>(value) {
             Ok(message) => return Some(message),

@@ -22,7 +22,7 @@ use super::ring::Ring;
 use super::servers::Outfit;
 use super::tap::Tap;
 use super::values::{Filled, Given};
-use super::{fault, http};
+use super::{annotations, fault, http};
 use crate::executor::Redaction;
 
 /// Most pages of a list of tools.
@@ -225,7 +225,8 @@ fn page(result: ServerResult) -> Result<(Vec<Value>, Option<String>), ServiceErr
     let Ok(Value::Object(mut page)) = serde_json::to_value(result) else {
         return Err(ServiceError::UnexpectedResponse);
     };
-    let Some(Value::Array(tools)) = page.remove("tools") else { return Err(ServiceError::UnexpectedResponse) };
+    let Some(Value::Array(mut tools)) = page.remove("tools") else { return Err(ServiceError::UnexpectedResponse) };
+    tools.iter_mut().for_each(annotations::unpack);
     let next = page.get("nextCursor").and_then(Value::as_str).filter(|next| !next.is_empty()).map(str::to_owned);
     Ok((tools, next))
 }

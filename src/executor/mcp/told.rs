@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::annotations;
 use crate::domain::once::fingerprint;
 use crate::domain::tool::{Annotations, OutputCheck};
 use crate::domain::upstream::ToldByUpstream;
@@ -31,17 +32,26 @@ impl Told {
     pub fn read(place: usize, tool: Value) -> Result<Self, (String, String)> {
         let name = tool.get("name").and_then(Value::as_str).map(str::to_owned);
         let Some(name) = name else { return Err((format!("#{place}"), "it has no name".to_owned())) };
-        let told: Map<String, Value> =
-            MEMBERS.iter().filter_map(|member| Some(((*member).to_owned(), tool.get(*member)?.clone()))).collect();
+        let told: Map<String, Value> = MEMBERS
+            .iter()
+            .filter_map(|member| Some(((*member).to_owned(), pinned(member, tool.get(*member)?))))
+            .collect();
         Ok(Self { name, fingerprint: fingerprint(&Value::Object(told)), tool })
     }
 
     /// Which members differ.
     #[must_use]
     pub fn differs(&self, before: &Self) -> Vec<&'static str> {
-        let differs = |member: &&&str| self.tool.get(**member) != before.tool.get(**member);
+        let of = |told: &Self, member: &str| told.tool.get(member).map(|value| pinned(member, value));
+        let differs = |member: &&&str| of(self, member) != of(before, member);
         MEMBERS.iter().filter(differs).copied().collect()
     }
+}
+
+/// What a pin covers of a member. Annotations that only clients may know are passed on, and are no reason to have a tool
+/// accepted anew; pins that were made before they were kept go on to hold.
+fn pinned(member: &str, value: &Value) -> Value {
+    if member == "annotations" { annotations::known(value) } else { value.clone() }
 }
 
 /// Our definition of a server's tool. Whether it can be one is found out where definitions are compiled.
@@ -53,20 +63,21 @@ pub fn definition(server: &str, told: &Told, output_check: OutputCheck) -> Resul
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let input_schema = tool.get("inputSchema").filter(|schema| schema.is_object()).cloned();
     let Some(input_schema) = input_schema else { return Err("its inputSchema is no object".to_owned()) };
-    let annotations = tool.get("annotations").and_then(Value::as_object).cloned();
+    let hints = tool.get("annotations").and_then(Value::as_object).cloned();
     let hint = |name: &str, default: bool| {
-        annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Value::as_bool).unwrap_or(default)
+        hints.as_ref().and_then(|hints| hints.get(name)).and_then(Value::as_bool).unwrap_or(default)
     };
     let usual = Annotations::default();
     let title = text(tool.get("title"));
     let upstream = ToldByUpstream {
         title: title.clone(),
         icons: tool.get("icons").filter(|icons| icons.is_array()).cloned(),
-        annotations: annotations.clone(),
+        annotations: hints.clone(),
+        meta: tool.get("_meta").and_then(Value::as_object).cloned(),
     };
     let executor = ExecutorSpec::Mcp { server: server.to_owned(), tool: name.clone() };
     Ok(ToolDefinition {
-        title: title.or_else(|| text(annotations.as_ref().and_then(|hints| hints.get("title")))),
+        title: title.or_else(|| text(hints.as_ref().and_then(|hints| hints.get("title")))),
         description: text(tool.get("description")).unwrap_or_default(),
         output_schema: tool.get("outputSchema").filter(|schema| schema.is_object()).cloned(),
         output_check,
@@ -110,6 +121,10 @@ mod tests {
         let same = told(json!({"inputSchema": {"title": "A", "type": "object"}, "name": "t", "_meta": {"x": 1}}));
         let other = told(json!({"name": "t", "inputSchema": {"type": "object"}, "description": "now"}));
         assert_eq!(one.fingerprint, same.fingerprint);
+        let hinted = |hints: Value| told(json!({"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}));
+        let (plain, more) = (hinted(json!({"readOnlyHint": true})), hinted(json!({"readOnlyHint": true, "own": 1})));
+        assert_eq!((plain.fingerprint, plain.differs(&more)), (more.fingerprint, Vec::new()));
+        assert_ne!(plain.fingerprint, hinted(json!({"readOnlyHint": false})).fingerprint);
         assert_ne!(one.fingerprint, other.fingerprint);
         assert_eq!(other.differs(&one), ["description", "inputSchema"]);
         assert_eq!(Told::read(3, json!({"inputSchema": {}})).unwrap_err().0, "#3");

@@ -63,6 +63,7 @@ fn as_told(tool: &mut Value, upstream: &ToldByUpstream, definition: &ToolDefinit
     put("title", upstream.title.clone().map(Value::String));
     put("description", (!definition.description.is_empty()).then(|| definition.description.clone().into()));
     put("annotations", upstream.annotations.clone().map(Value::Object));
+    put("_meta", upstream.meta.clone().map(Value::Object));
     if upstream.icons.is_some() {
         put("icons", upstream.icons.clone());
     }

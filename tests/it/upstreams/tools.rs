@@ -2,8 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Fixture, tool};
+use super::raw_server::RawServer;
+use super::{Fixture, options, tool};
+use crate::mcp::modern;
+use crate::support::client::send;
 use crate::support::shapes::succeeded;
+use crate::support::{App, Backend};
 
 /// What servers say of their tools, with all that can be said.
 fn told() -> Value {
@@ -17,7 +21,9 @@ fn told() -> Value {
         {"name": "git_status", "description": "Shows the working tree status",
             "inputSchema": {"properties": {"repo_path": {"title": "Repo Path", "type": "string"}}, "required": ["repo_path"],
                 "type": "object", "title": "statusArguments"},
-            "annotations": {"destructiveHint": false, "idempotentHint": true, "openWorldHint": false, "readOnlyHint": false}},
+            "annotations": {"destructiveHint": false, "idempotentHint": true, "openWorldHint": false, "readOnlyHint": false,
+                "vendor/risk": {"level": 3}, "audience": ["user"]},
+            "_meta": {"vendor/x": {"a": [1, null]}, "com.example/y": "z"}},
         {"name": "bare", "inputSchema": {"type": "object"}},
         {"name": "titled", "inputSchema": {"type": "object"}, "annotations": {"title": "Has a title"},
             "icons": [{"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"]}]},
@@ -39,6 +45,38 @@ async fn tools_are_told_on_as_they_were_told() {
         assert_eq!(own(&format!("s__{}", tool["name"].as_str().unwrap())), *tool);
     }
     assert_eq!(fixture.heard("tools/list").len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_meta_and_annotations_are_kept() {
+    let fixture = Fixture::new(&told());
+    let over_http = RawServer::start(told(), false).await;
+    let in_events = RawServer::start(told(), true).await;
+    let servers =
+        json!({"s": fixture.declared(json!({})), "h": {"url": over_http.url()}, "e": {"url": in_events.url()}});
+    let app = App::start_with(Backend::Sqlite, options(fixture.file_of(&servers))).await;
+    let expected = &told()[1];
+    for server in ["s", "h", "e"] {
+        let name = format!("{server}__git_status");
+        let of = |list: &Value| {
+            let tools = list["tools"].as_array().unwrap();
+            let tool =
+                tools.iter().find(|tool| tool["name"] == name.as_str()).unwrap_or_else(|| panic!("{list:#}")).clone();
+            (tool["annotations"].clone(), tool["_meta"].clone())
+        };
+        let whole = (expected["annotations"].clone(), expected["_meta"].clone());
+        assert_eq!(of(&app.get("/tools?format=mcp").await.ok()), whole, "{server}");
+        let listed = send(modern(&app, "tools/list", json!({}), json!({}))).await.ok();
+        assert_eq!(of(&listed["result"]), whole, "{server}");
+        let definition = app.get(&format!("/tools/{server}.git_status")).await.ok();
+        let kept = &definition["upstream"];
+        assert_eq!((kept["annotations"].clone(), kept["_meta"].clone()), whole, "{definition:#}");
+        // It can be read and put as it is.
+        let own = format!("own_{server}");
+        let mut copy = definition.clone();
+        copy["name"] = own.as_str().into();
+        assert_eq!(app.put(&format!("/tools/{own}"), &copy).await.status, 201);
+    }
 }
 
 /// With `TOOLPOST_MCP_TOOLS`, a folder of recorded `tools/list` answers, those are told on as well.
