@@ -74,6 +74,8 @@ mod tickets;
 mod tool_list;
 mod tools;
 mod upstreams;
+mod turns;
+mod unread;
 mod watch;
 mod wire;
 

@@ -128,6 +128,7 @@ pub const OTHERS: &[&str] = &[
 const FIXED: &[(&str, &str, &str)] = &[
     ("Nesting of a JSON body", "128 levels", "400 `INVALID_JSON`"),
     ("Headers of a request", "100", "431 `REQUEST_HEAD_TOO_LARGE`"),
+    ("A body that is read after its answer", "256 KiB and 10 s", "the answer says `Connection: close`"),
     ("An id, a session's name, an idempotency key", "512 characters", "422 `INVALID_REQUEST`"),
     ("A schema", "256 KiB, 64 levels, 10,000 nodes, and as many when it is unfolded", "422 `INVALID_REQUEST`"),
     ("Arguments that come piece by piece", "1 MiB", "413 `PAYLOAD_TOO_LARGE`"),

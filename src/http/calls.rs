@@ -14,6 +14,7 @@ use super::measured::TRACEPARENT;
 use super::preference::Preference;
 use super::problem::Problem;
 use super::subscribers::{self, Seats};
+use super::turns::Client;
 use super::{AppState, accept, answer, cache_control, conversation, once, watch};
 use crate::access::Access;
 use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
@@ -63,6 +64,7 @@ pub(super) async fn execute(
     State(state): State<AppState>,
     access: Access,
     seats: Seats,
+    client: Client,
     request: JsonRequest,
 ) -> Result<Response, Problem> {
     let JsonRequest { headers, body: JsonBody { value, bytes } } = request;
@@ -70,6 +72,9 @@ pub(super) async fn execute(
     let mut asked = call_body::read(value, &access.snapshot(), state.config.server.max_batch_calls)?;
     let wants_events = accept::prefers_events(&headers);
     let submission = &mut asked.submission;
+    if submission.cancel_on_disconnect {
+        client.ends_request();
+    }
     if submission.calls.is_empty() {
         // A model's message without a call for us: there is nothing to run, and nothing to tell it.
         return Ok(if wants_events { Box::pin(watch::nothing(&state)).await } else { answer::nothing() });

@@ -18,6 +18,7 @@ use super::described::BodyRefused;
 use super::extract;
 use super::problem::Problem;
 use super::subscribers::{self, Seat, Seats};
+use super::turns::Client;
 use crate::app::App;
 use crate::mcp::{Caller, Endpoint, Server, Settings};
 
@@ -60,7 +61,14 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
         (status = 422, description = "A message of a session without its id"),
         (status = 429, description = "`TOO_MANY_STREAMS` (`subscriptions/listen`): the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 503, description = "`OVERLOADED` (`subscriptions/listen`): as many streams are open as there is room for")))]
-pub(super) async fn post(State(state): State<AppState>, seats: Seats, request: Request) -> Result<Response, Problem> {
+pub(super) async fn post(
+    State(state): State<AppState>,
+    seats: Seats,
+    client: Client,
+    request: Request,
+) -> Result<Response, Problem> {
+    // The protocol's cancellation is that the client leaves.
+    client.ends_request();
     let (parts, body) = request.into_parts();
     extract::check_content_type(&parts.headers)?;
     let body = extract::read(&parts.headers, body, &state).await?;

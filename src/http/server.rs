@@ -29,7 +29,9 @@ use tower::Service;
 use super::client_address::Proxies;
 use super::layers::Outermost;
 use super::problem::Problem;
-use super::wire::{Clocks, LastWords, Turn, Turns, Wire};
+use super::turns::{Client, Turn, Turns};
+use super::unread::Arriving;
+use super::wire::{Clocks, LastWords, Wire};
 use super::{AppState, layers};
 
 /// Rest after a connection could not be taken, as when the process has no more descriptors.
@@ -67,6 +69,8 @@ where
         let mut http = http1::Builder::new();
         // The clocks are the wire's: they tell a slow request from none.
         http.header_read_timeout(None).max_header_size(settings.max_header_bytes);
+        // A client that closes its side after its request is answered; who ends with it is watched by the wire.
+        http.half_close(true);
         http.max_buf_size(BUFFER.max(settings.max_header_bytes));
         let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
         let proxies = Arc::new(Proxies::of(settings));
@@ -127,17 +131,28 @@ where
     async fn serve(self, socket: TcpStream, peer: SocketAddr, mut ending: watch::Receiver<()>) {
         let turns = Arc::<Turns>::default();
         let state = self.state;
+        let closing = state.closing.clone();
         let last_words: LastWords = Arc::new(move |problem| layers::last_words(&state, problem));
         let wire = Wire::new(socket, self.clocks, turns.clone(), last_words);
         // One request of a connection comes after the other, so that they need no copies of the service.
         let service = RefCell::new(self.service);
         let answer = service_fn(move |request: Request<Incoming>| {
             let turn = turns.begin();
-            let mut request = request.map(|body| Body::new(Arriving { body, is_over: false, turns: turns.clone() }));
+            let mut request = Arriving::of(request, &turns);
             let client = self.proxies.client_of(peer.ip(), request.headers());
             request.extensions_mut().insert(client);
+            request.extensions_mut().insert(Client::of(&turns));
             let response = service.borrow_mut().call(request);
-            async move { Ok::<_, Infallible>(response.await?.map(|body| Attended { body, _turn: turn })) }
+            let (turns, closing) = (turns.clone(), closing.clone());
+            async move {
+                let mut response = response.await?;
+                turns.settle_unread(&mut response, closing);
+                // Streams last until their client leaves, which only the end of its side shows.
+                if response.body().size_hint().exact().is_none() {
+                    turns.end_with_client();
+                }
+                Ok::<_, Infallible>(response.map(|body| Attended { body, _turn: turn }))
+            }
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(wire), answer));
         loop {
@@ -182,44 +197,6 @@ async fn refuse(mut socket: TcpStream, words: Bytes) -> io::Result<()> {
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
-}
-
-/// The body of a request. Dropped before its end, there is more of it to come on the connection.
-struct Arriving {
-    body: Incoming,
-    is_over: bool,
-    turns: Arc<Turns>,
-}
-
-impl HttpBody for Arriving {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        // After an error nothing more comes either.
-        self.is_over |= matches!(frame, Poll::Ready(None | Some(Err(_))));
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for Arriving {
-    fn drop(&mut self) {
-        if !self.is_over && !self.body.is_end_stream() {
-            self.turns.leave_unread();
-        }
-    }
 }
 
 /// A body whose end is the end of its request.

@@ -4,20 +4,22 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::problem::Problem;
+use super::turns::Turns;
 
 /// How long, and how much, is still read of a request that has been answered already, before its connection is closed.
 const PARTING: Duration = Duration::from_secs(2);
 const MOST_AT_PARTING: usize = 32 << 20;
+/// Maximum number of bytes that are read ahead of a request in work, to see whether its client leaves.
+const MOST_AHEAD: usize = 1024;
 
 /// How long a client may do nothing.
 #[derive(Debug, Clone, Copy)]
@@ -32,46 +34,6 @@ pub(super) struct Clocks {
 
 /// Makes an answer of a problem, for a connection that ends with it.
 pub(super) type LastWords = Arc<dyn Fn(Problem) -> Bytes + Send + Sync>;
-
-/// The requests of one connection: how many have begun, and how many are done with.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    begun: AtomicU64,
-    done: AtomicU64,
-    /// Whether the last one was let go of before its whole body had come.
-    has_unread: AtomicBool,
-}
-
-/// A request from its beginning until its whole answer was handed over. Dropped, it is done with.
-#[derive(Debug)]
-pub(super) struct Turn(Arc<Turns>);
-
-impl Turns {
-    pub fn begin(self: &Arc<Self>) -> Turn {
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        self.has_unread.store(false, Ordering::Relaxed);
-        Turn(self.clone())
-    }
-
-    /// Takes down that a request is let go of of whose body there is more to come.
-    pub fn leave_unread(&self) {
-        self.has_unread.store(true, Ordering::Relaxed);
-    }
-
-    fn begun(&self) -> u64 {
-        self.begun.load(Ordering::Relaxed)
-    }
-
-    fn is_busy(&self) -> bool {
-        self.begun() != self.done.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.done.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// A clock that is mostly not looked at: it is set again only when it has run out too early.
 #[derive(Default)]
@@ -130,6 +92,8 @@ pub(super) struct Wire<S> {
     clocks: Clocks,
     turns: Arc<Turns>,
     last_words: LastWords,
+    /// Bytes of later requests, read while the client of this one was watched.
+    ahead: BytesMut,
     /// Requests that had begun at the last look, and whether one was in work.
     seen: u64,
     was_busy: bool,
@@ -158,6 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             clocks,
             turns,
             last_words,
+            ahead: BytesMut::new(),
             seen: 0,
             was_busy: false,
             active: Instant::now(),
@@ -263,6 +228,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Poll::Ready(())
     }
 
+    /// Fails once the client of a request that ends with it has closed its side.
+    fn poll_client(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let mut bytes = [0; MOST_AHEAD];
+        while self.ahead.len() < MOST_AHEAD {
+            let mut buf = ReadBuf::new(&mut bytes[self.ahead.len()..]);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buf) {
+                Poll::Pending => break,
+                Poll::Ready(read) => read?,
+            }
+            if buf.filled().is_empty() {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            self.ahead.extend_from_slice(buf.filled());
+        }
+        Ok(())
+    }
+
     fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.own.has_remaining() {
             let written = Pin::new(&mut self.stream).poll_write(context, &self.own);
@@ -289,7 +271,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
         let this = self.get_mut();
         let before = buf.filled().len();
         this.look();
-        match Pin::new(&mut this.stream).poll_read(context, buf) {
+        let read = match this.ahead.len().min(buf.remaining()) {
+            0 => Pin::new(&mut this.stream).poll_read(context, buf),
+            count => {
+                buf.put_slice(&this.ahead.split_to(count));
+                Poll::Ready(Ok(()))
+            }
+        };
+        match read {
             Poll::Pending => this.poll_patience(context),
             done => {
                 let has_read = buf.filled().len() > before;
@@ -336,6 +325,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_own(context))?;
+        // The HTTP library flushes whenever it looks at the connection, and does not read while a request is in work.
+        if this.turns.ends_with_client(context) {
+            this.poll_client(context)?;
+        }
         Pin::new(&mut this.stream).poll_flush(context)
     }
 
@@ -345,7 +338,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         if this.parting.is_none() {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
         }
-        if this.turns.has_unread.load(Ordering::Relaxed) {
+        if this.turns.has_unread() {
             ready!(this.poll_parting(context));
         }
         Poll::Ready(Ok(()))

@@ -72,6 +72,7 @@ mod tool_calls;
 mod tools;
 mod traces;
 mod upgrade;
+mod unread;
 mod upstreams;
 mod validation;
 mod wire;

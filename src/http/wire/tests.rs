@@ -3,6 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::*;
+use crate::http::unread::Unread;
 
 const CLOCKS: Clocks =
     Clocks { header: Duration::from_secs(10), idle: Duration::from_secs(75), write: Duration::from_secs(30) };
@@ -153,7 +154,7 @@ async fn what_the_library_says_by_itself_is_said_in_our_words() {
 async fn what_still_comes_of_an_answered_request_is_read_until_the_other_side_closes() {
     let (mut wire, mut there, turns) = wire();
     drop(turns.begin());
-    turns.leave_unread();
+    turns.leave_unread(turns.begun(), Unread::Unknown);
     let sending = async {
         there.write_all(&[b'x'; 100_000]).await.unwrap();
         drop(there);
@@ -167,14 +168,57 @@ async fn what_still_comes_of_an_answered_request_is_read_until_the_other_side_cl
 async fn nobody_is_waited_for_long_at_parting_and_mostly_not_at_all() {
     let (mut wire, _there, turns) = self::wire();
     drop(turns.begin());
-    turns.leave_unread();
+    turns.leave_unread(turns.begun(), Unread::Unknown);
     let (ended, seconds) = took(wire.shutdown()).await;
     assert!(ended.is_ok());
     assert_eq!(seconds, PARTING.as_secs());
     let (mut wire, _there, turns) = self::wire();
-    turns.leave_unread();
+    drop(turns.begin());
+    turns.leave_unread(turns.begun(), Unread::Unknown);
     drop(turns.begin());
     let (ended, seconds) = took(wire.shutdown()).await;
     assert!(ended.is_ok());
     assert_eq!(seconds, 0, "the last request was read to its end");
+}
+
+#[tokio::test]
+async fn client_that_leaves_a_watched_request_ends_the_connection() {
+    let (mut wire, mut there, turns) = wire();
+    let _turn = turns.begin();
+    there.write_all(b"next").await.unwrap();
+    drop(there);
+    wire.flush().await.unwrap();
+    turns.end_with_client();
+    assert_eq!(wire.flush().await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+}
+
+#[tokio::test]
+async fn bytes_read_ahead_are_the_next_request() {
+    let (mut wire, mut there, turns) = wire();
+    let turn = turns.begin();
+    turns.end_with_client();
+    there.write_all(b"next request").await.unwrap();
+    wire.flush().await.unwrap();
+    there.write_all(b", and more").await.unwrap();
+    drop(turn);
+    wire.flush().await.unwrap();
+    let mut read = [0; 22];
+    wire.read_exact(&mut read).await.unwrap();
+    assert_eq!(&read, b"next request, and more");
+}
+
+#[tokio::test]
+async fn client_is_not_watched_before_the_body_has_ended() {
+    let (mut wire, mut there, turns) = wire();
+    let _turn = turns.begin();
+    turns.expect_body();
+    turns.end_with_client();
+    there.write_all(b"body").await.unwrap();
+    wire.flush().await.unwrap();
+    let mut body = [0; 4];
+    wire.read_exact(&mut body).await.unwrap();
+    drop(there);
+    wire.flush().await.unwrap();
+    turns.end_body();
+    assert!(wire.flush().await.is_err());
 }

@@ -1,0 +1,138 @@
+//! Bodies of requests that are answered before they have been read: the connection either reads the rest and stays usable,
+//! or the answer says that it closes (RFC 9112, section 9.6).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::http::header::{CONNECTION, EXPECT};
+use axum::http::{HeaderValue, Request, Response, StatusCode};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, Incoming, SizeHint};
+use tokio_util::sync::CancellationToken;
+
+use super::turns::Turns;
+
+/// Maximum length of a body that is read after its answer, in bytes, and how long that may take.
+const MOST_READ: u64 = 256 * 1024;
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The body of a request. Dropped before its end, it leaves the rest to the connection.
+pub(super) struct Arriving {
+    /// `None` once it has ended.
+    body: Option<Incoming>,
+    /// The client sends the body only when it is asked to (`Expect: 100-continue`), which the first read does.
+    awaits_continue: bool,
+    /// The number of the request.
+    request: u64,
+    turns: Arc<Turns>,
+}
+
+/// The rest of a body that was dropped before its end.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// Its length is known, and it is on its way.
+    Known(Incoming, u64),
+    /// It is of unknown length, is sent only on demand, or was broken.
+    Unknown,
+}
+
+impl Arriving {
+    /// Wraps the body of the request that has just begun.
+    pub fn of(request: Request<Incoming>, turns: &Arc<Turns>) -> Request<Body> {
+        if request.body().is_end_stream() {
+            return request.map(|_| Body::empty());
+        }
+        turns.expect_body();
+        let awaits_continue = request.headers().contains_key(EXPECT);
+        let (number, turns) = (turns.begun(), turns.clone());
+        request.map(|body| Body::new(Self { body: Some(body), awaits_continue, request: number, turns }))
+    }
+
+    fn end(&mut self) {
+        self.body = None;
+        self.turns.end_body();
+    }
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let this = &mut *self;
+        let Some(body) = &mut this.body else { return Poll::Ready(None) };
+        this.awaits_continue = false;
+        let frame = Pin::new(&mut *body).poll_frame(context);
+        match &frame {
+            Poll::Ready(Some(Err(_))) => {
+                this.turns.leave_unread(this.request, Unread::Unknown);
+                this.end();
+            }
+            Poll::Ready(None) => this.end(),
+            Poll::Ready(Some(Ok(_))) if body.is_end_stream() => this.end(),
+            _ => {}
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint)
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take() else { return };
+        let rest = match body.size_hint().exact() {
+            Some(length) if !self.awaits_continue => Unread::Known(body, length),
+            _ => Unread::Unknown,
+        };
+        self.turns.leave_unread(self.request, rest);
+        self.turns.end_body();
+    }
+}
+
+impl Turns {
+    /// Decides what becomes of the connection if the answered request has not been read to its end.
+    pub fn settle_unread(self: &Arc<Self>, response: &mut Response<Body>, closing: CancellationToken) {
+        let Some((request, rest)) = self.take_unread() else { return };
+        match rest {
+            // What did not arrive in time is not waited for again.
+            Unread::Known(body, length) if length <= MOST_READ && response.status() != StatusCode::REQUEST_TIMEOUT => {
+                let (turns, turn) = (self.clone(), self.keep_busy());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        whole = read_off(body) => if whole { turns.forget_unread(request) },
+                        () = tokio::time::sleep(LONGEST) => {}
+                        () = closing.cancelled() => {}
+                    }
+                    drop(turn);
+                });
+            }
+            _ => {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+        }
+    }
+}
+
+/// Reads a body without keeping it. Returns `true` if it arrived as a whole.
+async fn read_off(mut body: Incoming) -> bool {
+    while let Some(frame) = body.frame().await {
+        if frame.is_err() {
+            return false;
+        }
+    }
+    true
+}
