@@ -47,6 +47,7 @@ mod events;
 mod extract;
 mod groups;
 mod hooks;
+mod host;
 mod imports;
 mod keys;
 mod lane;

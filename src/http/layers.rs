@@ -16,7 +16,7 @@ use super::client_address::ClientAddress;
 use super::cors::Cors;
 use super::problem::Problem;
 use super::security::REQUEST_ID;
-use super::{AppState, security, server};
+use super::{AppState, host, security, server};
 use crate::telemetry::Context;
 
 /// Longest id that is taken over from a caller.
@@ -56,7 +56,8 @@ where
         let client = request.extensions().get::<ClientAddress>().map(|client| client.0);
         let cors = self.cors.clone();
         let named = cors.named(&request);
-        if let Some(answer) = cors.answer(&request, named.as_ref()) {
+        let refusal = host::check(request.version(), request.headers()).err().map(Problem::into_response);
+        if let Some(answer) = refusal.or_else(|| cors.answer(&request, named.as_ref())) {
             let mut response = finish(answer, id);
             cors.open(response.headers_mut(), named);
             return Box::pin(std::future::ready(Ok(response)));

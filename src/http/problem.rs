@@ -94,6 +94,12 @@ impl Problem {
         Self::invalid(vec![FieldError { pointer: pointer.into(), message: message.into() }])
     }
 
+    /// 400: the `Host` of the request.
+    pub fn bad_host(fault: &str) -> Self {
+        let detail = format!("the Host header {fault}; a request names its host exactly once");
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", detail)
+    }
+
     /// 404.
     pub fn not_found(what: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", what)

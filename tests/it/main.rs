@@ -64,6 +64,7 @@ mod secrets;
 mod sessions;
 mod sizes;
 mod slow_clients;
+mod standards;
 mod stats;
 mod store;
 mod tenants;

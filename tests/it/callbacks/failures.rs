@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::net::TcpListener;
+
 use super::Service;
 use crate::support::{Answer, Backend, Database, HttpTool, Received};
 use toolpost::domain::{Clock, Time};
@@ -98,9 +100,11 @@ async fn an_address_that_is_refused_is_a_failed_try_that_says_why() {
 async fn a_receiver_that_is_not_there_or_breaks_off_is_a_failed_try() {
     let service = Service::start(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::CloseEarly).await;
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     for (url, told) in [
         (receiver.url("/"), "closed the connection without an answer"),
-        ("http://127.0.0.1:1/".into(), "refused the connection"),
+        (format!("http://{free}/"), "refused the connection"),
+        ("http://127.0.0.1:6379/".into(), "port 6379 is not allowed"),
     ] {
         let callback = service.tried(&*service.call(&url).await, 1).await;
         let error = callback["last_error"].as_str().unwrap();
