@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, AlgorithmFamily, Validation};
 use serde_json::{Map, Value};
 use url::Url;
@@ -79,7 +81,8 @@ impl Jwt {
         let Some(host) = url.as_ref().and_then(Url::host_str) else {
             return Err("auth.jwt.jwks_url: must be the web address of the issuer's keys".into());
         };
-        let egress = Egress::new([host])?;
+        // The operator has named its port, too.
+        let egress = Egress::new([host])?.with_ports(url.as_ref().and_then(Url::port));
         let client = HttpClient::new(egress, Secrets::from_env(), clock, reporting)?;
         let jwks = Jwks::new(settings.jwks_url.clone(), client);
         Ok(Some(Self { settings, algorithms, jwks }))
@@ -97,6 +100,10 @@ impl Jwt {
         let header = jsonwebtoken::decode_header(token).map_err(|_| NONE)?;
         if !self.algorithms.contains(&header.alg) {
             return Err(Denied::Invalid("the token is signed with an algorithm that does not count"));
+        }
+        // An extension that is not understood must not be ignored (RFC 7515, section 4.1.11), and none is understood here.
+        if has_critical_extensions(token) {
+            return Err(Denied::Invalid("the token needs an extension (`crit`) that is not supported"));
         }
         let key = self.jwks.key(header.kid.as_deref(), header.alg).await.map_err(|no| match no {
             NoKey::Unknown => Denied::Invalid("the token is signed with a key that the issuer does not have"),
@@ -141,6 +148,13 @@ impl Jwt {
         let expires_at = self.end_of(claims);
         Ok(Said { caller, subject, bounds, expires_at })
     }
+}
+
+/// Returns `true` if the header of a token has `crit`, whatever its value is.
+fn has_critical_extensions(token: &str) -> bool {
+    let header = token.split('.').next().and_then(|part| BASE64_URL_SAFE_NO_PAD.decode(part).ok());
+    let members = header.and_then(|json| serde_json::from_slice::<Map<String, Value>>(&json).ok());
+    members.is_none_or(|members| members.contains_key("crit"))
 }
 
 /// What a claim says, if it is one and says a number.

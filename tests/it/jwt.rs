@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
@@ -247,4 +249,37 @@ async fn a_token_says_the_bounds_of_its_subject_where_the_settings_name_the_clai
     for expected in [200, 429] {
         assert_eq!(odd.get("/stats").await.status, expected);
     }
+}
+
+/// A token whose header is written by hand, signed all the same.
+fn token_with_header(header: &Value) -> String {
+    let claims = token(1, "k1", json!({})).split('.').nth(1).unwrap().to_owned();
+    let message = format!("{}.{claims}", BASE64_URL_SAFE_NO_PAD.encode(header.to_string()));
+    let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &signing_key(1), Algorithm::EdDSA).unwrap();
+    format!("{message}.{signature}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_with_a_critical_extension_is_rejected() {
+    let service = service(|_| json!({"keys": [public_key(1, "k1")]})).await;
+    let status = async |crit: Option<Value>| {
+        let mut header = json!({"alg": "EdDSA", "typ": "JWT", "kid": "k1", "exp": now() + 600, "b64": true});
+        if let Some(crit) = crit {
+            header["crit"] = crit;
+        }
+        let answer = service.client.with_key(&token_with_header(&header)).get("/tools").await;
+        if answer.status != 200 {
+            assert_eq!(answer.problem(401)["code"], "INVALID_KEY");
+            return 401;
+        }
+        answer.status
+    };
+    assert_eq!(status(None).await, 200, "the same token without it is accepted");
+    for crit in
+        [json!(["exp"]), json!(["b64"]), json!(["x"]), json!([]), json!("exp"), json!({"exp": 1}), json!([5]), json!(5)]
+    {
+        assert_eq!(status(Some(crit.clone())).await, 401, "{crit}");
+    }
+    // Without a value it is malformed, too.
+    assert_eq!(status(Some(Value::Null)).await, 401);
 }
