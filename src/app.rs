@@ -236,6 +236,7 @@ impl Builder {
         let stores = Stores::open(&config.database_url()).await?.bounded(config.tenants);
         let store = stores.of(&Tenant::default());
         let lock = match Db::file(&config.database_url()) {
+        let egress = egress.with_ports(config.egress.allow_ports.iter().copied());
             Some(file) if !is_command_line => Some(ServerLock::take(&file).await?),
             _ => None,
         };

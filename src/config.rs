@@ -297,6 +297,8 @@ pub struct Tools {
 pub struct EgressConfig {
     /// CIDRs, addresses or host names.
     pub allow: Vec<String>,
+    /// Ports that are allowed although they are those of services that do not speak HTTP.
+    pub allow_ports: Vec<u16>,
     /// Whether there is `web_fetch`.
     pub web_fetch: WebFetchMode,
 }
@@ -444,6 +446,7 @@ impl Config {
             .with_list_parse_key("egress.allow")
             .with_list_parse_key("server.cors_origins")
             .with_list_parse_key("server.trusted_proxies")
+            .with_list_parse_key("egress.allow_ports")
             .with_list_parse_key("mcp.allowed_hosts")
             .with_list_parse_key("mcp.allowed_origins")
             .with_list_parse_key("auth.jwt.algorithms")
@@ -525,7 +528,7 @@ mod tests {
         assert!(egress.has_web_fetch());
         egress.web_fetch = WebFetchMode::Off;
         assert!(!egress.has_web_fetch());
-        egress = EgressConfig { allow: Vec::new(), web_fetch: WebFetchMode::On };
+        egress = EgressConfig { allow: Vec::new(), allow_ports: Vec::new(), web_fetch: WebFetchMode::On };
         assert!(egress.has_web_fetch());
     }
 

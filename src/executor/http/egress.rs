@@ -1,4 +1,5 @@
-//! The guard on outgoing connections: no private, loopback, link-local or metadata address unless the operator allowed it.
+//! The guard on outgoing connections: no private, loopback, link-local or metadata address, and no port of another protocol,
+//! unless the operator allowed it.
 //!
 //! reqwest asks its resolver for host names only, never for hosts that are written as addresses, so there are two gates
 //! over the same rule: [`Egress::check_url`] before every request and every redirect, and the resolver, whose addresses
@@ -12,31 +13,45 @@ use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
+mod ports;
 mod ranges;
 
 /// What may be connected to. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Egress(Arc<Allowed>);
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Allowed {
     networks: Vec<IpNet>,
     /// Lower case, without a trailing dot.
     hosts: Vec<String>,
     /// What follows the `*` of `*.example.com`, with its dot.
     suffixes: Vec<String>,
+    /// Ports that are allowed although they are those of other protocols.
+    ports: Vec<u16>,
 }
 
-/// An address that is not allowed; its text says how the operator allows it.
+/// A target that is not allowed; its text says how the operator allows it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "address {address} is not allowed ({reason}; the operator of this service can allow it with --egress-allow {address})"
-)]
-pub struct Denied {
-    /// The address that would have been connected to.
-    pub address: IpAddr,
-    /// The kind of address, as `loopback address`.
-    pub reason: &'static str,
+pub enum Denied {
+    /// An address.
+    #[error(
+        "address {address} is not allowed ({reason}; the operator of this service can allow it with --egress-allow {address})"
+    )]
+    Address {
+        /// The address that would have been connected to.
+        address: IpAddr,
+        /// The kind of address, as `loopback address`.
+        reason: &'static str,
+    },
+    /// A port.
+    #[error("port {port} is not allowed ({reason}; the operator of this service can allow it in egress.allow_ports)")]
+    Port {
+        /// The port that would have been connected to.
+        port: u16,
+        /// The kind of port.
+        reason: &'static str,
+    },
 }
 
 impl Egress {
@@ -63,16 +78,28 @@ impl Egress {
         Ok(Self(Arc::new(allowed)))
     }
 
-    /// Checks a URL whose host is written as an address, in whatever spelling (`127.1`, `0x7f000001`, `[::ffff:7f00:1]`:
+    /// Allows these ports too, at every host: those of services that do not speak HTTP are denied otherwise.
+    #[must_use]
+    pub fn with_ports(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
+        Arc::make_mut(&mut self.0).ports.extend(ports);
+        self
+    }
+
+    /// Checks the port of a URL, and its host if it is written as an address, in whatever spelling (`127.1`, `0x7f000001`, `[::ffff:7f00:1]`:
     /// the parser has made them one). Host names pass: the resolver checks them.
     ///
     /// # Errors
-    /// The address is not allowed.
+    /// The address or the port is not allowed.
     pub fn check_url(&self, url: &Url) -> Result<(), Denied> {
         match url.host() {
-            Some(Host::Ipv4(address)) => self.check(address.into()),
-            Some(Host::Ipv6(address)) => self.check(address.into()),
-            Some(Host::Domain(_)) | None => Ok(()),
+            Some(Host::Ipv4(address)) => self.check(address.into())?,
+            Some(Host::Ipv6(address)) => self.check(address.into())?,
+            Some(Host::Domain(_)) | None => {}
+        }
+        let Some(port) = url.port_or_known_default() else { return Ok(()) };
+        match ports::denied(port) {
+            Some(reason) if !self.0.ports.contains(&port) => Err(Denied::Port { port, reason }),
+            _ => Ok(()),
         }
     }
 
@@ -83,7 +110,9 @@ impl Egress {
     pub fn check(&self, address: IpAddr) -> Result<(), Denied> {
         let inner = ranges::reached(address);
         match ranges::denied(inner) {
-            Some(reason) if !self.allows(address) && !self.allows(inner) => Err(Denied { address: inner, reason }),
+            Some(reason) if !self.allows(address) && !self.allows(inner) => {
+                Err(Denied::Address { address: inner, reason })
+            }
             _ => Ok(()),
         }
     }
@@ -179,6 +208,22 @@ mod tests {
     }
 
     #[test]
+    fn ports_of_other_protocols_are_denied_unless_allowed() {
+        let egress = Egress::new(["127.0.0.1"]).unwrap();
+        for url in ["http://127.0.0.1:6379/", "https://example.com:25/", "http://db.example:5432/x"] {
+            let denied = checked(&egress, url).unwrap_err();
+            assert!(denied.starts_with("port ") && denied.contains("egress.allow_ports"), "{denied}");
+        }
+        assert!(checked(&egress, "http://127.0.0.2:6379/").unwrap_err().starts_with("address "));
+        let opened = egress.with_ports([6379]);
+        assert_eq!(checked(&opened, "http://127.0.0.1:6379/"), Ok(()));
+        assert!(checked(&opened, "http://127.0.0.1:5432/").is_err());
+        for url in ["http://127.0.0.1/", "https://example.com/", "http://example.com:8080/"] {
+            assert_eq!(checked(&opened, url), Ok(()), "{url}");
+        }
+    }
+
+    #[test]
     fn host_names_match_exactly_or_under_a_domain() {
         let egress = Egress::new(["Tools.Internal.", "*.Example.com", "bücher.de"]).unwrap();
         for host in ["tools.internal", "TOOLS.internal.", "a.example.com", "a.b.EXAMPLE.com", "xn--bcher-kva.de"] {
@@ -199,7 +244,8 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_judged_by_what_it_resolves_to() {
         let denied = Egress::default().resolve("localhost".into()).await.unwrap_err();
-        assert!(denied.downcast_ref::<Denied>().unwrap().address.is_loopback());
+        let denied = denied.downcast_ref::<Denied>().unwrap();
+        assert!(matches!(denied, Denied::Address { address, .. } if address.is_loopback()), "{denied}");
         let allowed = Egress::new(["localhost"]).unwrap().resolve("localhost".into()).await.unwrap();
         assert!(allowed.iter().all(|address| address.ip().is_loopback()) && !allowed.is_empty());
     }
