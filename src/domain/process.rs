@@ -10,7 +10,8 @@ use super::tool::SecretRef;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessSpec {
-    /// The program and its arguments, as they are: there is no shell.
+    /// The program and its arguments, as they are: there is no shell. In a file of the tools folder, a program with a relative
+    /// path and every argument that begins with `./` name a file next to the definition.
     #[schema(min_items = 1)]
     pub argv: Vec<String>,
     /// All of its environment beside `PATH`. In a text `{name}` stands for the argument or preset of that name, and the

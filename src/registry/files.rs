@@ -14,6 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Registry, check};
 use crate::domain::{Time, ToolDefinition, json, tool};
 
+pub mod scripts;
+
 /// How long a change may settle before the folder is read, so that a half-written file is not.
 const SETTLE: Duration = Duration::from_millis(50);
 /// How often the folder is looked at even if nothing was heard: some file systems tell nothing.
@@ -63,12 +65,15 @@ impl ToolsFolder {
     pub fn read(&mut self, registry: &Registry) -> std::io::Result<Vec<BrokenFile>> {
         let found = contents(&self.path)?;
         let same = |(path, file): (&PathBuf, &File)| found.get(path) == Some(&(file.bytes.clone(), file.written));
-        if found.len() == self.files.len() && self.files.iter().all(same) {
+        // A script that was missing may be there now, which changes no definition file.
+        let waits = self.files.values().any(|file| file.definitions.is_err() && names_scripts(&file.bytes));
+        if found.len() == self.files.len() && self.files.iter().all(same) && !waits {
             return Ok(Vec::new());
         }
         let mut known = std::mem::take(&mut self.files);
         for (path, (bytes, written)) in found {
             let unchanged = known.remove(&path).filter(|file| file.bytes == bytes && file.written == written);
+            let unchanged = unchanged.filter(|file| file.definitions.is_ok() || !names_scripts(&file.bytes));
             let file = unchanged.unwrap_or_else(|| {
                 let definitions = tried(&path, &bytes, registry);
                 File { bytes, written, definitions }
@@ -115,9 +120,18 @@ impl ToolsFolder {
     }
 }
 
+/// Returns `true` if a definition file may name a script next to it.
+fn names_scripts(bytes: &[u8]) -> bool {
+    bytes.windows(4).any(|word| word == b"argv")
+}
+
 /// A file's definitions, each of which could be registered.
 fn tried(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<ToolDefinition>, String> {
-    let definitions = definitions(path, bytes)?;
+    let mut definitions = definitions(path, bytes)?;
+    for definition in &mut definitions {
+        scripts::resolve(definition, path)
+            .map_err(|faults| format!("tool \"{}\": {}", definition.name, check::summary(&faults)))?;
+    }
     for (index, definition) in definitions.iter().enumerate() {
         let name = &definition.name;
         registry

@@ -16,6 +16,7 @@ mod library;
 mod limits;
 mod results;
 mod supervised;
+mod scripts;
 mod surroundings;
 
 /// A service that takes programs over the API. The test is not `toolpost`, so it names the helper.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use toolpost::domain::shape::ShapeError;
 use toolpost::domain::tool::Readable;
 use toolpost::domain::{ToolDefinition, json};
+use toolpost::registry::check::Fault;
 use toolpost::registry::{Registry, files};
 
 use crate::cli::error::CliError;
@@ -73,7 +74,7 @@ fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<
                     Found { tool: name.clone(), pointer: Some(pointer.clone()), message }
                 }));
                 let Some(definition) = readable.definition.clone() else { continue };
-                let found = faults(definition.clone(), registry).into_iter();
+                let found = faults(definition.clone(), file, registry).into_iter();
                 let is_its_own = |found: &Found| !found.pointer.as_deref().is_some_and(|at| readable.is_left_out(at));
                 let found: Vec<Found> = found.filter(is_its_own).collect();
                 if readable.is_left_out("/name") {
@@ -99,9 +100,14 @@ fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<
     checked
 }
 
-fn faults(definition: ToolDefinition, registry: &Registry) -> Vec<Found> {
+fn faults(mut definition: ToolDefinition, file: &Path, registry: &Registry) -> Vec<Found> {
     let name = definition.name.clone();
-    let faults = registry.try_definition(definition).err().unwrap_or_default();
+    let mut faults = files::scripts::resolve(&mut definition, file).err().unwrap_or_default();
+    let others = registry.try_definition(definition).err().unwrap_or_default();
+    // A path that was not resolved is not told of twice.
+    let is_new = |fault: &Fault| !faults.iter().any(|known| known.pointer == fault.pointer);
+    let others: Vec<Fault> = others.into_iter().filter(is_new).collect();
+    faults.extend(others);
     let found = |(pointer, message)| Found { tool: Some(name.clone()), pointer: Some(pointer), message };
     faults.into_iter().map(|fault| found((fault.pointer, fault.message))).collect()
 }

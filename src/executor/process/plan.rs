@@ -76,10 +76,18 @@ fn check_argv(spec: &ProcessSpec, faults: &mut Faults) {
     match spec.argv.first().map(String::as_str) {
         None | Some("") => fault("/argv".to_owned(), "must begin with the name or the path of a program"),
         Some(program) if program.contains('/') && !program.starts_with('/') && spec.cwd.is_none() => {
-            let message = "must be a name that is looked for in PATH, or an absolute path: it runs in a fresh folder";
+            let message = "must be a name that is looked for in PATH, or an absolute path: it runs in a fresh folder. Only \
+                           a definition in the tools folder can name a file next to it";
             fault("/argv/0".to_owned(), message);
         }
         Some(_) => {}
+    }
+    // Those of definition files have become absolute before this.
+    let is_relative = |(index, argument): &(usize, &String)| *index > 0 && argument.starts_with("./");
+    for (index, _) in spec.argv.iter().enumerate().filter(is_relative).filter(|_| spec.cwd.is_none()) {
+        let message = "names a file of the fresh folder that it runs in; give an absolute path or a `cwd`. Only a \
+                       definition in the tools folder can name a file next to it";
+        fault(format!("/argv/{index}"), message);
     }
     for (index, _) in spec.argv.iter().enumerate().filter(|(_, argument)| argument.contains('\0')) {
         fault(format!("/argv/{index}"), "must not hold U+0000");
@@ -141,6 +149,8 @@ mod tests {
         let relative = |spec: Value| made(spec, json!({"type": "object"})).map_err(|faults| faults[0].0.clone());
         assert_eq!(relative(json!({"argv": ["./run"]})).unwrap_err(), "/argv/0");
         assert!(relative(json!({"argv": ["./run"], "cwd": "/srv"})).is_ok());
+        assert_eq!(relative(json!({"argv": ["python3", "./run.py"]})).unwrap_err(), "/argv/1");
+        assert!(relative(json!({"argv": ["python3", "./run.py"], "cwd": "/srv"})).is_ok());
         let expected =
             ["/argv", "/argv/1", "/cwd", "/read/1", "/write/0", "/env/A=B", "/env/C/secret", "/env/D", "/env/E"];
         assert_eq!(pointers, expected);
