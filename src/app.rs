@@ -50,6 +50,9 @@ pub enum StartError {
     /// What `http` tools may reach.
     #[error("egress.allow: {0}")]
     Egress(String),
+    /// Whom programs run as.
+    #[error("process.user: {0}")]
+    ProcessUser(String),
     /// Where traces are to be sent.
     #[error("telemetry.otlp_endpoint: {0}")]
     Telemetry(String),
@@ -233,10 +236,10 @@ impl Builder {
         let secrets = given::secrets(secrets, &config)?;
         let declarations = given::declarations(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
+        let egress = egress.with_ports(config.egress.allow_ports.iter().copied());
         let stores = Stores::open(&config.database_url()).await?.bounded(config.tenants);
         let store = stores.of(&Tenant::default());
         let lock = match Db::file(&config.database_url()) {
-        let egress = egress.with_ports(config.egress.allow_ports.iter().copied());
             Some(file) if !is_command_line => Some(ServerLock::take(&file).await?),
             _ => None,
         };
@@ -256,8 +259,9 @@ impl Builder {
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
         let read = BuiltinTool::new(builtin::ReadResult::new(stores.clone()));
         let system = system::tools(&stores, &clock, follow::manageable_groups(&shown));
-        let ProcessConfig { registration, helper, limits } = &config.process;
+        let ProcessConfig { registration, helper, user, limits } = &config.process;
         let processes = Processes::new(helper, *registration, *limits, secrets.clone());
+        let processes = processes.as_user(user).map_err(StartError::ProcessUser)?;
         let given = given::tools(&config, &client, &processes)?;
         let builtins = builtin::standard(&clock).into_iter().chain([read]).chain(given);
         let builtins = builtins.chain(discovery).chain(system).chain(tools).collect();

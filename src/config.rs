@@ -351,6 +351,8 @@ pub struct ProcessConfig {
     pub registration: bool,
     /// The program `toolpost`, which keeps them; empty for this program itself.
     pub helper: String,
+    /// The user that programs run as; empty for the service's own.
+    pub user: String,
     /// What a program may use that declares nothing else.
     pub limits: ResourceLimits,
 }
@@ -444,9 +446,9 @@ impl Config {
             .try_parsing(true)
             .list_separator(",")
             .with_list_parse_key("egress.allow")
+            .with_list_parse_key("egress.allow_ports")
             .with_list_parse_key("server.cors_origins")
             .with_list_parse_key("server.trusted_proxies")
-            .with_list_parse_key("egress.allow_ports")
             .with_list_parse_key("mcp.allowed_hosts")
             .with_list_parse_key("mcp.allowed_origins")
             .with_list_parse_key("auth.jwt.algorithms")

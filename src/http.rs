@@ -74,9 +74,9 @@ mod subscribers;
 mod tickets;
 mod tool_list;
 mod tools;
-mod upstreams;
 mod turns;
 mod unread;
+mod upstreams;
 mod watch;
 mod wire;
 

@@ -38,6 +38,8 @@ impl CliError {
             StartError::Store(error) => Self::store(&error, database),
             StartError::Egress(_) => Self::usage(error.to_string())
                 .hint("Give --egress-allow networks (10.0.0.0/8), addresses, host names or *.domains."),
+            StartError::ProcessUser(_) => Self::usage(error.to_string())
+                .hint("Name an unprivileged user of this machine, or UID:GID, and start the service as root; or leave it out."),
             StartError::Folder { .. } => {
                 Self::usage(error.to_string()).hint("Give --tools an existing folder of *.json and *.toml files.")
             }

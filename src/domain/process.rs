@@ -109,7 +109,8 @@ pub enum NetworkAccess {
     /// The server's own.
     #[default]
     Allow,
-    /// None: a network namespace where the service may make one, else no TCP by Landlock.
+    /// None, and no Unix sockets either (seccomp): a network namespace where the service may make one, else no sockets at
+    /// all.
     Deny,
 }
 

@@ -25,9 +25,11 @@ mod namespace;
 mod notes;
 mod output;
 mod plan;
+mod privileges;
 mod program;
 mod protocol;
 mod run;
+mod seccomp;
 mod supervised;
 mod tail;
 mod tree;
@@ -40,7 +42,7 @@ pub use run::{Running, Said};
 pub use supervised::supervised_command;
 
 use plan::Plan;
-use protocol::{CONFINE, HOLD, ISOLATED, KEEP};
+use protocol::{CONFINE, HOLD, ISOLATED, KEEP, RunAs};
 
 /// Whether this program is its own helper: it has asked whether it is to be that.
 static IS_HELPER: AtomicBool = AtomicBool::new(false);
@@ -54,6 +56,7 @@ pub struct Processes {
     /// What a program may use that declares nothing else.
     pub limits: ResourceLimits,
     secrets: Option<Secrets>,
+    user: Option<RunAs>,
 }
 
 impl Processes {
@@ -65,7 +68,15 @@ impl Processes {
         let own = || IS_HELPER.load(Ordering::Relaxed).then_some(exec::OWN_FILE);
         let helper = if helper.is_empty() { own() } else { Some(helper) };
         let helper = helper.map(|helper| Arc::from(Path::new(helper)));
-        Self { helper, registration, limits, secrets: Some(secrets) }
+        Self { helper, registration, limits, secrets: Some(secrets), user: None }
+    }
+
+    /// Runs programs as this user: its name, or `UID:GID`; empty for the service's own.
+    ///
+    /// # Errors
+    /// Returns a sentence, if there is no such user, it is root, or the service may not run programs as it.
+    pub fn as_user(self, user: &str) -> Result<Self, String> {
+        Ok(Self { user: privileges::user_named(user)?, ..self })
     }
 
     /// The program that is the helper.

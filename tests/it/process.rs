@@ -14,9 +14,10 @@ mod declared;
 mod ends;
 mod library;
 mod limits;
+mod privileges;
 mod results;
-mod supervised;
 mod scripts;
+mod supervised;
 mod surroundings;
 
 /// A service that takes programs over the API. The test is not `toolpost`, so it names the helper.

@@ -123,15 +123,24 @@ fn of_facts(facts: &Value) -> Check {
     const NAME: &str = "sandbox";
     let network = match facts["network"].as_str() {
         Some("namespace") => "the network is denied by a namespace",
+        Some("seccomp") => "the network is denied by seccomp",
         Some("no_tcp") => "of the network only TCP can be denied",
         _ => "the network cannot be denied",
     };
-    match facts["landlock_abi"].as_i64() {
-        Some(abi) if facts["network"] == "namespace" => Check::ok(NAME, format!("Landlock {abi}; {network}")),
-        Some(abi) => Check::warn(
+    let unix = match facts["unix_sockets"].as_str() {
+        Some("denied") => "Unix sockets by seccomp",
+        _ => "Unix sockets cannot be denied",
+    };
+    let is_denied = matches!(facts["network"].as_str(), Some("namespace" | "seccomp"));
+    match facts["landlock_version"].as_i64() {
+        Some(version) if is_denied && facts["unix_sockets"] == "denied" => {
+            Check::ok(NAME, format!("Landlock {version}; {network}, {unix}"))
+        }
+        Some(version) => Check::warn(
             NAME,
-            format!("Landlock {abi}; {network}"),
-            "Tools that are programs with `network: deny` need a network namespace: let the service make user namespaces.",
+            format!("Landlock {version}; {network}; {unix}"),
+            "Tools that are programs with `network: deny` need seccomp, and best a network namespace: let the service load \
+             filters and make user namespaces.",
         ),
         None => Check::warn(
             NAME,
@@ -149,14 +158,14 @@ mod tests {
 
     #[test]
     fn what_holds_programs_is_named_and_what_is_missing_too() {
-        let whole = of_facts(&json!({"landlock_abi": 6, "network": "namespace"}));
+        let whole = of_facts(&json!({"landlock_version": 6, "network": "namespace", "unix_sockets": "denied"}));
         assert_eq!(
             (whole.status, whole.found.as_str()),
-            (Verdict::Ok, "Landlock 6; the network is denied by a namespace")
+            (Verdict::Ok, "Landlock 6; the network is denied by a namespace, Unix sockets by seccomp")
         );
-        let partly = of_facts(&json!({"landlock_abi": 4, "network": "no_tcp"}));
+        let partly = of_facts(&json!({"landlock_version": 4, "network": "no_tcp", "unix_sockets": "not_enforced"}));
         assert!(partly.status == Verdict::Warn && partly.found.contains("TCP"), "{partly:?}");
-        let none = of_facts(&json!({"landlock_abi": null, "network": "not_enforced"}));
+        let none = of_facts(&json!({"landlock_version": null, "network": "not_enforced"}));
         assert!(none.status == Verdict::Warn && none.found.starts_with("no Landlock"), "{none:?}");
     }
 }

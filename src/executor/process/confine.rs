@@ -10,8 +10,11 @@ use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_p
 use serde_json::{Map, Value, json};
 
 use super::protocol::Confinement;
-use super::{exec, landlock, namespace};
+use super::{exec, landlock, namespace, privileges, seccomp};
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
+
+/// What is denied, and could not be.
+const NOT_ENFORCED: &str = "not_enforced";
 
 /// Runs it: `__confine PARENT NOTES CONFINEMENT PROGRAM ARGUMENT…`. What was enforced, and why the program did not start,
 /// are lines of the pipe `NOTES` of the parent; it is closed when the program starts.
@@ -36,7 +39,7 @@ fn become_it(
     exec::close_others();
     // The helpers block what they wait for, and that is inherited.
     SigSet::empty().thread_set_mask().map_err(|error| error.to_string())?;
-    let sandbox = enforce(&confinement)?;
+    let sandbox = enforce(&confinement, parent)?;
     writeln!(notes, "{}", json!({"sandbox": sandbox})).map_err(|error| error.to_string())?;
     let error = Command::new(program).args(arguments).exec();
     Err(match error.kind() {
@@ -52,43 +55,68 @@ fn die_with(parent: &str) -> Result<(), String> {
     if now.as_deref() == Some(parent) { Ok(()) } else { Err("its helper has gone".to_owned()) }
 }
 
-fn enforce(confinement: &Confinement) -> Result<Map<String, Value>, String> {
+fn enforce(confinement: &Confinement, parent: &str) -> Result<Map<String, Value>, String> {
     let denies = confinement.network == NetworkAccess::Deny;
-    let has_namespace = denies && namespace::leave_network().is_ok();
+    let mut has_namespace = denies && namespace::leave_network().is_ok();
     let limits = limit(confinement.limits)?;
     let is_confined = confinement.mode != SandboxMode::Off;
     if is_confined {
-        rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs cannot be set: {error}"))?;
         // Where memory is short, it goes before the service.
         let _ = std::fs::write("/proc/self/oom_score_adj", "500");
+    }
+    if let Some(user) = confinement.user {
+        privileges::drop_bounding_set().map_err(|error| format!("capabilities cannot be dropped: {error}"))?;
+        privileges::become_user(user)
+            .map_err(|error| format!("it cannot run as the user {}:{}: {error}", user.uid, user.gid))?;
+        // Another user's process has forgotten whom it dies with.
+        die_with(parent)?;
+    }
+    if denies && !has_namespace {
+        has_namespace = namespace::leave_network_by_user_namespace().is_ok();
+    }
+    if confinement.drop_capabilities {
+        privileges::drop_capabilities().map_err(|error| format!("capabilities cannot be dropped: {error}"))?;
+    }
+    if is_confined {
+        rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs cannot be set: {error}"))?;
     }
     let landlock = match is_confined {
         true => landlock::restrict(confinement, denies).map_err(|error| format!("Landlock: {error}"))?,
         false => None,
     };
-    let network = match (denies, has_namespace, landlock.is_some_and(|version| version >= landlock::FIRST_WITH_TCP)) {
+    let has_filter = denies && is_confined && seccomp::deny_sockets(has_namespace).is_ok();
+    let has_tcp_rules = landlock.is_some_and(|version| version >= landlock::FIRST_WITH_TCP);
+    let network = match (denies, has_namespace, has_filter, has_tcp_rules) {
         (false, ..) => "allowed",
-        (true, true, _) => "namespace",
-        (true, false, true) => "no_tcp",
-        (true, false, false) => "not_enforced",
+        (true, true, ..) => "namespace",
+        (true, false, true, _) => "seccomp",
+        (true, false, false, true) => "no_tcp",
+        (true, false, false, false) => NOT_ENFORCED,
     };
-    if let Some(missing) = missing(confinement.mode, landlock.is_some(), network) {
+    let unix_sockets = match (denies, has_filter) {
+        (false, _) => "allowed",
+        (true, true) => "denied",
+        (true, false) => NOT_ENFORCED,
+    };
+    if let Some(missing) = missing(confinement.mode, landlock.is_some(), network, unix_sockets) {
         return Err(format!("its sandbox is required, but this machine has no {missing}"));
     }
     let enforced = json!({
         "mode": confinement.mode, "landlock": landlock.is_some(), "landlock_version": landlock, "network": network,
-        "no_new_privs": is_confined, "limits": limits,
+        "unix_sockets": unix_sockets, "no_new_privs": is_confined, "no_capabilities": confinement.drop_capabilities,
+        "uid": rustix::process::geteuid().as_raw(), "limits": limits,
     });
     let Value::Object(enforced) = enforced else { return Err("nothing was enforced".to_owned()) };
     Ok(enforced)
 }
 
 /// What is required and not there.
-fn missing(mode: SandboxMode, has_landlock: bool, network: &str) -> Option<&'static str> {
+fn missing(mode: SandboxMode, has_landlock: bool, network: &str, unix_sockets: &str) -> Option<&'static str> {
     match mode {
         SandboxMode::BestEffort | SandboxMode::Off => None,
         SandboxMode::Required if !has_landlock => Some("Landlock"),
-        SandboxMode::Required if network == "not_enforced" => Some("way to deny the network"),
+        SandboxMode::Required if network == NOT_ENFORCED => Some("way to deny the network"),
+        SandboxMode::Required if unix_sockets == NOT_ENFORCED => Some("way to deny Unix sockets (seccomp)"),
         SandboxMode::Required => None,
     }
 }
@@ -125,9 +153,12 @@ mod tests {
     #[test]
     fn only_what_is_required_must_be_there() {
         use SandboxMode::{BestEffort, Off, Required};
-        assert_eq!(missing(Required, false, "allowed"), Some("Landlock"));
-        assert_eq!(missing(Required, true, "not_enforced"), Some("way to deny the network"));
-        assert_eq!(missing(Required, true, "allowed"), None);
-        assert_eq!([missing(BestEffort, false, "not_enforced"), missing(Off, false, "allowed")], [None, None]);
+        assert_eq!(missing(Required, false, "allowed", "allowed"), Some("Landlock"));
+        assert_eq!(missing(Required, true, NOT_ENFORCED, "denied"), Some("way to deny the network"));
+        assert_eq!(missing(Required, true, "namespace", NOT_ENFORCED), Some("way to deny Unix sockets (seccomp)"));
+        assert_eq!(missing(Required, true, "allowed", "allowed"), None);
+        for mode in [BestEffort, Off] {
+            assert_eq!(missing(mode, false, NOT_ENFORCED, NOT_ENFORCED), None);
+        }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use super::protocol::Place;
+use super::protocol::{Place, RunAs};
 
 /// A folder to run in; dropping it removes one that was made for that.
 pub struct Folder {
@@ -14,15 +14,15 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The one that is named, or a fresh one.
+    /// The one that is named, or a fresh one, which belongs to the user of the program.
     ///
     /// # Errors
     /// A sentence, if there is none.
-    pub fn of(place: &Place) -> Result<Self, String> {
+    pub fn of(place: &Place, user: Option<RunAs>) -> Result<Self, String> {
         match place {
             Place::Folder(path) if path.is_dir() => Ok(Self { path: path.clone(), is_own: false }),
             Place::Folder(path) => Err(format!("its working directory {} is not there", path.display())),
-            Place::Fresh(path) => fresh(path)
+            Place::Fresh(path) => fresh(path, user)
                 .map(|path| Self { path, is_own: true })
                 .map_err(|error| format!("it cannot have a working directory: {error}")),
         }
@@ -44,8 +44,11 @@ impl Drop for Folder {
 }
 
 /// A folder that only this user can enter.
-fn fresh(path: &Path) -> io::Result<PathBuf> {
+fn fresh(path: &Path, user: Option<RunAs>) -> io::Result<PathBuf> {
     DirBuilder::new().mode(0o700).create(path)?;
+    if let Some(user) = user {
+        chown(path, Some(user.uid), Some(user.gid))?;
+    }
     path.canonicalize()
 }
 
@@ -77,7 +80,7 @@ mod tests {
     fn what_was_made_read_only_goes_as_well() {
         let outside = tempfile::tempdir().unwrap();
         let path = outside.path().join("own");
-        let own = fresh(&path).unwrap();
+        let own = fresh(&path, None).unwrap();
         fs::create_dir_all(own.join("a/b")).unwrap();
         fs::write(own.join("a/b/file"), "x").unwrap();
         std::os::unix::fs::symlink(outside.path(), own.join("link")).unwrap();

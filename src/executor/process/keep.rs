@@ -50,7 +50,7 @@ pub fn main(holder: &str, isolated: bool, program: &[String]) -> io::Result<Exit
 fn serve(watch: &Watch, isolated: bool) -> io::Result<ExitCode> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let (order, input) = protocol::receive(&socket)?;
-    let folder = match Folder::of(&order.place) {
+    let folder = match Folder::of(&order.place, order.confinement.user) {
         Ok(folder) => folder,
         Err(reason) => return tell(&socket, &Ended { end: End::Refused(reason), ..Ended::default() }),
     };

@@ -29,14 +29,19 @@ pub fn show() -> nix::Result<()> {
     mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>)
 }
 
-/// Takes this process out of the network. Whoever is not root needs a user namespace for that, in which it stays who it is.
+/// Takes this process out of the network, as root can.
 ///
 /// # Errors
-/// If the kernel refuses both.
+/// If the kernel refuses.
 pub fn leave_network() -> io::Result<()> {
-    if unshare(CloneFlags::CLONE_NEWNET).is_ok() {
-        return Ok(());
-    }
+    Ok(unshare(CloneFlags::CLONE_NEWNET)?)
+}
+
+/// The same for a process that is not root: it needs a user namespace for that, in which it stays who it is.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn leave_network_by_user_namespace() -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)?;
     fs::write("/proc/self/setgroups", "deny")?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use super::protocol::{Confinement, Order, Place};
+use super::protocol::{Confinement, Order, Place, RunAs};
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
 /// Where programs are looked for if the service itself does not know.
@@ -101,7 +101,7 @@ impl Program {
     }
 
     /// What the helper is told.
-    pub(super) fn order(&self, defaults: &ResourceLimits) -> Order {
+    pub(super) fn order(&self, defaults: &ResourceLimits, user: Option<RunAs>) -> Order {
         let read = match &self.read {
             Some(own) => SYSTEM.iter().map(PathBuf::from).chain(own.iter().cloned()).collect(),
             None => vec![PathBuf::from("/")],
@@ -118,6 +118,8 @@ impl Program {
                 network: self.network,
                 read,
                 write: self.write.clone().unwrap_or_else(temporary),
+                user,
+                drop_capabilities: true,
             },
         }
     }

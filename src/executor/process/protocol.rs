@@ -67,6 +67,21 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// What it may write.
     pub write: Vec<PathBuf>,
+    /// The user that it runs as; the service's own unless given.
+    #[serde(default)]
+    pub user: Option<RunAs>,
+    /// Whether it loses all capabilities.
+    #[serde(default)]
+    pub drop_capabilities: bool,
+}
+
+/// A user of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunAs {
+    /// Its id.
+    pub uid: u32,
+    /// The id of its group.
+    pub gid: u32,
 }
 
 impl Confinement {
@@ -74,7 +89,8 @@ impl Confinement {
     pub fn none() -> Self {
         let none = ResourceLimits::default();
         let (mode, network) = (SandboxMode::Off, NetworkAccess::Allow);
-        Self { limits: none, mode, network, read: Vec::new(), write: Vec::new() }
+        let (read, write) = (Vec::new(), Vec::new());
+        Self { limits: none, mode, network, read, write, user: None, drop_capabilities: false }
     }
 
     /// A program may do what it likes where it runs.

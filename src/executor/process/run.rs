@@ -57,7 +57,7 @@ impl Processes {
     /// # Errors
     /// If this service has no helper, or it cannot run. That the program itself cannot is told as its end.
     pub async fn start(&self, program: Program) -> io::Result<Running> {
-        let order = program.order(&self.limits);
+        let order = program.order(&self.limits, self.user);
         let isolated = program.sandbox != SandboxMode::Off;
         let mut line = serde_json::to_vec(&order)?;
         line.push(b'\n');

@@ -176,3 +176,22 @@ async fn a_service_without_a_helper_says_so() {
     let call = bash(&app, "true").await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("cannot run programs"), "{call:#}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_without_the_network_reaches_no_unix_socket_and_has_no_capabilities() {
+    let (app, _folder) = service(&[]).await;
+    let outside = tempfile::tempdir().unwrap();
+    let path = outside.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let script = format!(
+        "grep -h CapEff /proc/self/status; python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{}\")' \
+         2> /dev/null && echo reached || echo refused",
+        path.display()
+    );
+    let call = bash(&app, &script).await;
+    let said = succeeded(&call);
+    assert!(said.starts_with("CapEff:\t0000000000000000\n"), "{call:#}");
+    if call["details"]["sandbox"]["unix_sockets"] == "denied" {
+        assert!(said.ends_with("refused\n"), "{call:#}");
+    }
+}
