@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::access::Access;
 use crate::dispatch::Slots;
-use crate::domain::call::CacheControl;
+use crate::domain::call::{CacheControl, Counted};
 use crate::domain::limits::{LimitsSpec, ServerLimits};
 use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, CallRequest, Clock, Ids, Once, Session, Tenant};
@@ -43,6 +43,7 @@ mod recorder;
 mod recovery;
 mod rest;
 mod retry;
+mod room;
 mod run;
 mod rush;
 mod sessions;
@@ -63,6 +64,7 @@ pub use rates::Rates;
 pub use reach::Reached;
 pub use recorder::NotRecorded;
 pub use recovery::Lease;
+pub use room::{Footprint, NoRoom, Room, Unread};
 pub use rush::Rush;
 pub use submitted::{Pending, Seen, Submitted};
 pub use turns::Turns;
@@ -72,10 +74,14 @@ use cached::Results;
 use live::Live;
 use pauses::Pauses;
 use prepare::Job;
+use room::Held;
 use sessions::InSession;
 
 /// Memory that a call is counted with beside its request, in KiB.
 const KIB_PER_CALL: usize = 16;
+/// Memory for the bodies of requests that make no calls, as results and definitions, in KiB. Calls that wait for what such a
+/// request brings cannot take it.
+const OTHERS_KIB: usize = 32 * 1024;
 
 /// What the engine is told at its start.
 #[derive(Debug)]
@@ -144,7 +150,8 @@ pub struct Engine {
     ids: Ids,
     settings: Settings,
     stores: Stores,
-    room: Arc<Semaphore>,
+    room: Room,
+    others: Room,
     /// Places for calls that nobody waits for.
     queue: Arc<Semaphore>,
     slots: Slots,
@@ -218,6 +225,42 @@ pub struct Submission {
     pub traceparent: Option<Arc<str>>,
 }
 
+/// Gives back what turns out not to be needed, and has the rest counted for as long as there is any image of a large
+/// request's calls. `texts` is what arguments take that came as texts.
+fn hold(jobs: &mut [Box<Job>], request: Footprint, texts: Option<Held>) -> Option<Holding> {
+    let is_large = request.is_large() || texts.is_some();
+    let has_copies = || jobs.iter().any(|job| job.has_copies());
+    let least = (request.is_large() && !request.is_kept && !has_copies()).then(|| request.least_kib_with(jobs.len()));
+    let mut held = request.held;
+    if let Some(least) = least {
+        room::shrink(&mut held, least);
+    }
+    if let (Some(held), Some(texts)) = (&mut held, texts) {
+        held.merge(texts);
+    }
+    if !is_large {
+        return held.map(Holding::OfSmall);
+    }
+    let held = Arc::new(held?);
+    jobs.iter_mut().for_each(|job| job.call.counted = Counted(Some(held.clone())));
+    Some(Holding::OfLarge(held))
+}
+
+/// What a request holds. That of a small one is nowhere else.
+enum Holding {
+    OfSmall(Held),
+    OfLarge(Arc<Held>),
+}
+
+impl Holding {
+    fn shared(self) -> Arc<Held> {
+        match self {
+            Self::OfSmall(held) => Arc::new(held),
+            Self::OfLarge(held) => held,
+        }
+    }
+}
+
 /// Why calls were not taken at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
@@ -261,7 +304,8 @@ impl Engine {
             registry,
             journal,
             stores,
-            room: Arc::new(Semaphore::new(settings.room_kib)),
+            room: Room::new(settings.room_kib),
+            others: Room::new(OTHERS_KIB),
             queue: Arc::new(Semaphore::new(settings.max_queued)),
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
@@ -313,8 +357,8 @@ impl Engine {
         self.ids.next()
     }
 
-    /// Takes calls of whoever has this access: they run whether or not anybody waits for them. `ids` are from [`Engine::ids`], one a call; `bytes` is the
-    /// size of the request.
+    /// Takes calls of whoever has this access: they run whether or not anybody waits for them. `ids` are from [`Engine::ids`], one a call; `request` is
+    /// what the request takes, or its size.
     ///
     /// # Errors
     /// If there is no room, or the service is stopping. Then nothing was accepted.
@@ -323,14 +367,16 @@ impl Engine {
         access: &Access,
         submission: impl Into<Box<Submission>>,
         ids: Vec<Uuid>,
-        bytes: usize,
+        request: impl Into<Footprint>,
     ) -> Result<Submitted, Refusal> {
         let submission: Box<Submission> = submission.into();
-        let room = self.admit(submission.calls.len(), bytes)?;
+        let (mut request, calls_asked): (Footprint, usize) = (request.into(), submission.calls.len());
+        self.admit(calls_asked, &mut request)?;
         let batch_id = submission.batch_id.or_else(|| submission.is_batch.then(|| self.ids.next()));
         let (mode, wait) = (submission.mode, submission.wait);
         let is_cancelled_with_caller = submission.cancel_on_disconnect;
-        let (mut jobs, calls) = self.prepare(access, submission, &ids, batch_id);
+        let (mut jobs, calls, texts) = self.prepare(access, submission, &ids, batch_id);
+        let room = hold(&mut jobs, request, texts);
         let nobody_waits = matches!(wait, Wait::Accepted | Wait::For(_));
         let is_queued = |job: &Job| nobody_waits || wait == Wait::AsDeclared && job.is_asynchronous();
         let comes_first = |job: &Job| {
@@ -344,10 +390,10 @@ impl Engine {
             };
             return Ok(Submitted::new(batch_id, calls, Work::new(work, &self.tasks)));
         }
-        let room = Arc::new(room);
+        let room = room.map(Holding::shared);
         let handles = jobs.iter().map(|job| job.handle.cancel.clone()).collect::<Vec<_>>();
         for job in jobs.iter_mut().filter(|job| job.is_to_run()) {
-            job.holds.push(room.clone());
+            job.holds.extend(room.clone());
             if is_queued(job) {
                 job.is_queued = true;
                 let place = self.queue.clone().try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
@@ -371,17 +417,27 @@ impl Engine {
         self.settings.rush.takes(self.journal.awaited())
     }
 
-    fn admit(&self, calls: usize, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+    /// Memory for requests that make calls.
+    #[must_use]
+    pub fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// Memory for requests that make none.
+    #[must_use]
+    pub fn room_of_others(&self) -> &Room {
+        &self.others
+    }
+
+    fn admit(&self, calls: usize, request: &mut Footprint) -> Result<(), Refusal> {
         if self.closing.is_cancelled() {
             return Err(Refusal::ShuttingDown);
         }
         if !self.takes_calls() {
             return Err(Refusal::Overloaded);
         }
-        // A request that is larger than all the room takes all of it, and so runs alone.
-        let wanted = (calls * KIB_PER_CALL + bytes * 4 / 1024).min(self.settings.room_kib);
-        let permits = u32::try_from(wanted).unwrap_or(u32::MAX);
-        self.room.clone().try_acquire_many_owned(permits).map_err(|_| Refusal::Overloaded)
+        let kib = request.kib_with(calls);
+        self.room.cover(&mut request.held, kib).map_err(|_| Refusal::Overloaded)
     }
 
     /// The tools.
@@ -395,7 +451,7 @@ impl Engine {
     pub fn load(&self) -> Load {
         let Settings { room_kib, max_queued, .. } = self.settings;
         Load {
-            room_kib: room_kib.saturating_sub(self.room.available_permits()),
+            room_kib: self.room.taken_kib(),
             most_room_kib: room_kib,
             backlog: self.journal.awaited(),
             queued: max_queued.saturating_sub(self.queue.available_permits()),

@@ -46,7 +46,7 @@ pub const CATALOG: &[Limit] = &[
     limit("server.header_timeout_ms", "How long the headers of a request may take", Refused(408, "REQUEST_TIMEOUT")),
     limit("server.max_header_bytes", "Address and headers of a request", Refused(431, "REQUEST_HEAD_TOO_LARGE")),
     limit("server.body_timeout_ms", "How long a request body may take", Refused(408, "REQUEST_TIMEOUT")),
-    limit("server.max_body_bytes", "A request body", Refused(413, "PAYLOAD_TOO_LARGE")),
+    limit("server.max_body_bytes", "A request body, but of an import", Refused(413, "PAYLOAD_TOO_LARGE")),
     limit("server.max_batch_calls", "Calls of one request", Refused(413, "BATCH_TOO_LARGE")),
     limit("server.write_timeout_ms", "How long a client may read nothing of what there is for it", CLOSED),
     limit("server.max_in_flight_mib", "Memory of all calls on their way", Refused(503, "OVERLOADED")),
@@ -135,6 +135,11 @@ const FIXED: &[(&str, &str, &str)] = &[
     ("Reports of a running call that are not recorded yet", "4 MiB", "503 `OVERLOADED`"),
     ("A model's stream that is piped in", "256 MiB, 1,024 calls, 15 minutes of silence", "it ends with `stream_error`"),
     ("Documents that are imported at once", "2", "503 `OVERLOADED`"),
+    (
+        "A document that is imported, in a body or from its URL",
+        "32 MiB; 2,000,000 values where it is YAML",
+        "413 `PAYLOAD_TOO_LARGE`; 422 `INVALID_REQUEST`",
+    ),
     ("Operations of an imported document", "2,000", "422 `INVALID_REQUEST`"),
     ("What a tool outside answers", "16 MiB", "the call ends as `TOOL_EXECUTION_ERROR`"),
     (

@@ -11,9 +11,11 @@ use super::{
     Agent, AllowList, Failure, JsonText, Limits, LimitsSpec, Moment, Naming, Once, Outcome, Tenant, Time, Vendor, json,
 };
 
+mod counted;
 mod stopwatch;
 mod written;
 
+pub use counted::Counted;
 pub use stopwatch::Stopwatch;
 pub use written::Written;
 
@@ -231,6 +233,8 @@ pub struct Call {
     pub stopwatch: Stopwatch,
     /// Its JSON, where that was written ahead of the answer.
     pub written: Written,
+    /// Keeps the memory of its request counted.
+    pub counted: Counted,
 }
 
 /// How long a stored call waited and ran, in milliseconds, where its timestamps do not say the same.
@@ -351,6 +355,7 @@ impl Call {
             unrun_start: None,
             stopwatch: Stopwatch::accepted(now),
             written: Written::default(),
+            counted: Counted::default(),
         }
     }
 

@@ -305,6 +305,13 @@ impl Failure {
         Self { retryable: true, retry_after_ms, ..self }
     }
 
+    /// The failure, whose details are not left here: they may be as large as the call's arguments.
+    #[must_use]
+    pub fn taken(&mut self) -> Self {
+        let details = self.details.take();
+        Self { details, ..self.clone() }
+    }
+
     /// Adds facts for people.
     #[must_use]
     pub fn with_details(self, details: Value) -> Self {

@@ -1,12 +1,15 @@
 //! Reading JSON without losing anything: 128 levels, 64-bit integers or doubles, never a rounded integer.
 
-use serde::Deserialize;
+use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
 mod text;
+mod weighed;
 mod write;
 
 pub use text::JsonText;
+use weighed::Scale;
+pub use weighed::{STEP, Weighed, WeighedError, parse_weighed};
 pub use write::{write_text, write_value};
 
 /// Deepest nesting of arrays and objects that is read.
@@ -30,17 +33,31 @@ pub struct JsonError {
 /// Text that is not JSON (RFC 8259), is nested deeper than [`MAX_DEPTH`], or holds an integer that neither fits 64 bits
 /// nor is exactly a double.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
+    parse_weighed(bytes, |_| true).map(|weighed| weighed.value).map_err(|error| match error {
+        WeighedError::Json(error) => error,
+        // It never is.
+        WeighedError::TooHeavy => JsonError { reason: error.to_string(), line: 1, column: 1 },
+    })
+}
+
+/// Reads a document on this scale.
+fn read_with(bytes: &[u8], scale: &mut Scale<'_>) -> Result<Value, JsonError> {
     if may_hold_long_integer(bytes) {
         check_depth_and_integers(bytes)?;
     }
     // The parser stops one level early: a text that it finds too deep is looked at closely.
     // Looked at as a whole, text is found to be UTF-8 sooner than string by string; what is none is told where.
-    let parsed = match std::str::from_utf8(bytes).map_or_else(|_| serde_json::from_slice(bytes), serde_json::from_str) {
+    let parsed = match std::str::from_utf8(bytes) {
+        Ok(text) => read_from(&mut serde_json::Deserializer::from_str(text), scale),
+        Err(_) => read_from(&mut serde_json::Deserializer::from_slice(bytes), scale),
+    };
+    let parsed = match parsed {
         Err(error) if error.is_syntax() && error.to_string().starts_with("recursion limit") => {
             check_depth_and_integers(bytes)?;
+            scale.reset();
             let mut deserializer = serde_json::Deserializer::from_slice(bytes);
             deserializer.disable_recursion_limit();
-            Value::deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value))
+            read_from(&mut deserializer, scale)
         }
         parsed => parsed,
     };
@@ -50,6 +67,14 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
         let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text).to_owned();
         JsonError { reason, line, column }
     })
+}
+
+fn read_from<'de>(
+    deserializer: &mut serde_json::Deserializer<impl serde_json::de::Read<'de>>,
+    scale: &mut Scale<'_>,
+) -> serde_json::Result<Value> {
+    let value = scale.deserialize(&mut *deserializer)?;
+    deserializer.end().map(|()| value)
 }
 
 /// Shortest text of an integer that may be beyond 64 bits.

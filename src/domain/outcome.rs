@@ -137,6 +137,12 @@ impl Outcome {
     #[must_use]
     pub fn data(value: Arc<Value>) -> Self {
         let text = JsonText::of(&value);
+        Self::data_as(value, text)
+    }
+
+    /// The same where the compact JSON of the value is there already.
+    #[must_use]
+    pub fn data_as(value: Arc<Value>, text: JsonText) -> Self {
         Self { structured: Some(value), ..Self::text(text.get()) }.with_structured_text(text)
     }
 
@@ -153,7 +159,8 @@ impl Outcome {
     /// An error; the failure's text is the output.
     #[must_use]
     pub fn failed(failure: Failure) -> Self {
-        Self { error: Some(failure.clone()), ..Self::text(failure.text) }
+        let text = failure.text.clone();
+        Self { error: Some(failure), ..Self::text(text) }
     }
 
     /// Lets the text of a failure name the tool as its caller does.

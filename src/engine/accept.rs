@@ -90,11 +90,12 @@ impl Engine {
 
     /// The first change of a call; a refused one ends with it.
     fn acceptance(&self, job: &mut Job) -> Change {
-        match &job.next {
-            _ if job.is_streamed() => self.accepted_first(job),
+        let is_streamed = job.is_streamed();
+        match &mut job.next {
+            _ if is_streamed => self.accepted_first(job),
             Next::Run(_) => self.accepted_first(job),
             Next::Refuse(failure) => {
-                if let Err(error) = job.call.settle((**failure).clone().into(), self.clock.moment()) {
+                if let Err(error) = job.call.settle(failure.taken().into(), self.clock.moment()) {
                     tracing::error!(id = %job.call.id, %error, "a call was settled twice");
                 }
             }

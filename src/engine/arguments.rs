@@ -5,24 +5,41 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::way_back;
+use crate::domain::json::WeighedError;
 use crate::domain::{Failure, Vendor, json};
 use crate::registry::{Entry, presets};
 use crate::schema::{Checked, Violation};
 
-/// The arguments as the tool may get them.
+/// The arguments as the tool may get them. `has_room` is asked about those that came as a text: see [`json::parse_weighed`].
 ///
 /// # Errors
-/// `ARGUMENTS_MALFORMED`, `TOOL_VALIDATION_ERROR`.
-pub(super) fn valid(entry: &Entry, given: &Arc<Value>, vendor: Option<Vendor>) -> Result<Checked, Box<Failure>> {
-    checked(entry, &parsed(entry, given)?, vendor)
+/// `ARGUMENTS_MALFORMED`, `TOOL_VALIDATION_ERROR`; `OVERLOADED` where there is no room for them.
+pub(super) fn valid(
+    entry: &Entry,
+    given: &Arc<Value>,
+    vendor: Option<Vendor>,
+    has_room: impl FnMut(usize) -> bool,
+) -> Result<Checked, Box<Failure>> {
+    checked(entry, &parsed(entry, given, has_room)?, vendor)
 }
 
 /// The arguments as a value.
 ///
 /// # Errors
-/// `ARGUMENTS_MALFORMED`.
-pub(super) fn parsed(entry: &Entry, given: &Arc<Value>) -> Result<Arc<Value>, Box<Failure>> {
-    parse(given).map_err(|reason| Failure::malformed(&entry.name, &reason, given.as_str().unwrap_or_default()).into())
+/// `ARGUMENTS_MALFORMED`; `OVERLOADED` where there is no room for it.
+pub(super) fn parsed(
+    entry: &Entry,
+    given: &Arc<Value>,
+    has_room: impl FnMut(usize) -> bool,
+) -> Result<Arc<Value>, Box<Failure>> {
+    parse(given, has_room).map_err(|error| match error {
+        WeighedError::Json(reason) => {
+            Failure::malformed(&entry.name, &reason, given.as_str().unwrap_or_default()).into()
+        }
+        WeighedError::TooHeavy => {
+            Failure::overloaded("There is no room for the arguments of the call; it was not run").into()
+        }
+    })
 }
 
 /// The arguments as the tool may get them. A model's own are tried as what its vendor was shown; what counts is the tool's
@@ -50,7 +67,7 @@ pub(super) fn checked(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vend
 /// # Errors
 /// Everything that is wrong with them.
 pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
-    let arguments = parse(given).map_err(|reason| {
+    let arguments = parse(given, |_| true).map_err(|reason| {
         vec![Violation {
             pointer: String::new(),
             message: format!("invalid JSON: {reason}"),
@@ -63,12 +80,12 @@ pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<V
 }
 
 /// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (contract, section 3).
-pub(super) fn parse(given: &Arc<Value>) -> Result<Arc<Value>, json::JsonError> {
+pub(super) fn parse(given: &Arc<Value>, has_room: impl FnMut(usize) -> bool) -> Result<Arc<Value>, WeighedError> {
     let none = || Arc::new(Value::Object(Map::new()));
     match &**given {
         Value::Null => Ok(none()),
         Value::String(text) if text.trim().is_empty() => Ok(none()),
-        Value::String(text) => match json::parse(text.as_bytes())? {
+        Value::String(text) => match json::parse_weighed(text.as_bytes(), has_room)?.value {
             Value::Null => Ok(none()),
             value => Ok(Arc::new(value)),
         },

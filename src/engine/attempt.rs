@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, Fuse, FusedFuture, FutureExt};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,7 @@ use super::run::{ANNOUNCE_AFTER, status_change};
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::{Emission, EventKind, Reported};
 use crate::domain::limits::Bounds;
-use crate::domain::{Call, Failure, Outcome, convert};
+use crate::domain::{Answer, Call, Failure, Outcome, convert};
 use crate::events::render;
 use crate::executor::Invocation;
 use crate::executor::emitter::Report;
@@ -83,7 +84,13 @@ impl Engine {
         }
         let ended = match ended {
             Some(Ok(Ok(answer))) => {
-                let outcome = convert::outcome_of(&job.call.name, answer);
+                let outcome = match answer {
+                    // What a tool gives back as it is was written already.
+                    Answer::Data(value) if Arc::ptr_eq(&value, &job.call.arguments) => {
+                        Outcome::data_as(value, job.call.arguments_text.clone())
+                    }
+                    answer => convert::outcome_of(&job.call.name, answer),
+                };
                 Ended::With(job.equipment.without_secrets(outcome).into())
             }
             Some(Ok(Err(failure))) => Ended::Failed(job.equipment.failure_of(job, entry, failure).into()),

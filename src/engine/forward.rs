@@ -99,7 +99,7 @@ pub(super) fn called_as(entry: Option<&Entry>, name: &str) -> Option<(String, Va
 /// The name and the arguments within the arguments.
 fn inner(entry: &Entry, request: &CallRequest) -> Result<(String, Option<Value>), Box<Failure>> {
     let given = Arc::new(request.arguments.clone().unwrap_or_default());
-    let outer = arguments::parsed(entry, &given)?;
+    let outer = arguments::parsed(entry, &given, |_| true)?;
     if let Some(call) = plain(&outer) {
         return Ok(call);
     }

@@ -15,6 +15,7 @@ use super::run::{Stop, status_change};
 use super::turns::Permit;
 use super::{Engine, arguments};
 use crate::domain::Failure;
+use crate::domain::json::WeighedError;
 use crate::executor::Stands;
 use crate::registry::Entry;
 use crate::store::calls::CallFilter;
@@ -70,7 +71,19 @@ impl Engine {
     async fn understand(&self, job: &mut Job, arguments: Value) -> Result<(), Stop> {
         let arguments = Arc::new(arguments);
         // A text that is no JSON stays as it came; what is wrong with it is told below.
-        let mut arguments = Arc::unwrap_or_clone(arguments::parse(&arguments).unwrap_or(arguments));
+        let mut held = None;
+        let has_room = |weight: usize| self.room.cover(&mut held, weight / 1024 * 2).is_ok();
+        let parsed = match arguments::parse(&arguments, has_room) {
+            Err(WeighedError::TooHeavy) => {
+                return Err(
+                    Failure::overloaded("There is no room for the arguments of the call; it was not run").into()
+                );
+            }
+            parsed => parsed.unwrap_or_else(|_| arguments.clone()),
+        };
+        job.holds.extend(held.map(Arc::new));
+        drop(arguments);
+        let mut arguments = Arc::unwrap_or_clone(parsed);
         let asked = job.asked.take().unwrap_or_default();
         if matches!(&job.next, Next::Run(entry) if entry.stands == Some(Stands::ForAnother)) {
             arguments = self.send_on(job, arguments, &asked);
@@ -80,11 +93,12 @@ impl Engine {
         let Next::Run(entry) = &job.next else { return Ok(()) };
         let (entry, arguments, vendor) = (entry.clone(), job.call.arguments.clone(), asked.vendor);
         let checked = if job.call.arguments_text.get().len() <= QUICKLY_CHECKED {
-            arguments::valid(&entry, &arguments, vendor)
+            arguments::valid(&entry, &arguments, vendor, |_| true)
         } else {
             // Not where others wait.
             let checking = entry.clone();
-            let checked = tokio::task::spawn_blocking(move || arguments::valid(&checking, &arguments, vendor)).await;
+            let checked =
+                tokio::task::spawn_blocking(move || arguments::valid(&checking, &arguments, vendor, |_| true)).await;
             checked.unwrap_or_else(|_| Err(Failure::execution(&name, "its arguments cannot be checked").into()))
         };
         job.next = match self.is_alone(job, &entry).await {

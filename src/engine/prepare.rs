@@ -13,6 +13,7 @@ use super::draft::Draft;
 use super::equip::{self, Equipment};
 use super::live::{Handle, Registration};
 use super::recorder::{self, Recorder};
+use super::room::{Held, Room};
 use super::sessions::Presence;
 use super::turns::Permit;
 use super::{Engine, Pending, Submission, forward};
@@ -162,6 +163,17 @@ impl Job {
         self.is_queued && self.call.phase == Phase::External
     }
 
+    /// Whether there may be other values beside those of its arguments: mended ones, or those that a refusal repeats.
+    pub fn has_copies(&self) -> bool {
+        match &self.next {
+            Next::Refuse(failure) => failure.details.is_some(),
+            Next::Run(_) => {
+                let effective = self.call.effective_arguments.as_ref();
+                effective.is_some_and(|effective| !Arc::ptr_eq(effective, &self.call.arguments))
+            }
+        }
+    }
+
     /// Whether its neighbours do not wait for it.
     pub fn is_asynchronous(&self) -> bool {
         matches!(&self.next, Next::Run(entry) if entry.definition.asynchronous)
@@ -178,13 +190,15 @@ impl Job {
 }
 
 impl Engine {
+    /// Makes jobs of what was asked for. With them comes what the values of arguments hold that came as texts.
     pub(super) fn prepare(
         &self,
         access: &Access,
         submission: Box<Submission>,
         ids: &[Uuid],
         batch_id: Option<Uuid>,
-    ) -> (Vec<Box<Job>>, Vec<Pending>) {
+    ) -> (Vec<Box<Job>>, Vec<Pending>, Option<Held>) {
+        let mut texts = Texts { room: &self.room, held: None, kib: 0 };
         let context = self.settings.context.with(&submission);
         let agent = submission.agent.clone();
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = *submission;
@@ -229,7 +243,7 @@ impl Engine {
                             Next::Refuse(not_alone(&entry.name).into())
                         }
                         None if request.streamed => Next::Run(entry.clone()),
-                        None => resolve(&mut call, entry, truncated, vendor),
+                        None => resolve(&mut call, entry, truncated, vendor, &mut texts),
                     }
                 }
                 None => {
@@ -252,7 +266,12 @@ impl Engine {
             job.traceparent.clone_from(&traceparent);
             job.conversation.clone_from(&conversation);
             if let Some(beginning) = beginning {
-                let draft = Draft::new(job.is_concurrency_safe(), job.is_asynchronous(), &beginning, self.room.clone());
+                let draft = Draft::new(
+                    job.is_concurrency_safe(),
+                    job.is_asynchronous(),
+                    &beginning,
+                    self.room.semaphore().clone(),
+                );
                 job.handle.draft = Some(draft.last(entry.is_some_and(|entry| entry.stands == Some(COMPLETION))));
                 let (limits, context) = (own_limits.or(&limits), context.clone());
                 job.asked = Some(Box::new(Asked { vendor, limits, context }));
@@ -271,7 +290,7 @@ impl Engine {
             known.iter().for_each(|(place, id)| calls.insert(*place, *id));
             first.claims.push(Claim { once, batch_id, calls });
         }
-        (jobs, pending)
+        (jobs, pending, texts.held)
     }
 
     /// The bounds of a call of this tool.
@@ -295,17 +314,45 @@ pub(super) fn not_alone(name: &str) -> Failure {
     Failure::execution(name, "it must be the only call of its message; nothing was completed. Call it again, alone")
 }
 
-fn resolve(call: &mut Call, entry: &Arc<Entry>, truncated: bool, vendor: Option<Vendor>) -> Next {
+fn resolve(
+    call: &mut Call,
+    entry: &Arc<Entry>,
+    truncated: bool,
+    vendor: Option<Vendor>,
+    texts: &mut Texts<'_>,
+) -> Next {
     if truncated {
         return Next::Refuse(Failure::truncated(&entry.name).into());
     }
-    next(call, entry, valid(entry, &call.arguments, vendor))
+    let mut weight = 0;
+    let checked = valid(entry, &call.arguments, vendor, |more| {
+        weight = more;
+        texts.has_room_for(more)
+    });
+    texts.kib += weight / 1024;
+    next(call, entry, checked)
+}
+
+/// What the values of arguments hold that came as texts, which are read only here.
+struct Texts<'a> {
+    room: &'a Room,
+    held: Option<Held>,
+    /// What the calls before have taken.
+    kib: usize,
+}
+
+impl Texts<'_> {
+    /// Whether there is room for another call's, with as much again where they are mended or repeated.
+    fn has_room_for(&mut self, weight: usize) -> bool {
+        let kib = self.kib + weight / 1024;
+        self.room.cover(&mut self.held, kib * 2).is_ok()
+    }
 }
 
 /// Notes in the call what is known of its arguments.
 pub(super) fn next(call: &mut Call, entry: &Arc<Entry>, checked: Result<Checked, Box<Failure>>) -> Next {
     if !entry.definition.presets.is_empty()
-        && let Ok(given) = parse(&call.arguments)
+        && let Ok(given) = parse(&call.arguments, |_| true)
     {
         equip::note_dropped(call, presets::named_in(&entry.definition.presets, &given));
     }

@@ -103,8 +103,8 @@ impl Engine {
             // Boxed: few calls come this way.
             job.turn = Box::pin(self.gather(job, &draft)).await?;
         }
-        match &job.next {
-            Next::Refuse(failure) => Err((**failure).clone().into()),
+        match &mut job.next {
+            Next::Refuse(failure) => Err(failure.taken().into()),
             Next::Run(entry) => {
                 let entry = entry.clone();
                 self.ask_hooks(job, &entry).await?;

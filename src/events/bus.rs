@@ -14,6 +14,8 @@ use crate::store::journal::Committed;
 
 /// Commits that a reader of everything may be behind before it is cut off.
 const COMMITS_BEHIND: usize = 256;
+/// Bytes of frames of large calls that wait for readers of everything.
+const HEAVY_BEHIND: usize = 8 * 1024 * 1024;
 /// Events that a reader of one call may be behind before it is cut off.
 const EVENTS_BEHIND: usize = 256;
 
@@ -24,6 +26,8 @@ pub struct Bus {
     pub pace: Pace,
     all: broadcast::Sender<Arc<Chunk>>,
     calls: Arc<Calls>,
+    /// Bytes of frames of large calls that readers of everything were not all sent yet.
+    heavy: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +70,12 @@ impl Growing {
 
 impl Default for Bus {
     fn default() -> Self {
-        Self { pace: Pace::default(), all: broadcast::Sender::new(COMMITS_BEHIND), calls: Arc::default() }
+        Self {
+            pace: Pace::default(),
+            all: broadcast::Sender::new(COMMITS_BEHIND),
+            calls: Arc::default(),
+            heavy: Arc::default(),
+        }
     }
 }
 
@@ -93,8 +102,20 @@ impl Bus {
                 }
             }
         }
-        // Fails when nobody watches everything.
-        let _ = self.all.send(chunk);
+        if self.all.receiver_count() == 0 {
+            return;
+        }
+        if !chunk.is_heavy() {
+            // Fails when nobody watches everything.
+            let _ = self.all.send(chunk);
+            return;
+        }
+        // Readers that are behind would keep calls that are large. What is sent to them is no more than what they are sent,
+        // and not all of that at once: whoever misses a commit reads it back.
+        let light = chunk.light();
+        if self.heavy.load(Ordering::Relaxed) <= HEAVY_BEHIND {
+            let _ = self.all.send(Arc::new(light.counted(self.heavy.clone())));
+        }
     }
 
     /// All commits from now on.

@@ -1,5 +1,6 @@
 //! Server-Sent Events as bytes (WHATWG HTML, section 9.2): made once per event, shared by all who read.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
@@ -63,6 +64,8 @@ pub struct Chunk {
     /// The events.
     pub events: Vec<Arc<Framed>>,
     joined: OnceLock<Bytes>,
+    /// Where the bytes of its frames are counted, and how many they are.
+    counted: Option<(Arc<AtomicUsize>, usize)>,
 }
 
 impl From<&Committed> for Chunk {
@@ -71,11 +74,47 @@ impl From<&Committed> for Chunk {
         let mut tenants = events.iter().map(|event| &event.event.call.tenant);
         let first = tenants.next().cloned();
         let tenant = first.filter(|first| tenants.all(|tenant| tenant == first));
-        Self { first_pos: committed.first_pos, last_pos: committed.last_pos, tenant, events, joined: OnceLock::new() }
+        Self {
+            first_pos: committed.first_pos,
+            last_pos: committed.last_pos,
+            tenant,
+            events,
+            joined: OnceLock::new(),
+            counted: None,
+        }
     }
 }
 
 impl Chunk {
+    /// Whether it has calls of large requests.
+    #[must_use]
+    pub fn is_heavy(&self) -> bool {
+        self.events.iter().any(|event| event.event.call.counted.0.is_some())
+    }
+
+    /// The same with nothing of the calls but their frames and who they are.
+    #[must_use]
+    pub fn light(&self) -> Self {
+        let light = |framed: &Arc<Framed>| {
+            let Event { pos, seq, call, stage } = &framed.event;
+            let event = Event { pos: *pos, seq: *seq, call: Arc::new(call.outline()), stage: stage.clone() };
+            Arc::new(Framed { event, frame: framed.bytes().into() })
+        };
+        let events = self.events.iter().map(light).collect();
+        let Self { first_pos, last_pos, .. } = *self;
+        Self { first_pos, last_pos, tenant: self.tenant.clone(), events, joined: OnceLock::new(), counted: None }
+    }
+
+    /// The same, with the bytes of its frames counted for as long as it is there.
+    #[must_use]
+    pub fn counted(mut self, count: Arc<AtomicUsize>) -> Self {
+        // Each stands for itself, and once more among the others.
+        let bytes = self.events.iter().map(|event| event.bytes().len() * 2).sum();
+        count.fetch_add(bytes, Ordering::Relaxed);
+        self.counted = Some((count, bytes));
+        self
+    }
+
     /// All frames in order.
     pub fn bytes(&self) -> Bytes {
         let join = || {
@@ -86,6 +125,14 @@ impl Chunk {
             joined.freeze()
         };
         self.joined.get_or_init(join).clone()
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        if let Some((count, bytes)) = &self.counted {
+            count.fetch_sub(*bytes, Ordering::Relaxed);
+        }
     }
 }
 

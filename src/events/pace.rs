@@ -1,8 +1,8 @@
 //! What watching may cost: however many watch, calls come first.
 //!
 //! Readers of all events share a budget of bytes; one that cannot follow with its share falls behind, is cut off, and
-//! resumes. Reading back from the store is far dearer than passing on what is in memory, so with many readers it happens
-//! one page at a time, with rests in between.
+//! resumes. Reading back from the store is far dearer than passing on what is in memory, so it happens
+//! one page at a time, and with many readers with rests in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,15 +40,15 @@ impl Pace {
         (rest >= SHORTEST).then(|| Instant::now() + rest)
     }
 
-    /// Does work that reads back from the store, in its turn if there are many readers.
+    /// Does work that reads back from the store in its turn, as a page may be large. With many readers it takes rests.
     pub async fn page<T>(&self, readers: usize, work: impl Future<Output = T>) -> T {
-        if readers <= FEW {
-            return work.await;
-        }
         // Never closed.
         let _turn = self.pages.acquire().await;
         let began = Instant::now();
         let done = work.await;
+        if readers <= FEW {
+            return done;
+        }
         tokio::time::sleep(began.elapsed() * REST).await;
         done
     }

@@ -13,7 +13,10 @@ use super::details::Details;
 use crate::domain::call::{Call, Coercion, Phase, Progress, Status};
 use crate::domain::{ContentBlock, Failure, JsonText, Limits, Time};
 
+mod pieces;
 mod write;
+
+pub use pieces::Pieces;
 
 /// One tool call with all that has happened to it.
 #[derive(Debug, Serialize, utoipa::ToSchema)]

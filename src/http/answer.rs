@@ -33,11 +33,16 @@ fn of(
     said: Option<&Continuation>,
 ) -> Response {
     match calls {
-        [only] if !is_batch => reply::written(status, ToolCall::json_of(only)),
+        [only] if !is_batch => match only.written.get() {
+            Some(json) => reply::written(status, Ok(json.clone())),
+            None => reply::pieces(status, ToolCall::from(&**only).to_json(), only.counted.clone()),
+        },
         calls => {
             let results = calls.iter().map(|call| ToolCall::from(&**call)).collect();
             let messages = said.map(|said| said.messages(&calls.iter().map(|call| &**call).collect::<Vec<_>>()));
-            reply::written(status, BatchAnswer { batch_id, results, messages }.to_json())
+            // Calls of one request are counted together.
+            let counted = calls.first().map(|call| call.counted.clone()).unwrap_or_default();
+            reply::pieces(status, BatchAnswer { batch_id, results, messages }.to_json(), counted)
         }
     }
 }

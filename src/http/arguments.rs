@@ -79,7 +79,7 @@ pub(super) async fn patch(
     access: Access,
     Path(id): Path<String>,
     headers: HeaderMap,
-    body: JsonBody,
+    mut body: JsonBody,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
     shape::expect_objects(&body.value, &[""])?;

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::call_body::{self, Asked, CallBody};
 use super::described::BodyRefused;
-use super::extract::{JsonBody, JsonRequest};
+use super::extract::JsonRequest;
 use super::measured::TRACEPARENT;
 use super::preference::Preference;
 use super::problem::Problem;
@@ -17,7 +17,7 @@ use super::subscribers::{self, Seats};
 use super::turns::Client;
 use super::{AppState, accept, answer, cache_control, conversation, once, watch};
 use crate::access::Access;
-use crate::engine::{NotAccepted, NotRecorded, Submission, Submitted};
+use crate::engine::{Footprint, NotAccepted, NotRecorded, Submission, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
 use crate::telemetry::Context;
 
@@ -67,7 +67,7 @@ pub(super) async fn execute(
     client: Client,
     request: JsonRequest,
 ) -> Result<Response, Problem> {
-    let JsonRequest { headers, body: JsonBody { value, bytes } } = request;
+    let JsonRequest { headers, value, footprint } = request;
     let once = once::of(&headers, &value)?;
     let mut asked = call_body::read(value, &access.snapshot(), state.config.server.max_batch_calls)?;
     let wants_events = accept::prefers_events(&headers);
@@ -87,9 +87,9 @@ pub(super) async fn execute(
     submission.once = once;
     let mut response = if once.is_some() || submission.calls.iter().any(|call| call.once.is_some()) {
         // Boxed, as all that few requests come to: a future is as large as the largest of its parts.
-        Box::pin(once::execute(&state, &access, asked, bytes, wants_events)).await?
+        Box::pin(once::execute(&state, &access, asked, footprint, wants_events)).await?
     } else {
-        execute_anew(&state, &access, asked, bytes, wants_events).await?
+        execute_anew(&state, &access, asked, footprint, wants_events).await?
     };
     // A stream of events lasts to the end whatever is preferred.
     if let Some(applied) = preference.filter(|_| !wants_events).and_then(Preference::applied) {
@@ -102,22 +102,22 @@ async fn execute_anew(
     state: &AppState,
     access: &Access,
     asked: Asked,
-    bytes: usize,
+    footprint: Footprint,
     wants_events: bool,
 ) -> Result<Response, Problem> {
     let Asked { submission, said, .. } = asked;
     let (ids, wait) = (state.engine.ids(submission.calls.len()), submission.wait);
     if wants_events {
         let reader = state.bus.subscribe(ids.clone());
-        let submitting = Box::pin(submit(state, access, submission, ids.clone(), bytes));
+        let submitting = Box::pin(submit(state, access, submission, ids.clone(), footprint));
         let mut submitted = submitting.await?;
         Box::pin(accepted(&mut submitted)).await?;
         return Ok(watch::stream(state.clone(), access.clone(), reader, ids, submitted, said));
     }
-    let mut submitted = if is_at_once(&submission, bytes) {
-        state.engine.submit(access, submission, ids, bytes)?
+    let mut submitted = if is_at_once(&submission, &footprint) {
+        state.engine.submit(access, submission, ids, footprint)?
     } else {
-        Box::pin(submit(state, access, submission, ids, bytes)).await?
+        Box::pin(submit(state, access, submission, ids, footprint)).await?
     };
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     // Whatever of a batch was accepted is found there, also if the one that was not recorded in time was not.
@@ -142,8 +142,8 @@ async fn accepted(submitted: &mut Submitted) -> Result<(), Problem> {
 }
 
 /// Whether there is nothing to be waited for before calls are on their way.
-fn is_at_once(submission: &Submission, bytes: usize) -> bool {
-    submission.session.is_none() && bytes <= QUICKLY_CHECKED
+fn is_at_once(submission: &Submission, request: &Footprint) -> bool {
+    submission.session.is_none() && request.bytes <= QUICKLY_CHECKED
 }
 
 /// Arguments that take long to check are not checked where others wait.
@@ -152,17 +152,17 @@ pub(super) async fn submit(
     access: &Access,
     mut submission: Box<Submission>,
     ids: Vec<Uuid>,
-    bytes: usize,
+    request: Footprint,
 ) -> Result<Submitted, Problem> {
     if submission.session.is_some() {
         Box::pin(conversation::join(state, access, &mut submission)).await?;
     }
-    if bytes <= QUICKLY_CHECKED {
-        return Ok(state.engine.submit(access, submission, ids, bytes)?);
+    if request.bytes <= QUICKLY_CHECKED {
+        return Ok(state.engine.submit(access, submission, ids, request)?);
     }
     let (engine, access) = (state.engine.clone(), access.clone());
     let context = Context::current();
-    let submitted = move || context.run(|| engine.submit(&access, submission, ids, bytes));
+    let submitted = move || context.run(|| engine.submit(&access, submission, ids, request));
     let submitted = tokio::task::spawn_blocking(submitted).await;
     Ok(submitted.map_err(|_| Problem::internal())??)
 }

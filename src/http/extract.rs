@@ -7,7 +7,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,22 +16,24 @@ use uuid::Uuid;
 use super::AppState;
 use super::problem::Problem;
 use crate::domain::{json, shape};
+use crate::engine::{Footprint, NoRoom, Room, Unread};
 
 /// Digits of an event's id at most.
 const LONGEST_EVENT_ID: usize = 18;
 
-/// A JSON body as a value, and how many bytes it had.
+/// A JSON body as a value. While it is there, it is counted.
 #[derive(Debug)]
 pub(super) struct JsonBody {
     pub value: Value,
-    pub bytes: usize,
+    _footprint: Footprint,
 }
 
-/// The same with the request's headers, which are not copied for it.
+/// The JSON body of a request for calls, with what it takes, and its headers.
 #[derive(Debug)]
 pub(super) struct JsonRequest {
     pub headers: HeaderMap,
-    pub body: JsonBody,
+    pub value: Value,
+    pub footprint: Footprint,
 }
 
 impl FromRequest<AppState> for JsonRequest {
@@ -39,10 +41,8 @@ impl FromRequest<AppState> for JsonRequest {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
         let (Parts { headers, .. }, body) = request.into_parts();
-        check_content_type(&headers)?;
-        let bytes = read(&headers, body, state).await?;
-        let value = json::parse(&bytes).map_err(|error| Problem::bad_json(error.to_string()))?;
-        Ok(Self { headers, body: JsonBody { value, bytes: bytes.len() } })
+        let (value, footprint) = json_of(&headers, body, state, state.engine.room()).await?;
+        Ok(Self { headers, value, footprint })
     }
 }
 
@@ -50,14 +50,41 @@ impl FromRequest<AppState> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
-        JsonRequest::from_request(request, state).await.map(|request| request.body)
+        let (Parts { headers, .. }, body) = request.into_parts();
+        let (value, footprint) = json_of(&headers, body, state, state.engine.room_of_others()).await?;
+        Ok(Self { value, _footprint: footprint })
     }
 }
 
+async fn json_of(
+    headers: &HeaderMap,
+    body: Body,
+    state: &AppState,
+    room: &Room,
+) -> Result<(Value, Footprint), Problem> {
+    check_content_type(headers)?;
+    let (bytes, mut footprint) = read(headers, body, state, room).await?;
+    let value = footprint.parse(room, &bytes).map_err(unread)?;
+    Ok((value, footprint))
+}
+
+/// Why a body was not read.
+pub(super) fn unread(unread: Unread) -> Problem {
+    match unread {
+        Unread::Json(error) => Problem::bad_json(error.to_string()),
+        Unread::NoRoom(why) => no_room(why),
+    }
+}
+
+/// Why there is no room for it.
+pub(super) fn no_room(why: NoRoom) -> Problem {
+    if why.ever { Problem::too_heavy() } else { Problem::no_room() }
+}
+
 impl JsonBody {
-    /// Reads the value into a shape.
-    pub fn read<T: DeserializeOwned>(self) -> Result<T, Problem> {
-        Ok(shape::read(self.value)?)
+    /// Reads the value into a shape. What it was is no more.
+    pub fn read<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
+        Ok(shape::read(self.value.take())?)
     }
 }
 
@@ -83,9 +110,25 @@ pub(super) fn check_content_encoding(headers: &HeaderMap) -> Result<(), Problem>
     Ok(())
 }
 
-pub(super) async fn read(headers: &HeaderMap, body: Body, state: &AppState) -> Result<Bytes, Problem> {
+/// The bytes of a body, and what they hold of the room.
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    state: &AppState,
+    room: &Room,
+) -> Result<(Bytes, Footprint), Problem> {
+    read_up_to(state.config.server.max_body_bytes, headers, body, state, room).await
+}
+
+/// The same with a limit of its own.
+pub(super) async fn read_up_to(
+    limit: usize,
+    headers: &HeaderMap,
+    body: Body,
+    state: &AppState,
+    room: &Room,
+) -> Result<(Bytes, Footprint), Problem> {
     check_content_encoding(headers)?;
-    let limit = state.config.server.max_body_bytes;
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if declared.is_some_and(|length| length > limit) {
         return Err(Problem::too_large(limit));
@@ -93,26 +136,65 @@ pub(super) async fn read(headers: &HeaderMap, body: Body, state: &AppState) -> R
     let patience = state.config.server.body_timeout_ms;
     tokio::select! {
         biased;
-        whole = whole(Limited::new(body, limit)) => match whole {
+        whole = whole(Limited::new(body, limit), declared, room) => match whole {
             Ok(whole) => Ok(whole),
-            Err(error) if error.is::<LengthLimitError>() => Err(Problem::too_large(limit)),
-            Err(_) => Err(Problem::bad_json("the request body ended early")),
+            Err(NotWhole::NoRoom) => Err(Problem::no_room()),
+            Err(NotWhole::Broken(error)) if error.is::<LengthLimitError>() => Err(Problem::too_large(limit)),
+            Err(NotWhole::Broken(_)) => Err(Problem::bad_json("the request body ended early")),
         },
         // Mostly the body is there already, and the clock is never made.
         () = async { tokio::time::sleep(Duration::from_millis(patience)).await } => Err(Problem::body_timeout(patience)),
     }
 }
 
-/// All of a body. Most come in one piece, which is neither gathered nor copied.
-async fn whole(mut body: Limited<Body>) -> Result<Bytes, axum::BoxError> {
-    let Some(frame) = body.frame().await else { return Ok(Bytes::new()) };
+/// Why a body did not come.
+enum NotWhole {
+    Broken(axum::BoxError),
+    NoRoom,
+}
+
+impl From<axum::BoxError> for NotWhole {
+    fn from(error: axum::BoxError) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl From<NoRoom> for NotWhole {
+    fn from(_: NoRoom) -> Self {
+        Self::NoRoom
+    }
+}
+
+/// All of a body. Most come in one piece, which is neither gathered nor copied, and is counted once it is read.
+async fn whole(mut body: Limited<Body>, declared: Option<usize>, room: &Room) -> Result<(Bytes, Footprint), NotWhole> {
+    let mut footprint = Footprint::default();
+    let Some(frame) = body.frame().await else { return Ok((Bytes::new(), footprint)) };
     let first = frame?.into_data().unwrap_or_default();
     if body.is_end_stream() {
-        return Ok(first);
+        return Ok((first, footprint));
     }
-    let rest = Box::pin(body.collect()).await?.aggregate();
-    let mut all = first.chain(rest);
-    Ok(all.copy_to_bytes(all.remaining()))
+    // What comes in many pieces, however small they are, is gathered in one: each would hold more than itself.
+    let mut all = Vec::new();
+    let mut next = first;
+    loop {
+        let length = all.len() + next.len();
+        if length > all.capacity() {
+            let capacity = declared.unwrap_or(0).max(length * 2);
+            // Memory of which nothing was written yet is not there.
+            footprint.arrive(room, if declared.is_some() { length } else { capacity })?;
+            all.reserve_exact(capacity - all.len());
+        } else if declared.is_some() {
+            footprint.arrive(room, length)?;
+        }
+        all.extend_from_slice(&next);
+        drop(next);
+        next = loop {
+            let Some(frame) = body.frame().await else { return Ok((all.into(), footprint)) };
+            if let Ok(data) = frame?.into_data() {
+                break data;
+            }
+        };
+    }
 }
 
 /// A query; an unknown parameter is refused.

@@ -103,7 +103,11 @@ pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> 
         (status = 429, description = "`TOO_MANY_GROUPS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The body does not have its shape, or the name is none that a group can have"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
+pub(super) async fn create(
+    State(state): State<AppState>,
+    access: Access,
+    mut body: JsonBody,
+) -> Result<Response, Problem> {
     shape::expect_objects(&body.value, &[""])?;
     let GroupBody { name, description, active, manageable } = body.read()?;
     if !tool::is_valid_name(&name) {

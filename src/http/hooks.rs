@@ -43,7 +43,11 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Resul
         (status = 429, description = "`TOO_MANY_HOOKS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The hook is refused; `errors` say where and why"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
+pub(super) async fn create(
+    State(state): State<AppState>,
+    access: Access,
+    mut body: JsonBody,
+) -> Result<Response, Problem> {
     // It is asked about calls of all tools.
     require_all_tools(&access)?;
     shape::expect_objects(&body.value, &["", "/match", "/options"])?;

@@ -14,6 +14,7 @@ use super::problem::{FieldError, Problem};
 use super::{AppState, extract, reply};
 use crate::access::Access;
 use crate::domain::{json, shape};
+use crate::engine::Footprint;
 use crate::import::document::{self, Bounds};
 use crate::import::{self, Credential, ImportError, Options, Report};
 use crate::registry::imports::{self, How};
@@ -21,8 +22,11 @@ use crate::registry::imports::{self, How};
 /// Documents that are imported at once; each costs many times its size.
 pub(super) const MOST_AT_ONCE: usize = 2;
 
+/// Longest body, in bytes, whatever `server.max_body_bytes` is: a document, and what stands beside it.
+const LONGEST_BODY: usize = Bounds::SENT.bytes + 64 * 1024;
+
 /// How long the server of a document has to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longest URL, in bytes.
 const LONGEST_URL: usize = 2048;
@@ -75,7 +79,8 @@ struct Asked {
 
 /// Makes each operation of an OpenAPI document (2.0, 3.0 or 3.1) an `http` tool. What cannot be one is listed with its reason.
 ///
-/// The body is an object as described here, or the document itself as JSON or YAML.
+/// The body is an object as described here, or the document itself as JSON or YAML. A document has at most 32 MiB, also where
+/// it is fetched from its `url`: `server.max_body_bytes` does not hold here.
 #[utoipa::path(post, path = "/imports/openapi", operation_id = "import_openapi", tag = "tools",
     request_body(content((ImportBody = "application/json"), (String = "application/yaml"))),
     responses((status = 200, description = "What was registered, and what was not", body = Report),
@@ -93,15 +98,17 @@ pub(super) async fn openapi(
         extract::check_content_type(&parts.headers)
             .map_err(|_| Problem::neither_json_nor_yaml(parts.headers.get(header::CONTENT_TYPE)))?;
     }
-    let bytes = extract::read(&parts.headers, body, &state).await?;
+    let room = state.engine.room();
+    let (bytes, mut footprint) = extract::read_up_to(LONGEST_BODY, &parts.headers, body, &state, room).await?;
+    footprint.take(room, bytes.len()).map_err(extract::no_room)?;
     let _place = state.imports.try_acquire().map_err(|_| Problem::imports_busy())?;
     let asked = if is_yaml {
         let document = parsed(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
         Asked { document, options: Options::default(), how: How::default(), is_bare: true }
     } else {
-        let value = json::parse(&bytes).map_err(|error| Problem::bad_json(error.to_string()))?;
-        drop(bytes);
-        read(&state, value).await?
+        let parsed = tokio::task::spawn_blocking(move || json::parse(&bytes)).await.map_err(|_| Problem::internal())?;
+        let value = parsed.map_err(|error| Problem::bad_json(error.to_string()))?;
+        read(&state, value, &mut footprint).await?
     };
     let Asked { document, options, how, is_bare } = asked;
     let (registry, tenant) = (state.engine.registry().clone(), access.tenant().clone());
@@ -114,7 +121,7 @@ pub(super) async fn openapi(
 }
 
 /// Reads a JSON body: the document itself, or our own shape around it.
-async fn read(state: &AppState, value: Value) -> Result<Asked, Problem> {
+async fn read(state: &AppState, value: Value, footprint: &mut Footprint) -> Result<Asked, Problem> {
     if ["openapi", "swagger"].iter().any(|name| value.get(name).is_some()) {
         return Ok(Asked { document: value, options: Options::default(), how: How::default(), is_bare: true });
     }
@@ -131,7 +138,7 @@ async fn read(state: &AppState, value: Value) -> Result<Asked, Problem> {
     let document = match body.document {
         Value::Object(_) => body.document,
         Value::String(text) => parsed(text.into_bytes()).await.map_err(|error| refused(error, false))?,
-        Value::Null => fetched(state, options.document_url.as_ref()).await?,
+        Value::Null => fetched(state, options.document_url.as_ref(), footprint).await?,
         other => {
             let message = format!("must be an object or the text of the document, not {}", json::type_name(&other));
             return Err(Problem::field("/document", message));
@@ -163,7 +170,7 @@ fn few(words: Vec<String>, pointer: &str) -> Result<Vec<String>, Problem> {
 }
 
 /// A document from elsewhere, through the egress guard.
-async fn fetched(state: &AppState, url: Option<&Url>) -> Result<Value, Problem> {
+async fn fetched(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -> Result<Value, Problem> {
     let Some(url) = url else {
         let message = "is missing: give the `document`, or the `url` where it is";
         return Err(Problem::invalid(vec![FieldError {
@@ -174,6 +181,7 @@ async fn fetched(state: &AppState, url: Option<&Url>) -> Result<Value, Problem> 
     let client = state.engine.registry().http_client();
     let bytes =
         client.fetch_text(url, Bounds::SENT.bytes, PATIENCE).await.map_err(|why| Problem::field("/url", why))?;
+    footprint.take(state.engine.room(), bytes.len()).map_err(extract::no_room)?;
     let at_url = |error: ImportError| Problem::field("/url", format!("what it answers cannot be imported: {error}"));
     parsed(bytes).await.map_err(at_url)
 }

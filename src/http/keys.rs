@@ -139,7 +139,11 @@ pub(super) struct PageParams {
         (status = 422, description = "The body does not have its shape, or the key cannot be as it says"),
         (status = 429, description = "`TOO_MANY_KEYS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
+pub(super) async fn create(
+    State(state): State<AppState>,
+    access: Access,
+    mut body: JsonBody,
+) -> Result<Response, Problem> {
     shape::expect_objects(&body.value, &[""])?;
     let KeyBody { name, scopes, tools, tenant, expires, rate, concurrency } = body.read()?;
     let tenant = match tenant {

@@ -118,7 +118,7 @@ pub(super) async fn one(
     }
     let (id, wait) = (extract::call_id(&id)?, Duration::from_millis(wait_ms));
     let call = end::wait(&state, &access, id, Some(wait)).await?;
-    Ok(reply::written(StatusCode::OK, ToolCall::from(&call).to_json()))
+    Ok(reply::pieces(StatusCode::OK, ToolCall::from(&call).to_json(), call.counted.clone()))
 }
 
 /// The whole output as text, also where `output` was cut for the model. `Range` gives a part of it.

@@ -20,6 +20,7 @@ use super::problem::Problem;
 use super::subscribers::{self, Seat, Seats};
 use super::turns::Client;
 use crate::app::App;
+use crate::engine::Footprint;
 use crate::mcp::{Caller, Endpoint, Server, Settings};
 
 /// Longest refusal of the protocol's server that is repeated.
@@ -71,11 +72,11 @@ pub(super) async fn post(
     client.ends_request();
     let (parts, body) = request.into_parts();
     extract::check_content_type(&parts.headers)?;
-    let body = extract::read(&parts.headers, body, &state).await?;
+    let (body, footprint) = extract::read(&parts.headers, body, &state, state.engine.room()).await?;
     // What a call tells of itself ends with it. A subscription is a stream as any other.
     let seat = is_subscription(&body).then(|| seats.take()).transpose()?;
     let caller = Caller { traceparent: traceparent(&parts.headers), bytes: body.len(), ..Caller::default() };
-    let answer = told(state.mcp.answer(parts, body, caller).await).await?;
+    let answer = told(state.mcp.answer(parts, body, caller, footprint).await).await?;
     Ok(subscribers::seated(seat, answer))
 }
 
@@ -116,7 +117,7 @@ pub(super) async fn end(state: State<AppState>, request: Request) -> Result<Resp
 async fn of_session(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let is_end = parts.method == Method::DELETE;
-    let mut answer = told(state.mcp.answer(parts, Bytes::new(), Caller::default()).await).await?;
+    let mut answer = told(state.mcp.answer(parts, Bytes::new(), Caller::default(), Footprint::default()).await).await?;
     if is_end && answer.status() == StatusCode::ACCEPTED {
         // It has ended, and some clients take nothing else for that.
         *answer.status_mut() = StatusCode::OK;

@@ -17,7 +17,7 @@ use super::problem::Problem;
 use super::{AppState, answer, calls, end, watch};
 use crate::access::Access;
 use crate::domain::{Call, CallRequest, Claim, Once, Time};
-use crate::engine::{NotAccepted, Seen, Submission, Wait};
+use crate::engine::{Footprint, NotAccepted, Seen, Submission, Wait};
 use crate::events::{frame, stream as events};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -48,7 +48,7 @@ pub(super) async fn execute(
     state: &AppState,
     access: &Access,
     asked: Asked,
-    bytes: usize,
+    mut footprint: Footprint,
     wants_events: bool,
 ) -> Result<Response, Problem> {
     let submission = &asked.submission;
@@ -58,6 +58,9 @@ pub(super) async fn execute(
         return replay(state, access, &asked, claim.batch_id, claim.calls, wants_events).await;
     }
     for _ in 0..TRIES {
+        // What it holds goes with the first try; one that comes after it has to take it anew.
+        let held = footprint.held.take();
+        let request = Footprint { is_kept: true, held, ..footprint };
         let mut found = Vec::with_capacity(submission.calls.len());
         for (index, request) in submission.calls.iter().enumerate() {
             let claim = match request.once {
@@ -70,7 +73,7 @@ pub(super) async fn execute(
                 known.map_or_else(|| Found::New(Box::new(CallRequest { index, ..request.clone() })), Found::Known),
             );
         }
-        if let Some(response) = run_new(state, access, &asked, found, bytes, wants_events).await? {
+        if let Some(response) = run_new(state, access, &asked, found, request, wants_events).await? {
             return Ok(response);
         }
         // Somebody else has taken a key of theirs meanwhile.
@@ -107,7 +110,7 @@ async fn run_new(
     access: &Access,
     asked: &Asked,
     found: Vec<Found>,
-    bytes: usize,
+    request: Footprint,
     wants_events: bool,
 ) -> Result<Option<Response>, Problem> {
     let submission = &asked.submission;
@@ -125,7 +128,7 @@ async fn run_new(
     let ids = state.engine.ids(new.len());
     let reader = wants_events.then(|| state.bus.subscribe(ids.clone()));
     let mut submitted =
-        calls::submit(state, access, submission.with_calls(new, known.clone()).into(), ids.clone(), bytes).await?;
+        calls::submit(state, access, submission.with_calls(new, known.clone()).into(), ids.clone(), request).await?;
     let batch_id = submitted.batch_id;
     match submitted.accepted().await {
         Ok(()) => {}

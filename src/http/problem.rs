@@ -253,6 +253,12 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", detail)
     }
 
+    /// 413: small in text, and more than all the memory for requests as values.
+    pub fn too_heavy() -> Self {
+        let detail = "the values of the request body take more memory than all requests together may have";
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", detail)
+    }
+
     /// 413: more calls than one request may have.
     pub fn batch_too_large(pointer: &str, most: usize, found: usize) -> Self {
         let detail = format!("a request has at most {most} calls, not {found}; send several requests");
@@ -314,6 +320,11 @@ impl Problem {
     pub fn overloaded() -> Self {
         let detail = "too many calls are in flight; nothing was accepted, try again";
         Self::unavailable("OVERLOADED", detail)
+    }
+
+    /// 503: there is no memory for a body.
+    pub fn no_room() -> Self {
+        Self::unavailable("OVERLOADED", "there is no memory left for the request body; nothing was accepted, try again")
     }
 
     /// 503: no more connections are taken.

@@ -1,12 +1,19 @@
 //! JSON answers, and conditional requests (RFC 9110, section 13).
 
-use axum::body::Body;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
 use super::security;
+use crate::domain::call::Counted;
+use crate::formats::native::Pieces;
 
 /// Room for the usual answer, so that it is written without moving.
 const USUAL_BYTES: usize = 2048;
@@ -31,6 +38,49 @@ pub(super) fn written(status: StatusCode, body: serde_json::Result<impl Into<Bod
             tracing::error!(%error, "an answer cannot be written");
             super::Problem::internal().into_response()
         }
+    }
+}
+
+/// A JSON answer that was written in pieces. What it is counted with is held until it was sent.
+pub(super) fn pieces(status: StatusCode, body: serde_json::Result<Pieces>, counted: Counted) -> Response {
+    written(status, body.map(|pieces| PiecesBody::of(pieces, counted)))
+}
+
+/// Pieces of JSON one after the other.
+struct PiecesBody {
+    pieces: std::vec::IntoIter<Bytes>,
+    left: u64,
+    _counted: Counted,
+}
+
+impl PiecesBody {
+    /// One piece needs none of this.
+    fn of(pieces: Pieces, counted: Counted) -> Body {
+        let mut pieces = pieces.into_pieces();
+        if pieces.len() == 1 && counted.0.is_none() {
+            return pieces.pop().unwrap_or_default().into();
+        }
+        let left = pieces.iter().map(|piece| piece.len() as u64).sum();
+        Body::new(Self { pieces: pieces.into_iter(), left, _counted: counted })
+    }
+}
+
+impl HttpBody for PiecesBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = self.pieces.next();
+        self.left -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.as_slice().is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
     }
 }
 

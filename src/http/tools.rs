@@ -177,7 +177,11 @@ pub(super) struct Validation {
         BodyRefused,
         (status = 404, description = "There is no such tool"),
         (status = 422, description = "The body does not have its shape")))]
-pub(super) async fn validate(access: Access, Path(name): Path<String>, body: JsonBody) -> Result<Response, Problem> {
+pub(super) async fn validate(
+    access: Access,
+    Path(name): Path<String>,
+    mut body: JsonBody,
+) -> Result<Response, Problem> {
     let entry = find(&access, &name)?;
     shape::expect_objects(&body.value, &[""])?;
     let given = Arc::new(body.read::<ValidateBody>()?.arguments);

@@ -157,7 +157,7 @@ pub(super) async fn accept(
     State(state): State<AppState>,
     access: Access,
     Path(name): Path<String>,
-    body: JsonBody,
+    mut body: JsonBody,
 ) -> Result<Response, Problem> {
     require_operator(&access, &name)?;
     shape::expect_objects(&body.value, &[""])?;

@@ -14,7 +14,7 @@ use super::progress::Watch;
 use super::{Server, result};
 use crate::access::Access;
 use crate::domain::{Call, CallRequest, Code, json};
-use crate::engine::{NotAccepted, NotRecorded, Refusal, Submission, Submitted, Wait};
+use crate::engine::{Footprint, NotAccepted, NotRecorded, Refusal, Submission, Submitted, Wait};
 
 /// How long the last progress may take to arrive after the end itself.
 const LAST_PROGRESS: Duration = Duration::from_secs(5);
@@ -30,6 +30,8 @@ pub struct Caller {
     pub traceparent: Option<Arc<str>>,
     /// The size of the message.
     pub bytes: usize,
+    /// What its values take.
+    pub weight: usize,
     /// Fires when the client of a session has gone away and does not come back.
     pub gone: CancellationToken,
 }
@@ -56,6 +58,7 @@ impl Server {
         let arguments = request.arguments.unwrap_or_default();
         // Over standard input nobody has counted.
         let bytes = if caller.bytes == 0 { json::size_of(&arguments) } else { caller.bytes };
+        let size = (bytes, caller.weight.max(bytes));
         let arguments = Some(Value::Object(arguments));
         let name = request.name.into_owned();
         let calls = vec![CallRequest { name, arguments, over_mcp: true, ..CallRequest::default() }];
@@ -63,7 +66,7 @@ impl Server {
         let submission = Submission { calls, wait, traceparent: caller.traceparent, ..Submission::default() };
         let id = self.0.engine.new_id();
         if is_task {
-            let mut submitted = self.submit(&access, submission, id, bytes).await?;
+            let mut submitted = self.submit(&access, submission, id, size).await?;
             submitted.accepted().await.map_err(not_accepted)?;
             return Self::created(&access, id).await.map(CallToolResponse::Task);
         }
@@ -73,7 +76,7 @@ impl Server {
             let reader = self.0.bus.subscribe(vec![id]);
             Watch { reader, token, peer: context.peer.clone() }
         });
-        let submitted = self.submit(&access, submission, id, bytes).await?;
+        let submitted = self.submit(&access, submission, id, size).await?;
         let call = self.ended(&access, submitted, id, watch, [&context.ct, &caller.gone]).await?;
         match &call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref()) {
             // The protocol has an error of its own for it.
@@ -128,19 +131,21 @@ impl Server {
         access: &Access,
         submission: Submission,
         id: Uuid,
-        bytes: usize,
+        (bytes, weight): (usize, usize),
     ) -> Result<Submitted, ErrorData> {
+        let request = Footprint { bytes, weight, ..Footprint::default() };
         let (engine, access) = (self.0.engine.clone(), access.clone());
         if bytes <= QUICKLY_CHECKED {
-            return engine.submit(&access, submission, vec![id], bytes).map_err(refused);
+            return engine.submit(&access, submission, vec![id], request).map_err(refused);
         }
         // Arguments that take long to check are not checked where others wait.
-        let submitted = tokio::task::spawn_blocking(move || engine.submit(&access, submission, vec![id], bytes)).await;
+        let submitted =
+            tokio::task::spawn_blocking(move || engine.submit(&access, submission, vec![id], request)).await;
         submitted.map_err(|_| ErrorData::internal_error("the call could not be checked", None))?.map_err(refused)
     }
 }
 
-fn refused(refusal: Refusal) -> ErrorData {
+pub(super) fn refused(refusal: Refusal) -> ErrorData {
     let (code, what) = match refusal {
         Refusal::Overloaded => ("OVERLOADED", "too many calls are in flight; nothing was accepted, try again"),
         Refusal::ShuttingDown => ("SHUTTING_DOWN", "the service is stopping and takes no new calls"),

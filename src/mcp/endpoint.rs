@@ -26,7 +26,8 @@ use uuid::Uuid;
 use super::away::Away;
 use super::{Caller, Server, listing};
 use crate::access::Access;
-use crate::domain::{Tenant, json};
+use crate::domain::Tenant;
+use crate::engine::{Footprint, Refusal, Room, Unread};
 
 /// How long a session may be silent. A call that runs and says nothing is silent too, and no call takes longer than this.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -53,6 +54,7 @@ pub struct Settings {
 /// Answers MCP over HTTP. Cheap to clone.
 #[derive(Clone)]
 pub struct Endpoint {
+    room: Room,
     alone: StreamableHttpService<Server, NeverSessionManager>,
     in_sessions: StreamableHttpService<Server, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
@@ -88,8 +90,10 @@ impl Endpoint {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(IDLE);
         let sessions = Arc::new(sessions);
+        let room = server.0.engine.room().clone();
         let (one, other) = (server.clone(), server);
         Self {
+            room,
             alone: StreamableHttpService::new(move || Ok(one.clone()), Arc::default(), config.clone()),
             in_sessions: StreamableHttpService::new(
                 move || Ok(other.clone()),
@@ -103,8 +107,14 @@ impl Endpoint {
         }
     }
 
-    /// Answers one request of this caller, whose body is there.
-    pub async fn answer(&self, mut parts: Parts, body: Bytes, caller: Caller) -> Response<Body> {
+    /// Answers one request of this caller, whose body is there, and counted.
+    pub async fn answer(
+        &self,
+        mut parts: Parts,
+        body: Bytes,
+        mut caller: Caller,
+        mut footprint: Footprint,
+    ) -> Response<Body> {
         let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let owner = owner_of(&parts);
         if session.as_ref().is_some_and(|session| !self.is_of(session, &owner)) {
@@ -117,22 +127,30 @@ impl Endpoint {
             }
             return self.within(session.is_some(), parts, body).await;
         }
-        let message = match json::parse(&body) {
+        let mut message = match footprint.parse(&self.room, &body) {
             Ok(message) => message,
-            Err(error) => {
+            Err(Unread::Json(error)) => {
                 let error = ErrorData::new(ErrorCode::PARSE_ERROR, error.to_string(), None);
                 return refused(StatusCode::BAD_REQUEST, &Value::Null, &error);
             }
+            Err(Unread::NoRoom(_)) => {
+                let error = super::call::refused(Refusal::Overloaded);
+                return refused(StatusCode::SERVICE_UNAVAILABLE, &Value::Null, &error);
+            }
         };
+        caller.weight = footprint.weight;
         if !message.is_object() {
             let error = ErrorData::invalid_request("a message is one object; batches are not taken", None);
             return refused(StatusCode::BAD_REQUEST, &Value::Null, &error);
         }
-        let begins = message["method"] == "initialize";
+        // What it asks for is read again by those who answer it.
+        let (method, id) = (message["method"].take(), message["id"].take());
+        let begins = method == "initialize";
         if begins && is_modern(&message) {
             let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "initialize", None);
-            return refused(StatusCode::NOT_FOUND, &message["id"], &error);
+            return refused(StatusCode::NOT_FOUND, &id, &error);
         }
+        drop(message);
         // Where there is no room for one more, the client does without.
         let gets_one = begins && self.sessions.sessions.read().await.len() < self.most_sessions;
         let gone = caller.gone.clone();
@@ -141,7 +159,7 @@ impl Endpoint {
         if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && !is_json(&answer) {
             // It is JSON, and no message.
             let error = ErrorData::invalid_request("the body is no message of JSON-RPC 2.0", None);
-            return refused(StatusCode::BAD_REQUEST, &message["id"], &error);
+            return refused(StatusCode::BAD_REQUEST, &id, &error);
         }
         if let Some(begun) = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).filter(|_| gets_one) {
             self.note_owner(begun, owner).await;
@@ -150,7 +168,7 @@ impl Endpoint {
             return listing::complete(answer).await;
         }
         match session {
-            Some(session) if message["method"] == "tools/call" && answer.status().is_success() => {
+            Some(session) if method == "tools/call" && answer.status().is_success() => {
                 answer.map(|body| self.away.watched(body, session, gone))
             }
             _ => answer,

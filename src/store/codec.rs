@@ -175,6 +175,7 @@ impl CallRow {
             unrun_start: record.unrun.map(|after| Time(self.created_at.saturating_add(after))),
             stopwatch: Stopwatch::stored(record.measured),
             written: crate::domain::call::Written::default(),
+            counted: crate::domain::call::Counted::default(),
         })
     }
 }

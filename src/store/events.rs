@@ -14,6 +14,9 @@ use crate::domain::event::{Event, EventKind, Reported, Stage};
 /// A stored reported event: call, seq, position, kind, data.
 type ReportedRow = (Uuid, i32, i64, String, String);
 
+/// Bytes of calls that are read at once for their events; a commit that has more comes alone.
+const MOST_BYTES: i64 = 4 * 1024 * 1024;
+
 impl Stores {
     /// The position of the newest event.
     ///
@@ -45,18 +48,38 @@ impl Store {
         const SQL: &str = "SELECT last_pos, calls FROM commits WHERE last_pos > $1 ORDER BY last_pos LIMIT $2";
         let commits: Vec<(i64, Vec<u8>)> = db::on_reader!(&self.db, pool =>
             sqlx::query_as(SQL).bind(after).bind(i64::from(commits)).fetch_all(pool).await)?;
+        let commits: Vec<(i64, Vec<Uuid>)> =
+            commits.into_iter().map(|(until, calls)| (until, codec::ids_of(&calls))).collect();
+        let commits = self.affordable(commits).await?;
         let Some((until, _)) = commits.last() else { return Ok((Vec::new(), after)) };
         let until = *until;
-        let mut ids: Vec<Uuid> = commits
-            .iter()
-            .flat_map(|(_, calls)| calls.chunks_exact(16))
-            .filter_map(|bytes| Uuid::from_slice(bytes).ok())
-            .collect();
+        let mut ids: Vec<Uuid> = commits.into_iter().flat_map(|(_, calls)| calls).collect();
         ids.sort_unstable();
         ids.dedup();
         let mut found = self.events_of_calls(&ids).await?;
         found.retain(|event| event.pos > after && event.pos <= until);
         Ok((found, until))
+    }
+
+    /// So many of these commits, each with its calls, that what they hold fits into memory; one at least.
+    async fn affordable(&self, mut commits: Vec<(i64, Vec<Uuid>)>) -> Result<Vec<(i64, Vec<Uuid>)>, StoreError> {
+        if commits.len() < 2 {
+            return Ok(commits);
+        }
+        let ids: Vec<Uuid> = commits.iter().flat_map(|(_, calls)| calls).copied().collect();
+        let sizes: Vec<(Uuid, i64)> = match &self.db {
+            Db::Sqlite(pools) => sizes_of::<Sqlite>(&ids).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Postgres(pools) => sizes_of::<Postgres>(&ids).build_query_as().fetch_all(&pools.reader).await?,
+        };
+        let sizes: HashMap<Uuid, i64> = sizes.into_iter().collect();
+        let mut bytes = 0;
+        let fits = |(_, calls): &&(i64, Vec<Uuid>)| {
+            bytes += calls.iter().filter_map(|id| sizes.get(id)).sum::<i64>();
+            bytes <= MOST_BYTES
+        };
+        let fitting = commits.iter().take_while(fits).count();
+        commits.truncate(fitting.max(1));
+        Ok(commits)
     }
 
     /// All events of these calls so far, in order.
@@ -91,6 +114,17 @@ impl Store {
             Db::Postgres(pools) => reported_of::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
         })
     }
+}
+
+fn sizes_of<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
+where
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new(
+        "SELECT id, CAST(octet_length(record) + octet_length(arguments) AS BIGINT) FROM tool_calls WHERE id IN (",
+    );
+    push_ids(&mut query, ids);
+    query
 }
 
 pub(super) fn by_ids<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>

@@ -131,6 +131,12 @@ impl Change {
         self.news.accepted
     }
 
+    /// About how many bytes it brings to the database.
+    fn size(&self) -> usize {
+        let reported = self.reported.as_ref().map_or(0, |reported| reported.data.len());
+        self.record.len() + self.call.arguments_text.get().len() + reported
+    }
+
     /// Whether the call is new and has not ended.
     fn goes_on(&self) -> bool {
         self.news.accepted && !self.news.settled

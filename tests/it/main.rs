@@ -39,6 +39,7 @@ mod logs;
 mod lowering;
 mod manual;
 mod mcp;
+mod memory;
 mod messages;
 mod metrics;
 mod openapi;

@@ -40,6 +40,18 @@ impl JsonText {
     pub fn get(&self) -> &str {
         &self.0
     }
+
+    /// The same for whoever keeps it.
+    #[must_use]
+    pub fn shared(&self) -> Arc<str> {
+        self.0.clone()
+    }
+}
+
+impl AsRef<[u8]> for JsonText {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
 }
 
 impl Serialize for JsonText {

@@ -1,11 +1,10 @@
 //! A ToolCall as bytes, as serde would write it. It is what every caller is answered with, so what is the same in every
 //! answer is copied, and a text that stands in it twice is escaped once.
 
-use bytes::Bytes;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::{BatchAnswer, Content, Data, Details, Effective, ToolCall};
+use super::{BatchAnswer, Content, Data, Details, Effective, Pieces, ToolCall};
 use crate::domain::{Call, ContentBlock, Limits, Time, json};
 
 /// Room for the usual answer, so that it is written without moving.
@@ -14,30 +13,22 @@ const USUAL_BYTES: usize = 2048;
 type Written = serde_json::Result<()>;
 
 impl ToolCall<'_> {
-    /// The call as compact JSON.
-    ///
-    /// # Errors
-    /// If serde cannot write one of its values.
-    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
-        let mut out = Vec::with_capacity(USUAL_BYTES);
-        call(&mut out, self)?;
-        Ok(out)
-    }
-
     /// The call as compact JSON; what was written ahead is taken as it is.
     ///
     /// # Errors
     /// If serde cannot write one of its values.
-    pub fn json_of(call: &Call) -> serde_json::Result<Bytes> {
-        call.written.get().map_or_else(|| ToolCall::from(call).to_json().map(Bytes::from), |json| Ok(json.clone()))
+    pub fn to_json(&self) -> serde_json::Result<Pieces> {
+        let mut out = Pieces::with_capacity(USUAL_BYTES);
+        call(&mut out, self)?;
+        Ok(out)
     }
 
-    /// Writes a call that has ended ahead of [`ToolCall::json_of`]. What cannot be written fails there.
+    /// Writes a call that has ended ahead of its answer. What cannot be written fails there.
     pub fn write_ahead(call: &Call) {
         if call.written.get().is_none()
             && let Ok(json) = ToolCall::from(call).to_json()
         {
-            call.written.keep(json.into());
+            call.written.keep(json.joined());
         }
     }
 }
@@ -47,8 +38,8 @@ impl BatchAnswer<'_> {
     ///
     /// # Errors
     /// If serde cannot write one of its values.
-    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
-        let mut out = Vec::with_capacity(USUAL_BYTES * self.results.len().max(1));
+    pub fn to_json(&self) -> serde_json::Result<Pieces> {
+        let mut out = Pieces::with_capacity(USUAL_BYTES * self.results.len().max(1));
         out.extend_from_slice(br#"{"batch_id":"#);
         maybe(&mut out, self.batch_id, id)?;
         out.extend_from_slice(br#","results":["#);
@@ -68,9 +59,9 @@ impl BatchAnswer<'_> {
     }
 }
 
-fn call(out: &mut Vec<u8>, call: &ToolCall<'_>) -> Written {
+fn call(out: &mut Pieces, call: &ToolCall<'_>) -> Written {
     if let Some(json) = call.written {
-        out.extend_from_slice(json);
+        out.push_bytes(json);
         return Ok(());
     }
     out.extend_from_slice(br#"{"id":"#);
@@ -94,7 +85,10 @@ fn call(out: &mut Vec<u8>, call: &ToolCall<'_>) -> Written {
     out.extend_from_slice(br#","arguments":"#);
     arguments(out, &call.arguments)?;
     out.extend_from_slice(br#","effective_arguments":"#);
-    maybe(out, call.effective_arguments.as_ref(), arguments)?;
+    match &call.effective_arguments {
+        Some(effective) => arguments(out, effective)?,
+        None => out.extend_from_slice(b"null"),
+    }
     out.extend_from_slice(br#","tip":"#);
     maybe(out, call.tip, text)?;
     out.extend_from_slice(br#","progress":"#);
@@ -114,7 +108,7 @@ fn call(out: &mut Vec<u8>, call: &ToolCall<'_>) -> Written {
     }
     out.extend_from_slice(br#","structured":"#);
     match &call.structured {
-        Some(Data::Text(text)) => out.extend_from_slice(text.get().as_bytes()),
+        Some(Data::Text(text)) => out.push_text(text),
         other => value(out, other)?,
     }
     out.extend_from_slice(br#","details":"#);
@@ -186,10 +180,10 @@ fn text(out: &mut Vec<u8>, text: &str) -> Written {
     Ok(())
 }
 
-fn arguments(out: &mut Vec<u8>, arguments: &Effective<'_>) -> Written {
+fn arguments(out: &mut Pieces, arguments: &Effective<'_>) -> Written {
     match arguments {
         Effective::AsGiven(text) => {
-            out.extend_from_slice(text.get().as_bytes());
+            out.push_text(text);
             Ok(())
         }
         other => value(out, other),
@@ -261,7 +255,7 @@ mod tests {
 
     fn same(call: &Call) {
         for shown in [ToolCall::from(call), ToolCall::short(call)] {
-            assert_eq!(String::from_utf8(shown.to_json().unwrap()).unwrap(), serde_json::to_string(&shown).unwrap());
+            assert_eq!(shown.to_json().unwrap().joined(), serde_json::to_string(&shown).unwrap());
         }
         let answer = |messages| BatchAnswer {
             batch_id: call.batch_id,
@@ -269,7 +263,7 @@ mod tests {
             messages,
         };
         for answer in [answer(None), answer(Some(json!([{"role": "tool"}])))] {
-            assert_eq!(answer.to_json().unwrap(), serde_json::to_vec(&answer).unwrap());
+            assert_eq!(answer.to_json().unwrap().joined(), serde_json::to_vec(&answer).unwrap());
         }
     }
 
@@ -287,12 +281,27 @@ mod tests {
     }
 
     #[test]
+    fn long_texts_are_written_as_they_are_and_not_copied() {
+        let mut call = call("echo", None);
+        call.arguments = Arc::new(json!({"text": "x".repeat(100_000)}));
+        call.arguments_text = crate::domain::JsonText::of(&call.arguments);
+        call.effective_arguments = Some(call.arguments.clone());
+        call.start(Time(1)).unwrap();
+        let outcome = Outcome::data_as(call.arguments.clone(), call.arguments_text.clone());
+        call.settle(outcome.truncated(&crate::domain::limits::Bounds::default(), call.id), Time(2)).unwrap();
+        same(&call);
+        let pieces = ToolCall::from(&call).to_json().unwrap().into_pieces();
+        let text = call.arguments_text.get().as_bytes();
+        assert_eq!(pieces.iter().filter(|piece| std::ptr::eq(&***piece, text)).count(), 3);
+    }
+
+    #[test]
     fn what_was_written_ahead_is_what_would_be_written_now() {
         let call = call("echo", Some(Outcome::text("plain")));
-        let now = ToolCall::json_of(&call).unwrap();
+        let now = ToolCall::from(&call).to_json().unwrap().joined();
         assert_eq!((call.written.get(), &now), (None, &serde_json::to_vec(&ToolCall::from(&call)).unwrap().into()));
         ToolCall::write_ahead(&call);
-        assert_eq!((call.written.get(), ToolCall::json_of(&call).unwrap()), (Some(&now), now.clone()));
+        assert_eq!((call.written.get(), ToolCall::from(&call).to_json().unwrap().joined()), (Some(&now), now.clone()));
         // Alone, short, and in a batch.
         same(&call);
     }

@@ -54,7 +54,7 @@ pub(in crate::http) async fn switch(
     State(state): State<AppState>,
     access: Access,
     Params(params): Params<ViewParams>,
-    body: JsonBody,
+    mut body: JsonBody,
 ) -> Result<Response, Problem> {
     shape::expect_objects(&body.value, &[""])?;
     let Switches { activate, deactivate } = body.read()?;
@@ -92,7 +92,7 @@ pub(in crate::http) async fn change(
     access: Access,
     Path(name): Path<String>,
     Params(params): Params<ViewParams>,
-    body: JsonBody,
+    mut body: JsonBody,
 ) -> Result<Response, Problem> {
     shape::expect_objects(&body.value, &[""])?;
     let ChangeBody { description, active, manageable } = body.read()?;

@@ -71,7 +71,7 @@ pub(in crate::http) async fn complete(
     State(state): State<AppState>,
     access: Access,
     Path(id): Path<String>,
-    body: JsonBody,
+    mut body: JsonBody,
 ) -> Result<Response, Problem> {
     shape::expect_objects(&body.value, &[""])?;
     let completion: Completion = body.read()?;

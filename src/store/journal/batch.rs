@@ -11,6 +11,9 @@ use crate::domain::event::Reported;
 use crate::domain::{Call, Claim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 
+/// Bytes of a row after which memory is given back.
+const LARGE: usize = 256 * 1024;
+
 /// One row as it is to be written. Offsets count positions from the commit's first.
 #[derive(Debug)]
 pub(super) struct RowImage<'a> {
@@ -94,6 +97,11 @@ impl<'a> Batch<'a> {
     /// The node that writes.
     pub fn node(&self) -> &str {
         self.rows.first().map_or("", |row| &row.call.node)
+    }
+
+    /// Whether so much is written that the memory for it is worth being given back.
+    pub fn is_large(&self) -> bool {
+        self.rows.iter().any(|row| row.record.len() + row.call.arguments_text.get().len() > LARGE)
     }
 
     /// Whether nothing is written but rows of calls.

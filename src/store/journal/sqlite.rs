@@ -167,7 +167,7 @@ fn bind_fresh(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
         .bind(row.accepted.map(|offset| first + i64::from(offset)))
         .bind(row.started.map(|offset| first + i64::from(offset)))
         .bind(row.settled.map(|offset| first + i64::from(offset)))
-        .bind(call.arguments_text.get().to_owned())
+        .bind(call.arguments_text.shared())
         .bind(row.record.to_owned())
 }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join;
-use sqlx::Postgres;
 use sqlx::pool::PoolConnection;
+use sqlx::{Connection, Postgres};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,9 @@ use crate::store::calls::Reached;
 
 /// Most changes that share one commit.
 const GROUP: usize = 512;
+/// Bytes of records, arguments and reports from which on a commit takes no more changes: while it is made, a database has
+/// several copies of each.
+const GROUP_BYTES: usize = 4 * 1024 * 1024;
 /// Turns of the scheduler that a commit waits for as many changes as the one before it had.
 const TURNS: usize = 32;
 /// Most bytes of a record, and of arguments, whose call is written ahead.
@@ -80,8 +83,10 @@ impl Writer {
         let mut group = Vec::with_capacity(GROUP);
         let mut usual = 0;
         loop {
+            // Some may be left from before, for which there was no room.
             let taken = tokio::select! {
                 biased;
+                () = std::future::ready(()), if !group.is_empty() => group.len(),
                 taken = entries.recv_many(&mut group, GROUP) => taken,
                 // Whoever was answered goes on first, and whoever asks by then.
                 () = tokio::task::yield_now(), if self.untold.is_some() => {
@@ -100,6 +105,7 @@ impl Writer {
             // New calls come first: then positions follow one another among them, and among the others. What happens to
             // one call keeps its order.
             group.sort_by_key(|entry| !entry.unit.changes().iter().any(Change::brings_acceptance));
+            let later = group.split_off(fitting(&group));
             let taken = group.len();
             let (mut units, mut done, mut going) = (Vec::with_capacity(taken), Vec::with_capacity(taken), 0);
             for entry in group.drain(..) {
@@ -107,6 +113,7 @@ impl Writer {
                 units.push(entry.unit);
                 done.push(entry.done);
             }
+            group.extend(later);
             self.write(units, done).await;
             // Calls that may run now come again sooner than callers do: if most are such, they go first, together. Otherwise
             // those who were answered come again, and these have come meanwhile.
@@ -297,6 +304,9 @@ impl Writer {
                     // Its state is unknown, so it is not used again; the next try has a new one.
                     drop(connection.detach());
                 } else {
+                    if batch.is_large() {
+                        connection.shrink_buffers();
+                    }
                     self.held = Some(connection);
                 }
                 outcome
@@ -354,6 +364,17 @@ fn write_answers(units: &[Unit]) {
             ToolCall::write_ahead(call);
         }
     }
+}
+
+/// How many of these share a commit.
+fn fitting(group: &[Entry]) -> usize {
+    let mut bytes = 0;
+    let fits = |entry: &&Entry| {
+        let before = bytes;
+        bytes += entry.unit.changes().iter().map(Change::size).sum::<usize>();
+        before < GROUP_BYTES
+    };
+    group.iter().take_while(fits).count()
 }
 
 /// Lets others add their changes while fewer than the usual number are here. Callers that were just answered are about to

@@ -62,7 +62,7 @@ async fn a_document_is_fetched_through_the_egress_guard() {
     relative["servers"] = json!([{"url": "v2"}]);
     let server = HttpTool::start("127.0.0.1", move |request| match request.target.as_str() {
         "/api/openapi.json" => Answer::json(&relative),
-        "/large" => Answer::Stream(5_000_000),
+        "/large" => Answer::Stream(34_000_000),
         "/no-document" => Answer::text("just: [words"),
         _ => Answer::status(404, "text/plain", "secret"),
     })
@@ -77,7 +77,7 @@ async fn a_document_is_fetched_through_the_egress_guard() {
     assert_eq!(names(&import(&app, json!({"url": url})).await, "created").len(), 3);
     assert_eq!(app.get("/tools/list").await.ok()["executor"]["url"], server.url("/api/v2/pets"));
     for (target, told) in
-        [("/nowhere", "answered HTTP 404"), ("/large", "more than 4194304 bytes"), ("/no-document", "no YAML")]
+        [("/nowhere", "answered HTTP 404"), ("/large", "more than 33554432 bytes"), ("/no-document", "no YAML")]
     {
         let problem = app.post("/imports/openapi", &json!({"url": server.url(target)})).await.problem(422);
         points_at(&problem, "/url");
@@ -88,6 +88,37 @@ async fn a_document_is_fetched_through_the_egress_guard() {
     let asked = server.requests().len();
     let report = import(&app, json!({"document": document(), "url": "https://docs.example/x", "prefix": "p"})).await;
     assert_eq!((names(&report, "created").len(), server.requests().len()), (3, asked));
+}
+
+/// A document with one operation, and so many bytes of description.
+fn document_of(bytes: usize) -> Value {
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "t", "version": "1", "description": "x".repeat(bytes)},
+        "servers": [{"url": "https://api.example"}],
+        "paths": {"/large": {"get": {"operationId": "large", "description": "d", "responses": {}}}},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_has_up_to_32_mib_in_a_body_and_by_url() {
+    const MIB: usize = 1024 * 1024;
+    let large = document_of(31 * MIB);
+    let at_url = large.clone();
+    let server = HttpTool::start("127.0.0.1", move |_| Answer::json(&at_url)).await;
+    let app = App::with_egress(Backend::Sqlite).await;
+    for (body, prefix) in [
+        (large.clone(), ""),
+        (json!({"document": large, "prefix": "in_body"}), "in_body_"),
+        (json!({"url": server.url("/openapi.json"), "prefix": "by_url"}), "by_url_"),
+    ] {
+        assert_eq!(names(&import(&app, body).await, "created"), [format!("{prefix}large")]);
+    }
+    let larger = app.post("/imports/openapi", &document_of(33 * MIB)).await;
+    assert_eq!(larger.problem(413)["code"], "PAYLOAD_TOO_LARGE");
+    // The limit is that of imports only.
+    let call = app.post("/tool-calls", &json!({"name": "echo", "arguments": {"text": "x".repeat(5 * MIB)}})).await;
+    assert_eq!(call.problem(413)["code"], "PAYLOAD_TOO_LARGE");
 }
 
 #[tokio::test(flavor = "multi_thread")]

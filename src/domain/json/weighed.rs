@@ -1,0 +1,236 @@
+//! Reading JSON while counting the memory that its values take: a text of many small values takes dozens of times its size.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::{JsonError, read_with};
+
+/// A value, and about how many bytes of memory it takes.
+#[derive(Debug, PartialEq)]
+pub struct Weighed {
+    /// The value.
+    pub value: Value,
+    /// What its parts take on the heap.
+    pub weight: usize,
+}
+
+/// Why a text was not read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WeighedError {
+    /// It is no JSON that the service takes.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// There is no memory for its values.
+    #[error("there is no memory for its values")]
+    TooHeavy,
+}
+
+/// Bytes of memory for which is asked at once. A value that takes less is read without asking.
+pub const STEP: usize = 64 * 1024;
+
+/// What one element of an array takes.
+const ELEMENT: usize = size_of::<Value>();
+/// What one member of an object takes: its hash, its name and its value.
+const MEMBER: usize = size_of::<usize>() + size_of::<String>() + size_of::<Value>();
+/// What the index of an object takes for each place of a member.
+const PLACE: usize = 10;
+/// The smallest index.
+const SMALLEST_INDEX: usize = 64;
+/// Members that the smallest index has places for.
+const SMALLEST: usize = 3;
+
+/// Parses one JSON document as [`super::parse`] does. `has_room` is asked before the values take more than each further
+/// [`STEP`], with what they will have taken by then; if it says no, reading ends.
+///
+/// # Errors
+/// What [`super::parse`] refuses, and values for which there is no room.
+pub fn parse_weighed(bytes: &[u8], mut has_room: impl FnMut(usize) -> bool) -> Result<Weighed, WeighedError> {
+    let mut scale = Scale { weight: 0, covered: STEP, is_over: false, has_room: &mut has_room };
+    let parsed = read_with(bytes, &mut scale);
+    let Scale { weight, is_over, .. } = scale;
+    match parsed {
+        Ok(value) => Ok(Weighed { value, weight }),
+        Err(_) if is_over => Err(WeighedError::TooHeavy),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Counts what has been read.
+pub(super) struct Scale<'a> {
+    weight: usize,
+    covered: usize,
+    is_over: bool,
+    has_room: &'a mut dyn FnMut(usize) -> bool,
+}
+
+impl Scale<'_> {
+    /// Begins from zero, for another reading of the same text.
+    pub(super) fn reset(&mut self) {
+        self.weight = 0;
+    }
+
+    fn add<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
+        self.weight += bytes;
+        if self.weight <= self.covered { Ok(()) } else { self.ask() }
+    }
+
+    #[cold]
+    fn ask<E: Error>(&mut self) -> Result<(), E> {
+        let covered = self.weight.next_multiple_of(STEP);
+        self.is_over = !(self.has_room)(covered);
+        if self.is_over {
+            return Err(E::custom("too heavy"));
+        }
+        self.covered = covered;
+        Ok(())
+    }
+
+    /// Whether so much was read that room which stays unused is worth being given back.
+    fn is_large(&self) -> bool {
+        self.weight > STEP
+    }
+
+    fn text(&mut self, text: &str) -> usize {
+        text.len().next_multiple_of(16)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Scale<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Scale<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any valid JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        let weight = self.text(value);
+        self.add(weight)?;
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(&mut *self)? {
+            self.add(ELEMENT)?;
+            items.push(item);
+        }
+        if self.is_large() {
+            items.shrink_to_fit();
+        }
+        self.add((items.capacity() - items.len()) * ELEMENT)?;
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        // Room for few members is taken once it is known for how many, where that counts.
+        let mut few: Vec<(String, Value)> = Vec::new();
+        while let Some(name) = map.next_key::<String>()? {
+            let weight = self.text(&name) + MEMBER + PLACE;
+            self.add(weight)?;
+            let value = map.next_value_seed(&mut *self)?;
+            let is_few = members.is_empty() && few.len() < SMALLEST && self.is_large();
+            if is_few {
+                few.push((name, value));
+                continue;
+            }
+            members.extend(few.drain(..));
+            members.insert(name, value);
+        }
+        if !few.is_empty() {
+            members = Map::with_capacity(few.len());
+            members.extend(few);
+            self.add(SMALLEST_INDEX)?;
+        } else if !members.is_empty() {
+            self.add(SMALLEST_INDEX + spare(members.len()) * (MEMBER + PLACE))?;
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+/// About how many places of an object that has grown to so many members are empty.
+fn spare(members: usize) -> usize {
+    let places = if members <= SMALLEST { SMALLEST } else { (members * 8 / 7).next_power_of_two() / 8 * 7 };
+    places.saturating_sub(members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weighed(text: &str) -> Weighed {
+        parse_weighed(text.as_bytes(), |_| true).unwrap()
+    }
+
+    #[test]
+    fn what_is_read_is_what_is_read_without_counting() {
+        let long = format!("[{}0]", r#"{"a":[1,{}],"b":{"c":null,"c":2}},["x",[[]]],-1,1.5e3,"#.repeat(2000));
+        for text in ["null", "{}", r#"{"a":1,"b":[true,"x\n"],"a":2}"#, "18446744073709551615", "-0.0", &long] {
+            assert_eq!(weighed(text).value, super::super::parse(text.as_bytes()).unwrap(), "{text:.60}");
+        }
+        let deep = format!("{}{}", "[".repeat(128), "]".repeat(128));
+        assert_eq!(weighed(&deep).value, super::super::parse(deep.as_bytes()).unwrap());
+        for text in ["", "{", "[1,]", "nul", "1e400", "123456789012345678901234567890", &format!("[{deep}]")] {
+            let refused = parse_weighed(text.as_bytes(), |_| true).unwrap_err();
+            assert_eq!(refused, WeighedError::Json(super::super::parse(text.as_bytes()).unwrap_err()), "{text:.60}");
+        }
+    }
+
+    #[test]
+    fn small_values_weigh_what_they_take_and_texts_their_bytes() {
+        let text = weighed(&format!("\"{}\"", "x".repeat(1_000_000)));
+        assert!((1_000_000..1_001_000).contains(&text.weight), "{}", text.weight);
+        let small = weighed(&format!("[{}0]", "0,".repeat(99_999)));
+        assert!((100_000 * ELEMENT..101_000 * ELEMENT).contains(&small.weight), "{}", small.weight);
+        let objects = weighed(&format!("[{}0]", "{\"\":0},".repeat(10_000)));
+        assert!(objects.weight >= 10_000 * (ELEMENT + MEMBER + SMALLEST_INDEX), "{}", objects.weight);
+    }
+
+    #[test]
+    fn values_for_which_there_is_no_room_are_not_read() {
+        let mut asked = Vec::new();
+        let text = format!("[{}0]", "[],".repeat(100_000));
+        let refused = parse_weighed(text.as_bytes(), |weight| {
+            asked.push(weight);
+            weight < 1_000_000
+        });
+        assert_eq!(refused, Err(WeighedError::TooHeavy));
+        assert_eq!((asked[0], asked.last().unwrap() / STEP), (2 * STEP, 1_000_000_usize.div_ceil(STEP)));
+        let mut is_asked = false;
+        let small = parse_weighed(br#"{"a":[1,2,3]}"#, |_| {
+            is_asked = true;
+            false
+        });
+        assert!(small.is_ok() && !is_asked);
+    }
+}
