@@ -57,7 +57,7 @@ pub(super) async fn create(
     State(state): State<AppState>,
     access: Access,
     CallerCredential(credential): CallerCredential,
-    body: JsonBody,
+    mut body: JsonBody,
 ) -> Result<Response, Problem> {
     shape::expect_objects(&body.value, &[""])?;
     let TicketBody { path } = body.read()?;

@@ -164,7 +164,7 @@ impl Endpoint {
         if let Some(begun) = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).filter(|_| gets_one) {
             self.note_owner(begun, owner).await;
         }
-        if message["method"] == "tools/list" {
+        if method == "tools/list" {
             return listing::complete(answer).await;
         }
         match session {
