@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rmcp::model::CallToolResult;
+use rmcp::model::{CallToolResult, ContentBlock as RmcpBlock};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::domain::{Answer, ContentBlock, Outcome, outcome_of};
@@ -13,10 +14,14 @@ pub fn outcome(name: &str, result: CallToolResult) -> Outcome {
     of_blocks(name, result.content.iter().map(|block| json!(block)), result.structured_content, is_error)
 }
 
-/// The same of a result that is not exactly the protocol's: one block that is not what its type says spoils no other. `None`
-/// if it has no content.
+/// The same of a result whose images are not exactly the protocol's: one that cannot be read spoils no other block. `None` if
+/// anything else is wrong with its content.
 pub fn lenient(name: &str, mut result: Value) -> Option<Outcome> {
     let Value::Array(blocks) = result.get_mut("content")?.take() else { return None };
+    let is_fit = |block: &Value| block["type"] == "image" || RmcpBlock::deserialize(block).is_ok();
+    if !blocks.iter().all(is_fit) {
+        return None;
+    }
     let structured = result.get_mut("structuredContent").map(Value::take);
     Some(of_blocks(name, blocks.into_iter(), structured, result.get("isError") == Some(&Value::Bool(true))))
 }
@@ -87,13 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn block_that_cannot_be_read_spoils_no_other() {
+    fn image_that_cannot_be_read_spoils_no_other_block() {
         let text = json!({"type": "text", "text": "seen"});
-        let result = json!({"content": [text, {"type": "image", "data": "AA=="}, {"type": "text"}], "isError": false});
+        let result = json!({"content": [text, {"type": "image", "data": "AA=="}, {"type": "image"}], "isError": false});
         let outcome = lenient("s.t", result).unwrap();
         let image = json!({"type": "image", "data": "AA==", "mime_type": "application/octet-stream"});
         assert_eq!(json!(outcome.content[..2]), json!([text, image]));
-        assert!(outcome.output.contains("\"text\" is left out"), "{}", outcome.output);
+        assert_eq!(outcome.output, "seen\n[Image left out: it has no data]");
+        assert!(lenient("s.t", json!({"content": [text, {"type": "text"}]})).is_none());
         assert!(lenient("s.t", json!({"content": [text], "isError": true})).unwrap().is_error());
         assert!(lenient("s.t", json!({"tools": []})).is_none());
     }
