@@ -112,9 +112,8 @@ impl Bus {
         }
         // Readers that are behind would keep calls that are large. What is sent to them is no more than what they are sent,
         // and not all of that at once: whoever misses a commit reads it back.
-        let light = chunk.light();
         if self.heavy.load(Ordering::Relaxed) <= HEAVY_BEHIND {
-            let _ = self.all.send(Arc::new(light.counted(self.heavy.clone())));
+            let _ = self.all.send(Arc::new(chunk.light().counted(self.heavy.clone())));
         }
     }
 
