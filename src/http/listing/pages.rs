@@ -51,5 +51,8 @@ async fn scanned(
         }
         filter.before = next;
     }
-    Ok((access.store().calls_in_order(&found).await?, next))
+    let mut calls = access.store().calls_in_order(&found).await?;
+    // Which tool a call is for may have been known later than the call.
+    calls.retain(|call| allowed.has(&call.name));
+    Ok((calls, next))
 }

@@ -13,7 +13,7 @@ use super::outcome::{self, OutcomeIn};
 use crate::domain::call::{CacheControl, Coercion, Measured};
 use crate::domain::limits::Bounds;
 use crate::domain::tool::RetryOverride;
-use crate::domain::{Agent, Call, Limits, Phase, Progress, Status, Time};
+use crate::domain::{Agent, Call, Code, Limits, Phase, Progress, Status, Time};
 
 /// Room for the usual record, so that it is written without moving.
 const USUAL_BYTES: usize = 512;
@@ -58,9 +58,12 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     if !call.status.is_terminal() {
         // Nobody needs these any more once the call has ended.
         members(&mut record, "context", &call.context);
-        if let Some(allowed) = call.allowed.as_ref().filter(|allowed| !allowed.globs().is_empty()) {
-            record.value("allowed", allowed.globs());
-        }
+    }
+    // A caller that was told that there is no such tool finds the call again by it.
+    if (!call.status.is_terminal() || is_of_no_tool(call))
+        && let Some(allowed) = call.allowed.as_ref().filter(|allowed| !allowed.globs().is_empty())
+    {
+        record.value("allowed", allowed.globs());
     }
     if let Some(agent) = &call.agent {
         record.value("agent", agent);
@@ -94,6 +97,12 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     record.end();
     // JSON is UTF-8, so nothing is ever replaced.
     String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// Returns `true` if a call has ended because its caller has no tool of its name.
+fn is_of_no_tool(call: &Call) -> bool {
+    let failure = call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref());
+    failure.is_some_and(|failure| failure.code == Code::ToolNotFound)
 }
 
 fn members(record: &mut Members<'_>, name: &'static str, members: &Map<String, Value>) {
