@@ -24,7 +24,7 @@ pub(super) struct TicketBody {
     /// `/sessions/{id}/events`. With `?name=` or `?session=` the ticket is for this filter only.
     #[schema(
         max_length = 2048,
-        pattern = r"^/(events(\?(after=[0-9]{0,18}|(name|session)=[!$%'-~]{1,512})(&(after=[0-9]{0,18}|(name|session)=[!$%'-~]{1,512}))*)?|(tool-calls/[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|sessions/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[2-7][0-9a-fA-F])+)/events(\?after=[0-9]{0,18})?)$"
+        pattern = r#"^/(events(\?(after(=[0-9]{0,18})?|(name|session)(=[!"$%'-~]*)?)?(&(after(=[0-9]{0,18})?|(name|session)(=[!"$%'-~]*)?)?)*)?|(tool-calls/[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|sessions/([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+)/events(\?(after(=[0-9]{0,18})?)?(&(after(=[0-9]{0,18})?)?)*)?)$"#
     )]
     path: String,
 }

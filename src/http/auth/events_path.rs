@@ -6,6 +6,8 @@ use uuid::Uuid;
 
 /// Longest path, in bytes.
 const LONGEST: usize = 2048;
+/// Digits of an event's id at most.
+const LONGEST_EVENT_ID: usize = 18;
 
 /// An event stream, with what it is filtered by. Where it resumes is no part of it.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,10 +41,9 @@ impl EventsPath {
             ["", "tool-calls", id, "events"] => {
                 id.parse().map(Self::Call).map_err(|_| format!("must have the id of a call, not \"{}\"", short(id)))
             }
-            ["", "sessions", id, "events"] if !id.is_empty() => match percent_decode_str(id).decode_utf8() {
-                Ok(id) => Ok(Self::Session(id.into_owned())),
-                Err(_) => Err("must have the id of a session in UTF-8".to_owned()),
-            },
+            ["", "sessions", id, "events"] if is_segment(id) => {
+                Ok(Self::Session(percent_decode_str(id).decode_utf8_lossy().into_owned()))
+            }
             _ => {
                 Err("must be the path of an event stream: /events, /tool-calls/{id}/events or /sessions/{id}/events, \
                       without the prefix of a gateway"
@@ -67,7 +68,8 @@ fn parameters(query: &str, of_all: bool) -> Result<[Option<String>; 2], String> 
     let [mut name, mut session] = [None, None];
     for (parameter, value) in form_urlencoded::parse(query.as_bytes()) {
         let filter = match &*parameter {
-            "after" => continue,
+            "after" if is_event_id(&value) => continue,
+            "after" => return Err("has in `after` no event id".to_owned()),
             "name" if of_all => &mut name,
             "session" if of_all => &mut session,
             other => {
@@ -78,6 +80,22 @@ fn parameters(query: &str, of_all: bool) -> Result<[Option<String>; 2], String> 
         *filter = Some(value.into_owned());
     }
     Ok([name, session])
+}
+
+/// Returns `true` for an event id, or nothing.
+fn is_event_id(text: &str) -> bool {
+    text.len() <= LONGEST_EVENT_ID && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns `true` for a segment of a path that is not empty (RFC 3986, section 3.3).
+fn is_segment(text: &str) -> bool {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    let is_good = |(at, byte): (usize, &u8)| match byte {
+        b'%' => is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2)),
+        byte => byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(byte),
+    };
+    !text.is_empty() && bytes.iter().enumerate().all(is_good)
 }
 
 fn short(text: &str) -> String {
@@ -116,7 +134,9 @@ mod tests {
             "/tool-calls",
             "/tool-calls/x/events",
             "/sessions//events",
-            "/sessions/%ff/events",
+            "/sessions/%f/events",
+            "/sessions/a\"b/events",
+            "/events?after=1x",
             "/sessions/a/events?name=b",
             "/sessions/ä/events",
             "/events?name=a b",

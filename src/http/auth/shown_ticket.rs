@@ -34,8 +34,10 @@ impl ShownTicket {
         let text = query.split('&').find_map(ticket_of)?.to_owned();
         let rest: Vec<&str> = query.split('&').filter(|pair| ticket_of(pair).is_none()).collect();
         let path = request.uri().path();
+        // Where it resumes is the stream's to judge.
+        let filters: Vec<&str> = rest.iter().copied().filter(|pair| !pair.starts_with("after=")).collect();
+        let wanted = EventsPath::parse(&format!("{path}?{}", filters.join("&"))).ok();
         let rest = if rest.is_empty() { path.to_owned() } else { format!("{path}?{}", rest.join("&")) };
-        let wanted = EventsPath::parse(&rest).ok();
         let mut parts = request.uri().clone().into_parts();
         parts.path_and_query = Some(rest.parse::<PathAndQuery>().ok()?);
         *request.uri_mut() = Uri::from_parts(parts).ok()?;
