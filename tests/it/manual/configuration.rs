@@ -70,7 +70,11 @@ fn every_variable_of_the_reference_sets_something() {
         .filter(|(name, _)| name != "TOOLPOST__STORE__DATABASE_URL")
         // There is no empty list in the environment.
         .map(|(name, default)| {
-            let one = if name.ends_with("_ORIGINS") { "https://a.example.com" } else { "127.0.0.1" };
+            let one = match &name {
+                name if name.ends_with("_ORIGINS") => "https://a.example.com",
+                name if name.ends_with("_PORTS") => "6379",
+                _ => "127.0.0.1",
+            };
             let default = if default == "[]" { format!("[\"{one}\"]") } else { default };
             (name, default)
         })

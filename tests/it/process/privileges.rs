@@ -131,6 +131,7 @@ async fn program_runs_as_the_configured_user() {
     }
     let own = tempfile::tempdir().unwrap();
     fs::write(own.path().join("secret"), "x").unwrap();
+    fs::set_permissions(own.path().join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
     failed(&shell(&app, &format!("cat {}/secret", own.path().display())).await, "TOOL_EXECUTION_ERROR");
     // It ends with its call all the same.
     let mark = mark();
