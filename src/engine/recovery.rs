@@ -16,6 +16,7 @@ use super::{Engine, Mode};
 use crate::access::Access;
 use crate::domain::{Call, Caller, Failure, Phase, Scopes, Session, Status};
 use crate::store::StoreError;
+use crate::store::nodes::Beaten;
 
 /// How often messages of other nodes are looked for.
 const LOOK_FOR_MESSAGES: Duration = Duration::from_millis(500);
@@ -38,21 +39,31 @@ pub struct Lease {
     pub is_alone: bool,
 }
 
-/// The beats of other nodes as they were seen, by this node's own clock: no two clocks are compared.
-#[derive(Debug, Default)]
-struct Watch(HashMap<String, (i64, Instant)>);
+/// After a heartbeat that failed, the next one comes this soon: other nodes wait for it.
+const BEAT_AGAIN: Duration = Duration::from_millis(500);
 
-impl Watch {
-    /// The nodes that have been silent for too long, each with its last beat.
-    fn silent(&mut self, nodes: Vec<(String, i64)>, lease: Duration) -> Vec<(String, i64)> {
-        let now = Instant::now();
-        let before = std::mem::take(&mut self.0);
-        for (node, beat) in nodes {
-            let since = before.get(&node).filter(|(last, _)| *last == beat).map_or(now, |(_, since)| *since);
-            self.0.insert(node, (beat, since));
+/// Whether this node may judge the leases of others. They are judged by the clock of the database alone. While this node
+/// was frozen, or the database was away, the others may have been cut off as well: then they have the time of a lease to
+/// come back.
+#[derive(Debug, Default)]
+struct Doubt(Option<Instant>);
+
+impl Doubt {
+    fn arises(&mut self, lease: Duration) {
+        self.0 = Instant::now().checked_add(lease);
+    }
+
+    /// The nodes that are lost. The row of this node, `own`, is that of its last heartbeat.
+    fn lost(&mut self, nodes: Vec<Beaten>, own: &str, lease: Duration) -> Vec<Beaten> {
+        let has_lasted = nodes.iter().any(|node| node.node == own && !node.is_over);
+        if !has_lasted {
+            self.arises(lease);
         }
-        let silent = self.0.iter().filter(|(_, (_, since))| now.duration_since(*since) >= lease);
-        silent.map(|(node, (beat, _))| (node.clone(), *beat)).collect()
+        if self.0.is_some_and(|until| Instant::now() < until) {
+            return Vec::new();
+        }
+        self.0 = None;
+        nodes.into_iter().filter(|node| node.is_over && node.node != own).collect()
     }
 }
 
@@ -62,7 +73,7 @@ impl Engine {
     /// # Errors
     /// If the database fails.
     pub async fn sign_on(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.stores.beat(&self.settings.node).await?;
+        self.stores.beat(&self.settings.node, lease.lease).await?;
         if lease.is_alone && lease.adopts {
             self.stores.strike_off_servers(&self.settings.node).await?;
         }
@@ -71,7 +82,7 @@ impl Engine {
 
     /// Says that this node lives, and sees to the calls of those that do not, until `stop` fires.
     pub async fn live_on(self: Arc<Self>, lease: Lease, stop: CancellationToken) {
-        let (mut watch, mut is_unsure) = (Watch::default(), false);
+        let (mut doubt, mut is_unsure) = (Doubt::default(), false);
         let mut forgotten = Instant::now();
         let mut beat = tokio::time::interval(lease.heartbeat);
         let mut look = tokio::time::interval(LOOK_FOR_MESSAGES);
@@ -80,12 +91,13 @@ impl Engine {
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
-                _ = beat.tick() => self.beat_and_adopt(&lease, &mut watch, &mut is_unsure).await,
+                _ = beat.tick() => self.beat_and_adopt(&lease, &mut doubt, &mut is_unsure).await,
                 _ = look.tick() => self.hear_messages().await,
             };
             if let Err(error) = done {
-                // A silence that nobody could listen to is none.
-                watch = Watch::default();
+                // While this node was cut off, others may have been so, too.
+                doubt.arises(lease.lease);
+                beat.reset_after(lease.heartbeat.min(BEAT_AGAIN));
                 // What was adopted without an answer is this node's, and nobody goes on with it.
                 is_unsure = true;
                 tracing::debug!(%error, "the heartbeat failed");
@@ -102,14 +114,17 @@ impl Engine {
     async fn beat_and_adopt(
         self: &Arc<Self>,
         lease: &Lease,
-        watch: &mut Watch,
+        doubt: &mut Doubt,
         is_unsure: &mut bool,
     ) -> Result<(), StoreError> {
-        self.stores.beat(&self.settings.node).await?;
+        // Before its own next heartbeat: this node's row says whether its lease has lasted.
+        let nodes = self.stores.nodes(lease.lease).await;
+        self.stores.beat(&self.settings.node, lease.lease).await?;
+        let nodes = nodes?;
         if !lease.adopts || self.closing.is_cancelled() {
             return Ok(());
         }
-        for (node, beat) in watch.silent(self.stores.nodes().await?, lease.lease) {
+        for Beaten { node, beat, .. } in doubt.lost(nodes, &self.settings.node, lease.lease) {
             tracing::warn!(node, "a node is lost; its calls are seen to");
             self.stores.strike_off(&node, beat).await?;
         }
@@ -137,7 +152,10 @@ impl Engine {
                 return done.and(resumed);
             }
             // A long recovery is no silence.
-            self.stores.beat(&self.settings.node).await.unwrap_or_else(|error| tracing::debug!(%error, "no heartbeat"));
+            self.stores
+                .beat(&self.settings.node, lease.lease)
+                .await
+                .unwrap_or_else(|error| tracing::debug!(%error, "no heartbeat"));
         }
     }
 
@@ -275,15 +293,35 @@ fn place_of(call: &Call) -> Option<Place> {
 mod tests {
     use super::*;
 
+    const LEASE: Duration = Duration::from_secs(12);
+
+    /// This node, `own`, and another one: whether their leases are over.
+    fn nodes(own: bool, other: bool) -> Vec<Beaten> {
+        let node = |(name, is_over): (&str, bool)| Beaten { node: name.to_owned(), beat: 1, is_over };
+        [("own", own), ("other", other)].map(node).to_vec()
+    }
+
+    fn lost(doubt: &mut Doubt, nodes: Vec<Beaten>) -> Vec<String> {
+        doubt.lost(nodes, "own", LEASE).into_iter().map(|node| node.node).collect()
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_node_is_lost_only_after_a_whole_lease_without_a_beat() {
-        let (mut watch, lease) = (Watch::default(), Duration::from_secs(12));
-        let nodes = |a: i64, b: i64| vec![("a".to_owned(), a), ("b".to_owned(), b)];
-        assert!(watch.silent(nodes(1, 1), lease).is_empty());
+    async fn the_first_look_finds_a_node_whose_lease_is_over() {
+        assert_eq!(lost(&mut Doubt::default(), nodes(false, true)), ["other"]);
+        assert!(lost(&mut Doubt::default(), nodes(false, false)).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_its_own_silence_a_node_gives_others_the_time_of_a_lease() {
+        let mut doubt = Doubt::default();
+        assert!(lost(&mut doubt, nodes(true, true)).is_empty(), "it was frozen");
         tokio::time::advance(Duration::from_secs(11)).await;
-        assert!(watch.silent(nodes(1, 2), lease).is_empty());
+        assert!(lost(&mut doubt, nodes(false, true)).is_empty());
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(watch.silent(nodes(1, 2), lease), [("a".to_owned(), 1)]);
-        assert!(watch.silent(nodes(2, 2), lease).is_empty(), "it has come back");
+        assert_eq!(lost(&mut doubt, nodes(false, true)), ["other"]);
+        assert!(lost(&mut doubt, nodes(false, true)[1..].to_vec()).is_empty(), "it was struck off itself");
+        tokio::time::advance(LEASE).await;
+        doubt.arises(LEASE);
+        assert!(lost(&mut doubt, nodes(false, true)).is_empty(), "it was cut off");
     }
 }

@@ -1,6 +1,8 @@
 //! Which nodes live, and the calls that a lost one has left behind.
 
-use sqlx::{Postgres, QueryBuilder, Sqlite};
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Postgres, QueryBuilder, Sqlite};
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
@@ -11,25 +13,58 @@ use crate::domain::{Call, Tenant};
 /// Most calls that are adopted at a time.
 const PAGE: i64 = 256;
 
+/// A node as its row states it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beaten {
+    /// The node.
+    pub node: String,
+    /// Its last heartbeat.
+    pub beat: i64,
+    /// Whether its lease is over, by the clock of the database.
+    pub is_over: bool,
+}
+
+/// The time of the database, in milliseconds since 1970, as an expression.
+fn now_of(db: &Db) -> &'static str {
+    match db {
+        Db::Sqlite(_) => "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+        Db::Postgres(_) => "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT",
+    }
+}
+
 impl Stores {
-    /// Says that the node lives.
+    /// Says that the node lives. That counts for as long as `lease`, from the time that the database stamps it with.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn beat(&self, node: &str) -> Result<(), StoreError> {
-        const SQL: &str = "INSERT INTO nodes AS n (node, beat) VALUES ($1, 1) \
-            ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1";
-        db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(node.to_owned()).execute(pool).await.map(drop))?;
+    pub async fn beat(&self, node: &str, lease: Duration) -> Result<(), StoreError> {
+        const SQL: &str = "INSERT INTO nodes AS n (node, beat, lease_ms) VALUES ($1, 1, $2) \
+            ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1, lease_ms = excluded.lease_ms";
+        let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+        db::on_writer!(&self.db, pool => sqlx::query(SQL).bind(node.to_owned()).bind(lease_ms).execute(pool).await.map(drop))?;
         Ok(())
     }
 
-    /// All nodes with their beats.
+    /// All nodes. `lease` is that of nodes of an earlier version, which do not state theirs.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn nodes(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        const SQL: &str = "SELECT node, beat FROM nodes";
-        Ok(db::on_reader!(&self.db, pool => sqlx::query_as(SQL).fetch_all(pool).await)?)
+    pub async fn nodes(&self, lease: Duration) -> Result<Vec<Beaten>, StoreError> {
+        let now = now_of(&self.db);
+        let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+        let look = format!(
+            "SELECT node, beat, COALESCE({now} - beat_at >= COALESCE(lease_ms, $1), FALSE), \
+             COALESCE(beat_at > {now}, TRUE) FROM nodes"
+        );
+        // As heartbeats do, it waits for no reader.
+        let rows: Vec<(String, i64, bool, bool)> = db::on_writer!(&self.db, pool =>
+            sqlx::query_as(AssertSqlSafe(look)).bind(lease_ms).fetch_all(pool).await)?;
+        if rows.iter().any(|(.., is_ahead)| *is_ahead) {
+            // The clock was set back: without this, their leases would last until it is where it was.
+            let again = AssertSqlSafe(format!("UPDATE nodes SET beat = beat WHERE COALESCE(beat_at > {now}, TRUE)"));
+            db::on_writer!(&self.db, pool => sqlx::query(again).execute(pool).await.map(drop))?;
+        }
+        Ok(rows.into_iter().map(|(node, beat, is_over, _)| Beaten { node, beat, is_over }).collect())
     }
 
     /// Strikes a node off that has not beaten since; its calls are then nobody's.

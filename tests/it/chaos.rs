@@ -20,6 +20,7 @@ mod figures;
 mod kills;
 mod listener;
 mod load;
+mod loops;
 mod nodes;
 #[cfg(feature = "fault-points")]
 mod points;

@@ -18,6 +18,7 @@ mod callbacks;
 mod commits;
 mod export;
 mod groups;
+mod leases;
 mod mixed;
 mod pages;
 mod refusals;

@@ -1,7 +1,18 @@
-//! Two nodes on one database: one is killed, or stands still until the other has taken it for lost, and then goes on.
+//! Two nodes on one database: one is killed, or stands still until the other has taken it for lost, and then goes on. If the
+//! database stands still, neither is lost.
 
-use super::{Scene, times};
-use crate::support::{Backend, Database};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+use sqlx::{Connection, PgConnection};
+
+use super::{Scene, service, times};
+use crate::support::calls::{gated, id_of};
+use crate::support::killable::Killable;
+use crate::support::postgres::PgCluster;
+use crate::support::shapes::succeeded;
+use crate::support::{Backend, Database, bounded, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_is_lost_doubled_or_miscounted_when_one_node_of_two_is_lost() {
@@ -25,4 +36,40 @@ async fn no_call_is_lost_doubled_or_miscounted_when_one_node_of_two_is_lost() {
     }
     scene.more(50..51).await;
     scene.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_were_cut_off_together_do_not_take_each_other_for_lost() {
+    let made = tokio::task::spawn_blocking(|| {
+        let cluster = PgCluster::start();
+        let url = cluster.create_database();
+        (cluster, url)
+    });
+    let (cluster, url) = made.await.unwrap();
+    let mut nodes: Vec<Killable> = (0..2).map(|_| service(&url)).collect();
+    for node in &mut nodes {
+        node.start().await;
+    }
+    let (client, server) = (nodes[0].client(), gated("done").await);
+    client.tool("once", &server, json!({"async": true})).await;
+    let id = id_of(&client.post("/tool-calls", &json!({"name": "once"})).await.json);
+    client.in_phase(&id, "running").await;
+    let beats = || async {
+        const SQL: &str = "SELECT MIN(beat) FROM nodes";
+        let mut connection = PgConnection::connect(&url).await.unwrap();
+        sqlx::query_scalar::<_, i64>(SQL).fetch_one(&mut connection).await.unwrap()
+    };
+    for _ in 0..times(1, 4) {
+        let before = beats().await;
+        // Twice their leases.
+        cluster.freeze();
+        tokio::task::spawn_blocking(|| thread::sleep(Duration::from_secs(3))).await.unwrap();
+        cluster.thaw();
+        // Each has looked at the other's lease several times since, for longer than that is.
+        let looked = eventually("heartbeats of both", || async { (beats().await >= before + 10).then_some(()) });
+        bounded("heartbeats", looked).await;
+    }
+    server.open();
+    let call = client.ended(&id).await;
+    assert_eq!((succeeded(&call), &call["attempts"]), ("done", &json!(1)));
 }

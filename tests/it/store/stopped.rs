@@ -4,6 +4,7 @@
 use std::pin::Pin;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -268,6 +269,7 @@ type Question<'a> = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send +
 /// Everything that a store can be asked.
 fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&'static str, Question<'a>)> {
     const NOW: Time = Time(ACCEPTED_AT);
+    const LEASE: Duration = Duration::from_secs(10);
     let store = &log.store;
     macro_rules! questions {
         ($($name:literal: $question:expr),* $(,)?) => {
@@ -289,12 +291,12 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
         "callback_state": store.callback_state(call.id),
         "call_of_callback": store.call_of_callback(call.id),
         "due_callbacks": async { store.due_callbacks(NOW, &Busy::default(), 1).await },
-        "nodes": store.nodes(),
+        "nodes": store.nodes(LEASE),
         "has_messages": store.has_messages(),
         "put_tool": store.put_tool("t", "{}", Expected::Anything, NOW),
         "delete_tool": store.delete_tool("t", None),
         "reset_stats": store.reset_stats(Some("t")),
-        "beat": store.beat("node"),
+        "beat": store.beat("node", LEASE),
         "adopt": store.adopt("node", 10),
         "strike_off": store.strike_off("other", 1),
         "strike_off_servers": store.strike_off_servers("node"),

@@ -1,0 +1,55 @@
+//! Leases of nodes: judged by the clock of the database, whoever looks.
+
+use std::time::Duration;
+
+use super::Log;
+use crate::support::Backend;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+impl Log {
+    /// The nodes whose leases are over.
+    async fn lost(&self, lease: Duration) -> Vec<String> {
+        let nodes = self.store.nodes(lease).await.unwrap();
+        let mut lost: Vec<_> = nodes.into_iter().filter(|node| node.is_over).map(|node| node.node).collect();
+        lost.sort();
+        lost
+    }
+}
+
+on_both_databases!(
+    async fn the_first_look_knows_whose_lease_is_over(backend: Backend) {
+        let log = Log::open(backend).await;
+        log.store.beat("alive", HOUR).await.unwrap();
+        log.store.beat("silent", Duration::ZERO).await.unwrap();
+        assert_eq!(log.lost(HOUR).await, ["silent"]);
+        log.sql("UPDATE nodes SET beat_at = beat_at - 3600000 WHERE node = 'alive'").await;
+        assert_eq!(log.lost(HOUR).await, ["alive", "silent"]);
+        log.store.beat("alive", HOUR).await.unwrap();
+        assert_eq!(log.lost(HOUR).await, ["silent"], "it has come back");
+    }
+);
+
+on_both_databases!(
+    async fn a_node_of_an_earlier_version_has_a_lease(backend: Backend) {
+        let log = Log::open(backend).await;
+        let beat = "INSERT INTO nodes AS n (node, beat) VALUES ('old', 1) \
+            ON CONFLICT (node) DO UPDATE SET beat = n.beat + 1";
+        log.sql(beat).await;
+        assert!(log.lost(HOUR).await.is_empty());
+        log.sql("UPDATE nodes SET beat_at = beat_at - 3600000").await;
+        assert_eq!(log.lost(HOUR).await, ["old"]);
+        log.sql(beat).await;
+        assert!(log.lost(HOUR).await.is_empty());
+    }
+);
+
+on_both_databases!(
+    async fn a_clock_that_is_set_back_keeps_no_lost_node(backend: Backend) {
+        let log = Log::open(backend).await;
+        log.store.beat("silent", Duration::ZERO).await.unwrap();
+        log.sql("UPDATE nodes SET beat_at = beat_at + 3600000").await;
+        assert!(log.lost(HOUR).await.is_empty());
+        assert_eq!(log.lost(HOUR).await, ["silent"], "its lease counts from the time that it is now");
+    }
+);
