@@ -32,7 +32,9 @@ pub mod draft;
 mod equip;
 mod forward;
 mod gather;
+mod hearing;
 mod hooked;
+mod last_result;
 pub mod live;
 mod observed;
 pub mod pauses;
@@ -46,6 +48,7 @@ mod retry;
 mod room;
 mod run;
 mod rush;
+mod said;
 mod sessions;
 mod submitted;
 #[cfg(test)]
@@ -71,6 +74,7 @@ pub use turns::Turns;
 pub use work::Work;
 
 use cached::Results;
+use hearing::InHand;
 use live::Live;
 use pauses::Pauses;
 use prepare::Job;
@@ -157,6 +161,8 @@ pub struct Engine {
     slots: Slots,
     pauses: Pauses,
     live: Live,
+    /// Reports that were left for calls of this node and are being told to them.
+    in_hand: InHand,
     results: Results,
     /// The calls of sessions.
     sessions: InSession,
@@ -310,6 +316,7 @@ impl Engine {
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
             live: Live::default(),
+            in_hand: InHand::default(),
             results: Results::new(settings.results_bytes, clock.clone()),
             sessions: InSession::default(),
             tasks: TaskTracker::new(),

@@ -18,7 +18,7 @@ use crate::domain::limits::Bounds;
 use crate::domain::{Answer, Call, Failure, Outcome, convert};
 use crate::events::render;
 use crate::executor::Invocation;
-use crate::executor::emitter::Report;
+use crate::executor::emitter::{Report, Waiters};
 use crate::registry::Entry;
 use crate::store::journal::{Change, JournalError};
 
@@ -33,6 +33,8 @@ pub(super) enum Ended {
     Cancelled,
     /// The service stops.
     Stopping,
+    /// Another node has taken the call over, or it has ended there.
+    Taken,
 }
 
 impl Engine {
@@ -51,6 +53,8 @@ impl Engine {
         let journal = job.recorder.journal().clone();
         // Boxed, as all that few runs come to: a future is as large as the largest of its parts.
         let mut writing = Fuse::<BoxFuture<'_, Result<(), JournalError>>>::terminated();
+        let mut is_taken = false;
+        job.reports.are_recorded(true);
         let ended = loop {
             let idle = writing.is_terminated();
             let announced = job.recorder.has_announced_start();
@@ -61,18 +65,32 @@ impl Engine {
                 () = self.stop.cancelled() => break None,
                 // Nothing of it is done here, and nobody waits here: the next start goes on waiting for it.
                 () = self.closing.cancelled(), if job.is_left_at_once() => break None,
-                written = &mut writing, if !idle => note_unwritten(&job.call, written),
+                written = &mut writing, if !idle => {
+                    is_taken = written == Err(JournalError::Fenced);
+                    note_unwritten(&job.call, written);
+                    if is_taken {
+                        break None;
+                    }
+                }
                 () = &mut announce, if idle && !announced => {
                     self.register(job);
                     writing = journal.write(job.recorder.change(&job.call)).boxed().fuse();
                 }
                 report = job.reports.next(), if idle && announced => {
+                    let waiters = job.reports.waiters();
                     if let Some(change) = apply(job, report) {
-                        writing = journal.write(change).boxed().fuse();
+                        let journal = &journal;
+                        let write = async move {
+                            let written = journal.write(change).await;
+                            acknowledge(waiters, &written);
+                            written
+                        };
+                        writing = write.boxed().fuse();
                     }
                 }
             }
         };
+        job.reports.are_recorded(false);
         cancel.cancel();
         // The work stops now, whenever the database takes what it said.
         running.set(Fuse::terminated());
@@ -99,6 +117,7 @@ impl Engine {
                 let failure = Failure::execution(&job.call.name, message);
                 Ended::Failed(job.equipment.failure_of(job, entry, failure).into())
             }
+            None if is_taken => Ended::Taken,
             None if job.handle.cancel.is_cancelled() => Ended::Cancelled,
             None => Ended::Stopping,
         };
@@ -116,8 +135,16 @@ impl Engine {
                 self.register(job);
                 let _ = journal.enqueue(job.recorder.change(&job.call)).await;
             }
-            if let Some(change) = apply(job, report) {
-                let _ = journal.enqueue(change).await;
+            let waiters = job.reports.waiters();
+            if let Some(change) = apply(job, report)
+                && let Ok(receipt) = journal.enqueue(change).await
+                && !waiters.is_empty()
+            {
+                self.tasks.spawn(async move {
+                    if let Ok(written) = receipt.await {
+                        acknowledge(waiters, &written);
+                    }
+                });
             }
             next = job.reports.take();
         }
@@ -175,6 +202,17 @@ fn apply(job: &mut Job, report: Report) -> Option<Change> {
 fn emission_change(job: &Job, emission: &Emission) -> Change {
     let data = render::emission(&job.call, emission);
     job.recorder.reported(&job.call, Reported { seq: job.call.last_seq, kind: EventKind::Progress, data })
+}
+
+/// Acknowledges reports to those who wait for that, once they are recorded. One that the database refuses is refused whenever
+/// it comes; after any other failure they are left for the node that has the call.
+fn acknowledge(waiters: Waiters, written: &Result<(), JournalError>) {
+    if matches!(written, Ok(()) | Err(JournalError::Refused)) {
+        for waiter in waiters {
+            // Its receiver may be gone.
+            let _ = waiter.send(());
+        }
+    }
 }
 
 fn note_unwritten(call: &Call, written: Result<(), JournalError>) {

@@ -101,7 +101,7 @@ impl Engine {
                     given.insert(name.clone(), value);
                 }
                 // The tool has it already: only its result is awaited.
-                Err(_) if job.begin == Begin::Outside => {}
+                Err(_) if matches!(job.begin, Begin::Outside | Begin::Lost) => {}
                 Err(fault) => {
                     let message = format!("preset \"{name}\": {fault}");
                     return Err(Failure::execution(&job.call.name, message).into());

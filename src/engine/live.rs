@@ -52,6 +52,12 @@ impl Live {
         Registration { live: self.clone(), id }
     }
 
+    /// The calls that can be reached.
+    #[must_use]
+    pub fn ids(&self) -> Vec<Uuid> {
+        self.calls().keys().copied().collect()
+    }
+
     /// The way to a tenant's call of this node that has not ended.
     #[must_use]
     pub fn of(&self, tenant: &Tenant, id: Uuid) -> Option<Handle> {

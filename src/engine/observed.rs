@@ -72,6 +72,7 @@ pub(super) fn note_attempt(span: &mut Span, ended: &Ended) {
         Ended::Failed(failure) => span.fail(failure.code.as_str()),
         Ended::Cancelled => span.fail("CANCELLED"),
         Ended::Stopping => span.fail("SHUTTING_DOWN"),
+        Ended::Taken => span.fail("OUTCOME_UNKNOWN"),
     }
 }
 

@@ -19,7 +19,9 @@ use super::turns::Permit;
 use super::{Engine, Pending, Submission, forward};
 use crate::access::Access;
 use crate::dispatch::Place;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Naming, Phase, Session, Time, Vendor};
+use crate::domain::{
+    Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Naming, Phase, Session, Status, Time, Vendor,
+};
 use crate::executor::emitter::{self, Reports};
 use crate::executor::instances::CallEnd;
 use crate::executor::{Outside, Stands, System};
@@ -92,6 +94,8 @@ pub(super) enum Begin {
     Again,
     /// Its work is done outside; only the result is awaited.
     Outside,
+    /// Its run was lost, and it may not be run again: only a result that was posted before counts.
+    Lost,
 }
 
 impl Job {
@@ -156,6 +160,12 @@ impl Job {
     /// Whether it is not refused.
     pub fn is_to_run(&self) -> bool {
         matches!(self.next, Next::Run(_))
+    }
+
+    /// Whether a result may have been posted for it that it has not taken.
+    pub fn may_have_result(&self) -> bool {
+        let is_reachable = self.handle.may_be_outside && self.recorder.has_announced();
+        is_reachable && self.call.status == Status::Doing && self.handle.outside.is_awaited()
     }
 
     /// Whether a stop leaves it as it is: its work is done outside, and nobody waits for it here.

@@ -1,72 +1,58 @@
-//! Reaching a call that is on its way: cancel it, report on it, post its result. A call of another node is reached
-//! through the database.
+//! Reaching a call that is on its way: cancel it, report on it, post its result. Whatever is said to a call is on disk for
+//! whichever node has the call, or recorded, before it is acknowledged: the node that is asked may have lost the call
+//! without knowing.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use futures_util::FutureExt;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Engine;
 use super::live::Handle;
-use crate::domain::{Answer, Tenant};
-use crate::executor::outside::Posted;
+use super::said::Said;
+use crate::domain::{Answer, Call, Phase, Status, Tenant};
 use crate::executor::report::Report;
 use crate::store::StoreError;
-use crate::store::inbox::Message;
 
-/// How long a report waits until its call has taken in what it was told before.
+/// How long a report waits until its call has recorded it.
 const LISTENING: Duration = Duration::from_secs(2);
 
 /// How long a result waits for its call to be handed out. One that still waits for its turn then takes none.
 const HANDING_OUT: Duration = Duration::from_secs(1);
 
+/// How long a call that can be reached may take until it is on disk.
+const WRITTEN: Duration = Duration::from_secs(2);
+
+/// Between two looks at a call.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// What became of something that was said to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reached {
-    /// It arrived.
+    /// It is on disk.
     Done,
     /// The call has ended already, or has its result.
     TooLate,
     /// Nobody outside works on this call.
     NotAwaited,
-    /// It has not yet taken in what it was told before.
+    /// It has not yet taken in what it was told before, or it is about to end.
     Busy,
     /// There is no such call.
     NoSuchCall,
 }
 
-/// What is said to a call, as it is left for another node.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum Said {
-    Cancel,
-    Progress { report: Value },
-    Result { answer: WireAnswer },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum WireAnswer {
-    Nothing,
-    Text(String),
-    Json(Value),
-    Image { data: String, mime_type: String },
-}
-
-impl Said {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::Progress { .. } => "progress",
-            Self::Result { .. } => "result",
-        }
-    }
+/// Where a call is, as the database has it.
+enum Standing {
+    /// There is no such call.
+    Nowhere,
+    /// It can be reached here, and is not on disk yet.
+    Unwritten,
+    /// It has ended.
+    Ended,
+    /// This node has it.
+    Here(Box<Handle>),
+    /// Another node has it, or none has it now.
+    Elsewhere(Box<Call>),
 }
 
 impl Engine {
@@ -89,11 +75,31 @@ impl Engine {
         if self.owner_of(id).await?.as_ref() != Some(tenant) {
             return Ok(Reached::NoSuchCall);
         }
+        self.cancel_here(id);
+        self.written(id).await?;
+        self.cancel_each(&[id]).await?;
+        Ok(Reached::Done)
+    }
+
+    /// At once, whatever the database does. Where the call is another node's by now, this changes nothing.
+    fn cancel_here(&self, id: Uuid) {
         if let Some(handle) = self.live.get(id) {
             handle.cancel.cancel();
-            return Ok(Reached::Done);
         }
-        self.say_elsewhere(id, Said::Cancel).await
+    }
+
+    /// Wants calls to end that are on disk.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub(super) async fn cancel_each(&self, ids: &[Uuid]) -> Result<(), StoreError> {
+        let mut calls = Vec::with_capacity(ids.len());
+        for id in ids {
+            self.cancel_here(*id);
+            calls.push((self.ids.next(), *id));
+        }
+        let body = Said::Cancel.message(Uuid::nil())?.body;
+        self.stores.leave_cancels(&calls, &body).await
     }
 
     /// Reports on a call for its tool, which has shown that it may, whosever the call is: `value` is what `report` was read
@@ -101,13 +107,31 @@ impl Engine {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<Reached, StoreError> {
-        if let Some(handle) = self.live.get(id) {
-            // A call that waits listens no more than so much; whoever reports does not wait with it.
-            let told = tokio::time::timeout(LISTENING, report.tell(&handle.emitter)).await;
-            return Ok(if told.is_ok() { Reached::Done } else { Reached::Busy });
+    pub async fn report(&self, id: Uuid, report: Report, value: serde_json::Value) -> Result<Reached, StoreError> {
+        if let Some(handle) = self.live.get(id)
+            && handle.emitter.is_recorded()
+            && !report.is_empty()
+        {
+            let told = async { report.tell(&handle.emitter).await.await };
+            match tokio::time::timeout(LISTENING, told).await {
+                Ok(Ok(())) => return Ok(Reached::Done),
+                // It has ended, or is another node's by now.
+                Ok(Err(_)) => {}
+                Err(_) => return Ok(Reached::Busy),
+            }
         }
-        self.say_elsewhere(id, Said::Progress { report: value }).await
+        self.written(id).await?;
+        let said = Said::Progress { report: value }.message(id)?;
+        let is_taken = self.stores.leave_message(self.ids.next(), &said).await?;
+        if is_taken {
+            self.hear_messages_of(id).await;
+            return Ok(Reached::Done);
+        }
+        Ok(match self.standing(id).await? {
+            Standing::Nowhere => Reached::NoSuchCall,
+            Standing::Ended => Reached::TooLate,
+            Standing::Unwritten | Standing::Here(_) | Standing::Elsewhere(_) => Reached::Busy,
+        })
     }
 
     /// Posts the result of a call whose work is done outside, for somebody who has shown that they may. The first one wins.
@@ -115,100 +139,73 @@ impl Engine {
     /// # Errors
     /// If the database fails.
     pub async fn post_result(&self, id: Uuid, answer: Answer) -> Result<Reached, StoreError> {
-        if let Some(handle) = self.live.get(id) {
-            if handle.may_be_outside {
-                // Whoever was just told of the call may be faster than it is.
-                let _ = tokio::time::timeout(HANDING_OUT, handle.outside.opened()).await;
-            }
-            return Ok(posted(handle.outside.post(answer)));
-        }
-        let answer = match answer {
-            Answer::Text(text) => WireAnswer::Text(text),
-            Answer::Json(value) => WireAnswer::Json(value),
-            Answer::Data(value) => WireAnswer::Json(Arc::unwrap_or_clone(value)),
-            Answer::Image { bytes, mime_type } => WireAnswer::Image { data: STANDARD.encode(bytes), mime_type },
-            Answer::Nothing | Answer::Outcome(_) => WireAnswer::Nothing,
-        };
-        self.say_elsewhere(id, Said::Result { answer }).await
-    }
-
-    /// The call is not here: it has ended, or another node has it.
-    async fn say_elsewhere(&self, id: Uuid, said: Said) -> Result<Reached, StoreError> {
-        let Some(call) = self.stores.calls_of_anybody(&[id]).await?.pop() else { return Ok(Reached::NoSuchCall) };
-        if call.status.is_terminal() {
-            return Ok(Reached::TooLate);
-        }
-        if let Some(handle) = self.live.get(id) {
-            // It has come to this node meanwhile.
-            return Ok(self.hear(&handle, said).await);
-        }
-        let body = serde_json::to_string(&said).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let message = Message { call: id, kind: said.name().to_owned(), body };
-        let taken = self.stores.leave_message(self.ids.next(), &message).await?;
-        Ok(if taken { Reached::Done } else { Reached::TooLate })
-    }
-
-    async fn hear(&self, handle: &Handle, said: Said) -> Reached {
-        match said {
-            Said::Cancel => handle.cancel.cancel(),
-            Said::Progress { report } => {
-                // It was read once already, where it came in.
-                if let Ok(report) = Report::read(report) {
-                    // Never waited for: this node has to say meanwhile that it lives.
-                    let _ = tokio::task::unconstrained(report.tell(&handle.emitter)).now_or_never();
-                }
-            }
-            Said::Result { answer } => {
-                let answer = match answer {
-                    WireAnswer::Nothing => Answer::Nothing,
-                    WireAnswer::Text(text) => Answer::Text(text),
-                    WireAnswer::Json(value) => Answer::Json(value),
-                    WireAnswer::Image { data, mime_type } => match STANDARD.decode(data) {
-                        Ok(bytes) => Answer::Image { bytes, mime_type },
-                        Err(_) => Answer::Nothing,
-                    },
-                };
-                return posted(handle.outside.post(answer));
-            }
-        }
-        Reached::Done
-    }
-
-    /// Hears what other nodes have left for calls of this one. A cancel and a result stay until their call has ended, so
-    /// that whoever goes on with it hears them too; hearing them again changes nothing. It never waits for a call.
-    pub(super) async fn hear_messages(&self) -> Result<(), StoreError> {
-        if !self.stores.has_messages().await? {
-            return Ok(());
-        }
-        self.stores.forget_messages_of_ended().await?;
-        let (mut after, mut full) = (Uuid::nil(), HashSet::new());
+        let said = Said::Result { answer: answer.into() }.message(id)?;
+        let until = Instant::now() + HANDING_OUT;
         loop {
-            let page = self.stores.messages(&self.settings.node, after).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after = *last;
-            for (id, Message { call, body, .. }) in page {
-                // A call that this node has left stays where it is, with what was said to it.
-                let Some(handle) = self.live.get(call) else { continue };
-                let is_heard = match serde_json::from_str(&body) {
-                    Ok(Said::Progress { .. }) if full.contains(&call) => false,
-                    Ok(said @ Said::Progress { .. }) => self.hear(&handle, said).now_or_never().is_some(),
-                    Ok(said) => {
-                        self.hear(&handle, said).await;
-                        continue;
+            let is_last_look = Instant::now() >= until;
+            let otherwise = match self.standing(id).await? {
+                Standing::Nowhere => return Ok(Reached::NoSuchCall),
+                Standing::Ended => return Ok(Reached::TooLate),
+                Standing::Unwritten => Reached::Busy,
+                Standing::Here(handle) if !handle.may_be_outside => return Ok(Reached::NotAwaited),
+                Standing::Here(handle) if handle.outside.is_answered() => return Ok(Reached::TooLate),
+                Standing::Here(handle) => match handle.outside.posting() {
+                    Some(_posting) => {
+                        if !self.stores.leave_message(self.ids.next(), &said).await? {
+                            return Ok(Reached::TooLate);
+                        }
+                        self.hear_messages_of(id).await;
+                        let is_late = handle.outside.is_answered();
+                        return Ok(if is_late { Reached::TooLate } else { Reached::Done });
                     }
-                    Err(error) => {
-                        tracing::error!(%call, %error, "a message about a call cannot be read");
-                        true
-                    }
-                };
-                if is_heard {
-                    self.stores.forget_message(id).await?;
-                } else {
-                    // Its earlier reports are not recorded yet; later ones wait for their turn.
-                    full.insert(call);
+                    // The result may be faster than the call.
+                    None if handle.outside.is_shut() => Reached::NotAwaited,
+                    None => Reached::Busy,
+                },
+                Standing::Elsewhere(call) if !self.is_for_outside(&call).await? => return Ok(Reached::NotAwaited),
+                Standing::Elsewhere(call) if call.status == Status::Doing => {
+                    let is_taken = self.stores.leave_message(self.ids.next(), &said).await?;
+                    return Ok(if is_taken { Reached::Done } else { Reached::TooLate });
                 }
+                Standing::Elsewhere(_) => Reached::NotAwaited,
+            };
+            if is_last_look {
+                return Ok(otherwise);
             }
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
+    }
+
+    /// Whether a call's work may be done outside.
+    async fn is_for_outside(&self, call: &Call) -> Result<bool, StoreError> {
+        if call.phase == Phase::External {
+            return Ok(true);
+        }
+        let shelf = self.registry.open(&self.stores.of(&call.tenant)).await?;
+        let snapshot = shelf.snapshot();
+        let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
+        Ok(entry.is_some_and(|entry| entry.works_outside() || entry.definition.has_token()))
+    }
+
+    async fn standing(&self, id: Uuid) -> Result<Standing, StoreError> {
+        let handle = self.live.get(id);
+        let call = self.stores.calls_of_anybody(&[id]).await?.pop();
+        Ok(match (call, handle) {
+            (None, None) => Standing::Nowhere,
+            (None, Some(_)) => Standing::Unwritten,
+            (Some(call), _) if call.status.is_terminal() => Standing::Ended,
+            (Some(call), Some(handle)) if call.node == self.settings.node => Standing::Here(Box::new(handle)),
+            (Some(call), _) => Standing::Elsewhere(Box::new(call)),
+        })
+    }
+
+    /// Waits until a call that can be reached here is on disk, too: it is about to be written.
+    async fn written(&self, id: Uuid) -> Result<(), StoreError> {
+        let until = Instant::now() + WRITTEN;
+        while self.live.get(id).is_some() && Instant::now() < until && self.stores.owner_of(id).await?.is_none() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(())
     }
 
     /// Whether only a token speaks for this call. Of one that there is not, it does not.
@@ -222,13 +219,5 @@ impl Engine {
         let Some(call) = self.stores.calls_of_anybody(&[id]).await?.pop() else { return Ok(false) };
         let shelf = self.registry.open(&self.stores.of(&call.tenant)).await?;
         Ok(shelf.snapshot().get(&call.name).is_some_and(|entry| entry.definition.has_token()))
-    }
-}
-
-fn posted(posted: Posted) -> Reached {
-    match posted {
-        Posted::Accepted => Reached::Done,
-        Posted::TooLate => Reached::TooLate,
-        Posted::NotAwaited => Reached::NotAwaited,
     }
 }

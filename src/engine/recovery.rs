@@ -14,6 +14,7 @@ use super::recorder::Recorder;
 use super::sessions::Place;
 use super::{Engine, Mode};
 use crate::access::Access;
+use crate::domain::call::StatusUpdate;
 use crate::domain::{Call, Caller, Failure, Phase, Scopes, Session, Status};
 use crate::store::StoreError;
 use crate::store::nodes::Beaten;
@@ -121,6 +122,8 @@ impl Engine {
         let nodes = self.stores.nodes(lease.lease).await;
         self.stores.beat(&self.settings.node, lease.lease).await?;
         let nodes = nodes?;
+        // Without its row it was struck off, and others may have taken its calls over.
+        *is_unsure |= !nodes.iter().any(|node| *node.node == *self.settings.node);
         if !lease.adopts || self.closing.is_cancelled() {
             return Ok(());
         }
@@ -130,6 +133,7 @@ impl Engine {
         }
         if *is_unsure {
             *is_unsure = false;
+            self.leave_adopted().await?;
             let resumed = self.resume(self.forgotten().await?).await;
             resumed?;
         }
@@ -157,6 +161,20 @@ impl Engine {
                 .await
                 .unwrap_or_else(|error| tracing::debug!(%error, "no heartbeat"));
         }
+    }
+
+    /// Leaves the runs of calls that other nodes have taken over: to each of them something is reported, and the fence that
+    /// refuses to record it ends the run.
+    async fn leave_adopted(&self) -> Result<(), StoreError> {
+        for page in self.live.ids().chunks(FORGOTTEN) {
+            for id in self.stores.not_of(&self.settings.node, page).await? {
+                if let Some(handle) = self.live.get(id) {
+                    let phase = Some(Phase::Running);
+                    handle.emitter.status(StatusUpdate { phase, ..StatusUpdate::default() });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Calls of this node that nothing here goes on with. Each live call can be reached before it is on disk.
@@ -201,11 +219,13 @@ impl Engine {
             }
             match job.call.batch_id {
                 // Work that is done outside goes on whatever its neighbours do.
-                Some(batch) if job.begin != Begin::Outside && !job.is_concurrency_safe() => {
+                Some(batch) if !matches!(job.begin, Begin::Outside | Begin::Lost) && !job.is_concurrency_safe() => {
                     batches.entry(batch).or_default().push(job);
                 }
                 _ => {
-                    self.take_place(&mut job);
+                    if job.begin != Begin::Lost {
+                        self.take_place(&mut job);
+                    }
                     let engine = self.clone();
                     self.tasks.spawn(async move { engine.run_to_end(job).await });
                 }
@@ -262,9 +282,11 @@ impl Engine {
             }
             (Status::Wait, Some(entry)) => (Next::Run(entry.clone()), Begin::Start),
             (_, Some(entry)) if call.phase == Phase::External => (Next::Run(entry.clone()), Begin::Outside),
-            (_, Some(entry)) if call.phase == Phase::Retrying || entry.may_repeat() => {
-                (Next::Run(entry.clone()), Begin::Again)
-            }
+            (_, Some(entry)) if call.phase == Phase::Retrying => (Next::Run(entry.clone()), Begin::Again),
+            // It may have been handed out before its phase was on disk. Nothing of it is done here.
+            (_, Some(entry)) if entry.definition.is_external() => (Next::Run(entry.clone()), Begin::Outside),
+            (_, Some(entry)) if entry.may_repeat() => (Next::Run(entry.clone()), Begin::Again),
+            (_, Some(entry)) if entry.definition.has_token() => (Next::Run(entry.clone()), Begin::Lost),
             _ => (Next::Refuse(Failure::outcome_unknown(&call.name).into()), Begin::Start),
         };
         let recorder =

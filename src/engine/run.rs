@@ -16,7 +16,7 @@ use crate::dispatch::{Place, Slot, Wanted};
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::limits::Bounds;
 use crate::domain::tool::OutputCheck;
-use crate::domain::{Call, Code, Failure, Outcome, Source, Tenant, convert};
+use crate::domain::{Call, Code, Failure, Outcome, Source, Tenant};
 use crate::events::render;
 use crate::executor::images;
 use crate::executor::instances::CallEnd;
@@ -58,7 +58,12 @@ impl<T: Into<Outcome>> From<T> for Stop {
 impl Engine {
     /// Returns whether its caller was still waiting for its end.
     pub(super) async fn run_and_settle(&self, mut job: Box<Job>, span: &mut Span) -> Recorded {
-        let end = self.run(&mut job).await.map_or_else(|stop| stop, Stop::With);
+        let end = match self.run(&mut job).await {
+            Ok(outcome) => Stop::With(outcome),
+            // Boxed: few calls come this way.
+            Err(Stop::With(outcome)) if job.may_have_result() => Box::pin(self.last_result(&mut job, outcome)).await,
+            Err(stop) => stop,
+        };
         let end = match end {
             Stop::With(mut outcome) => {
                 let bounds = job.call.limits.map_or_else(Bounds::default, |limits| limits.output());
@@ -108,7 +113,11 @@ impl Engine {
             Next::Run(entry) => {
                 let entry = entry.clone();
                 self.ask_hooks(job, &entry).await?;
-                self.equip(job, &entry).await?;
+                let equipped = self.equip(job, &entry).await;
+                if job.begin == Begin::Lost {
+                    return Err(Failure::outcome_unknown(&entry.name).into());
+                }
+                equipped?;
                 match entry.definition.cache {
                     // Boxed: few calls come this way.
                     Some(cache) => Box::pin(self.cached(job, &entry, cache)).await,
@@ -143,7 +152,7 @@ impl Engine {
                 Box::pin(self.rest_on(job)).await?;
                 Box::pin(self.start_again(job, entry, None)).await?;
             }
-            Begin::Outside => {}
+            Begin::Outside | Begin::Lost => {}
         }
         loop {
             fault::pass(Point::BeforeRun);
@@ -165,18 +174,13 @@ impl Engine {
                 Ended::Cancelled => return Err(Failure::cancelled().into()),
                 Ended::Stopping if job.is_left_at_once() => return Err(Stop::Left),
                 Ended::Stopping => return Err(Failure::shutting_down().into()),
+                Ended::Taken => return Err(Stop::Taken),
             };
             self.pauses.note(&job.call.tenant, &entry.name, failure.code == Code::ToolTimeout);
             let spec = job.call.retry.over(&entry.definition.retry);
             let random = retry::random_of(self.ids.next());
             let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
-            let Some(wait) = wait else {
-                // A result that came at the last moment is better than none.
-                let posted = job.handle.outside.close().map(|answer| convert::outcome_of(&entry.name, answer));
-                let posted = posted.map(|outcome| job.equipment.without_secrets(outcome));
-                let Some(posted) = posted else { return Err(failure.into()) };
-                return Ok(images::fitted(check_output(entry, Box::new(posted))).boxed().await);
-            };
+            let Some(wait) = wait else { return Err(failure.into()) };
             Box::pin(self.rest(job, wait, spec.max_attempts, &failure)).await?;
             job.begin = Begin::Again;
             Box::pin(self.start_again(job, entry, Some(failure))).await?;
@@ -315,7 +319,7 @@ fn slots_of(call: &Call, entry: &Entry) -> Arc<str> {
 }
 
 /// Holds a good result against the output schema, if the tool has one.
-fn check_output(entry: &Entry, mut outcome: Box<Outcome>) -> Box<Outcome> {
+pub(super) fn check_output(entry: &Entry, mut outcome: Box<Outcome>) -> Box<Outcome> {
     let Some(schema) = entry.output.as_ref().filter(|_| !outcome.is_error()) else { return outcome };
     let text = serde_json::Value::String(outcome.output.clone());
     let violations = schema.violations(outcome.structured.as_deref().unwrap_or(&text));

@@ -139,9 +139,7 @@ impl Engine {
             let page = store.session_pending(session, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = *last;
-            for call in page {
-                self.cancel(store.tenant(), call).await?;
-            }
+            self.cancel_each(&page).await?;
         }
     }
 

@@ -1,9 +1,10 @@
 //! The channel from a running tool to its call: merged status, and a bounded queue of what was emitted.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use crate::domain::call::StatusUpdate;
@@ -20,13 +21,25 @@ pub struct Emitter(Arc<Shared>);
 
 /// The engine's end.
 #[derive(Debug)]
-pub struct Reports(Arc<Shared>);
+pub struct Reports {
+    shared: Arc<Shared>,
+    /// Who waits until what was taken is recorded.
+    waiting: Waiters,
+}
+
+/// Returns once a report is recorded; an error if it will not be.
+pub type Recorded = oneshot::Receiver<()>;
+
+/// Those who wait until their reports are recorded. Dropped, they learn that this will not happen.
+pub type Waiters = Vec<oneshot::Sender<()>>;
 
 #[derive(Debug)]
 struct Shared {
     said: Mutex<Said>,
     changed: Notify,
     room: Semaphore,
+    /// Whether what is said is recorded soon.
+    is_recorded: AtomicBool,
 }
 
 /// What was said and not yet taken.
@@ -37,12 +50,15 @@ struct Said {
     last_sign: Option<Instant>,
     /// Said after everything in the queue.
     status: Option<Box<StatusUpdate>>,
+    /// Who waits until that status is recorded.
+    status_waiters: Waiters,
 }
 
 #[derive(Debug)]
 struct Waiting {
     report: Report,
     kib: u32,
+    waiters: Waiters,
 }
 
 /// What a tool has reported since the last look.
@@ -61,8 +77,9 @@ pub fn channel() -> (Emitter, Reports) {
         said: Mutex::default(),
         changed: Notify::new(),
         room: Semaphore::const_new(ROOM_KIB as usize),
+        is_recorded: AtomicBool::new(false),
     });
-    (Emitter(shared.clone()), Reports(shared))
+    (Emitter(shared.clone()), Reports { shared, waiting: Waiters::new() })
 }
 
 impl Shared {
@@ -74,13 +91,28 @@ impl Shared {
 impl Emitter {
     /// Says how the call stands now, or only that the tool is still there. Never blocks.
     pub fn status(&self, update: StatusUpdate) {
+        self.status_for(update, None);
+    }
+
+    /// The same for somebody who waits until it is recorded. Where it says nothing, there is nothing to record.
+    pub fn status_for(&self, update: StatusUpdate, waiter: Option<oneshot::Sender<()>>) {
         let mut said = self.0.said();
         said.last_sign = Some(Instant::now());
         if !update.is_empty() {
             said.status.get_or_insert_default().absorb(update);
+            said.status_waiters.extend(waiter);
             drop(said);
             self.0.changed.notify_one();
+        } else if let Some(waiter) = waiter {
+            // Its receiver may be gone.
+            let _ = waiter.send(());
         }
+    }
+
+    /// Whether the tool runs, so that what is said is recorded soon.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.0.is_recorded.load(Ordering::Acquire)
     }
 
     /// When the tool last reported anything; `None` if it never has.
@@ -91,15 +123,22 @@ impl Emitter {
 
     /// Shows something to whoever watches, after what was said before; waits while too much is unrecorded.
     pub async fn emit(&self, emission: Emission) {
+        self.emit_for(emission, None).await;
+    }
+
+    /// The same for somebody who waits until it is recorded.
+    pub async fn emit_for(&self, emission: Emission, waiter: Option<oneshot::Sender<()>>) {
         // Closed once the call has ended; nobody is interested any more.
         let kib = u32::try_from(emission.size() / 1024).unwrap_or(u32::MAX).clamp(LEAST_KIB, ROOM_KIB);
         let Ok(room) = self.0.room.acquire_many(kib).await else { return };
         room.forget();
         let mut said = self.0.said();
         said.last_sign = Some(Instant::now());
-        let before = said.status.take().map(|status| Waiting { report: Report::Status(*status), kib: 0 });
+        let waiters = std::mem::take(&mut said.status_waiters);
+        let before = said.status.take().map(|status| Waiting { report: Report::Status(*status), kib: 0, waiters });
         said.queue.extend(before);
-        said.queue.push_back(Waiting { report: Report::Emission(emission), kib });
+        let waiters = waiter.into_iter().collect();
+        said.queue.push_back(Waiting { report: Report::Emission(emission), kib, waiters });
         drop(said);
         self.0.changed.notify_one();
     }
@@ -117,24 +156,40 @@ impl Reports {
             if let Some(report) = self.take() {
                 return report;
             }
-            self.0.changed.notified().await;
+            self.shared.changed.notified().await;
         }
     }
 
     /// What is there without waiting, in the order in which it was said.
     pub fn take(&mut self) -> Option<Report> {
-        let mut said = self.0.said();
-        let report = said.queue.pop_front().map(|Waiting { report, kib }| {
-            self.0.room.add_permits(kib as usize);
-            report
-        });
-        report.or_else(|| said.status.take().map(|status| Report::Status(*status)))
+        let mut said = self.shared.said();
+        if let Some(Waiting { report, kib, waiters }) = said.queue.pop_front() {
+            self.shared.room.add_permits(kib as usize);
+            self.waiting.extend(waiters);
+            return Some(report);
+        }
+        let status = said.status.take()?;
+        self.waiting.append(&mut said.status_waiters);
+        Some(Report::Status(*status))
+    }
+
+    /// Who waits until what was taken since the last look is recorded.
+    pub fn waiters(&mut self) -> Waiters {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Says whether what the tool reports is recorded soon.
+    pub fn are_recorded(&self, is_recorded: bool) {
+        self.shared.is_recorded.store(is_recorded, Ordering::Release);
     }
 }
 
 impl Drop for Reports {
     fn drop(&mut self) {
-        self.0.room.close();
+        self.are_recorded(false);
+        self.shared.room.close();
+        // Nothing of it will be recorded; those who wait learn it now.
+        *self.shared.said() = Said::default();
     }
 }
 
@@ -172,6 +227,29 @@ mod tests {
             reports.take();
             emitter.emit(Emission::default()).await;
         }
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_learn_whether_their_reports_are_recorded() {
+        let (emitter, mut reports) = channel();
+        let tip = || StatusUpdate { tip: Some("a".into()), ..StatusUpdate::default() };
+        let waiters: [_; 4] = std::array::from_fn(|_| oneshot::channel());
+        let [(one, first), (two, second), (three, third), (four, fourth)] = waiters;
+        emitter.status_for(tip(), Some(one));
+        emitter.emit_for(Emission::default(), Some(two)).await;
+        emitter.status_for(tip(), Some(three));
+        emitter.status_for(StatusUpdate::default(), Some(four));
+        assert_eq!(fourth.await, Ok(()), "there is nothing to record");
+        reports.take();
+        let waiters = reports.waiters();
+        assert_eq!(waiters.len(), 1);
+        waiters.into_iter().for_each(|waiter| waiter.send(()).unwrap());
+        assert_eq!(first.await, Ok(()));
+        reports.take();
+        drop(reports.waiters());
+        assert!(second.await.is_err(), "it was taken and not recorded");
+        drop(reports);
+        assert!(third.await.is_err(), "it was never taken");
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! The way in for a result that someone outside posts: the first one wins.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -13,8 +14,11 @@ pub struct Outside(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
+    /// Those who are about to post.
+    posters: AtomicUsize,
     posted: Notify,
     opened: Notify,
+    left: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +32,22 @@ enum State {
     Posted(Box<Answer>),
     /// It was here, and was taken.
     Taken,
+    /// The run has answered by itself.
+    Answered,
+    /// The run has ended without any.
+    Closed,
+}
+
+/// Somebody who is about to post: as long as it is there, the run does not end without a result.
+#[derive(Debug)]
+pub struct Posting(Outside);
+
+impl Drop for Posting {
+    fn drop(&mut self) {
+        if self.0.0.posters.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.0.left.notify_waiters();
+        }
+    }
 }
 
 /// What became of a posted result.
@@ -65,6 +85,35 @@ impl Outside {
         }
     }
 
+    /// Whether nobody outside works on the call yet.
+    #[must_use]
+    pub fn is_shut(&self) -> bool {
+        matches!(*self.state(), State::Shut)
+    }
+
+    /// Whether a result is awaited, or is here and was not taken.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        matches!(*self.state(), State::Open | State::Posted(_))
+    }
+
+    /// Whether the run has answered by itself, so that no posted result counts.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        matches!(*self.state(), State::Answered)
+    }
+
+    /// Keeps the run from ending without a result until it is posted; `None` while, or since, the run takes none.
+    #[must_use]
+    pub fn posting(&self) -> Option<Posting> {
+        let state = self.state();
+        if matches!(*state, State::Shut | State::Answered | State::Closed) {
+            return None;
+        }
+        self.0.posters.fetch_add(1, Ordering::SeqCst);
+        Some(Posting(self.clone()))
+    }
+
     /// Takes a result from outside.
     #[must_use]
     pub fn post(&self, answer: Answer) -> Posted {
@@ -76,19 +125,52 @@ impl Outside {
                 self.0.posted.notify_one();
                 Posted::Accepted
             }
-            State::Posted(_) | State::Taken => Posted::TooLate,
+            State::Posted(_) | State::Taken | State::Answered | State::Closed => Posted::TooLate,
         }
+    }
+
+    /// The run has an answer of its own. The result that was posted before it, if there is one: then that counts.
+    #[must_use]
+    pub fn answered(&self) -> Option<Answer> {
+        self.end(State::Answered)
     }
 
     /// No result is awaited any more. The one that is here and was not taken, if there is one.
     #[must_use]
     pub fn close(&self) -> Option<Answer> {
-        let before = std::mem::replace(&mut *self.state(), State::Taken);
-        self.0.opened.notify_waiters();
-        match before {
-            State::Posted(answer) => Some(*answer),
-            State::Shut | State::Open | State::Taken => None,
+        self.end(State::Closed)
+    }
+
+    /// The same, once those who are about to post have done so.
+    pub async fn close_after_posters(&self) -> Option<Answer> {
+        loop {
+            let mut left = std::pin::pin!(self.0.left.notified());
+            // Heard from here on: a leaving between the look and the wait is not missed.
+            left.as_mut().enable();
+            {
+                let state = self.state();
+                if self.0.posters.load(Ordering::SeqCst) == 0 {
+                    return self.ended(state, State::Closed);
+                }
+            }
+            left.await;
         }
+    }
+
+    fn end(&self, end: State) -> Option<Answer> {
+        self.ended(self.state(), end)
+    }
+
+    fn ended(&self, mut state: MutexGuard<'_, State>, end: State) -> Option<Answer> {
+        let (after, answer) = match std::mem::take(&mut *state) {
+            State::Posted(answer) => (State::Taken, Some(*answer)),
+            State::Shut | State::Open => (end, None),
+            before @ (State::Taken | State::Answered | State::Closed) => (before, None),
+        };
+        *state = after;
+        drop(state);
+        self.0.opened.notify_waiters();
+        answer
     }
 
     /// The posted result, when it is here.
@@ -128,6 +210,35 @@ mod tests {
         outside.open();
         assert_eq!(outside.post(Answer::Nothing), Posted::Accepted);
         assert_eq!((outside.close(), outside.post(Answer::Nothing)), (Some(Answer::Nothing), Posted::TooLate));
+    }
+
+    #[tokio::test]
+    async fn the_run_does_not_end_before_those_who_are_about_to_post() {
+        let outside = Outside::default();
+        assert!(outside.posting().is_none(), "it is shut");
+        outside.open();
+        let posting = outside.posting().unwrap();
+        let mut closing = std::pin::pin!(outside.close_after_posters());
+        assert!(futures_util::poll!(closing.as_mut()).is_pending());
+        assert_eq!(outside.post(Answer::Nothing), Posted::Accepted);
+        drop(posting);
+        assert_eq!(closing.await, Some(Answer::Nothing));
+        let closed = Outside::default();
+        closed.open();
+        assert_eq!(closed.close_after_posters().await, None);
+        assert!(closed.posting().is_none() && !closed.is_answered());
+    }
+
+    #[test]
+    fn an_answer_of_the_runs_own_comes_after_a_posted_one() {
+        let outside = Outside::default();
+        outside.open();
+        assert_eq!(outside.post(Answer::Nothing), Posted::Accepted);
+        assert_eq!((outside.answered(), outside.is_answered()), (Some(Answer::Nothing), false));
+        let outside = Outside::default();
+        outside.open();
+        assert_eq!((outside.answered(), outside.is_answered()), (None, true));
+        assert_eq!((outside.post(Answer::Nothing), outside.close()), (Posted::TooLate, None));
     }
 
     #[tokio::test]

@@ -6,8 +6,10 @@ use std::fmt;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 
 use super::Emitter;
+use super::emitter::Recorded;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
 use crate::domain::shape::{self, ShapeError};
@@ -68,6 +70,17 @@ impl Report {
         shape::read(value)
     }
 
+    /// Whether it says nothing but that the tool is still there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self { tip, params, metadata, progress, content, details } = self;
+        let is_empty = |members: &Option<Map<String, Value>>| members.as_ref().is_none_or(Map::is_empty);
+        tip.is_none()
+            && progress.is_none()
+            && content.is_empty()
+            && [params, metadata, details].into_iter().all(is_empty)
+    }
+
     /// Instead of a report that does not fit: people are shown why.
     #[must_use]
     pub fn invalid(fault: &ShapeError) -> Self {
@@ -85,20 +98,26 @@ impl Report {
     }
 
     /// Hands it to the running call: how it stands, and then what is shown. It waits while too much of what was shown
-    /// before is not yet recorded.
-    pub async fn tell(self, emitter: &Emitter) {
+    /// before is not yet recorded. What it returns resolves once this report is recorded.
+    pub async fn tell(self, emitter: &Emitter) -> Recorded {
         let Self { tip, params, metadata, progress, content, details } = self;
-        emitter.status(StatusUpdate {
+        let (waiter, recorded) = oneshot::channel();
+        let status = StatusUpdate {
             tip,
             params: params.unwrap_or_default(),
             metadata: metadata.unwrap_or_default(),
             progress: progress.map(|Step { current, total, message }| Progress { current, total, message }),
             phase: None,
-        });
+        };
         let details = details.unwrap_or_default();
-        if !content.is_empty() || !details.is_empty() {
-            emitter.emit(Emission { content, details }).await;
+        if content.is_empty() && details.is_empty() {
+            emitter.status_for(status, Some(waiter));
+        } else {
+            emitter.status(status);
+            // What comes later in the journal is recorded later.
+            emitter.emit_for(Emission { content, details }, Some(waiter)).await;
         }
+        recorded
     }
 }
 
@@ -147,7 +166,7 @@ mod tests {
     /// What the engine hears of a report.
     async fn told(report: Value) -> Vec<Told> {
         let (emitter, mut reports) = emitter::channel();
-        Report::read(report).unwrap().tell(&emitter).await;
+        drop(Report::read(report).unwrap().tell(&emitter).await);
         std::iter::from_fn(|| reports.take()).collect()
     }
 

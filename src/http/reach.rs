@@ -52,7 +52,7 @@ pub(super) async fn cancel(
 #[utoipa::path(post, path = "/tool-calls/{id}/progress", operation_id = "report_progress", tag = "tool calls",
     params(("id" = Uuid, Path, description = "The service's id of the call")), request_body = Report,
     security((), ("call_token" = [])),
-    responses((status = 202, description = "It is shown to whoever watches"),
+    responses((status = 202, description = "It is on disk, and is shown to whoever watches"),
         BodyRefused,
         (status = 401, description = "The token is not this call's"),
         (status = 404, description = "There is no such call"),
@@ -96,7 +96,7 @@ struct Accepted {
     params(("id" = Uuid, Path, description = "The service's id of the call")),
     request_body(content((serde_json::Value = "application/json"), (String = "text/plain"), (Vec<u8> = "image/*"))),
     security((), ("call_token" = [])),
-    responses((status = 200, description = "It is the call's result, or `ignored`: another one came first", body = Accepted),
+    responses((status = 200, description = "It is on disk as the call's result, or `ignored`: another one, or the call's end, came first", body = Accepted),
         (status = 400, description = "The body is not what its Content-Type says"),
         (status = 401, description = "The token is not this call's"),
         (status = 404, description = "There is no such call"),
@@ -104,7 +104,7 @@ struct Accepted {
         (status = 409, description = "The call's tool gives its result itself"),
         (status = 413, description = "The body is too large"),
         (status = 415, description = "The Content-Type is none of these"),
-        (status = 503, description = "The database is away")))]
+        (status = 503, description = "The database is away, or the call is about to end")))]
 pub(super) async fn result(
     State(state): State<AppState>,
     asking: Asking,

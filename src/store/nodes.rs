@@ -146,6 +146,21 @@ impl Stores {
         rows.into_iter().map(CallRow::decode).collect()
     }
 
+    /// Those of these calls that are not of this node.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn not_of(&self, node: &str, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows: Vec<(Uuid,)> = match &self.db {
+            Db::Sqlite(pools) => not_of::<Sqlite>(node, ids).build_query_as().fetch_all(&pools.reader).await?,
+            Db::Postgres(pools) => not_of::<Postgres>(node, ids).build_query_as().fetch_all(&pools.reader).await?,
+        };
+        Ok(rows.into_iter().map(|(id,)| id).collect())
+    }
+
     /// The calls of this node that have not ended.
     ///
     /// # Errors
@@ -169,5 +184,20 @@ where
     query.push(" WHERE id IN (SELECT id FROM tool_calls WHERE ").push(ORPHANED);
     query.push(" ORDER BY status DESC, id LIMIT ").push_bind(most).push(locked).push(") AND ").push(ORPHANED);
     query.push(" RETURNING ").push(codec::COLUMNS);
+    query
+}
+
+fn not_of<D: sqlx::Database>(node: &str, ids: &[Uuid]) -> QueryBuilder<D>
+where
+    String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+    Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
+{
+    let mut query = QueryBuilder::<D>::new("SELECT id FROM tool_calls WHERE node <> ");
+    query.push_bind(node.to_owned()).push(" AND id IN (");
+    let mut list = query.separated(", ");
+    for id in ids {
+        list.push_bind(*id);
+    }
+    query.push(")");
     query
 }

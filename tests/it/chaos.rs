@@ -24,6 +24,7 @@ mod loops;
 mod nodes;
 #[cfg(feature = "fault-points")]
 mod points;
+mod posted;
 mod server;
 mod unfinished;
 mod watchers;

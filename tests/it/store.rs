@@ -18,6 +18,7 @@ mod callbacks;
 mod commits;
 mod export;
 mod groups;
+mod inbox;
 mod leases;
 mod mixed;
 mod pages;

@@ -1,6 +1,5 @@
 //! One run: a request, and whatever comes first, its answer or a result that the tool posts.
 
-use futures_util::FutureExt;
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Response, StatusCode};
 
@@ -10,8 +9,7 @@ use super::plan::{Outgoing, Plan};
 use super::{read, status};
 use crate::domain::Answer;
 use crate::domain::call::{Phase, StatusUpdate};
-use crate::executor::outside::Posted;
-use crate::executor::{Invocation, Outside};
+use crate::executor::Invocation;
 
 /// What a request was answered.
 enum Answered {
@@ -41,7 +39,7 @@ async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> R
         answered = ask(client, outgoing, invocation) => answered?,
     };
     match answered {
-        Answered::Now(answer) => Ok(first(outside, answer)),
+        Answered::Now(answer) => Ok(outside.answered().unwrap_or(answer)),
         Answered::Later(response) => {
             invocation.emitter.status(StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() });
             let mut posted = std::pin::pin!(outside.result());
@@ -72,14 +70,5 @@ async fn ask(client: &HttpClient, outgoing: Outgoing, invocation: &Invocation) -
         )),
         success if success.is_success() => read::answer(response, &invocation.emitter, hide).await.map(Answered::Now),
         _ => Err(status::fault(response, client.clock.now(), &hidden, hide).await),
-    }
-}
-
-/// The answer, unless a result was posted before it. From now on any other is too late.
-fn first(outside: &Outside, answer: Answer) -> Answer {
-    // A stand-in takes the place of the answer, which need not be copied; the place is left empty and taken.
-    match (outside.post(Answer::Nothing), outside.result().now_or_never()) {
-        (Posted::TooLate, Some(posted)) => posted,
-        _ => answer,
     }
 }

@@ -38,7 +38,7 @@ pub async fn answer(
             }
             let data = event.data;
             match event.name.as_slice() {
-                b"progress" => read::parsed(data.len(), move || report(data)).await?.tell(emitter).await,
+                b"progress" => drop(read::parsed(data.len(), move || report(data)).await?.tell(emitter).await),
                 b"result" => return read::parsed(data.len(), move || result(data)).await?,
                 b"error" => {
                     let text = hide(String::from_utf8_lossy(&data).into_owned());

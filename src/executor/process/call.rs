@@ -108,7 +108,7 @@ fn input(invocation: &Invocation) -> serde_json::Result<Vec<u8>> {
 /// Does what a line says, or takes it for output.
 async fn take(line: Vec<u8>, output: &mut Output, emitter: &Emitter) {
     match aside(line.len(), move || output::read(line)).await {
-        Some(Line::Progress(report)) => report.tell(emitter).await,
+        Some(Line::Progress(report)) => drop(report.tell(emitter).await),
         Some(Line::Result(result)) => output.settle(result),
         Some(Line::Plain(line)) => output.add(line),
         None => {}

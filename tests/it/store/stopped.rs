@@ -323,6 +323,14 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
         "forget_message": store.forget_message(call.id),
         "forget_messages_of_ended": store.forget_messages_of_ended(),
         "under_way": store.under_way("node"),
+        "not_of": async { store.not_of("node", &[call.id]).await },
+        "messages_of": store.messages_of("node", call.id, call.id),
+        "posted_result": store.posted_result(call.id),
+        "leave_cancels": async { store.leave_cancels(&[(log.ids.next(), call.id)], "{}").await },
+        "refuse_results": async {
+            let end = Message { call: call.id, kind: "result".into(), body: "{}".into() };
+            store.refuse_results(log.ids.next(), &end, "node").await
+        },
     ]
 }
 

@@ -1,0 +1,95 @@
+//! The end of a call whose result might have been posted: nothing that was acknowledged is lost.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::Engine;
+use super::prepare::{Begin, Job, Next};
+use super::run::{Stop, check_output};
+use super::said::{Said, WireAnswer};
+use crate::domain::{Answer, Call, Outcome, Phase, convert};
+use crate::executor::images;
+use crate::registry::Entry;
+use crate::store::StoreError;
+
+/// Between two tries while the database is away.
+const AGAIN: Duration = Duration::from_millis(500);
+
+impl Engine {
+    /// How a call ends that is about to end with `outcome`, without a posted result: with the result that was posted in the
+    /// last moment, if there is one.
+    pub(super) async fn last_result(&self, job: &mut Job, outcome: Box<Outcome>) -> Stop {
+        let Next::Run(entry) = &job.next else { return Stop::With(outcome) };
+        let entry = entry.clone();
+        let posted = match job.handle.outside.close_after_posters().await {
+            Some(posted) => Some(posted),
+            None => {
+                let mut patience = pin!(tokio::time::sleep(self.settings.store_patience));
+                let found = {
+                    let mut looking = pin!(self.posted_on_disk(&job.call, job.begin, &entry, &outcome));
+                    tokio::select! {
+                        found = &mut looking => found,
+                        () = &mut patience => {
+                            job.recorder.give_up_caller();
+                            looking.await
+                        }
+                    }
+                };
+                match found {
+                    Some(found) => found,
+                    None => return Stop::Left,
+                }
+            }
+        };
+        let Some(posted) = posted else { return Stop::With(outcome) };
+        let outcome = job.equipment.without_secrets(convert::outcome_of(&entry.name, posted));
+        Stop::With(images::fitted(check_output(&entry, Box::new(outcome))).boxed().await)
+    }
+
+    /// The result that is on disk, if there is one. A database that is away is waited for, up to the end of the service; then
+    /// the call is left to the next start: `None`.
+    async fn posted_on_disk(
+        &self,
+        call: &Call,
+        begin: Begin,
+        entry: &Entry,
+        outcome: &Outcome,
+    ) -> Option<Option<Answer>> {
+        loop {
+            match self.look_for_result(call, begin, entry, outcome).await {
+                Ok(found) => return Some(found),
+                Err(error) => tracing::debug!(id = %call.id, %error, "a posted result cannot be looked for"),
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return None,
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        }
+    }
+
+    async fn look_for_result(
+        &self,
+        call: &Call,
+        begin: Begin,
+        entry: &Entry,
+        outcome: &Outcome,
+    ) -> Result<Option<Answer>, StoreError> {
+        // Where the tool has the work, the first one to be on disk counts: a result, or this end. A tool that fails while it
+        // is asked mostly posts none, and costs no write.
+        let is_handed_out = call.phase == Phase::External || begin == Begin::Lost || entry.works_outside();
+        let found = match outcome.error.as_ref().filter(|_| is_handed_out) {
+            None => self.stores.posted_result(call.id).await?,
+            Some(failure) => {
+                let (failure, text) = (failure.clone(), failure.text.clone());
+                let end = Said::Result { answer: WireAnswer::Failure { failure, text } }.message(call.id)?;
+                self.stores.refuse_results(self.ids.next(), &end, &self.settings.node).await?
+            }
+        };
+        match found.as_deref().map(serde_json::from_str) {
+            Some(Ok(Said::Result { answer })) => Ok(Some(answer.into())),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What is said to a running call, as it is kept until the call has heard it.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::domain::{Answer, Failure, Outcome};
+use crate::store::StoreError;
+use crate::store::inbox::{CANCEL, Message, PROGRESS, RESULT};
+
+/// What is said to a call.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum Said {
+    Cancel,
+    Progress { report: Value },
+    Result { answer: WireAnswer },
+}
+
+/// A result.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum WireAnswer {
+    Nothing,
+    Text(String),
+    Json(Value),
+    Image {
+        data: String,
+        mime_type: String,
+    },
+    /// No result came before the call ended with this.
+    Failure {
+        failure: Failure,
+        text: String,
+    },
+}
+
+impl Said {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Cancel => CANCEL,
+            Self::Progress { .. } => PROGRESS,
+            Self::Result { .. } => RESULT,
+        }
+    }
+
+    pub fn message(&self, call: Uuid) -> Result<Message, StoreError> {
+        let body = serde_json::to_string(self).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        Ok(Message { call, kind: self.kind().to_owned(), body })
+    }
+}
+
+impl From<Answer> for WireAnswer {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Text(text) => Self::Text(text),
+            Answer::Json(value) => Self::Json(value),
+            Answer::Data(value) => Self::Json(Arc::unwrap_or_clone(value)),
+            Answer::Image { bytes, mime_type } => Self::Image { data: STANDARD.encode(bytes), mime_type },
+            Answer::Nothing | Answer::Outcome(_) => Self::Nothing,
+        }
+    }
+}
+
+impl From<WireAnswer> for Answer {
+    fn from(answer: WireAnswer) -> Self {
+        match answer {
+            WireAnswer::Nothing => Self::Nothing,
+            WireAnswer::Text(text) => Self::Text(text),
+            WireAnswer::Json(value) => Self::Json(value),
+            WireAnswer::Image { data, mime_type } => match STANDARD.decode(data) {
+                Ok(bytes) => Self::Image { bytes, mime_type },
+                Err(_) => Self::Nothing,
+            },
+            WireAnswer::Failure { failure, text } => {
+                Self::Outcome(Box::new(Outcome::from(Failure { text, ..failure })))
+            }
+        }
+    }
+}
