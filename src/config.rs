@@ -14,6 +14,7 @@ use crate::domain::{HookDefinition, NameSeparator};
 mod bounds;
 pub mod limits;
 mod origins;
+mod ports;
 mod proxies;
 pub mod reference;
 mod retention;
@@ -298,6 +299,7 @@ pub struct EgressConfig {
     /// CIDRs, addresses or host names.
     pub allow: Vec<String>,
     /// Ports that are allowed although they are those of services that do not speak HTTP.
+    #[serde(deserialize_with = "ports::read")]
     pub allow_ports: Vec<u16>,
     /// Whether there is `web_fetch`.
     pub web_fetch: WebFetchMode,

@@ -24,12 +24,13 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 /// # Errors
 /// Returns what is wrong with the data, as a clause.
 pub fn read(data: String, mime_type: Option<String>) -> Result<(String, String), &'static str> {
-    let known = mime_type.filter(|mime_type| !mime_type.trim().is_empty());
     if let Ok(bytes) = STANDARD.decode(&data) {
-        let mime_type = known.unwrap_or_else(|| media_type(&bytes).unwrap_or(UNKNOWN).to_owned());
+        // A stored block is read back as it was written.
+        let mime_type = mime_type.unwrap_or_else(|| media_type(&bytes).unwrap_or(UNKNOWN).to_owned());
         return Ok((data, mime_type));
     }
     let bytes = decode(&data)?;
+    let known = mime_type.filter(|mime_type| !mime_type.trim().is_empty());
     let mime_type = media_type(&bytes).map(str::to_owned).or(known).unwrap_or_else(|| UNKNOWN.to_owned());
     Ok((STANDARD.encode(bytes), mime_type))
 }
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     /// Has both letters in which the alphabets differ, and needs padding.
-    const BYTES: &[u8] = b"\x89PNG\r\n\x1a\n\xfb\xff\xbf?>";
+    const BYTES: &[u8] = b"\x89PNG\r\n\x1a\nx\xfb\xff\xbf?";
 
     fn png() -> (String, String) {
         (STANDARD.encode(BYTES), "image/png".to_owned())
@@ -114,7 +115,9 @@ mod tests {
     fn given_type_stays_where_the_data_is_plain() {
         let kept = ("AA==".to_owned(), "image/x-own".to_owned());
         assert_eq!(read("AA==".into(), Some("image/x-own".into())), Ok(kept));
-        assert_eq!(read("AA==".into(), Some(" ".into())), Ok(("AA==".into(), UNKNOWN.into())));
+        assert_eq!(read("AA==".into(), Some(" ".into())), Ok(("AA==".into(), " ".into())));
+        assert_eq!(read("AA==".into(), None), Ok(("AA==".into(), UNKNOWN.into())));
+        assert_eq!(read("AA".into(), Some(" ".into())), Ok(("AA==".into(), UNKNOWN.into())));
         assert_eq!(read("AA".into(), Some("image/x-own".into())).unwrap().1, "image/x-own");
     }
 

@@ -164,7 +164,7 @@ mod tests {
     fn names_over_mcp_are_legal_and_readable() {
         assert_eq!(shown_over_mcp(&["files.read", "plain"]), [("files.read".into(), "files__read".into())].into());
         assert_eq!(shown_over_mcp(&["a.b.c"])["a.b.c"], "a__b__c");
-        let long = format!("a.{}", "b".repeat(61));
+        let long = format!("a.{}", "b".repeat(62));
         for name in REFUSED.into_iter().chain([long.as_str()]) {
             let shown = &shown_over_mcp(&[name])[name];
             assert!(is_taken_by(Vendor::Gemini, shown), "{shown}");

@@ -27,7 +27,7 @@ fn strings_become_booleans_and_numbers_where_the_schema_wants_them() {
     assert_mended(json!({"type": "integer"}), json!(" 42 "), json!(42), &["/x:string>integer"]);
     assert_mended(json!({"type": "number"}), json!("-1.5e3"), json!(-1500.0), &["/x:string>number"]);
     assert_mended(json!({"type": "number"}), json!("7"), json!(7), &["/x:string>integer"]);
-    assert_mended(json!({"type": "integer"}), json!("1.0"), json!(1.0), &["/x:string>number"]);
+    assert_mended(json!({"type": "integer"}), json!("1.0"), json!(1), &["/x:string>integer"]);
     let beyond = "18446744073709551615";
     assert_mended(json!({"type": "integer"}), json!(beyond), json!(u64::MAX), &["/x:string>integer"]);
     assert_mended(json!({"enum": [1, 2]}), json!("2"), json!(2), &["/x:string>integer"]);

@@ -13,8 +13,9 @@ const OF_DATABASES: [u16; 18] = [
     1521, 2483, 2484, // Oracle
     3050, // Firebird
     3306, // MySQL
-    5432, 6432, // PostgreSQL, PgBouncer
+    5432, // PostgreSQL
     6379, 6380,  // Redis
+    6432,  // PgBouncer
     9042,  // Cassandra
     11211, // memcached
     26257, // CockroachDB
