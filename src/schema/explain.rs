@@ -1,6 +1,6 @@
 //! What is wrong, in words that a model can act on.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::{ValidationError, Validator};
@@ -13,6 +13,7 @@ use super::{SchemaError, nearest, shown};
 use crate::domain::json;
 
 mod branches;
+mod required;
 mod wording;
 
 /// Violations that are reported at once.
@@ -28,7 +29,7 @@ pub(super) fn violations(schema: &Value, validator: &Validator, graph: &Graph, i
     if !graph.affordable(ROOT, instance, &mut Budget::for_value(STEPS, instance), MAX_DEPTH) {
         return vec![somewhere("does not match the schema; it is too large or too deeply nested to say where")];
     }
-    let explainer = Explainer { schema, instance };
+    let explainer = Explainer { schema, graph: Some(graph), instance };
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     for error in validator.iter_errors(instance) {
         for violation in explainer.explain(&error) {
@@ -59,7 +60,7 @@ fn somewhere(message: &str) -> Violation {
 /// What is wrong with a schema, which is itself the value that its draft's meta-schema is about.
 pub(super) fn schema_error(error: &ValidationError<'_>) -> SchemaError {
     let empty = Value::Null;
-    let explainer = Explainer { schema: &empty, instance: &empty };
+    let explainer = Explainer { schema: &empty, graph: None, instance: &empty };
     let message = match error.kind() {
         Kind::Referencing(reason) => json::shorten(&format!("a reference cannot be resolved: {reason}"), 300),
         _ => explainer
@@ -75,6 +76,8 @@ pub(super) fn schema_error(error: &ValidationError<'_>) -> SchemaError {
 #[derive(Clone, Copy)]
 struct Explainer<'a> {
     schema: &'a Value,
+    /// Absent where the value is itself a schema: the graph of the meta-schema is unknown.
+    graph: Option<&'a Graph>,
     instance: &'a Value,
 }
 
@@ -110,6 +113,14 @@ impl Explainer<'_> {
                 let (message, forms) = branches::describe(*self, error, context);
                 vec![Violation { expected: forms, ..self.violation(error, message) }]
             }
+            Kind::OneOfMultipleValid { context } => {
+                let message = required::ambiguous(*self, error, context).unwrap_or_else(|| wording::of(error));
+                vec![self.violation(error, message)]
+            }
+            Kind::Not { schema } => {
+                let message = required::forbidden(schema).unwrap_or_else(|| wording::of(error));
+                vec![self.violation(error, message)]
+            }
             Kind::Type { kind } => {
                 vec![self.violation(error, wording::of_type(&self.type_names(error, kind), error.instance()))]
             }
@@ -138,6 +149,11 @@ impl Explainer<'_> {
             Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             None => type_names(kind),
         }
+    }
+
+    /// The properties that the subschema at a pointer requires, also by reference and in its `allOf`.
+    fn required(&self, pointer: &str) -> Option<BTreeSet<&str>> {
+        self.graph?.required(pointer)
     }
 
     /// The schema that has the keyword.

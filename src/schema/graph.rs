@@ -1,6 +1,6 @@
 //! The schema as a graph of subschemas with its local references resolved: what coercion, defaults and the bounds walk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use jsonschema::{Draft, Validator};
@@ -89,6 +89,18 @@ impl Graph {
             super::validator(self.draft, super::patterns::MAX_SIZE, &Value::Object(node.assertions.clone())).ok()
         });
         validator.as_ref().is_none_or(|validator| validator.is_valid(value))
+    }
+
+    /// Returns the properties that the subschema at a pointer requires, also by reference and in its `allOf`.
+    pub(super) fn required(&self, pointer: &str) -> Option<BTreeSet<&str>> {
+        let mut waiting = vec![self.nodes.iter().position(|node| node.pointer == pointer)?];
+        let mut required = BTreeSet::new();
+        // `bounds::expansion` has refused circles through `all`.
+        while let Some(id) = waiting.pop() {
+            required.extend(self.nodes[id].required.iter().map(String::as_str));
+            waiting.extend(&self.nodes[id].all);
+        }
+        Some(required)
     }
 
     /// The subschemas that the node applies to the property `name`.

@@ -1,6 +1,6 @@
 //! `anyOf` and `oneOf`: one readable sentence out of what every branch has to complain about.
 
-use super::{Explainer, Kind, ValidationError, Value, shown, wording};
+use super::{Explainer, Kind, ValidationError, Value, required, shown, wording};
 
 const NO_FORM: &str = "matches none of the forms that are allowed here";
 
@@ -17,6 +17,9 @@ pub(super) fn describe(
     }
     if let Some(options) = only_values(at, branches.iter()) {
         return (wording::one_of(&options, value), options.into());
+    }
+    if let Some((message, required)) = required::unsatisfied(explainer, error, branches) {
+        return (message, required);
     }
     let forms: Vec<String> = branches.iter().enumerate().map(|(index, _)| form(explainer, error, index)).collect();
     if let Some(wrong) = wrong_tag(at, branches).filter(|_| branches.len() > 1) {
@@ -76,7 +79,7 @@ fn wrong_tag(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<String> 
     })
 }
 
-fn wrong_type<'a, 'b>(at: &str, branch: &'a [ValidationError<'b>]) -> Option<&'a ValidationError<'b>> {
+pub(super) fn wrong_type<'a, 'b>(at: &str, branch: &'a [ValidationError<'b>]) -> Option<&'a ValidationError<'b>> {
     branch.iter().find(|error| error.instance_path().as_str() == at && matches!(error.kind(), Kind::Type { .. }))
 }
 

@@ -90,6 +90,73 @@ fn branches_are_told_in_one_sentence() {
 }
 
 #[test]
+fn missing_properties_of_forms_are_named() {
+    let needs = |form: &str| json!({"required": form.split(' ').collect::<Vec<_>>()});
+    for keyword in ["anyOf", "oneOf"] {
+        assert_says(json!({keyword: [needs("a"), needs("b")]}), json!({}), "needs `a` or `b`");
+        assert_says(json!({keyword: [needs("a"), needs("b"), needs("c")]}), json!({}), "needs `a`, `b` or `c`");
+        assert_says(json!({keyword: [needs("a b"), needs("c")]}), json!({"z": 1}), "needs `a` and `b`, or `c`");
+        assert_says(json!({keyword: [needs("a b"), needs("c d")]}), json!({"a": 1}), "needs `b`, or `c` and `d`");
+        assert_says(json!({keyword: [needs("a"), needs("a b")]}), json!({}), "needs `a`");
+        let typed = json!({keyword: [
+            {"type": "object", "properties": {"a": {}}, "required": ["a"]}, {"type": "object", "required": ["b"]},
+            {"type": "string"}
+        ]});
+        assert_says(typed, json!({}), "needs `a` or `b`");
+    }
+    let schema = json!({"anyOf": [{"$ref": "#/$defs/a"}, {"dependentRequired": {"x": ["y"]}, "required": ["x"]}]});
+    let mut root = json!({"type": "object", "properties": {"x": schema}});
+    root["$defs"] = json!({"a": {"allOf": [needs("a")]}});
+    let wrong = wrong(&input(root), json!({"x": {"x": 1}}));
+    assert_eq!((wrong[0].pointer.as_str(), wrong[0].message.as_str()), ("/x", "needs `a` or `y`"));
+    assert_eq!((wrong[0].keyword.as_str(), wrong.len()), ("anyOf", 1));
+    assert_eq!(wrong[0].expected, json!([{"required": ["a"]}, {"required": ["x"]}]));
+}
+
+#[test]
+fn properties_that_exclude_each_other_are_named() {
+    let needs = |form: &str| json!({"required": form.split(' ').collect::<Vec<_>>()});
+    let present = json!({"a": 1, "b": 1, "c": 1});
+    let one_of = |forms: Value| json!({"oneOf": forms});
+    assert_says(one_of(json!([needs("a"), needs("b")])), present.clone(), "`a` and `b` exclude each other");
+    let three = one_of(json!([needs("a"), needs("b"), needs("c")]));
+    assert_says(three.clone(), present.clone(), "`a`, `b` and `c` exclude each other");
+    assert_says(three, json!({"a": 1, "c": 1}), "`a` and `c` exclude each other");
+    let shared = one_of(json!([needs("z a b"), needs("z c")]));
+    assert_says(shared, json!({"a": 1, "b": 1, "c": 1, "z": 1}), "`a` with `b` and `c` exclude each other");
+    assert_says(
+        one_of(json!([needs("a"), needs("a b")])),
+        present.clone(),
+        "matches more than one of the forms that exclude each other: leave out `b`",
+    );
+    let guarded = |own: &str, other: &str| json!({"required": [own], "not": {"required": [other]}});
+    for keyword in ["anyOf", "oneOf"] {
+        let forms = json!({keyword: [guarded("a", "b"), guarded("b", "a")]});
+        assert_says(forms.clone(), present.clone(), "`a` and `b` exclude each other");
+        assert_says(forms, json!({}), "needs `a` or `b`");
+    }
+    let implied = json!({"anyOf": [{"not": needs("a")}, needs("z")]});
+    assert_says(implied, present.clone(), "must not have `a`, or needs `z`");
+    assert_says(json!({"not": needs("a b")}), present.clone(), "`a` and `b` exclude each other");
+    assert_says(json!({"not": {"anyOf": [needs("a"), needs("b")]}}), present.clone(), "must not have `a` or `b`");
+    assert_says(json!({"not": needs("a")}), present, "must not have `a`");
+}
+
+#[test]
+fn violations_of_forms_stay_small() {
+    let name = |form: usize, index: usize| format!("{}{form}_{index}", "long_name_\u{1}".repeat(30));
+    let forms: Vec<Value> =
+        (0..100).map(|form| json!({"required": (0..50).map(|index| name(form, index)).collect::<Vec<_>>()})).collect();
+    let all: serde_json::Map<String, Value> = (0..5000).map(|index| (name(index / 50, index % 50), json!(1))).collect();
+    let compiled = of_x(json!({"oneOf": forms[..10]}));
+    for value in [json!({}), Value::Object(all)] {
+        let violation = wrong(&compiled, json!({"x": value})).remove(0);
+        assert!(violation.message.contains("`long_name_"), "{violation:?}");
+        assert!(serde_json::to_string(&violation).unwrap().len() < 500, "{violation:?}");
+    }
+}
+
+#[test]
 fn at_most_twenty_and_each_is_small() {
     let long = "y".repeat(100_000);
     let many: serde_json::Map<String, Value> = (0..100).map(|i| (format!("{long}{i}"), json!(long))).collect();
