@@ -19,6 +19,7 @@ pub mod lower;
 mod mend;
 mod nearest;
 mod patterns;
+mod references;
 mod shown;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ mod types;
 mod violation;
 
 pub use nearest::{nearest, sort_by_nearness};
+pub(crate) use references::{DOCUMENT_MAPS, localize_document};
 pub use violation::Violation;
 
 /// What a schema is for.
@@ -51,6 +53,8 @@ pub struct SchemaError {
 #[derive(Debug)]
 pub struct Compiled {
     schema: Arc<Value>,
+    /// The schema with its references by URI written as pointers, if it has any.
+    local: Option<Value>,
     validator: Validator,
     graph: Graph,
 }
@@ -76,14 +80,19 @@ pub fn compile(schema: &Value, role: Role) -> Result<Compiled, SchemaError> {
         check_root(schema)?;
     }
     let mut patterns = patterns::Patterns::new(draft);
-    let mut graph = graph::build(schema, draft, &mut patterns)?;
+    let local = references::localize(schema, draft)?;
+    let document = local.as_ref().map_or(schema, |local| &local.schema);
+    let mut graph = graph::build(document, draft, &mut patterns)?;
     bounds::expansion(&graph)?;
-    let validator = match without_identity(schema, draft) {
-        Some(anonymous) => validator(draft, patterns.size_limit(), &anonymous)?,
-        None => validator(draft, patterns.size_limit(), schema)?,
+    let size_limit = patterns.size_limit();
+    let validator = match without_identity(document, draft) {
+        // Only the identities tell where these references lead.
+        _ if local.as_ref().is_some_and(|local| !local.is_exact) => validator(draft, size_limit, schema)?,
+        Some(anonymous) => validator(draft, size_limit, &anonymous)?,
+        None => validator(draft, size_limit, document)?,
     };
     defaults::prepare(&mut graph);
-    Ok(Compiled { schema: Arc::new(schema.clone()), validator, graph })
+    Ok(Compiled { schema: Arc::new(schema.clone()), local: local.map(|local| local.schema), validator, graph })
 }
 
 fn check_root(schema: &Value) -> Result<(), SchemaError> {
@@ -169,7 +178,7 @@ impl Compiled {
         if self.validator.is_valid(value) {
             return Vec::new();
         }
-        explain::violations(&self.schema, &self.validator, &self.graph, value)
+        explain::violations(self.local.as_ref().unwrap_or(&self.schema), &self.validator, &self.graph, value)
     }
 
     /// Valid arguments with defaults, unless those would make them invalid.

@@ -14,6 +14,7 @@ use super::{
     ImportError, Imported, MOST_BYTES, MOST_OPERATIONS, MOST_WARNINGS, Offered, Options, Refused, Warning, servers,
 };
 use crate::domain::json;
+use crate::schema;
 
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
@@ -26,6 +27,10 @@ const LONGEST_PREFIX: usize = 64;
 /// If nothing of it can be imported: it is no such document, names no server, or the options do not fit it. An operation that
 /// cannot be a tool is among those refused.
 pub fn openapi(document: &Value, options: &Options) -> Result<Imported, ImportError> {
+    let (version, _) = Version::of(document)?;
+    // Only schemas of 3.1 have identities and anchors.
+    let local = if version == Version::V31 { schema::localize_document(document) } else { None };
+    let document = local.as_ref().unwrap_or(document);
     let (version, members) = Version::of(document)?;
     let prefix = checked_prefix(options)?;
     let server = servers::given(options)?;

@@ -86,7 +86,9 @@ pub struct Lowered {
 pub fn lower(schema: &Value, target: Target) -> Result<Lowered, Unlowerable> {
     // An unknown draft was refused when the schema was compiled.
     let draft = super::drafts::of(schema).unwrap_or(jsonschema::Draft::Draft202012);
-    let document = Document::new(schema, draft);
+    // A reference that leads to nothing was refused then, too.
+    let local = super::references::localize(schema, draft).ok().flatten();
+    let document = Document::new(local.as_ref().map_or(schema, |local| &local.schema), draft);
     let attempts = if target == Target::Gemini { &UNROLLED[..] } else { &UNROLLED[..1] };
     for unrolled in attempts {
         match Lowering::new(&document, target, *unrolled).run() {

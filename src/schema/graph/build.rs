@@ -10,7 +10,7 @@ use super::{Graph, Node, NodeId};
 use crate::domain::json;
 use crate::schema::patterns::Patterns;
 use crate::schema::types::{declared, of_values};
-use crate::schema::{SchemaError, drafts, shown};
+use crate::schema::{SchemaError, drafts, references, shown};
 
 /// Assertions that need no other schema, as they are handed to a validator of their own.
 #[rustfmt::skip]
@@ -131,12 +131,7 @@ impl<'a> Builder<'a, '_> {
         for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
             let Some(to) = at.keywords.get(keyword).and_then(Value::as_str) else { continue };
             if !to.starts_with('#') {
-                let message = format!(
-                    "refers outside the schema ({}), and nothing is ever fetched: copy the definition under \"$defs\" \
-                     and refer to it as \"#/$defs/NAME\"",
-                    shown::text(to)
-                );
-                return Err(SchemaError { pointer: format!("{}/{keyword}", at.pointer), message });
+                return Err(references::outside(at.pointer, keyword, to));
             }
             self.references.push(Reference { from, keyword, to: to.to_owned(), base: at.base.to_owned() });
         }
@@ -234,14 +229,8 @@ impl<'a> Builder<'a, '_> {
 
     /// Follows one reference and ties its two ends together.
     fn resolve(&mut self, reference: &Reference) -> Result<(), SchemaError> {
-        let place = format!("{}/{}", self.graph.nodes[reference.from].pointer, reference.keyword);
-        let nowhere = || SchemaError {
-            pointer: place.clone(),
-            message: format!(
-                "{} leads to nothing in this schema: define it, for example under \"$defs\"",
-                shown::text(&reference.to)
-            ),
-        };
+        let from = &self.graph.nodes[reference.from].pointer;
+        let nowhere = || references::nowhere(from, reference.keyword, &reference.to);
         let fragment = percent_decode_str(&reference.to[1..]).decode_utf8().map_err(|_| nowhere())?;
         let target = if fragment.is_empty() || fragment.starts_with('/') {
             let pointer = format!("{}{fragment}", reference.base);

@@ -116,6 +116,61 @@ fn local_references_of_every_kind_are_followed() {
     }
 }
 
+/// Embedded resources, and `$recursiveRef` in a draft that does not know it.
+#[test]
+fn references_by_identity_are_followed() {
+    let list = json!({"$id": "list", "type": "array", "items": {"$dynamicRef": "#item"},
+        "$defs": {"item": {"$dynamicAnchor": "item"}}});
+    let one = input(root(json!({"properties": {"a": {"$ref": "list"}}, "$defs": {"list": list}})));
+    assert!(one.check(&Arc::new(json!({"a": ["x", 1]})), false).is_ok());
+    // The outermost anchor counts, and that of the document is always the outermost.
+    let outer = json!({"list": list, "own": {"$dynamicAnchor": "item", "type": "integer"}});
+    let by_root = input(root(json!({"properties": {"a": {"$ref": "list"}}, "$defs": outer})));
+    assert_eq!(wrong(&by_root, json!({"a": [1, "x"]}))[0].pointer, "/a/1");
+    // Which one counts depends on the way: only the validator knows.
+    let texts =
+        json!({"$id": "texts", "$ref": "list", "$defs": {"item": {"$dynamicAnchor": "item", "type": "string"}}});
+    let by_way = input(root(
+        json!({"properties": {"a": {"$ref": "texts"}, "b": {"$ref": "list"}}, "$defs": {"list": list, "texts": texts}}),
+    ));
+    assert_eq!(wrong(&by_way, json!({"a": [[]]}))[0].pointer, "/a/0");
+    assert!(by_way.check(&Arc::new(json!({"a": ["x"], "b": [[]]})), false).is_ok());
+
+    let tree = input(root(json!({"properties": {"x": {"type": "integer"}, "below": {"$recursiveRef": "#"}}})));
+    assert_eq!(wrong(&tree, json!({"below": {"below": {"x": "no"}}}))[0].pointer, "/below/below/x");
+    let old = "http://json-schema.org/draft-04/schema#";
+    let draft_4 = input(root(
+        json!({"$schema": old, "id": "urn:x:root", "properties": {"a": {"$ref": "urn:x:part#/definitions/n"},
+        "b": {"$ref": "urn:x:root#/properties/a"}}, "definitions": {"part": {"id": "urn:x:part", "definitions": {"n": {"type": "integer"}}}}}),
+    ));
+    assert_eq!(wrong(&draft_4, json!({"a": "x", "b": "y"})).len(), 2);
+}
+
+#[test]
+fn references_by_identity_are_bounded_and_lead_somewhere() {
+    let own = |more: Value| {
+        let mut schema = root(more);
+        schema["$id"] = json!("https://example.com/s.json");
+        schema
+    };
+    let of_a = |to: &str| own(json!({"properties": {"a": {"$ref": to}}}));
+    assert_refused(of_a("other.json"), "/properties/a/$ref", "outside");
+    assert_refused(of_a("https://example.com/s.json#/$defs/b"), "/properties/a/$ref", "nothing");
+    assert_refused(of_a("s.json#b"), "/properties/a/$ref", "nothing");
+    assert_refused(own(json!({"allOf": [{"$ref": "s.json"}]})), "", "without end");
+    let definitions = (0..14).map(|step| {
+        let next = json!({"$ref": format!("s.json#/$defs/s{}", step + 1)});
+        (format!("s{step}"), json!({"allOf": [next, next]}))
+    });
+    let mut definitions: serde_json::Map<String, Value> = definitions.collect();
+    definitions.insert("s14".to_owned(), json!({"type": "string"}));
+    let doubling = own(json!({"properties": {"x": {"$ref": "s.json#/$defs/s0"}}, "$defs": definitions}));
+    assert!(refused(doubling).message.contains("10000"));
+    // Data is no schema, also where it looks like an identity.
+    let data = own(json!({"properties": {"a": {"const": {"$id": "b.json"}}, "b": {"$ref": "b.json"}}}));
+    assert_refused(data, "/properties/b/$ref", "outside");
+}
+
 #[test]
 fn size_levels_and_nodes_are_bounded() {
     let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));

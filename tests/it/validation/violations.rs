@@ -83,6 +83,22 @@ async fn a_misspelt_enum_value_is_told_the_nearest_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn missing_and_exclusive_properties_of_forms_are_named() {
+    let forms = json!([{"required": ["id"]}, {"required": ["name"]}]);
+    for (keyword, arguments, message) in [
+        ("anyOf", json!({}), "needs `id` or `name`"),
+        ("oneOf", json!({}), "needs `id` or `name`"),
+        ("oneOf", json!({"id": 1, "name": "n"}), "`id` and `name` exclude each other"),
+    ] {
+        let properties = json!({"id": {"type": "integer"}, "name": {"type": "string"}});
+        let call = called(json!({"type": "object", "properties": properties, keyword: forms}), arguments).await;
+        let violation = violation(&call);
+        assert_eq!((&violation["pointer"], &violation["keyword"]), (&json!(""), &json!(keyword)));
+        assert_eq!((&violation["message"], violation["expected"].is_null()), (&json!(message), false));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_the_first_twenty_violations_are_reported() {
     let properties: Map<String, Value> = (0..30).map(|n| (format!("p{n}"), json!({"type": "integer"}))).collect();
     let arguments: Map<String, Value> = (0..30).map(|n| (format!("p{n}"), json!("no"))).collect();
@@ -120,6 +136,8 @@ async fn formats_are_asserted() {
         ("uuid", "0197a1b2-0000-7000-8000-000000000000", "0197"),
         ("ipv4", "127.0.0.1", "127.0.0.256"),
         ("uri", "https://example.com/a", "not a uri"),
+        ("idn-email", "jürgen@müller.example", "jürgen at müller"),
+        ("idn-hostname", "bücher.example", "-bücher-.example"),
     ] {
         let app = App::on_sqlite().await;
         app.echo_of("t", json!({"a": {"type": "string", "format": format}})).await;
