@@ -3,7 +3,7 @@
 use clap::builder::NonEmptyStringValueParser;
 use toolpost::app::App;
 use toolpost::import::document::{self, Bounds};
-use toolpost::import::{self, Credential, ImportError, Imported, Options as Wanted, Report};
+use toolpost::import::{Credential, ImportError, Imported, Options as Wanted, Report};
 use toolpost::registry::imports::{How, register};
 
 use super::error::CliError;
@@ -90,8 +90,8 @@ async fn here(asked: &Openapi, document: source::Document, options: &Options) ->
         document_url: document.url,
     };
     let name = &asked.source;
-    let value = document::parse(&document.bytes, Bounds::OWN).map_err(|error| refused(&error, name))?;
-    let imported = import::openapi(&value, &wanted).map_err(|error| refused(&error, name))?;
+    let document = document::read(&document.bytes, Bounds::OWN).map_err(|error| refused(&error, name))?;
+    let imported = document.import(&wanted).map_err(|error| refused(&error, name))?;
     let settings = if asked.out.is_some() { options.bare_settings()? } else { options.quiet_settings()? };
     let database = settings.database_url();
     let app = super::start_beside(settings).await?;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::Outcome;
+use super::{Outcome, json};
 
 /// The raw result of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,4 +26,26 @@ pub enum Answer {
     },
     /// Already an outcome.
     Outcome(Box<Outcome>),
+}
+
+impl Answer {
+    /// Reads a text that should be JSON. Valid JSON that holds a number beyond 64 bits is kept as text, with a note in
+    /// `details`: the work behind it has been done.
+    ///
+    /// # Errors
+    /// The text and what is wrong with it, if it is not JSON.
+    pub fn of_json(text: String) -> Result<Self, (String, json::JsonError)> {
+        match json::parse(text.as_bytes()) {
+            Ok(value) => Ok(Self::Json(value)),
+            Err(error) => match json::unkept_number(&text, &error) {
+                Some(number) => {
+                    let note = format!("the result is JSON with {number}; it is kept as text");
+                    let mut details = Map::new();
+                    details.insert("note".to_owned(), note.into());
+                    Ok(Self::Outcome(Box::new(Outcome { details, ..Outcome::text(text) })))
+                }
+                None => Err((text, error)),
+            },
+        }
+    }
 }

@@ -3,14 +3,21 @@
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
+mod bounds;
 mod text;
 mod weighed;
 mod write;
 
+pub use bounds::{Bound, ReplacedBound, SCHEMA_MAPS, is_within_schema, parse_with_schemas};
 pub use text::JsonText;
 use weighed::Scale;
 pub use weighed::{STEP, Weighed, WeighedError, parse_weighed};
 pub use write::{write_text, write_value};
+
+/// The reason why an integer is rejected.
+const BEYOND_64_BITS: &str = "integer beyond 64 bits";
+/// The reason that the parser gives for a number beyond all doubles.
+const BEYOND_DOUBLES: &str = "number out of range";
 
 /// Deepest nesting of arrays and objects that is read.
 pub const MAX_DEPTH: usize = 128;
@@ -25,6 +32,22 @@ pub struct JsonError {
     pub line: usize,
     /// Column in bytes, counted from 1.
     pub column: usize,
+}
+
+impl JsonError {
+    /// Returns `true` if the text may be JSON, and only holds a number that cannot be kept as it is.
+    fn is_of_number(&self) -> bool {
+        self.reason == BEYOND_64_BITS || self.reason == BEYOND_DOUBLES
+    }
+}
+
+/// Why a text that is valid JSON cannot become a value without changing one of its numbers; `None` for any other error.
+#[must_use]
+pub fn unkept_number(text: &str, error: &JsonError) -> Option<String> {
+    // Numbers are looked at before the syntax is.
+    let is_json = || serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    let what = if error.reason == BEYOND_64_BITS { "an integer beyond 64 bits" } else { "a number beyond a double" };
+    (error.is_of_number() && is_json()).then(|| format!("{what} (line {}, column {})", error.line, error.column))
 }
 
 /// Parses one JSON document.
@@ -109,7 +132,7 @@ fn check_depth_and_integers(bytes: &[u8]) -> Result<(), JsonError> {
                 }
                 let token = &bytes[start..=at];
                 if token.len() >= LONG_INTEGER && !is_exact(token) {
-                    return Err(error_at(bytes, start, "integer beyond 64 bits".to_owned()));
+                    return Err(error_at(bytes, start, BEYOND_64_BITS.to_owned()));
                 }
             }
             _ => {}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::json::{ReplacedBound, SCHEMA_MAPS};
 use super::preset::{self, Presets};
 use super::process::ProcessSpec;
 use super::serialization::{BodyType, ValueStyle};
@@ -413,8 +414,26 @@ pub fn is_valid_name(name: &str) -> bool {
 }
 
 /// What an answer adds to a definition; taken back in silence, so that a tool can be read, changed and put.
-const READ_ONLY: [&str; 8] =
-    ["upstream", "source", "revision", "active", "paused", "definition_error", "created_at", "updated_at"];
+const READ_ONLY: [&str; 9] =
+    ["upstream", "source", "revision", "active", "paused", "definition_error", "created_at", "updated_at", "warnings"];
+
+/// Parses a JSON text of a definition. `before` is what the path of a definition begins with: nothing, or what tells it
+/// among several. Returns the value, and the bounds of its schemas that were replaced.
+///
+/// # Errors
+/// As [`json::parse_with_schemas`].
+pub fn parse_definition(
+    bytes: &[u8],
+    before: impl Fn(&[String]) -> usize,
+) -> Result<(Value, Vec<ReplacedBound>), json::JsonError> {
+    json::parse_with_schemas(bytes, |path| match path[before(path).min(path.len())..].split_first() {
+        Some((member, schema)) => {
+            matches!(member.as_str(), "input_schema" | "output_schema")
+                && json::is_within_schema(schema, |key| SCHEMA_MAPS.contains(&key))
+        }
+        None => false,
+    })
+}
 
 /// Reads a definition that someone wrote.
 ///

@@ -15,8 +15,13 @@ use uuid::Uuid;
 
 use super::AppState;
 use super::problem::Problem;
-use crate::domain::{json, shape};
+use crate::domain::{json, shape, tool};
 use crate::engine::{Footprint, NoRoom, Room, Unread};
+
+/// How many times the size of its text a definition is counted that is not weighed value by value.
+const VALUES_PER_BYTE: usize = 16;
+/// Maximum number of warnings about one definition.
+const MAX_WARNINGS: usize = 100;
 
 /// Digits of an event's id at most.
 const LONGEST_EVENT_ID: usize = 18;
@@ -85,6 +90,36 @@ impl JsonBody {
     /// Reads the value into a shape. What it was is no more.
     pub fn read<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
         Ok(shape::read(self.value.take())?)
+    }
+}
+
+/// A tool's definition as a value, and what of its schemas had to be changed to read it.
+#[derive(Debug)]
+pub(super) struct DefinitionBody {
+    pub value: Value,
+    pub warnings: Vec<String>,
+    _footprint: Footprint,
+}
+
+impl FromRequest<AppState> for DefinitionBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Problem> {
+        let (Parts { headers, .. }, body) = request.into_parts();
+        check_content_type(&headers)?;
+        let room = state.engine.room_of_others();
+        let (bytes, mut footprint) = read(&headers, body, state, room).await?;
+        let (value, replaced) = match footprint.parse(room, &bytes) {
+            Ok(value) => (value, Vec::new()),
+            Err(Unread::Json(_)) => {
+                // Read once more, with bounds of schemas replaced: counted as the many small values that it may have.
+                footprint.take(room, bytes.len().saturating_mul(VALUES_PER_BYTE)).map_err(no_room)?;
+                tool::parse_definition(&bytes, |_| 0).map_err(|error| Problem::bad_json(error.to_string()))?
+            }
+            Err(other) => return Err(unread(other)),
+        };
+        let warnings = replaced.iter().map(ToString::to_string).take(MAX_WARNINGS).collect();
+        Ok(Self { value, warnings, _footprint: footprint })
     }
 }
 

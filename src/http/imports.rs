@@ -15,8 +15,8 @@ use super::{AppState, extract, reply};
 use crate::access::Access;
 use crate::domain::{json, shape};
 use crate::engine::Footprint;
-use crate::import::document::{self, Bounds};
-use crate::import::{self, Credential, ImportError, Options, Report};
+use crate::import::document::{self, Bounds, Document};
+use crate::import::{Credential, ImportError, Options, Report};
 use crate::registry::imports::{self, How};
 
 /// Documents that are imported at once; each costs many times its size.
@@ -70,7 +70,7 @@ pub(super) struct ImportBody {
 
 /// A document to import, and how.
 struct Asked {
-    document: Value,
+    document: Document,
     options: Options,
     how: How,
     /// Whether the body is the document itself.
@@ -106,14 +106,17 @@ pub(super) async fn openapi(
         let document = parsed(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
         Asked { document, options: Options::default(), how: How::default(), is_bare: true }
     } else {
-        let parsed = tokio::task::spawn_blocking(move || json::parse(&bytes)).await.map_err(|_| Problem::internal())?;
-        let value = parsed.map_err(|error| Problem::bad_json(error.to_string()))?;
-        read(&state, value, &mut footprint).await?
+        // The document itself, or our own shape around it.
+        let within = |path: &[String]| usize::from(path.first().is_some_and(|token| token == "document"));
+        let parsed = tokio::task::spawn_blocking(move || document::parse_json(&bytes, within)).await;
+        let parsed = parsed.map_err(|_| Problem::internal())?;
+        let body = parsed.map_err(|error| Problem::bad_json(error.to_string()))?;
+        read(&state, body, &mut footprint).await?
     };
     let Asked { document, options, how, is_bare } = asked;
     let (registry, tenant) = (state.engine.registry().clone(), access.tenant().clone());
     let made = tokio::task::spawn_blocking(move || {
-        import::openapi(&document, &options).map(|imported| registry.check_imported(&tenant, imported))
+        document.import(&options).map(|imported| registry.check_imported(&tenant, imported))
     });
     let imported = made.await.map_err(|_| Problem::internal())?.map_err(|error| refused(error, is_bare))?;
     let report: Report = imports::register(state.engine.registry(), access.store(), imported, how).await?;
@@ -121,9 +124,11 @@ pub(super) async fn openapi(
 }
 
 /// Reads a JSON body: the document itself, or our own shape around it.
-async fn read(state: &AppState, value: Value, footprint: &mut Footprint) -> Result<Asked, Problem> {
+async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Result<Asked, Problem> {
+    let Document { value, warnings } = body;
     if ["openapi", "swagger"].iter().any(|name| value.get(name).is_some()) {
-        return Ok(Asked { document: value, options: Options::default(), how: How::default(), is_bare: true });
+        let document = Document { value, warnings };
+        return Ok(Asked { document, options: Options::default(), how: How::default(), is_bare: true });
     }
     shape::expect_objects(&value, &[""])?;
     let body: ImportBody = shape::read(value)?;
@@ -136,7 +141,7 @@ async fn read(state: &AppState, value: Value, footprint: &mut Footprint) -> Resu
         document_url,
     };
     let document = match body.document {
-        Value::Object(_) => body.document,
+        value @ Value::Object(_) => Document { value, warnings },
         Value::String(text) => parsed(text.into_bytes()).await.map_err(|error| refused(error, false))?,
         Value::Null => fetched(state, options.document_url.as_ref(), footprint).await?,
         other => {
@@ -170,7 +175,7 @@ fn few(words: Vec<String>, pointer: &str) -> Result<Vec<String>, Problem> {
 }
 
 /// A document from elsewhere, through the egress guard.
-async fn fetched(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -> Result<Value, Problem> {
+async fn fetched(state: &AppState, url: Option<&Url>, footprint: &mut Footprint) -> Result<Document, Problem> {
     let Some(url) = url else {
         let message = "is missing: give the `document`, or the `url` where it is";
         return Err(Problem::invalid(vec![FieldError {
@@ -187,8 +192,8 @@ async fn fetched(state: &AppState, url: Option<&Url>, footprint: &mut Footprint)
 }
 
 /// Reading takes long, and is not done where others wait.
-async fn parsed(bytes: Vec<u8>) -> Result<Value, ImportError> {
-    let read = tokio::task::spawn_blocking(move || document::parse(&bytes, Bounds::SENT)).await;
+async fn parsed(bytes: Vec<u8>) -> Result<Document, ImportError> {
+    let read = tokio::task::spawn_blocking(move || document::read(&bytes, Bounds::SENT)).await;
     read.unwrap_or_else(|_| Err(ImportError::unreadable()))
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::described::BodyRefused;
-use super::extract::JsonBody;
+use super::extract::{DefinitionBody, JsonBody};
 use super::problem::Problem;
 use super::{AppState, Shared, reply};
 use crate::access::Access;
@@ -32,7 +32,7 @@ pub(super) async fn resume(
 ) -> Result<Response, Problem> {
     let entry = find(&access, &name)?;
     state.engine.pauses().resume(access.tenant(), &entry.name);
-    shown(&state, &access, &name, StatusCode::OK)
+    shown(&state, &access, &name, StatusCode::OK, Vec::new())
 }
 
 /// Registers a tool.
@@ -43,7 +43,11 @@ pub(super) async fn resume(
         (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The definition is refused; `errors` say where and why"),
         (status = 503, description = "The database is away")))]
-pub(super) async fn create(State(state): State<AppState>, access: Access, body: JsonBody) -> Result<Response, Problem> {
+pub(super) async fn create(
+    State(state): State<AppState>,
+    access: Access,
+    body: DefinitionBody,
+) -> Result<Response, Problem> {
     let definition = tool::read_definition(body.value)?;
     let name = definition.name.clone();
     check_allowed(&access, &definition)?;
@@ -54,7 +58,7 @@ pub(super) async fn create(State(state): State<AppState>, access: Access, body: 
             format!("there is a registered tool \"{name}\" already; PUT replaces it"),
         ));
     }
-    shown(&state, &access, &name, StatusCode::CREATED)
+    shown(&state, &access, &name, StatusCode::CREATED, body.warnings)
 }
 
 /// Reads a tool.
@@ -91,7 +95,7 @@ pub(super) async fn replace(
     access: Access,
     Path(name): Path<String>,
     headers: HeaderMap,
-    mut body: JsonBody,
+    mut body: DefinitionBody,
 ) -> Result<Response, Problem> {
     if let Value::Object(members) = &mut body.value {
         members.entry("name").or_insert_with(|| name.as_str().into());
@@ -113,7 +117,8 @@ pub(super) async fn replace(
     if !put(&state, &access, &definition, &fetched, expected).await? {
         return Err(changed(&name));
     }
-    shown(&state, &access, &name, if registered.is_some() { StatusCode::OK } else { StatusCode::CREATED })
+    let status = if registered.is_some() { StatusCode::OK } else { StatusCode::CREATED };
+    shown(&state, &access, &name, status, body.warnings)
 }
 
 /// Removes a registered tool; one of the same name from a file, or built in, is back.
@@ -289,10 +294,16 @@ async fn put(
     Ok(put)
 }
 
-fn shown(state: &Shared, access: &Access, name: &str, status: StatusCode) -> Result<Response, Problem> {
+fn shown(
+    state: &Shared,
+    access: &Access,
+    name: &str,
+    status: StatusCode,
+    warnings: Vec<String>,
+) -> Result<Response, Problem> {
     let (entry, active) = find_shown(access, name)?;
     let paused = state.engine.pauses().of(access.tenant(), &entry.name);
-    let view = entry.view(paused).with_active(active);
+    let view = entry.view(paused).with_active(active).with_warnings(warnings);
     let mut response = reply::tagged(&HeaderMap::new(), status, &entry.etag_now(paused, active), &view);
     if status == StatusCode::CREATED
         && let Ok(location) = HeaderValue::from_str(&format!("/tools/{name}"))

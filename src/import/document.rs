@@ -1,13 +1,40 @@
 //! From bytes to a JSON value: an OpenAPI document as JSON or YAML, within its bounds.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::ImportError;
-use crate::domain::json;
+use super::{ImportError, Imported, Options, Warning};
+use crate::domain::json::{self, Bound, ReplacedBound, SCHEMA_MAPS};
+use crate::schema::DOCUMENT_MAPS;
+
+/// Maximum number of warnings about the numbers of a document.
+const MAX_WARNINGS: usize = 100;
+
+/// A document, and what of it could not be kept as it is.
+#[derive(Debug)]
+pub struct Document {
+    /// The document.
+    pub value: Value,
+    /// What differs from the text.
+    pub warnings: Vec<String>,
+}
+
+impl Document {
+    /// Makes tools of it, as [`super::openapi`]; its own warnings come first.
+    ///
+    /// # Errors
+    /// As [`super::openapi`].
+    pub fn import(&self, options: &Options) -> Result<Imported, ImportError> {
+        let mut imported = super::openapi(&self.value, options)?;
+        let own = self.warnings.iter().map(|message| Warning { operation: None, message: message.clone() });
+        imported.warnings = own.chain(std::mem::take(&mut imported.warnings)).collect();
+        Ok(imported)
+    }
+}
 
 /// What a document may cost.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +67,14 @@ const MARKS_PER_NODE: usize = 2;
 /// # Errors
 /// What is neither JSON nor YAML, where, and what is beyond the bounds.
 pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<Value, ImportError> {
+    read(bytes, bounds).map(|document| document.value)
+}
+
+/// Reads a document, and says which bounds of its schemas were replaced because they are beyond 64 bits.
+///
+/// # Errors
+/// As [`parse`].
+pub fn read(bytes: &[u8], bounds: Bounds) -> Result<Document, ImportError> {
     if bytes.len() > bounds.bytes {
         let message = format!("the document has {} bytes; {} are read", bytes.len(), bounds.bytes);
         return Err(ImportError::new("", message));
@@ -48,27 +83,68 @@ pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<Value, ImportError> {
     // YAML has braces, too, but hardly quotes behind them.
     let inner = text.trim_ascii_start().strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
     if inner.is_some_and(|inner| inner.starts_with(b"\"") || inner.starts_with(b"}")) {
-        return json::parse(text).map_err(|error| ImportError::new("", format!("the document is no JSON: {error}")));
+        return parse_json(text, |_| 0)
+            .map_err(|error| ImportError::new("", format!("the document is no JSON: {error}")));
     }
     yaml(text, bounds)
 }
 
-fn yaml(text: &[u8], bounds: Bounds) -> Result<Value, ImportError> {
+/// Parses JSON that is a document, or has one in it; `within` is how many tokens of a path
+/// lead to it.
+///
+/// # Errors
+/// As [`json::parse`].
+pub fn parse_json(bytes: &[u8], within: impl Fn(&[String]) -> usize) -> Result<Document, json::JsonError> {
+    let (value, replaced) =
+        json::parse_with_schemas(bytes, |path| json::is_within_schema(&path[within(path)..], is_map))?;
+    let warnings = replaced.iter().map(ToString::to_string).take(MAX_WARNINGS).collect();
+    Ok(Document { value, warnings })
+}
+
+/// Whether the members of the member of this name have names of their own.
+fn is_map(key: &str) -> bool {
+    SCHEMA_MAPS.contains(&key) || DOCUMENT_MAPS.contains(&key)
+}
+
+fn yaml(text: &[u8], bounds: Bounds) -> Result<Document, ImportError> {
     let too_much = || ImportError::new("", format!("the document has more than {} values", bounds.nodes));
     let marks = text.iter().filter(|byte| MARKS.contains(byte)).count();
     if marks > bounds.nodes.saturating_mul(MARKS_PER_NODE) {
         return Err(too_much());
     }
-    let left = Cell::new(Left { nodes: bounds.nodes, bytes: bounds.bytes });
-    let read = Node(&left).deserialize(yaml_serde::Deserializer::from_slice(text));
-    read.map_err(|error| match left.get() {
+    let reading =
+        Reading { left: Cell::new(Left { nodes: bounds.nodes, bytes: bounds.bytes }), replaced: RefCell::default() };
+    let root = Node { reading: &reading, place: Place::Schema, bound: None };
+    let read = root.deserialize(yaml_serde::Deserializer::from_slice(text));
+    let left = &reading.left;
+    let value = read.map_err(|error| match left.get() {
         Left { nodes: 0, .. } => too_much(),
         Left { bytes: 0, .. } => {
             let message = format!("with its aliases written out, the document has more than {} bytes", bounds.bytes);
             ImportError::new("", message)
         }
         _ => ImportError::new("", format!("the document is no YAML: {}", json::shorten(&error.to_string(), 300))),
-    })
+    })?;
+    // One of an alias is read each time that the alias is.
+    let warnings: BTreeSet<String> = reading.replaced.take().iter().map(ToString::to_string).collect();
+    Ok(Document { value, warnings: warnings.into_iter().take(MAX_WARNINGS).collect() })
+}
+
+/// What reading one document has come to.
+struct Reading {
+    left: Cell<Left>,
+    replaced: RefCell<Vec<ReplacedBound>>,
+}
+
+/// What the members of a mapping are.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// Keywords, or members of a document.
+    Schema,
+    /// Names.
+    Map,
+    /// Data, whatever it looks like.
+    Data,
 }
 
 /// What may still be read. An alias (`*x`) costs as much as what it stands for, each time.
@@ -80,13 +156,39 @@ struct Left {
 
 /// Reads one value.
 #[derive(Clone, Copy)]
-struct Node<'l>(&'l Cell<Left>);
+struct Node<'r> {
+    reading: &'r Reading,
+    place: Place,
+    /// The keyword whose value it is, if that bounds numbers.
+    bound: Option<Bound>,
+}
 
 impl Node<'_> {
+    /// The value of a member.
+    fn below(self, key: &str) -> Self {
+        let is_map = self.place == Place::Schema && is_map(key);
+        let place = match (self.place, key) {
+            (Place::Data, _) | (Place::Schema, "const" | "enum" | "default" | "example" | "examples") => Place::Data,
+            (Place::Schema, _) if is_map => Place::Map,
+            (Place::Schema | Place::Map, _) => Place::Schema,
+        };
+        let bound = if self.place == Place::Schema { Bound::of(key) } else { None };
+        Self { place, bound, ..self }
+    }
+
+    /// An integer beyond 64 bits: only a bound may be one.
+    fn long<E: Error>(self, integer: &str) -> Result<Value, E> {
+        let beyond = || E::custom(format!("the integer {integer} is beyond 64 bits"));
+        let bound = self.bound.ok_or_else(beyond)?;
+        let taken = bound.nearest(integer).ok_or_else(beyond)?;
+        self.reading.replaced.borrow_mut().push(bound.replaced(integer, &taken));
+        self.number(taken)
+    }
+
     fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
-        let left = self.0.get();
+        let left = self.reading.left.get();
         let (nodes, bytes) = (left.nodes.saturating_sub(1), left.bytes.saturating_sub(bytes));
-        self.0.set(Left { nodes, bytes });
+        self.reading.left.set(Left { nodes, bytes });
         if nodes == 0 || bytes == 0 { Err(E::custom("too much")) } else { Ok(()) }
     }
 
@@ -139,11 +241,11 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_i128<E: Error>(self, value: i128) -> Result<Value, E> {
-        Err(E::custom(format!("the integer {value} is beyond 64 bits")))
+        self.long(&value.to_string())
     }
 
     fn visit_u128<E: Error>(self, value: u128) -> Result<Value, E> {
-        Err(E::custom(format!("the integer {value} is beyond 64 bits")))
+        self.long(&value.to_string())
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
@@ -158,7 +260,9 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         self.take(0)?;
         let mut array = Vec::new();
-        while let Some(item) = items.next_element_seed(self)? {
+        // The elements of a bound bound nothing; those of a list of schemas are schemas.
+        let place = if self.place == Place::Map { Place::Schema } else { self.place };
+        while let Some(item) = items.next_element_seed(Self { place, bound: None, ..self })? {
             array.push(item);
         }
         Ok(Value::Array(array))
@@ -166,10 +270,17 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         self.take(0)?;
-        let (mut object, mut merged) = (Map::new(), Vec::new());
-        while let Some(key) = members.next_key_seed(self)? {
-            let value = members.next_value_seed(self)?;
-            match key_of(key).map_err(A::Error::custom)? {
+        let (mut object, mut merged, mut replaced) = (Map::new(), Vec::new(), Vec::new());
+        while let Some(key) = members.next_key_seed(Self { bound: None, ..self })? {
+            let key = key_of(key).map_err(A::Error::custom)?;
+            // A merge key is no name: what is behind it are members of this very mapping.
+            let below = if key == "<<" { Self { bound: None, ..self } } else { self.below(&key) };
+            let known = self.reading.replaced.borrow().len();
+            let value = members.next_value_seed(below)?;
+            if below.bound.is_some() {
+                replaced.extend(self.reading.replaced.borrow_mut().drain(known..));
+            }
+            match key {
                 // YAML's merge key: what it brings stands behind the mapping's own.
                 key if key == "<<" && (value.is_object() || value.is_array()) => merged.push(value),
                 key => drop(object.insert(key, value)),
@@ -182,6 +293,13 @@ impl<'de> Visitor<'de> for Node<'_> {
             {
                 object.entry(key).or_insert(value);
             }
+        }
+        for bound in replaced {
+            let kept = bound
+                .excluded_in(&object)
+                .ok_or_else(|| A::Error::custom(format!("the integer {} is beyond 64 bits", bound.given)))?;
+            object.insert(kept.keyword.to_owned(), kept.taken.clone().into());
+            self.reading.replaced.borrow_mut().push(kept);
         }
         Ok(Value::Object(object))
     }
@@ -251,6 +369,38 @@ mod tests {
         assert!(read(&"[".repeat(5000)).is_err());
         assert!(read(&format!("{}1", "- ".repeat(5000))).is_err());
         assert!(parse(&[0xff, 0xfe, 0x00], Bounds::SENT).is_err());
+    }
+
+    #[test]
+    fn bounds_beyond_64_bits_are_replaced_in_json_and_yaml() {
+        let schema = |schema: &str| {
+            (
+                format!("{{\"components\":{{\"schemas\":{{\"default\":{schema}}}}}}}"),
+                format!("components:\n  schemas:\n    default: {}\n", schema.replace('"', "").replace(':', ": ")),
+            )
+        };
+        let long = "-9223372036854776000";
+        let (json, yaml) = schema(&format!("{{\"minimum\":{long},\"maximum\":5}}"));
+        for text in [json, yaml] {
+            let document = super::read(text.as_bytes(), Bounds::SENT).unwrap();
+            assert_eq!(document.value["components"]["schemas"]["default"], json!({"minimum": i64::MIN, "maximum": 5}));
+            assert_eq!(document.warnings.len(), 1, "{text}");
+            assert!(document.warnings[0].contains(long) && document.warnings[0].contains("minimum"));
+        }
+        let (json, yaml) = schema(&format!("{{\"minimum\":{long},\"exclusiveMinimum\":true}}"));
+        for text in [json, yaml] {
+            let value = read(&text).unwrap();
+            assert_eq!(
+                value.pointer("/components/schemas/default/minimum").unwrap().to_string(),
+                "-9.223372036854778e+18"
+            );
+        }
+        for keyword in ["default", "const", "multipleOf", "x"] {
+            let (json, yaml) = schema(&format!("{{\"{keyword}\":{long}}}"));
+            for text in [json, yaml] {
+                assert!(read(&text).unwrap_err().contains("beyond 64 bits"), "{text}");
+            }
+        }
     }
 
     #[test]

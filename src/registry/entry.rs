@@ -105,9 +105,19 @@ pub struct ToolView<'a> {
     created_at: Time,
     /// When it was last changed.
     updated_at: Time,
+    /// Of the request that has just declared it: what is not as it was given. Absent where there is nothing to say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    warnings: Vec<String>,
 }
 
 impl ToolView<'_> {
+    /// Adds what is not as the request gave it.
+    #[must_use]
+    pub fn with_warnings(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
+    }
+
     /// Whether it can be called by whoever is shown it.
     #[must_use]
     pub fn with_active(self, active: bool) -> Self {
@@ -129,6 +139,7 @@ impl Entry {
             definition_error: self.fetched.error.as_ref(),
             created_at: self.made.created_at,
             updated_at: self.made.updated_at,
+            warnings: Vec::new(),
         }
     }
 

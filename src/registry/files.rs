@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{Registry, check};
-use crate::domain::{Time, ToolDefinition, json, tool};
+use crate::domain::{Time, ToolDefinition, tool};
 
 pub mod scripts;
 
@@ -160,7 +160,12 @@ pub fn values(path: &Path, bytes: &[u8]) -> Result<Vec<Value>, String> {
         let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
         toml::from_str(text).map_err(|error| error.to_string())?
     } else {
-        json::parse(bytes).map_err(|error| error.to_string())?
+        let (value, replaced) = tool::parse_definition(bytes, before).map_err(|error| error.to_string())?;
+        for bound in replaced {
+            let file = path.display().to_string();
+            tracing::warn!(file, bound = bound.to_string(), "a bound of a schema was replaced");
+        }
+        value
     };
     Ok(match value {
         Value::Array(list) => list,
@@ -173,6 +178,15 @@ pub fn values(path: &Path, bytes: &[u8]) -> Result<Vec<Value>, String> {
         }
         one => vec![one],
     })
+}
+
+/// How many tokens of a path in a file tell the definition: none, its index, or `tools` and its index.
+fn before(path: &[String]) -> usize {
+    match path.first().map(String::as_str) {
+        Some("tools") => 2,
+        Some(token) if token.bytes().all(|byte| byte.is_ascii_digit()) => 1,
+        _ => 0,
+    }
 }
 
 /// The folder's definition files, what is in them, and when they were written.

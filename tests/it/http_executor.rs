@@ -2,6 +2,7 @@
 
 mod addresses;
 mod failures;
+mod numbers;
 mod request;
 mod signing;
 mod streams;

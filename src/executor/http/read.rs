@@ -3,7 +3,6 @@
 use encoding_rs::{Encoding, UTF_8};
 use reqwest::Response;
 use reqwest::header::{self, HeaderMap, HeaderName};
-use serde_json::Value;
 
 use super::fault::Fault;
 use super::stream;
@@ -157,9 +156,8 @@ impl Media {
         }
         if self.is_json() {
             let text = self.decode(bytes)?;
-            return parse(&text)
-                .map(Answer::Json)
-                .map_err(|error| format!("the answer says that it is JSON but is not: {error}"));
+            return Answer::of_json(text)
+                .map_err(|(_, error)| format!("the answer says that it is JSON but is not: {error}"));
         }
         if self.essence.starts_with("image/") {
             return Ok(Answer::Image { bytes, mime_type: self.essence.clone() });
@@ -169,7 +167,7 @@ impl Media {
         }
         if self.essence.is_empty() {
             let text = self.decode(bytes)?;
-            return Ok(parse(&text).map_or_else(|_| Answer::Text(text), Answer::Json));
+            return Ok(Answer::of_json(text).unwrap_or_else(|(text, _)| Answer::Text(text)));
         }
         let (essence, length) = (json::shorten(&self.essence, 100), bytes.len());
         Err(format!("the answer is {length} bytes of {essence}, which is neither text nor JSON nor an image"))
@@ -190,10 +188,6 @@ impl Media {
         let (text, _, malformed) = encoding.decode(&bytes);
         if malformed { Err(wrong()) } else { Ok(text.into_owned()) }
     }
-}
-
-fn parse(text: &str) -> Result<Value, json::JsonError> {
-    json::parse(text.as_bytes())
 }
 
 #[cfg(test)]
@@ -254,6 +248,22 @@ mod tests {
             read("application/json", b"{\"a\":}").unwrap_err(),
             "the answer says that it is JSON but is not: expected value at line 1 column 6"
         );
-        assert!(read("application/json", b"123456789012345678901234567890").unwrap_err().contains("64 bits"));
+    }
+
+    #[test]
+    fn json_with_a_number_beyond_64_bits_is_kept_as_text_with_a_note() {
+        for (body, note) in [
+            ("{\"id\": 123456789012345678901234567890}\n", "an integer beyond 64 bits (line 1, column 8)"),
+            ("[1e400]", "a number beyond a double"),
+        ] {
+            for content_type in ["application/json", ""] {
+                let Ok(Answer::Outcome(outcome)) = read(content_type, body.as_bytes()) else { panic!("{body}") };
+                assert_eq!((outcome.output.as_str(), outcome.is_error()), (body, false));
+                assert!(outcome.details["note"].as_str().unwrap().contains(note), "{:?}", outcome.details);
+                assert_eq!(outcome.structured, None);
+            }
+        }
+        let broken = read("application/json", b"{\"id\": 123456789012345678901234567890").unwrap_err();
+        assert!(broken.starts_with("the answer says that it is JSON but is not"), "{broken}");
     }
 }

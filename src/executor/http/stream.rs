@@ -73,11 +73,10 @@ fn report(data: Vec<u8>) -> Report {
 /// JSON where it is such, else text.
 fn result(data: Vec<u8>) -> Result<Answer, Fault> {
     let text = String::from_utf8(data).map_err(|_| Fault::terminal("the `result` event is not valid UTF-8"))?;
-    Ok(match json::parse(text.as_bytes()) {
-        Ok(value) => Answer::Json(value),
-        Err(_) if text.is_empty() => Answer::Nothing,
-        Err(_) => Answer::Text(text),
-    })
+    if text.is_empty() {
+        return Ok(Answer::Nothing);
+    }
+    Ok(Answer::of_json(text).unwrap_or_else(|(text, _)| Answer::Text(text)))
 }
 
 fn error(data: &str) -> Fault {

@@ -101,9 +101,9 @@ impl Output {
         if self.plain.is_empty() {
             return Answer::Nothing;
         }
-        match json::parse(&self.plain) {
-            Ok(value) => Answer::Json(value),
-            Err(_) => Answer::Text(String::from_utf8_lossy(&self.plain).into_owned()),
+        match String::from_utf8(self.plain) {
+            Ok(text) => Answer::of_json(text).unwrap_or_else(|(text, _)| Answer::Text(text)),
+            Err(error) => Answer::Text(String::from_utf8_lossy(error.as_bytes()).into_owned()),
         }
     }
 

@@ -46,6 +46,23 @@ async fn a_json_file_holds_one_definition_or_an_array() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bound_beyond_64_bits_is_replaced_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = |name: &str| {
+        let schema = json!({"type": "object", "properties": {"a": {"minimum": "BOUND"}}});
+        echo_tool(name, schema).to_string().replace("\"BOUND\"", "-9223372036854776000")
+    };
+    write(folder.path(), "one.json", text("one"));
+    write(folder.path(), "list.json", format!("[{}]", text("two")));
+    write(folder.path(), "tools.json", format!("{{\"tools\": [{}]}}", text("three")));
+    let app = on_folder(&folder).await;
+    for name in ["one", "two", "three"] {
+        let schema = &app.get(&format!("/tools/{name}")).await.ok()["input_schema"];
+        assert_eq!(schema["properties"]["a"]["minimum"], json!(i64::MIN), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_toml_file_holds_a_definition() {
     let folder = tempfile::tempdir().unwrap();
     let toml = r#"

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::support::app::echo_tool;
-use crate::support::shapes::{points_at, succeeded};
+use crate::support::client::send;
+use crate::support::shapes::{points_at, succeeded, violation};
 use crate::support::{Answer, App, HttpTool};
 
 /// Refused at `/input_schema`, and the tool does not exist afterwards.
@@ -55,6 +56,80 @@ async fn a_schema_refers_to_nothing_outside_itself() {
         refused(&app, of(json!({"$ref": target}))).await;
     }
     refused(&app, json!({"type": "object", "$defs": {"unused": {"$ref": "https://example.com/a.json"}}})).await;
+}
+
+/// A schema whose references are by its own identities and anchors.
+fn self_contained() -> Value {
+    json!({
+        "$id": "https://example.com/s.json", "type": "object",
+        "properties": {
+            "whole": {"$ref": "https://example.com/s.json#/$defs/count"},
+            "relative": {"$ref": "s.json#/$defs/count"},
+            "anchor": {"$ref": "https://example.com/s.json#named"},
+            "embedded": {"$ref": "inner/part.json"},
+            "within": {"$ref": "inner/part.json#/$defs/deep"},
+            "inner_anchor": {"$ref": "inner/part.json#deep"},
+        },
+        "$defs": {
+            "count": {"type": "integer"},
+            "named": {"$anchor": "named", "type": "integer"},
+            "part": {
+                "$id": "inner/part.json", "$ref": "#deep",
+                "$defs": {"deep": {"$anchor": "deep", "$ref": "../s.json#/$defs/count"}},
+            },
+        },
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn references_inside_a_schema_are_resolved() {
+    let app = App::on_sqlite().await;
+    let made = app.post("/tools", &echo_tool("mine", self_contained())).await.ok();
+    assert_eq!(made["input_schema"], self_contained(), "it is shown as it was given");
+    for name in ["whole", "relative", "anchor", "embedded", "within", "inner_anchor"] {
+        assert_eq!(succeeded(&app.call("mine", json!({(name): "5"})).await), json!({(name): 5}).to_string());
+        let call = app.call("mine", json!({(name): "x"})).await;
+        assert_eq!(violation(&call)["pointer"], format!("/{name}"));
+    }
+    for format in ["openai", "openai-responses", "openai-strict", "anthropic", "gemini"] {
+        let list = app.get(&format!("/tools?format={format}&q=mine")).await.ok();
+        let text = list["tools"].to_string();
+        assert!(!text.contains("$ref") && !text.contains("example.com"), "{format}: {text}");
+        assert_eq!(text.to_lowercase().matches("\"integer\"").count(), 6, "{format}: {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bound_beyond_64_bits_is_replaced_with_a_warning() {
+    let app = App::on_sqlite().await;
+    let tool = |schema: Value| echo_tool("mine", of(schema)).to_string().replace("\"BOUND\"", "-9223372036854776000");
+    let text = tool(json!({"type": "integer", "minimum": "BOUND", "maxLength": "BOUND"}));
+    let text = text.replace("\"maxLength\":-9223372036854776000", "\"maxLength\":99999999999999999999");
+    let made = app.post_raw("/tools", text.clone()).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json["input_schema"]["properties"]["a"]["minimum"], json!(i64::MIN));
+    assert_eq!(made.json["input_schema"]["properties"]["a"]["maxLength"], json!(i64::MAX));
+    let warnings = made.json["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 2);
+    let told = "/input_schema/properties/a/minimum";
+    assert!(warnings[0].as_str().unwrap().contains(told), "{warnings:?}");
+    succeeded(&app.call("mine", json!({"a": i64::MIN})).await);
+    assert_eq!(app.get("/tools/mine").await.ok().get("warnings"), None);
+    let put = app.request(reqwest::Method::PUT, "/tools/mine").header("content-type", "application/json").body(text);
+    assert_eq!(send(put).await.ok()["warnings"].as_array().unwrap().len(), 2);
+    for schema in [
+        json!({"const": "BOUND"}),
+        json!({"enum": ["BOUND"]}),
+        json!({"default": "BOUND"}),
+        json!({"multipleOf": "BOUND"}),
+        json!({"examples": [{"minimum": "BOUND"}]}),
+    ] {
+        let problem = app.post_raw("/tools", tool(schema)).await.problem(400);
+        assert!(problem["detail"].as_str().unwrap().contains("beyond 64 bits"), "{problem}");
+    }
+    let elsewhere = echo_tool("mine", json!({"type": "object"})).to_string();
+    let elsewhere = elsewhere.replacen('{', "{\"minimum\":-9223372036854776000,", 1);
+    app.post_raw("/tools", elsewhere).await.problem(400);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -38,11 +38,13 @@ async fn a_result_is_json_or_text_or_nothing() {
         ("data: two\ndata:  lines é\u{0}😀", Answer::Text("two\n lines é\u{0}😀".into())),
         ("data: \u{feff}x", Answer::Text("\u{feff}x".into())),
         ("data: {broken", Answer::Text("{broken".into())),
-        ("data: 123456789012345678901234567890", Answer::Text("123456789012345678901234567890".into())),
         ("data", Answer::Nothing),
     ] {
         assert_eq!(answer_of(format!("event: result\n{data}\n\n")).await, answer, "{data}");
     }
+    let long = "123456789012345678901234567890";
+    let Answer::Outcome(kept) = answer_of(format!("event: result\ndata: {long}\n\n")).await else { panic!("no text") };
+    assert_eq!((kept.output.as_str(), kept.details.contains_key("note")), (long, true));
 }
 
 #[tokio::test]
