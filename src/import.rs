@@ -12,6 +12,7 @@ mod arguments;
 mod body;
 mod credentials;
 pub mod document;
+mod files;
 mod names;
 mod operation;
 mod parameters;

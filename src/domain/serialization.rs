@@ -35,6 +35,10 @@ pub enum BodyType {
     Form,
     /// A string, as it is; `text/plain` unless `Content-Type` says otherwise.
     Text,
+    /// The members of an object as the parts of `multipart/form-data`: an array as a part for each element, a file
+    /// (`{"filename": …, "content_base64": …, "content_type": …}`; all but the content may be absent) as its bytes, any
+    /// other object as JSON, everything else as text.
+    Multipart,
     /// The bytes that a string of base64 stands for; `application/octet-stream` unless `Content-Type` says otherwise.
     Base64,
     /// Nothing is sent, whatever the method.
@@ -75,4 +79,7 @@ pub enum Style {
     DeepObject,
     /// Compact JSON, of a string as well.
     Json,
+    /// The parameter once for each element of an array; everything else as without a style: a string as it is, an object
+    /// as compact JSON.
+    Repeat,
 }

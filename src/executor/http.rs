@@ -21,6 +21,7 @@ pub(super) mod fault;
 mod fetch;
 mod headers;
 pub(super) mod known;
+mod multipart;
 mod page;
 mod payload;
 mod plan;

@@ -1,16 +1,19 @@
-//! The body of an operation: JSON as one argument `body`, forms as an argument for each field, text and bytes as a string.
+//! The body of an operation: JSON as one argument `body`, forms as an argument for each field (a file is an object), text
+//! and bytes as a string.
 
 use serde_json::{Map, Value, json};
 
 use super::arguments::{BODY, Request, placeholder};
+use super::files;
 use super::parameters::{self, Parameter, Place};
 use super::reference::{self, is_true, text};
-use super::schema::Shape;
+use super::schema::{Bundler, Shape};
 use super::version::Version;
 use crate::domain::json;
 use crate::domain::serialization::{Style, ValueStyle};
 
 const FORM: &str = "application/x-www-form-urlencoded";
+const MULTIPART: &str = "multipart/form-data";
 
 /// What a media type can be sent as, the best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +24,7 @@ enum Kind {
     Text,
     Bytes,
     Multipart,
+    OtherMultipart,
 }
 
 /// Whether a media type is JSON.
@@ -49,7 +53,8 @@ impl Kind {
             | "application/jsonl" => Self::Text,
             other if other.ends_with("+json") => Self::OtherJson,
             other if other.ends_with("+xml") || other.ends_with("+yaml") || other.starts_with("text/") => Self::Text,
-            other if other.starts_with("multipart/") => Self::Multipart,
+            "multipart/form-data" | "multipart/*" => Self::Multipart,
+            other if other.starts_with("multipart/") => Self::OtherMultipart,
             _ => Self::Bytes,
         }
     }
@@ -70,7 +75,7 @@ impl<'d> Body<'d> {
     /// Whether it is an argument of its own.
     #[must_use]
     pub fn is_argument(&self) -> bool {
-        self.kind != Kind::Form
+        !matches!(self.kind, Kind::Form | Kind::Multipart)
     }
 
     /// The body of an operation of 3.0 or 3.1, in the media type that is sent best.
@@ -120,9 +125,15 @@ impl<'d> Body<'d> {
         if !parameters.iter().any(|parameter| parameter.place == Place::Form) {
             return Ok(None);
         }
+        // Only the one can hold files.
+        let has_file = parameters.iter().any(|parameter| files::is_declared(parameter.object));
+        let (usual, default) = match has_file {
+            true => (Kind::Multipart, (Kind::Multipart, MULTIPART)),
+            false => (Kind::Form, (Kind::Form, FORM)),
+        };
         let mut kinds = kinds.filter(|(kind, _)| matches!(kind, Kind::Form | Kind::Multipart));
-        let kind = kinds.clone().find(|(kind, _)| *kind == Kind::Form).or_else(|| kinds.next());
-        let (kind, media_type) = kind.unwrap_or((Kind::Form, FORM));
+        let kind = kinds.clone().find(|(kind, _)| *kind == usual).or_else(|| kinds.next().filter(|_| !has_file));
+        let (kind, media_type) = kind.unwrap_or(default);
         Ok(Some(Self { kind, media_type, schema: None, encoding: None, description: None, required: true }))
     }
 
@@ -141,12 +152,11 @@ impl<'d> Body<'d> {
                 }
                 Ok(())
             }
-            Kind::Form if version == Version::V2 => {
+            Kind::Form | Kind::Multipart => {
                 request.body.get_or_insert_with(|| json!({}));
-                request.body_type = Some("form");
-                Ok(())
+                request.body_type = Some(if self.kind == Kind::Form { "form" } else { "multipart" });
+                if version == Version::V2 { Ok(()) } else { self.add_fields(document, request) }
             }
-            Kind::Form => self.add_fields(document, request),
             Kind::Text => {
                 self.add_string(request, "text", format!("The body, as {}.", essence(self.media_type)), json!({}));
                 Ok(())
@@ -160,7 +170,9 @@ impl<'d> Body<'d> {
                 self.add_string(request, "base64", format!("The {what} that are the body, in base64."), encoding);
                 Ok(())
             }
-            Kind::Multipart => Err(format!("its body is {}, which an http tool cannot send", essence(self.media_type))),
+            Kind::OtherMultipart => {
+                Err(format!("its body is {}, which an http tool cannot send", essence(self.media_type)))
+            }
         }
     }
 
@@ -199,25 +211,53 @@ impl<'d> Body<'d> {
                 Some(encodings) => reference::member(encodings, name)?,
                 None => None,
             };
-            let shape = request.bundler.shape(object);
-            let style = match own.filter(|own| own.contains_key("style") || own.contains_key("explode")) {
-                Some(own) => parameters::form_style(own)?,
-                // Objects are JSON unless something else is said (encoding object, `contentType`).
-                None if shape == Shape::Composite => ValueStyle { style: Style::Json, explode: false },
-                None => ValueStyle { style: Style::Form, explode: true },
-            };
             let is_required = reference::elements(schema, "required")?.iter().any(|required| required == name);
+            let media_type = own.and_then(|own| text(own, "contentType"));
+            if self.kind == Kind::Multipart
+                && let Some(file) = files::argument(document, object, media_type)?
+            {
+                let argument = request.add(name, Place::Form.word(), file, text(object, "description"), is_required);
+                fields.insert(name.clone(), placeholder(&argument));
+                continue;
+            }
+            let shape = request.bundler.shape(object);
+            let style = match self.kind {
+                Kind::Multipart => media_type.filter(|media_type| is_json(media_type)).map(|_| JSON),
+                _ => form_style(&request.bundler, object, shape, own)?,
+            };
             let made = request.bundler.schema(property)?;
             let argument = request.add(name, Place::Form.word(), made, None, is_required);
-            if shape != Shape::Scalar {
+            if let Some(style) = style {
                 request.styles.insert(argument.clone(), style);
             }
             fields.insert(name.clone(), placeholder(&argument));
         }
         request.body = Some(Value::Object(fields));
-        request.body_type = Some("form");
         Ok(())
     }
+}
+
+const JSON: ValueStyle = ValueStyle { style: Style::Json, explode: false };
+
+/// How a field of a form is written; `None` for a scalar.
+fn form_style(
+    bundler: &Bundler<'_>,
+    schema: &Map<String, Value>,
+    shape: Shape,
+    encoding: Option<&Map<String, Value>>,
+) -> Result<Option<ValueStyle>, String> {
+    let stated = encoding.filter(|own| own.contains_key("style") || own.contains_key("explode"));
+    Ok(match (stated, shape) {
+        (_, Shape::Scalar) => None,
+        (Some(own), _) => Some(parameters::form_style(own)?),
+        (None, Shape::Scalars) => Some(ValueStyle { style: Style::Form, explode: true }),
+        // Text of a field without a type is no JSON, and a list of such fields is no single one.
+        (None, Shape::Composite) if bundler.is_open(schema) => {
+            Some(ValueStyle { style: Style::Repeat, explode: false })
+        }
+        // Objects are JSON unless something else is said (encoding object, `contentType`).
+        (None, Shape::Composite) => Some(JSON),
+    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::{Request, placeholder};
 use super::credentials::Credential;
+use super::files;
 use super::reference::{self, is_true, text};
 use super::schema::Shape;
 use super::version::Version;
@@ -136,11 +137,15 @@ pub fn add<'d>(
     }
     let (schema, style, shape) = match version {
         Version::V2 => {
-            if object.get("type").is_some_and(|kind| kind == "file") {
-                return Err("files are sent as multipart/form-data, which an http tool cannot do".to_owned());
+            if files::is_declared(object) {
+                if place != Place::Form {
+                    return Err("a file can only be in a form (`in: formData`)".to_owned());
+                }
+                (files::schema(None), old_style(object, place)?, Shape::Scalar)
+            } else {
+                let shape = request.bundler.shape(object);
+                (request.bundler.of_object(object)?, old_style(object, place)?, shape)
             }
-            let shape = request.bundler.shape(object);
-            (request.bundler.of_object(object)?, old_style(object, place)?, shape)
         }
         Version::V30 | Version::V31 => match content(document, object)? {
             Some(schema) => {

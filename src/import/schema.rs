@@ -41,10 +41,21 @@ pub struct Bundler<'d> {
     given: Unique,
     /// Definitions that are named and not made yet.
     waiting: VecDeque<(String, &'d Value)>,
+    /// The schema that is being made, which a `$recursiveRef` in it refers to.
+    around: Around<'d>,
     left: usize,
     depth: usize,
     /// What the whole import may still cost.
     budget: &'d Cell<usize>,
+}
+
+/// A schema that is being made.
+#[derive(Debug, Clone)]
+enum Around<'d> {
+    /// One that has no name, or not yet.
+    Inline(Option<&'d Value>),
+    /// A definition of this name.
+    Definition(String),
 }
 
 /// What of an array or an object may be given to a parameter, which is text.
@@ -63,7 +74,8 @@ impl<'d> Bundler<'d> {
     #[must_use]
     pub fn new(document: &'d Value, version: Version, direction: Direction, budget: &'d Cell<usize>) -> Self {
         let (names, given, waiting) = (HashMap::new(), Unique::default(), VecDeque::new());
-        Self { document, version, direction, names, given, waiting, left: LARGEST, depth: 0, budget }
+        let around = Around::Inline(None);
+        Self { document, version, direction, names, given, waiting, around, left: LARGEST, depth: 0, budget }
     }
 
     /// One schema; what it refers to stands in [`Self::definitions`].
@@ -71,6 +83,7 @@ impl<'d> Bundler<'d> {
     /// # Errors
     /// A sentence about what is no schema, refers outside, or is too much.
     pub fn schema(&mut self, schema: &'d Value) -> Result<Value, String> {
+        self.around = Around::Inline(Some(schema));
         self.convert(schema, &BTreeSet::new())
     }
 
@@ -81,6 +94,7 @@ impl<'d> Bundler<'d> {
     pub fn definitions(mut self) -> Result<Map<String, Value>, String> {
         let mut definitions = Map::new();
         while let Some((name, schema)) = self.waiting.pop_front() {
+            self.around = Around::Definition(name.clone());
             let made = self.convert(schema, &BTreeSet::new()).map_err(|reason| format!("{name}: {reason}"))?;
             definitions.insert(name, made);
         }
@@ -106,6 +120,23 @@ impl<'d> Bundler<'d> {
         match object.get("type").and_then(Value::as_str) {
             Some("array") if items.is_some_and(is_scalar) => Shape::Scalars,
             _ => Shape::Composite,
+        }
+    }
+
+    /// Returns `true` if a value of this schema may be a string, an array or an object, so that only the value itself
+    /// says how it is written; and for an array of such.
+    #[must_use]
+    pub fn is_open(&self, schema: &Map<String, Value>) -> bool {
+        let Some(object) = self.resolved(schema) else { return false };
+        match object.get("type").and_then(Value::as_str) {
+            Some("array") => match object.get("items") {
+                Some(Value::Object(items)) => self
+                    .resolved(items)
+                    .is_some_and(|items| items.get("type").is_none_or(|name| name != "array") && self.is_open(items)),
+                items => items.is_none_or(Value::is_boolean),
+            },
+            Some(_) => false,
+            None => !["properties", "additionalProperties"].iter().any(|keyword| object.contains_key(*keyword)),
         }
     }
 
@@ -248,6 +279,8 @@ impl<'d> Bundler<'d> {
             "examples" if value.is_array() && weight(value, LONGEST_EXAMPLE) < LONGEST_EXAMPLE => {
                 (keyword, self.copy(value)?)
             }
+            // In a document, the schema around it is meant: it is the one that has the anchor.
+            "$recursiveRef" if value == "#" && !object.contains_key("$ref") => ("$ref", self.recursion()?),
             "$dynamicRef" | "$recursiveRef" => {
                 return Err(format!("it has a `{keyword}`, which is not followed; a `$ref` is"));
             }
@@ -263,6 +296,21 @@ impl<'d> Bundler<'d> {
             return Err(format!("`{keyword}` must be an array, not {}", json::type_name(value)));
         };
         schemas.iter().map(|schema| self.convert(schema, unseen)).collect()
+    }
+
+    /// A reference to the schema that is being made.
+    fn recursion(&mut self) -> Result<Value, String> {
+        let name = match &self.around {
+            Around::Definition(name) => name.clone(),
+            Around::Inline(None) => return Err("it has a `$recursiveRef` to no schema".to_owned()),
+            Around::Inline(Some(schema)) => {
+                let name = self.given.take("recursive", 100);
+                self.waiting.push_back((name.clone(), schema));
+                self.around = Around::Definition(name.clone());
+                name
+            }
+        };
+        Ok(format!("#/$defs/{name}").into())
     }
 
     /// The name of a definition, which will be made if it is not yet.

@@ -6,6 +6,7 @@ mod golden;
 mod hostile;
 mod petshop;
 mod registered;
+mod schemas;
 mod styles;
 
 use serde_json::{Value, json};

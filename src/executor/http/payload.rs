@@ -3,13 +3,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use reqwest::header;
+use reqwest::header::{self, HeaderValue};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::body::JsonTemplate;
 use super::headers::HeaderTemplate;
+use super::multipart;
 use super::reporting::Reporting;
 use super::styles::Styles;
 use super::target::encode_component;
@@ -77,6 +78,8 @@ pub enum Payload {
     Json(JsonTemplate),
     /// `application/x-www-form-urlencoded`.
     Form(Fields),
+    /// `multipart/form-data`.
+    Multipart(Fields),
     /// Text as it is.
     Text(JsonTemplate),
     /// The bytes that base64 stands for.
@@ -142,6 +145,10 @@ impl Payload {
                 );
                 false
             }
+            (Some(BodyType::Multipart), Some(_)) => {
+                misfit("a multipart body has a Content-Type of its own, with its boundary");
+                false
+            }
             (Some(BodyType::Form), Some(_)) => {
                 misfit("a form is sent as application/x-www-form-urlencoded");
                 false
@@ -158,6 +165,13 @@ impl Payload {
             (Some(kind @ (BodyType::Text | BodyType::Base64)), Some(text @ Value::String(_))) => {
                 let template = JsonTemplate::parse(text, "/body", faults);
                 if kind == BodyType::Text { Self::Text(template) } else { Self::Base64(template) }
+            }
+            (Some(BodyType::Multipart), Some(Value::Object(object))) => {
+                Self::Multipart(Fields::parse(object, "/body", faults))
+            }
+            (Some(BodyType::Multipart), _) => {
+                faults.push(("/body".to_owned(), "must be an object for this `body_type`".to_owned()));
+                Self::None
             }
             (Some(BodyType::Text | BodyType::Base64), _) => {
                 faults.push(("/body".to_owned(), "must be a string for this `body_type`".to_owned()));
@@ -178,7 +192,7 @@ impl Payload {
     pub fn names<'t>(&'t self, pointer: &str, visit: &mut impl FnMut(&str, &'t str)) {
         match self {
             Self::Json(template) | Self::Text(template) | Self::Base64(template) => template.names(pointer, visit),
-            Self::Form(fields) => fields.names(pointer, visit),
+            Self::Form(fields) | Self::Multipart(fields) => fields.names(pointer, visit),
             Self::None | Self::Envelope => {}
         }
     }
@@ -205,9 +219,9 @@ impl Payload {
         arguments: &Arguments,
         styles: &Styles,
         reporting: &Reporting,
-    ) -> Result<(&'static str, Option<Bytes>), String> {
+    ) -> Result<(HeaderValue, Option<Bytes>), String> {
         match self {
-            Self::None => Ok(("", None)),
+            Self::None => Ok((HeaderValue::from_static(""), None)),
             Self::Envelope => json(&Envelope {
                 id: run.id,
                 call_id: &run.call_id,
@@ -221,21 +235,27 @@ impl Payload {
                 result_url: reporting.result_url(run.id),
                 token: reporting.token(run.id),
             }),
-            Self::Json(template) => template.render(arguments).map_or(Ok(("", None)), |value| json(&value)),
+            Self::Json(template) => {
+                template.render(arguments).map_or(Ok((HeaderValue::from_static(""), None)), |value| json(&value))
+            }
             Self::Form(fields) => {
                 let pairs = fields.pairs(arguments, styles, encode_component);
                 let text = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&");
-                Ok((FORM, Some(text.into())))
+                Ok((HeaderValue::from_static(FORM), Some(text.into())))
+            }
+            Self::Multipart(fields) => {
+                let (content_type, body) = multipart::render(fields, arguments, styles)?;
+                Ok((content_type, Some(body)))
             }
             Self::Text(template) => {
                 let text = text(template, arguments).map(|text| Bytes::from(text.into_bytes()));
-                Ok(("text/plain; charset=utf-8", text))
+                Ok((HeaderValue::from_static("text/plain; charset=utf-8"), text))
             }
             Self::Base64(template) => {
                 let decode = |text: String| STANDARD.decode(text.trim()).map(Bytes::from);
                 let bytes = text(template, arguments).map(decode).transpose();
                 let bytes = bytes.map_err(|error| format!("the request's body is not base64: {error}"))?;
-                Ok(("application/octet-stream", bytes))
+                Ok((HeaderValue::from_static("application/octet-stream"), bytes))
             }
         }
     }
@@ -245,7 +265,7 @@ fn text(template: &JsonTemplate, arguments: &Arguments) -> Option<String> {
     template.render(arguments).filter(|value| !value.is_null()).map(|value| text_of(&value).into_owned())
 }
 
-fn json(value: &impl Serialize) -> Result<(&'static str, Option<Bytes>), String> {
+fn json(value: &impl Serialize) -> Result<(HeaderValue, Option<Bytes>), String> {
     let bytes = serde_json::to_vec(value).map_err(|error| format!("the request's body is no JSON: {error}"))?;
-    Ok(("application/json", Some(bytes.into())))
+    Ok((HeaderValue::from_static("application/json"), Some(bytes.into())))
 }

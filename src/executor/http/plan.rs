@@ -153,7 +153,7 @@ impl Plan {
         }
         let mut private = HeaderMap::new();
         if body.is_some() {
-            private.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+            private.insert(header::CONTENT_TYPE, content_type);
         }
         if let Ok(key) = HeaderValue::from_str(&invocation.id.to_string()) {
             private.insert(HeaderName::from_static("idempotency-key"), key);

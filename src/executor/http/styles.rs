@@ -38,6 +38,8 @@ impl Styles {
         match (style.style, value) {
             (_, Value::Null) => Vec::new(),
             (Style::Json, _) => vec![(encode(parameter), encode(&value.to_string()))],
+            (Style::Repeat, Value::Array(items)) => present(items).map(|item| pair(parameter, item)).collect(),
+            (Style::Repeat, _) => vec![pair(parameter, value)],
             (_, Value::Array(items)) if items.iter().all(Value::is_null) => Vec::new(),
             (_, Value::Object(members)) if members.values().all(Value::is_null) => Vec::new(),
             (Style::DeepObject, _) => {
@@ -61,6 +63,7 @@ fn present(items: &[Value]) -> impl Iterator<Item = &Value> {
 fn joined(style: ValueStyle, value: &Value, encode: impl Fn(&str) -> String) -> String {
     let separator = match (style.style, style.explode) {
         (Style::Json | Style::DeepObject, _) => return encode(&value.to_string()),
+        (Style::Repeat, _) => return encode(&text_of(value)),
         (Style::SpaceDelimited, _) => encode(" "),
         (Style::TabDelimited, _) => encode("\t"),
         (Style::PipeDelimited, _) => encode("|"),
@@ -142,6 +145,10 @@ mod tests {
         let deep = json!({"k": {"l": 1, "m": [true, "é"]}, "n": null});
         assert_eq!(pairs(Style::DeepObject, true, deep), "p%20q[k][l]=1&p%20q[k][m][]=true&p%20q[k][m][]=%C3%A9");
         assert_eq!(pairs(Style::Json, false, json!("x")), "p%20q=%22x%22");
+        assert_eq!(pairs(Style::Repeat, false, json!(["x", {"k": 1}, null])), "p%20q=x&p%20q=%7B%22k%22%3A1%7D");
+        assert_eq!(pairs(Style::Repeat, false, json!({"k": "x"})), "p%20q=%7B%22k%22%3A%22x%22%7D");
+        assert_eq!(pairs(Style::Repeat, false, json!("x")), "p%20q=x");
+        assert_eq!(pairs(Style::Repeat, false, json!([])), "");
         for style in [Style::Form, Style::DeepObject, Style::PipeDelimited] {
             assert_eq!(pairs(style, true, json!("x")), "p%20q=x");
             for nothing in [json!(null), json!([]), json!({}), json!([null]), json!({"k": null})] {

@@ -132,6 +132,67 @@ async fn forms_text_and_bytes_arrive_as_their_media_type() {
     assert!(wrong["output"].as_str().unwrap().contains("is not base64"), "{wrong}");
 }
 
+/// As in the documents of Twilio: `Metadata` and `RateLimits` have no type.
+#[tokio::test(flavor = "multi_thread")]
+async fn untyped_form_fields_are_sent_as_they_are() {
+    let fields = json!({"type": "object", "properties": {"To": {"type": "string"}, "Metadata": {}, "RateLimits": {},
+        "Tags": {"type": "array", "items": {}}, "Any": {"type": "array"}, "Either": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+        "More": {"type": "object"}}});
+    let body = json!({"content": {"application/x-www-form-urlencoded": {"schema": fields}}});
+    let paths = json!({"/form": {"post": {"operationId": "form", "requestBody": body}}});
+    let (app, server) = app_and_server().await;
+    import(&app, json!({"document": of_paths(paths), "server": server.url("")})).await;
+    for (arguments, body) in [
+        (json!({"To": "a", "Metadata": "x y", "RateLimits": 5}), "To=a&Metadata=x%20y&RateLimits=5"),
+        (json!({"Metadata": {"k": "v"}, "RateLimits": true}), "Metadata=%7B%22k%22%3A%22v%22%7D&RateLimits=true"),
+        (json!({"Metadata": ["a", 1, {"k": 2}]}), "Metadata=a&Metadata=1&Metadata=%7B%22k%22%3A2%7D"),
+        (json!({"Tags": ["a", "b"], "Any": ["c"]}), "Tags=a&Tags=b&Any=c"),
+        (json!({"Either": "a"}), "Either=a"),
+        (json!({"Either": ["a", "b"]}), "Either=a&Either=b"),
+        (json!({"More": {"k": [1]}}), "More=%7B%22k%22%3A%5B1%5D%7D"),
+    ] {
+        succeeded(&app.call("form", arguments.clone()).await);
+        assert_eq!(server.requests().pop().unwrap().body, body, "{arguments}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_sent_as_parts_of_a_multipart_body() {
+    let fields = json!({"type": "object", "required": ["file"], "properties": {
+        "file": {"type": "string", "format": "binary", "description": "The picture."},
+        "more": {"type": "array", "items": {"type": "string", "format": "binary"}},
+        "title": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}, "meta": {"type": "object"}}});
+    let encoding = json!({"file": {"contentType": "image/png"}});
+    let body = json!({"required": true, "content": {"multipart/form-data": {"schema": fields, "encoding": encoding}}});
+    let paths = json!({"/upload": {"post": {"operationId": "upload", "requestBody": body}}});
+    let (app, server) = app_and_server().await;
+    let report = import(&app, json!({"document": of_paths(paths), "server": server.url("")})).await;
+    assert_eq!(names(&report, "created"), ["upload"], "{report}");
+    let shown = app.get("/tools/upload").await.ok();
+    assert_eq!(shown["input_schema"]["properties"]["file"]["required"], json!(["filename", "content_base64"]));
+    let arguments = json!({"file": {"filename": "a \"b\".png", "content_base64": "aGVsbG8="}, "title": "é",
+        "more": [{"filename": "c.txt", "content_base64": "eA==", "content_type": "text/plain"}],
+        "tags": ["x", "y"], "meta": {"k": 1}});
+    succeeded(&app.call("upload", arguments).await);
+    let request = server.requests().pop().unwrap();
+    let boundary = request.header("content-type").strip_prefix("multipart/form-data; boundary=").unwrap();
+    let parts: Vec<&str> = request.body.split(&format!("--{boundary}")).map(str::trim_start).collect();
+    assert_eq!((parts.first(), parts.last()), (Some(&""), Some(&"--\r\n")));
+    for part in [
+        "name=\"file\"; filename=\"a %22b%22.png\"\r\nContent-Type: image/png\r\n\r\nhello\r\n",
+        "name=\"more\"; filename=\"c.txt\"\r\nContent-Type: text/plain\r\n\r\nx\r\n",
+        "name=\"title\"\r\n\r\né\r\n",
+        "name=\"tags\"\r\n\r\nx\r\n",
+        "name=\"tags\"\r\n\r\ny\r\n",
+        "name=\"meta\"\r\nContent-Type: application/json\r\n\r\n{\"k\":1}\r\n",
+    ] {
+        let part = format!("Content-Disposition: form-data; {part}");
+        assert!(parts.contains(&part.as_str()), "{part:?} is not in {parts:#?}");
+    }
+    let missing = app.call("upload", json!({"title": "t"})).await;
+    assert_eq!(missing["error"]["code"], "TOOL_VALIDATION_ERROR", "{missing}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_are_sent_where_they_are_asked_for_and_never_shown() {
     let server = HttpTool::answering(Answer::json(&json!({}))).await;
