@@ -141,7 +141,7 @@ fn definition_files_are_checked_without_a_database() {
         (&one, "/titel"),
         (&one, "/limits/timout_ms"),
         (&one, "/executor"),
-        (&one, "/input_schema"),
+        (&one, "/input_schema/type"),
         (&two, "/tags"),
         (&Value::Null, "/name"),
     ] {
