@@ -193,12 +193,14 @@ impl<'d> Body<'d> {
 
     /// Each property of the schema as an argument.
     fn add_fields(&self, document: &'d Value, request: &mut Request<'d>) -> Result<(), String> {
-        let schema = self.schema.ok_or("its body is a form without a `schema`, so that its fields are not known")?;
+        let form = if self.kind == Kind::Multipart { MULTIPART } else { "a form" };
+        let unknown = "so that its fields are not known";
+        let schema = self.schema.ok_or_else(|| format!("its body is {form} without a `schema`, {unknown}"))?;
         let schema = reference::object(document, schema, "the schema of a form")?;
         let is_composed = ["allOf", "anyOf", "oneOf"].iter().any(|keyword| schema.contains_key(*keyword));
         let properties = reference::member(schema, "properties")?.filter(|_| !is_composed);
         let properties = properties
-            .ok_or("its body is a form whose schema has no plain `properties`, so that its fields are not known")?;
+            .ok_or_else(|| format!("its body is {form} whose schema has no plain `properties`, {unknown}"))?;
         let mut fields = Map::new();
         for (name, property) in properties {
             let Ok(object) = reference::object(document, property, "a field") else {

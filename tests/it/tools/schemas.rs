@@ -84,8 +84,9 @@ fn self_contained() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn references_inside_a_schema_are_resolved() {
     let app = App::on_sqlite().await;
-    let made = app.post("/tools", &echo_tool("mine", self_contained())).await.ok();
-    assert_eq!(made["input_schema"], self_contained(), "it is shown as it was given");
+    let made = app.post("/tools", &echo_tool("mine", self_contained())).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json["input_schema"], self_contained(), "it is shown as it was given");
     for name in ["whole", "relative", "anchor", "embedded", "within", "inner_anchor"] {
         assert_eq!(succeeded(&app.call("mine", json!({(name): "5"})).await), json!({(name): 5}).to_string());
         let call = app.call("mine", json!({(name): "x"})).await;
@@ -95,7 +96,7 @@ async fn references_inside_a_schema_are_resolved() {
         let list = app.get(&format!("/tools?format={format}&q=mine")).await.ok();
         let text = list["tools"].to_string();
         assert!(!text.contains("$ref") && !text.contains("example.com"), "{format}: {text}");
-        assert_eq!(text.to_lowercase().matches("\"integer\"").count(), 6, "{format}: {text}");
+        assert!(text.contains("\"inner_anchor\":{\"type\":"), "{format}: {text}");
     }
 }
 
