@@ -444,7 +444,7 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
     shape::expect_objects(&value, &parts)?;
     shape::expect_objects(&value, &["/executor/auth/password", "/presets", "/executor/cookies", "/executor/styles"])?;
     check_presets(&value)?;
-    shape::expect_objects(&value, &["/cache", "/executor/limits"])?;
+    shape::expect_objects(&value, &["/cache", "/executor/limits", "/output_schema"])?;
     shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
     shape::expect_strings(&value, &["/executor/body_type", "/executor/auth/type"])?;
     // Within a tagged shape nobody would know where they stand.

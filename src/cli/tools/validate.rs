@@ -82,7 +82,8 @@ fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<
                     continue;
                 }
                 checked.tools.push(definition.name.clone());
-                if let Some(other) = declared.insert(definition.name.clone(), file.to_owned()) {
+                let declares = readable.errors.is_empty();
+                if declares && let Some(other) = declared.insert(definition.name.clone(), file.to_owned()) {
                     let message = if other == file {
                         "is declared twice".to_owned()
                     } else {

@@ -70,7 +70,7 @@ mod tests {
             let has = |name: &String| {
                 parameters.as_array().unwrap().iter().any(|one| one["in"] == "path" && one["name"] == *name)
             };
-            assert!(examples.parameters.keys().all(|name| has(name)), "{operation:?}");
+            assert!(examples.parameters.keys().all(has), "{operation:?}");
         }
         let mut document = crate::http::openapi();
         let ids: Vec<Value> = super::super::operations(&mut document).map(|one| one["operationId"].clone()).collect();

@@ -89,7 +89,10 @@ mod tests {
         read_definition(json!({"name": "t", "input_schema": {"type": "object"}, "executor": executor})).unwrap()
     }
 
-    fn resolved(file: &Path, executor: Value) -> Result<(Vec<String>, Option<Vec<String>>), Vec<(String, String)>> {
+    /// Its `argv` and `read`, or each fault's pointer and message.
+    type Resolved = Result<(Vec<String>, Option<Vec<String>>), Vec<(String, String)>>;
+
+    fn resolved(file: &Path, executor: Value) -> Resolved {
         let mut definition = definition(executor);
         match resolve(&mut definition, file) {
             Ok(()) => match definition.executor {
