@@ -445,6 +445,9 @@ pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
     shape::expect_objects(&value, &["/executor/auth/password", "/presets", "/executor/cookies", "/executor/styles"])?;
     check_presets(&value)?;
     shape::expect_objects(&value, &["/cache", "/executor/limits", "/output_schema"])?;
+    for place in 0..value["examples"].as_array().map_or(0, Vec::len) {
+        shape::expect_objects(&value, &[&format!("/examples/{place}")])?;
+    }
     shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
     shape::expect_strings(&value, &["/executor/body_type", "/executor/auth/type"])?;
     // Within a tagged shape nobody would know where they stand.

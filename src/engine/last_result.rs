@@ -76,9 +76,10 @@ impl Engine {
         entry: &Entry,
         outcome: &Outcome,
     ) -> Result<Option<Answer>, StoreError> {
-        // Where the tool has the work, the first one to be on disk counts: a result, or this end. A tool that fails while it
-        // is asked mostly posts none, and costs no write.
-        let is_handed_out = call.phase == Phase::External || begin == Begin::Lost || entry.works_outside();
+        // Where the tool may post a result, the first one to be on disk counts: a result, or this end. It costs a failed call
+        // one write, as another node may acknowledge a result at any moment before the end is on disk.
+        let may_post = entry.works_outside() || entry.definition.has_token();
+        let is_handed_out = call.phase == Phase::External || begin == Begin::Lost || may_post;
         let found = match outcome.error.as_ref().filter(|_| is_handed_out) {
             None => self.stores.posted_result(call.id).await?,
             Some(failure) => {

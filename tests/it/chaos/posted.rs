@@ -1,6 +1,7 @@
 //! Results, reports and cancels that were acknowledged are not lost: not by a node that stands still beyond its lease and
 //! then answers for calls that are another's, and not by a kill right after the answer.
 
+#[cfg(feature = "fault-points")]
 use std::time::Duration;
 
 use futures_util::future::join_all;
