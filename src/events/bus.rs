@@ -13,7 +13,7 @@ use super::pace::Pace;
 use crate::store::journal::Committed;
 
 /// Commits that a reader of everything may be behind before it is cut off.
-const COMMITS_BEHIND: usize = 256;
+pub(super) const COMMITS_BEHIND: usize = 256;
 /// Bytes of frames of large calls that wait for readers of everything.
 const HEAVY_BEHIND: usize = 8 * 1024 * 1024;
 /// Events that a reader of one call may be behind before it is cut off.
@@ -110,11 +110,11 @@ impl Bus {
             let _ = self.all.send(chunk);
             return;
         }
-        // Readers that are behind would keep calls that are large. What is sent to them is no more than what they are sent,
-        // and not all of that at once: whoever misses a commit reads it back.
-        if self.heavy.load(Ordering::Relaxed) <= HEAVY_BEHIND {
-            let _ = self.all.send(Arc::new(chunk.light().counted(self.heavy.clone())));
-        }
+        // A reader that is behind keeps what it has not received. So it gets frames without their calls, and beyond a number
+        // of bytes only positions, whose events every reader reads from the store.
+        let is_full = self.heavy.load(Ordering::Relaxed) > HEAVY_BEHIND;
+        let chunk = if is_full { chunk.positions() } else { chunk.light().counted(self.heavy.clone()) };
+        let _ = self.all.send(Arc::new(chunk));
     }
 
     /// All commits from now on.

@@ -115,6 +115,13 @@ impl Chunk {
         self
     }
 
+    /// The positions of this commit without its events, which readers read from the store.
+    #[must_use]
+    pub fn positions(&self) -> Self {
+        let Self { first_pos, last_pos, .. } = *self;
+        Self { first_pos, last_pos, tenant: None, events: Vec::new(), joined: OnceLock::new(), counted: None }
+    }
+
     /// All frames in order.
     pub fn bytes(&self) -> Bytes {
         let join = || {

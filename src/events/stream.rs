@@ -13,7 +13,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::bus::{Bus, CallReader};
+use super::bus::{Bus, COMMITS_BEHIND, CallReader};
 use super::follow::{Follower, ReadBack, Step};
 use super::frame::{self, Chunk, Framed};
 use super::pace::Pace;
@@ -223,6 +223,7 @@ pub async fn of_all(
         rest_until: None,
         last,
         behind: last < now,
+        is_live: last >= now,
         live,
         filter,
         store: store.clone(),
@@ -236,7 +237,10 @@ struct AllCalls {
     bus: Bus,
     rest_until: Option<Instant>,
     last: i64,
+    /// Whether events are missing that the store has.
     behind: bool,
+    /// Whether it has received everything once, so that it is cut off when it cannot follow.
+    is_live: bool,
     live: broadcast::Receiver<Arc<Chunk>>,
     filter: EventFilter,
     store: Store,
@@ -250,12 +254,20 @@ impl AllCalls {
     async fn read_back(&mut self) -> Result<Piece, StoreError> {
         let (events, until) = self.store.events_after(self.last, PAGE).await?;
         self.behind = until > self.last;
+        self.is_live |= !self.behind;
         self.last = until;
         let mut joined = BytesMut::new();
         for event in events.into_iter().filter(|event| self.filter.wants(event)) {
             joined.extend_from_slice(&Framed::from(event).bytes());
         }
         Ok((!joined.is_empty()).then(|| joined.freeze()))
+    }
+
+    /// Ends the stream of a reader that does not follow.
+    fn cut_off(&mut self) -> Bytes {
+        self.bus.note_cut_off();
+        self.ended = true;
+        frame::CUT_OFF
     }
 
     /// What of a commit is new and wanted.
@@ -291,6 +303,9 @@ impl Pieces for AllCalls {
                     () = tokio::time::sleep_until(until) => {}
                 }
             }
+            if self.behind && self.is_live && self.live.len() > COMMITS_BEHIND {
+                return Some(self.cut_off());
+            }
             if self.behind {
                 let (pace, readers) = (self.bus.pace.clone(), self.bus.readers());
                 let closing = self.closing.clone();
@@ -312,17 +327,15 @@ impl Pieces for AllCalls {
             tokio::select! {
                 () = self.closing.cancelled() => return None,
                 chunk = self.live.recv() => match chunk {
-                    // Another node has written in between: the store has it all, in order.
-                    Ok(chunk) if chunk.first_pos > self.last + 1 => self.behind = true,
+                    // Another node has written in between, or the commit came without its events: the store has them all.
+                    Ok(chunk) if chunk.first_pos > self.last + 1 || (chunk.events.is_empty() && chunk.last_pos > self.last) => {
+                        self.behind = true;
+                    }
                     Ok(chunk) => if let Some(piece) = self.see(&chunk) {
                         self.rest_until = Pace::next(piece.len(), self.bus.readers());
                         return Some(piece);
                     },
-                    Err(RecvError::Lagged(_)) => {
-                        self.bus.note_cut_off();
-                        self.ended = true;
-                        return Some(frame::CUT_OFF);
-                    }
+                    Err(RecvError::Lagged(_)) => return Some(self.cut_off()),
                     Err(RecvError::Closed) => return None,
                 },
                 // What only other nodes have written is found here.
