@@ -1,6 +1,8 @@
 //! A reader's place among the events of one call. The bus carries only what this node has committed, so an event may come
 //! before others that another node has written: these are read back from the store first.
 
+use std::collections::HashMap;
+
 use bytes::{Bytes, BytesMut};
 use uuid::Uuid;
 
@@ -14,6 +16,10 @@ pub struct Follower {
     pos: i64,
     seq: u32,
 }
+
+/// A reader's places among the events of several calls.
+#[derive(Debug, Default)]
+pub struct Followers(HashMap<Uuid, Follower>);
 
 /// How an event relates to those that the reader has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +75,28 @@ impl Follower {
     /// Returns an error if the store cannot be read. The reader's place is unchanged then.
     pub async fn read_back(&mut self, store: &Store, id: Uuid) -> Result<Option<ReadBack>, StoreError> {
         Ok(store.events_of(id).await?.map(|events| self.read(events)))
+    }
+}
+
+impl Followers {
+    /// Returns the frames to send for an event: its own, after those of earlier events of its call that another node has
+    /// written, or nothing if it was sent already. Each event that is sent is passed to `sent`. Returns `None` if earlier
+    /// events cannot be read: the event must not be sent, and the client reads on at the call's own stream.
+    pub async fn frames_of(&mut self, store: &Store, event: &Framed, mut sent: impl FnMut(&Event)) -> Option<Bytes> {
+        let id = event.event.call.id;
+        let follower = self.0.entry(id).or_default();
+        match follower.step(&event.event) {
+            Step::Seen => Some(Bytes::new()),
+            Step::Next => {
+                sent(&event.event);
+                Some(event.bytes())
+            }
+            Step::Gap => {
+                let missing = follower.read_back(store, id).await.ok()??;
+                missing.events.iter().for_each(sent);
+                Some(missing.bytes())
+            }
+        }
     }
 }
 

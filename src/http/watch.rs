@@ -21,7 +21,7 @@ use crate::domain::Call;
 use crate::domain::event::{Event, EventKind, Stage};
 use crate::engine::{NotRecorded, Submitted};
 use crate::events::bus::CallReader;
-use crate::events::follow::{Follower, Step};
+use crate::events::follow::Followers;
 use crate::events::frame::{self, Framed};
 use crate::formats::messages::Continuation;
 use crate::formats::native::{BatchAnswer, ToolCall};
@@ -50,7 +50,7 @@ pub(super) fn stream(
         is_over: false,
         is_late: false,
         last: 0,
-        followers: HashMap::new(),
+        followers: Followers::default(),
         state,
         access,
     };
@@ -106,7 +106,7 @@ struct Watch {
     /// Whether the end of a call could not be recorded in time.
     is_late: bool,
     last: i64,
-    followers: HashMap<Uuid, Follower>,
+    followers: Followers,
     state: AppState,
     access: Access,
 }
@@ -144,35 +144,17 @@ impl Watch {
         }
     }
 
-    /// An event, and before it those of its call that another node has written; nothing if it was sent already.
     async fn frames_of(&mut self, event: &Framed) -> Bytes {
-        let id = event.event.call.id;
-        let follower = self.followers.entry(id).or_default();
-        match follower.step(&event.event) {
-            Step::Seen => Bytes::new(),
-            Step::Next => {
-                self.note(&event.event);
-                event.bytes()
+        let Self { followers, access, last, ended, .. } = self;
+        let sent = |event: &Event| {
+            *last = event.pos.max(*last);
+            if event.stage == Stage::Result {
+                ended.insert(event.call.id, event.call.clone());
             }
-            Step::Gap => match follower.read_back(self.access.store(), id).await {
-                Ok(Some(missing)) => {
-                    missing.events.iter().for_each(|event| self.note(event));
-                    missing.bytes()
-                }
-                // Nothing is left out: the client reads on at the call's own stream.
-                Ok(None) | Err(_) => {
-                    self.is_over = true;
-                    frame::CUT_OFF
-                }
-            },
-        }
-    }
-
-    fn note(&mut self, event: &Event) {
-        self.last = self.last.max(event.pos);
-        if event.stage == Stage::Result {
-            self.ended.insert(event.call.id, event.call.clone());
-        }
+        };
+        let frames = followers.frames_of(access.store(), event, sent).await;
+        self.is_over = frames.is_none();
+        frames.unwrap_or(frame::CUT_OFF)
     }
 
     fn end(&self) -> Bytes {

@@ -1,6 +1,5 @@
 //! The answering side of a piped stream: the calls' events as they happen, and at the end the batch.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::domain::event::{Event, EventKind, Stage};
 use crate::domain::{Call, Vendor};
 use crate::engine::{NotRecorded, Pending};
 use crate::events::bus::CallReader;
-use crate::events::follow::{Follower, Step};
+use crate::events::follow::Followers;
 use crate::events::frame::{self, Framed};
 use crate::events::stream::HEARTBEAT;
 use crate::formats::messages::{Continuation, Kind};
@@ -79,7 +78,7 @@ pub(super) struct Answer {
     is_behind: bool,
     /// The position up to which events were told: at first the one before the first of its calls.
     last: i64,
-    followers: HashMap<Uuid, Follower>,
+    followers: Followers,
 }
 
 /// Data of `batch` at the end of a piped stream.
@@ -114,7 +113,7 @@ impl Answer {
             is_done: false,
             is_behind: false,
             last,
-            followers: HashMap::new(),
+            followers: Followers::default(),
         }
     }
 
@@ -167,37 +166,19 @@ impl Answer {
         }
     }
 
-    /// An event, and before it those of its call that another node has written; nothing if it was sent already.
     async fn frames_of(&mut self, event: &Framed) -> Bytes {
-        let id = event.event.call.id;
-        let follower = self.followers.entry(id).or_default();
-        match follower.step(&event.event) {
-            Step::Seen => Bytes::new(),
-            Step::Next => {
-                self.note_event(&event.event);
-                event.bytes()
+        let Self { followers, access, last, calls, .. } = self;
+        let sent = |event: &Event| {
+            *last = event.pos.max(*last);
+            if event.stage == Stage::Result
+                && let Some(entry) = calls.iter_mut().find(|entry| entry.id == event.call.id)
+            {
+                (entry.is_told, entry.call) = (true, Some(event.call.clone()));
             }
-            Step::Gap => match follower.read_back(self.access.store(), id).await {
-                Ok(Some(missing)) => {
-                    missing.events.iter().for_each(|event| self.note_event(event));
-                    missing.bytes()
-                }
-                // Nothing is left out: the client reads on at the call's own stream.
-                Ok(None) | Err(_) => {
-                    self.is_behind = true;
-                    frame::CUT_OFF
-                }
-            },
-        }
-    }
-
-    fn note_event(&mut self, event: &Event) {
-        self.last = self.last.max(event.pos);
-        if event.stage == Stage::Result
-            && let Some(entry) = self.calls.iter_mut().find(|entry| entry.id == event.call.id)
-        {
-            (entry.is_told, entry.call) = (true, Some(event.call.clone()));
-        }
+        };
+        let frames = followers.frames_of(access.store(), event, sent).await;
+        self.is_behind = frames.is_none();
+        frames.unwrap_or(frame::CUT_OFF)
     }
 
     fn note(&mut self, note: Note) {

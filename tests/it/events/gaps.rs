@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use toolpost::domain::call::StatusUpdate;
 use toolpost::domain::event::{EventKind, Reported};
 use toolpost::domain::{Call, Clock, Ids, Outcome, Time};
+use toolpost::events::follow::Followers;
 use toolpost::events::frame::HEARTBEAT;
 use toolpost::events::{Bus, render, stream};
 use toolpost::store::journal::{Change, Committed, News};
@@ -138,6 +139,45 @@ on_both_databases!(
         desk.execute("ALTER TABLE away RENAME TO call_events").await;
         let rest = EventStream::new(pieces.map(Ok)).rest().await;
         assert_eq!(seqs(&rest), [4, 5, 6]);
+    }
+);
+
+on_both_databases!(
+    async fn streamed_answer_sends_what_another_node_wrote_before_later_events(backend: Backend) {
+        let desk = Desk::open(backend).await;
+        let mut call = desk.running().await;
+        let mut reader = desk.bus.subscribe(vec![call.id]);
+        let (mut followers, mut sent) = (Followers::default(), Vec::new());
+        desk.step(&mut call).await;
+        desk.step_elsewhere(&mut call).await;
+        desk.settle(&mut call).await;
+        let mut frames = Vec::new();
+        while sent.last() != Some(&7) {
+            let event = bounded("an event", reader.events.recv()).await.unwrap();
+            let piece = followers.frames_of(&desk.store, &event, |event| sent.push(event.seq)).await;
+            frames.extend_from_slice(&piece.expect("it can be read"));
+        }
+        assert_eq!(sent, [1, 2, 3, 4, 5, 6, 7], "each once, in order");
+        let read_back: Vec<Bytes> = desk.pieces(&call).await.collect().await;
+        assert_eq!(frames, read_back[1..].concat(), "all but the opening");
+    }
+);
+
+on_both_databases!(
+    async fn streamed_answer_sends_no_event_whose_predecessors_cannot_be_read(backend: Backend) {
+        let desk = Desk::open(backend).await;
+        let mut call = desk.running().await;
+        let mut reader = desk.bus.subscribe(vec![call.id]);
+        desk.settle(&mut call).await;
+        let event = loop {
+            let event = bounded("an event", reader.events.recv()).await.unwrap();
+            if event.event.seq > 1 {
+                break event;
+            }
+        };
+        desk.execute("ALTER TABLE call_events RENAME TO away").await;
+        let sent = |event: &toolpost::domain::event::Event| panic!("event {} was sent", event.seq);
+        assert_eq!(Followers::default().frames_of(&desk.store, &event, sent).await, None);
     }
 );
 
