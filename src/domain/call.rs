@@ -229,6 +229,8 @@ pub struct Call {
     pub last_seq: u32,
     /// When its last attempt was recorded as started, where it was not run after all.
     pub unrun_start: Option<Time>,
+    /// Whether its end is a result that was posted.
+    pub has_posted_result: bool,
     /// How long it waited and ran.
     pub stopwatch: Stopwatch,
     /// Its JSON, where that was written ahead of the answer.
@@ -353,6 +355,7 @@ impl Call {
             node,
             last_seq: EVENTS_OF_ACCEPTANCE,
             unrun_start: None,
+            has_posted_result: false,
             stopwatch: Stopwatch::accepted(now),
             written: Written::default(),
             counted: Counted::default(),

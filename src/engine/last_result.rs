@@ -44,6 +44,7 @@ impl Engine {
             }
         };
         let Some(posted) = posted else { return Stop::With(outcome) };
+        job.call.has_posted_result = true;
         let outcome = job.equipment.without_secrets(convert::outcome_of(&entry.name, posted));
         Stop::With(images::fitted(check_output(&entry, Box::new(outcome))).boxed().await)
     }

@@ -12,6 +12,7 @@ use super::live::Handle;
 use super::said::Said;
 use crate::domain::{Answer, Call, Phase, Status, Tenant};
 use crate::executor::report::Report;
+use crate::registry::Entry;
 use crate::store::StoreError;
 
 /// How long a report waits until its call has recorded it.
@@ -22,6 +23,9 @@ const HANDING_OUT: Duration = Duration::from_secs(1);
 
 /// How long a call that can be reached may take until it is on disk.
 const WRITTEN: Duration = Duration::from_secs(2);
+
+/// How long a result waits to be known as the end of a call of another node: longer than a lost node's lease.
+const DECIDING: Duration = Duration::from_secs(30);
 
 /// Between two looks at a call.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -164,8 +168,14 @@ impl Engine {
                 },
                 Standing::Elsewhere(call) if !self.is_for_outside(&call).await? => return Ok(Reached::NotAwaited),
                 Standing::Elsewhere(call) if call.status == Status::Doing => {
-                    let is_taken = self.stores.leave_message(self.ids.next(), &said).await?;
-                    return Ok(if is_taken { Reached::Done } else { Reached::TooLate });
+                    let is_first = self.stores.leave_message(self.ids.next(), &said).await?;
+                    if !is_first && self.stores.posted_result(id).await?.as_ref() != Some(&said.body) {
+                        return Ok(Reached::TooLate);
+                    }
+                    return match self.can_only_be_posted(&call).await? {
+                        true => Ok(if is_first { Reached::Done } else { Reached::TooLate }),
+                        false => self.counts_elsewhere(id).await,
+                    };
                 }
                 Standing::Elsewhere(_) => Reached::NotAwaited,
             };
@@ -176,15 +186,48 @@ impl Engine {
         }
     }
 
+    /// Waits until it is known whether a posted result, which is on disk, is the end of a call of another node: the tool may
+    /// answer the request that runs it as well, and the answer counts if it comes first.
+    async fn counts_elsewhere(&self, id: Uuid) -> Result<Reached, StoreError> {
+        let until = Instant::now() + DECIDING;
+        loop {
+            match self.stores.calls_of_anybody(&[id]).await?.pop() {
+                None => return Ok(Reached::NoSuchCall),
+                Some(call) if call.has_posted_result => return Ok(Reached::Done),
+                Some(call) if call.status.is_terminal() => return Ok(Reached::TooLate),
+                Some(call) if call.phase == Phase::External => return Ok(Reached::Done),
+                Some(_) if Instant::now() >= until => return Ok(Reached::Busy),
+                Some(_) => tokio::time::sleep(LOOK_AGAIN).await,
+            }
+        }
+    }
+
     /// Whether a call's work may be done outside.
     async fn is_for_outside(&self, call: &Call) -> Result<bool, StoreError> {
-        if call.phase == Phase::External {
-            return Ok(true);
+        let may_post = |entry: &Entry| entry.works_outside() || entry.definition.has_token();
+        Ok(call.phase == Phase::External || self.has_tool(call, may_post).await?)
+    }
+
+    /// Whether a running call ends with a posted result or not at all.
+    async fn can_only_be_posted(&self, call: &Call) -> Result<bool, StoreError> {
+        Ok(call.phase == Phase::External || self.has_tool(call, Entry::works_outside).await?)
+    }
+
+    /// Whether a call's tool is known, and is like this.
+    async fn has_tool(&self, call: &Call, is_so: impl Fn(&Entry) -> bool) -> Result<bool, StoreError> {
+        let store = self.stores.of(&call.tenant);
+        let shelf = self.registry.open(&store).await?;
+        let look = || {
+            let snapshot = shelf.snapshot();
+            let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
+            entry.map(|entry| is_so(entry))
+        };
+        if let Some(known) = look() {
+            return Ok(known);
         }
-        let shelf = self.registry.open(&self.stores.of(&call.tenant)).await?;
-        let snapshot = shelf.snapshot();
-        let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
-        Ok(entry.is_some_and(|entry| entry.works_outside() || entry.definition.has_token()))
+        // Another node may have registered it just now.
+        self.registry.reload(&store).await?;
+        Ok(look().unwrap_or(false))
     }
 
     async fn standing(&self, id: Uuid) -> Result<Standing, StoreError> {
@@ -217,7 +260,6 @@ impl Engine {
             return Ok(handle.has_token);
         }
         let Some(call) = self.stores.calls_of_anybody(&[id]).await?.pop() else { return Ok(false) };
-        let shelf = self.registry.open(&self.stores.of(&call.tenant)).await?;
-        Ok(shelf.snapshot().get(&call.name).is_some_and(|entry| entry.definition.has_token()))
+        self.has_tool(&call, |entry| entry.definition.has_token()).await
     }
 }

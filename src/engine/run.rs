@@ -68,6 +68,7 @@ impl Engine {
             Stop::With(mut outcome) => {
                 let bounds = job.call.limits.map_or_else(Bounds::default, |limits| limits.output());
                 outcome.truncate(&bounds, job.call.id);
+                job.call.has_posted_result |= job.handle.outside.is_taken();
                 Stop::With(outcome)
             }
             end => end,

@@ -103,6 +103,12 @@ impl Outside {
         matches!(*self.state(), State::Answered)
     }
 
+    /// Returns `true` if a posted result was taken, so that it is the end of the call.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        matches!(*self.state(), State::Taken)
+    }
+
     /// Keeps the run from ending without a result until it is posted; `None` while, or since, the run takes none.
     #[must_use]
     pub fn posting(&self) -> Option<Posting> {

@@ -173,6 +173,7 @@ impl CallRow {
             node: self.node.into(),
             last_seq: self.seq.try_into().unwrap_or(0),
             unrun_start: record.unrun.map(|after| Time(self.created_at.saturating_add(after))),
+            has_posted_result: record.posted,
             stopwatch: Stopwatch::stored(record.measured),
             written: crate::domain::call::Written::default(),
             counted: crate::domain::call::Counted::default(),

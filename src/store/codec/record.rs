@@ -87,6 +87,7 @@ pub(in crate::store) fn encode(call: &Call) -> String {
     if let Some(after) = after(call.unrun_start) {
         record.value("unrun", &after);
     }
+    record.unusual("posted", &call.has_posted_result);
     let measured = call.measured();
     if measured != Measured::default() {
         record.value("measured", &measured);
@@ -170,6 +171,9 @@ pub(super) struct RecordIn {
     ended_at: Option<i64>,
     /// When a start was recorded that no run followed, counted as `times` are.
     pub unrun: Option<i64>,
+    /// Whether the call's end is a result that was posted.
+    #[serde(default)]
+    pub posted: bool,
     /// Durations that the times do not say.
     #[serde(default)]
     pub measured: Measured,

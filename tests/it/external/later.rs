@@ -6,7 +6,7 @@ use super::{post_progress, post_result};
 use crate::support::calls::{assert_counts, id_of};
 use crate::support::client::send;
 use crate::support::shapes::{failed, succeeded};
-use crate::support::{Answer, App, Backend, Client, HttpTool, Response};
+use crate::support::{Answer, App, Backend, Client, HttpTool, Response, eventually};
 
 fn accepted() -> Answer {
     Answer::status(202, "text/plain", "")
@@ -58,6 +58,52 @@ async fn a_result_that_comes_before_the_202_counts() {
     assert!((200..300).contains(&answer.status) && answer.json["ignored"] != true, "{}", answer.text());
     server.open();
     assert_eq!(succeeded(&waiting.await.unwrap().ok()), "quick");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_result_is_the_end_of_the_call_though_the_tool_answers_directly() {
+    let app = App::with_egress(Backend::Postgres).await;
+    let other = app.second().await;
+    for round in 0..8 {
+        let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("direct")))).await;
+        let name = format!("later{round}");
+        app.http_tool(&name, &server).await;
+        let waiting = app.posted(json!({ "name": name }));
+        server.received(1).await;
+        let told = server.request().json();
+        let id = id_of(&told);
+        // The other node has not yet heard of the tool.
+        post_result(&other, &id, &json!("forged")).await.problem(401);
+        let url = json!(other.url(&format!("/tool-calls/{id}/result")));
+        let posting = tokio::spawn(async move { report(&url, &told["token"], &json!("posted")).await });
+        let stored = id.parse().unwrap();
+        eventually("the posted result on disk, or the end of its post", async || {
+            let is_there = app.store().posted_result(stored).await.unwrap().is_some();
+            (is_there || posting.is_finished()).then_some(())
+        })
+        .await;
+        server.open();
+        let call = waiting.await.unwrap().ok();
+        let answer = posting.await.unwrap().ok();
+        let counts = if answer["ignored"] == true { "direct" } else { "posted" };
+        assert_eq!(succeeded(&call), counts);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn result_that_another_node_takes_before_the_answer_counts() {
+    let app = App::with_egress(Backend::Postgres).await;
+    let other = app.second().await;
+    let server = HttpTool::answering(Answer::AfterGate(Box::new(Answer::text("direct")))).await;
+    app.http_tool("later", &server).await;
+    let waiting = app.posted(json!({"name": "later"}));
+    server.received(1).await;
+    let told = server.request().json();
+    let url = json!(other.url(&format!("/tool-calls/{}/result", id_of(&told))));
+    // The request stays open: the posted result ends the call.
+    let answer = report(&url, &told["token"], &json!("posted")).await.ok();
+    assert_ne!(answer["ignored"], true);
+    assert_eq!(succeeded(&waiting.await.unwrap().ok()), "posted");
 }
 
 #[tokio::test(flavor = "multi_thread")]
