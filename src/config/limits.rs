@@ -149,6 +149,7 @@ const FIXED: &[(&str, &str, &str)] = &[
     ),
     ("What a reader of events may be behind", "256 commits, or 256 events of one call", "it is cut off, and resumes"),
     ("Callbacks on their way at once", "64, 8 to a host, 4 to a URL", "the others wait"),
+    ("A page of calls", "500 calls, and 8 MiB of arguments and results", "it has fewer, and `next_cursor` goes on"),
     ("Hooks after calls at once", "64, and as many waiting as 32 MiB hold", "they are dropped, counted and logged"),
     ("Upstream MCP servers; tools of one of them", "100; 2,000", "409; the others are left out"),
     ("Series of metrics by tool", "1,000 tools", "they share one"),

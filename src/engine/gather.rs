@@ -115,7 +115,7 @@ impl Engine {
         };
         let filter = CallFilter { batch_id: Some(batch_id), limit: 2, ..CallFilter::default() };
         // Each call of a stream is on disk before its arguments come.
-        job.access.store().calls(&filter).await.is_ok_and(|calls| calls.len() <= 1)
+        job.access.store().calls(&filter).await.is_ok_and(|(calls, is_cut)| calls.len() <= 1 && !is_cut)
     }
 
     async fn turn(&self, job: &Job, turn: Option<super::turns::Turn>) -> Result<Option<Permit>, Stop> {

@@ -105,7 +105,12 @@ struct History {
 
 impl History {
     async fn page(&mut self) -> Option<Bytes> {
-        let page: Vec<(i64, Uuid)> = self.positions.drain(..self.positions.len().min(PAGE)).collect();
+        let count = self.positions.len().min(PAGE);
+        let Ok(count) = self.store.fitting_calls(self.positions.iter().take(count).map(|(_, id)| vec![*id])).await
+        else {
+            return Some(self.break_off());
+        };
+        let page: Vec<(i64, Uuid)> = self.positions.drain(..count).collect();
         let wanted: BTreeSet<i64> = page.iter().map(|(pos, _)| *pos).collect();
         if wanted.is_empty() {
             return None;
@@ -113,16 +118,20 @@ impl History {
         let ids: BTreeSet<Uuid> = page.into_iter().map(|(_, id)| id).collect();
         let ids: Vec<Uuid> = ids.into_iter().collect();
         let Ok(events) = self.store.events_of_calls(&ids).await else {
-            // Nothing is left out: whoever reads comes again.
-            self.positions.clear();
-            self.is_broken.store(true, Ordering::Relaxed);
-            return Some(frame::CUT_OFF);
+            return Some(self.break_off());
         };
         let mut joined = BytesMut::new();
         for event in events.into_iter().filter(|event| wanted.contains(&event.pos) && self.filter.wants(event)) {
             joined.extend_from_slice(&Framed::from(event).bytes());
         }
         Some(joined.freeze())
+    }
+
+    /// Ends the stream before its next event: the client resumes it.
+    fn break_off(&mut self) -> Bytes {
+        self.positions.clear();
+        self.is_broken.store(true, Ordering::Relaxed);
+        frame::CUT_OFF
     }
 }
 

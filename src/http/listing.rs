@@ -62,8 +62,8 @@ struct Page<'a> {
 
 /// Lists calls, newest first.
 ///
-/// A key for some tools sees the calls of these only. A page may then have fewer calls than asked for, although there are
-/// more: go on as long as there is a `next_cursor`.
+/// A page may have fewer calls than asked for although there are more, as where the calls are large, or where a key sees the
+/// calls of some tools only: go on as long as there is a `next_cursor`.
 #[utoipa::path(get, path = "/tool-calls", operation_id = "list_tool_calls", tag = "tool calls", params(PageParams),
     responses((status = 200, description = "A page", body = Page),
         (status = 422, description = "A query parameter is wrong"),

@@ -10,7 +10,7 @@ use url::Url;
 use super::check::{self, Fault};
 use super::entry::Made;
 use super::{Entry, Registry};
-use crate::domain::tool::DefinitionError;
+use crate::domain::tool::{self, DefinitionError};
 use crate::domain::{Source, Tenant, Time, ToolDefinition, json};
 
 /// How long an answer is good where the definition does not say.
@@ -146,7 +146,12 @@ pub(super) fn read_stored(text: &str) -> Result<(ToolDefinition, Fetched), Strin
 impl Registry {
     /// Asks a URL for its part of a definition.
     pub(super) async fn fetch(&self, url: &str) -> Result<Overlay, String> {
-        Overlay::read(self.workshop.client().fetch_json(url, LARGEST_ANSWER, PATIENCE).await?)
+        let parse = |bytes: &[u8]| tool::parse_definition(bytes, |_| 0);
+        let (value, replaced) = self.workshop.client().fetch_parsed(url, LARGEST_ANSWER, PATIENCE, parse).await?;
+        for bound in replaced {
+            tracing::debug!(url, bound = bound.to_string(), "a bound of a schema was replaced");
+        }
+        Overlay::read(value)
     }
 
     /// Asks a definition's URL, if it has one and nothing else is wrong with it.

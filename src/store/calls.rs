@@ -1,5 +1,6 @@
 //! Reading calls: one, or a page of them.
 
+use futures_util::{Stream, TryStreamExt};
 use sqlx::{Postgres, QueryBuilder, Sqlite};
 use uuid::Uuid;
 
@@ -7,6 +8,9 @@ use super::codec::{self, CallRow};
 use super::events::by_ids;
 use super::{Db, Store, StoreError, db};
 use crate::domain::{Call, Status, Time};
+
+/// Bytes of stored calls that a page has at most, if it has several calls.
+const MOST_BYTES: usize = 8 * 1024 * 1024;
 
 /// Which calls are wanted; absent fields ask nothing.
 #[derive(Debug, Clone, Default)]
@@ -102,23 +106,39 @@ impl Store {
         })
     }
 
-    /// A page of calls, newest first.
+    /// Reads a page of calls, newest first. Where they take too much memory it has fewer than the filter says, but one; the
+    /// flag says that this is so.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn calls(&self, filter: &CallFilter) -> Result<Vec<Call>, StoreError> {
-        let rows: Vec<CallRow> = match &self.db {
+    pub async fn calls(&self, filter: &CallFilter) -> Result<(Vec<Call>, bool), StoreError> {
+        let (rows, is_cut) = match &self.db {
             Db::Sqlite(pools) => {
-                page::<Sqlite>(self, filter, codec::COLUMNS).build_query_as().fetch_all(&pools.reader).await?
+                first(page::<Sqlite>(self, filter, codec::COLUMNS).build_query_as().fetch(&pools.reader)).await?
             }
             Db::Postgres(pools) => {
-                page::<Postgres>(self, filter, codec::COLUMNS).build_query_as().fetch_all(&pools.reader).await?
+                first(page::<Postgres>(self, filter, codec::COLUMNS).build_query_as().fetch(&pools.reader)).await?
             }
         };
         let mut calls = rows.into_iter().map(CallRow::decode).collect::<Result<Vec<_>, _>>()?;
         self.show_callbacks(&mut calls).await?;
-        Ok(calls)
+        Ok((calls, is_cut))
     }
+}
+
+/// The first of these rows up to a number of bytes, and whether others follow.
+async fn first(
+    mut rows: impl Stream<Item = Result<CallRow, sqlx::Error>> + Unpin,
+) -> Result<(Vec<CallRow>, bool), sqlx::Error> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.try_next().await? {
+        bytes += row.bytes();
+        if bytes > MOST_BYTES && !found.is_empty() {
+            return Ok((found, true));
+        }
+        found.push(row);
+    }
+    Ok((found, false))
 }
 
 fn page<D: sqlx::Database>(store: &Store, filter: &CallFilter, columns: &str) -> QueryBuilder<D>

@@ -120,6 +120,11 @@ where
 }
 
 impl CallRow {
+    /// The length of what it holds.
+    pub fn bytes(&self) -> usize {
+        self.arguments.len() + self.record.len()
+    }
+
     pub fn decode(self) -> Result<Call, StoreError> {
         let id = self.id;
         let corrupt = |error: &dyn std::fmt::Display| StoreError::Corrupt(format!("call {id}: {error}"));

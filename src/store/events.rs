@@ -50,10 +50,11 @@ impl Store {
             sqlx::query_as(SQL).bind(after).bind(i64::from(commits)).fetch_all(pool).await)?;
         let commits: Vec<(i64, Vec<Uuid>)> =
             commits.into_iter().map(|(until, calls)| (until, codec::ids_of(&calls))).collect();
-        let commits = self.affordable(commits).await?;
+        let fitting = self.fitting_calls(commits.iter().map(|(_, calls)| calls.clone())).await?;
+        let commits = &commits[..fitting];
         let Some((until, _)) = commits.last() else { return Ok((Vec::new(), after)) };
         let until = *until;
-        let mut ids: Vec<Uuid> = commits.into_iter().flat_map(|(_, calls)| calls).collect();
+        let mut ids: Vec<Uuid> = commits.iter().flat_map(|(_, calls)| calls).copied().collect();
         ids.sort_unstable();
         ids.dedup();
         let mut found = self.events_of_calls(&ids).await?;
@@ -61,25 +62,28 @@ impl Store {
         Ok((found, until))
     }
 
-    /// So many of these commits, each with its calls, that what they hold fits into memory; one at least.
-    async fn affordable(&self, mut commits: Vec<(i64, Vec<Uuid>)>) -> Result<Vec<(i64, Vec<Uuid>)>, StoreError> {
-        if commits.len() < 2 {
-            return Ok(commits);
+    /// How many of these groups of calls, from the first on, fit into memory together; one at least, if there is one.
+    ///
+    /// # Errors
+    /// Returns an error if the database fails.
+    pub async fn fitting_calls(&self, groups: impl ExactSizeIterator<Item = Vec<Uuid>>) -> Result<usize, StoreError> {
+        if groups.len() < 2 {
+            return Ok(groups.len());
         }
-        let ids: Vec<Uuid> = commits.iter().flat_map(|(_, calls)| calls).copied().collect();
+        let groups: Vec<Vec<Uuid>> = groups.collect();
+        let ids: Vec<Uuid> = groups.iter().flatten().copied().collect();
         let sizes: Vec<(Uuid, i64)> = match &self.db {
             Db::Sqlite(pools) => sizes_of::<Sqlite>(&ids).build_query_as().fetch_all(&pools.reader).await?,
             Db::Postgres(pools) => sizes_of::<Postgres>(&ids).build_query_as().fetch_all(&pools.reader).await?,
         };
-        let sizes: HashMap<Uuid, i64> = sizes.into_iter().collect();
+        let mut sizes: HashMap<Uuid, i64> = sizes.into_iter().collect();
         let mut bytes = 0;
-        let fits = |(_, calls): &&(i64, Vec<Uuid>)| {
-            bytes += calls.iter().filter_map(|id| sizes.get(id)).sum::<i64>();
+        let fits = |calls: &&Vec<Uuid>| {
+            // Each call is read once.
+            bytes += calls.iter().filter_map(|id| sizes.remove(id)).sum::<i64>();
             bytes <= MOST_BYTES
         };
-        let fitting = commits.iter().take_while(fits).count();
-        commits.truncate(fitting.max(1));
-        Ok(commits)
+        Ok(groups.iter().take_while(fits).count().max(1))
     }
 
     /// All events of these calls so far, in order.

@@ -165,3 +165,19 @@ async fn a_long_poll_of_an_ended_call_answers_at_once() {
     let path = format!("/tool-calls/{}?wait_ms=60000", call["id"].as_str().unwrap());
     assert_eq!(app.get(&path).await.ok(), call);
 }
+
+on_both_databases!(
+    async fn page_of_large_calls_ends_early_and_goes_on(backend: Backend) {
+        let app = App::start(backend).await;
+        let mut expected = Vec::new();
+        for _ in 0..7 {
+            let call = app.call("echo", json!({"text": "x".repeat(1_500_000)})).await;
+            expected.insert(0, call["id"].as_str().unwrap().to_owned());
+        }
+        let (found, pages) = walked(&app, "limit=500").await;
+        assert_eq!(found, expected);
+        assert!(pages > 1, "21 MB came in one page");
+        let (found, pages) = walked(&app, "limit=1").await;
+        assert_eq!((found, pages), (expected, 7));
+    }
+);

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::client::HttpClient;
 use super::fault::{Fault, authority};
-use crate::domain::json;
+use crate::domain::json::{self, JsonError};
 
 impl HttpClient {
     /// Gets the JSON document at `url` through the egress guard.
@@ -17,9 +17,23 @@ impl HttpClient {
     /// # Errors
     /// A sentence that says why there is none. Nothing of what was answered is in it.
     pub async fn fetch_json(&self, url: &str, most_bytes: usize, timeout: Duration) -> Result<Value, String> {
+        self.fetch_parsed(url, most_bytes, timeout, json::parse).await
+    }
+
+    /// Gets the JSON document at `url` through the egress guard, read by `parse`.
+    ///
+    /// # Errors
+    /// As [`Self::fetch_json`].
+    pub async fn fetch_parsed<T>(
+        &self,
+        url: &str,
+        most_bytes: usize,
+        timeout: Duration,
+        parse: impl FnOnce(&[u8]) -> Result<T, JsonError>,
+    ) -> Result<T, String> {
         let url = Url::parse(url).map_err(|error| format!("the URL cannot be used: {error}"))?;
         let bytes = self.fetch(&url, "application/json", most_bytes, timeout).await?;
-        json::parse(&bytes).map_err(|_| format!("{} answered with something that is no JSON", authority(&url)))
+        parse(&bytes).map_err(|_| format!("{} answered with something that is no JSON", authority(&url)))
     }
 
     /// Gets the text of the document at `url`, JSON or YAML, through the egress guard.

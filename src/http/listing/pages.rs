@@ -19,10 +19,10 @@ pub(super) async fn page(access: &Access, filter: CallFilter) -> Result<(Vec<Cal
     }
     let limit = filter.limit;
     // One more tells whether there is another page.
-    let mut calls = access.store().calls(&CallFilter { limit: limit + 1, ..filter }).await?;
-    let more = calls.len() > limit as usize;
+    let (mut calls, is_cut) = access.store().calls(&CallFilter { limit: limit + 1, ..filter }).await?;
+    let has_more = is_cut || calls.len() > limit as usize;
     calls.truncate(limit as usize);
-    let next = calls.last().filter(|_| more).map(|call| call.id);
+    let next = calls.last().filter(|_| has_more).map(|call| call.id);
     Ok((calls, next))
 }
 
@@ -50,6 +50,11 @@ async fn scanned(
             break;
         }
         filter.before = next;
+    }
+    let fitting = access.store().fitting_calls(found.iter().map(|id| vec![*id])).await?;
+    if fitting < found.len() {
+        found.truncate(fitting);
+        next = found.last().copied();
     }
     let mut calls = access.store().calls_in_order(&found).await?;
     // Which tool a call is for may have been known later than the call.

@@ -30,6 +30,17 @@ on_both_databases!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bound_beyond_64_bits_is_replaced_in_an_answer() {
+    let app = App::with_egress(Backend::Sqlite).await;
+    let document = json!({"input_schema": {"type": "object", "properties": {"a": {"minimum": "BOUND"}}}});
+    let text = document.to_string().replace("\"BOUND\"", "-9223372036854776000");
+    let library = Library::answering(Answer::body("application/json", text)).await;
+    let tool = app.register(library.definition("sql", without_schema())).await;
+    assert_eq!(tool["input_schema"]["properties"]["a"]["minimum"], json!(i64::MIN));
+    assert_eq!(tool.get("definition_error"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_an_answer_there_is_no_tool_unless_it_has_a_schema_of_its_own() {
     let app = App::with_egress(Backend::Sqlite).await;
     for (answer, said) in [

@@ -98,3 +98,18 @@ on_both_databases!(
         }
     }
 );
+
+on_both_databases!(
+    async fn history_of_large_calls_is_whole(backend: Backend) {
+        let app = App::start(backend).await;
+        for n in 0..4 {
+            let arguments = json!({"text": "x".repeat(1_500_000)});
+            app.call_with(json!({"name": "echo", "session": "s", "id": format!("call_{n}"), "arguments": arguments}))
+                .await;
+        }
+        let mut stream = app.events("/sessions/s/events").await;
+        let history = stream.until(|event| event.is_result() && event.data["call_id"] == "call_3").await;
+        assert_eq!((count(&history, "tool_result"), count(&history, "tool_call")), (4, 4));
+        assert!(positions(&history).is_sorted_by(|a, b| a < b), "{:?}", positions(&history));
+    }
+);

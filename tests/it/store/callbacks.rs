@@ -206,7 +206,7 @@ on_both_databases!(
             json!({"url": "http://a/x", "event_id": event.to_string(), "state": "pending", "attempts": 1,
                 "last_status": 500, "last_error": "HTTP 500 😀", "next_attempt_at": later(5)})
         );
-        let page = log.store.calls(&CallFilter { limit: 10, ..CallFilter::default() }).await.unwrap();
+        let page = log.store.calls(&CallFilter { limit: 10, ..CallFilter::default() }).await.unwrap().0;
         let states: Vec<_> = page.iter().map(|call| call.metadata.get("callback").map(|c| &c["state"])).collect();
         assert_eq!(states, [None, Some(&json!("delivered")), Some(&json!("pending"))]);
         assert_eq!(page[1].metadata["callback"]["delivered_at"], json!(later(1)));

@@ -88,7 +88,7 @@ on_both_databases!(
             task.await.unwrap();
         }
         let filter = CallFilter { limit: 5000, ..CallFilter::default() };
-        let calls = log.store.calls(&filter).await.unwrap();
+        let calls = log.store.calls(&filter).await.unwrap().0;
         assert_eq!((calls.len(), log.counts("").await), (1250, (0, 0, 250)));
         assert_eq!(counts_of(&log.store.stats(None).await.unwrap()), counted(&calls));
         for tool in TOOLS {

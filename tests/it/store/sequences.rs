@@ -158,7 +158,7 @@ async fn follow(plan: &Plan, mut log: Log, loss: Option<&Loss>) -> Picture {
         picture.calls.push(of(&stored));
     }
     let filter = CallFilter { limit: 500, ..CallFilter::default() };
-    let stored: Vec<Call> = log.store.calls(&filter).await.unwrap();
+    let stored: Vec<Call> = log.store.calls(&filter).await.unwrap().0;
     let ended: Vec<Call> = stored.into_iter().filter(|call| call.status.is_terminal()).collect();
     let stats = log.store.stats(None).await.unwrap();
     assert_eq!(counts_of(&stats), counted(&ended));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::app::echo_tool;
-use crate::support::shapes::{HARD_TEXT, is_time, names};
+use crate::support::shapes::{HARD_TEXT, is_time, names, points_at};
 use crate::support::{App, Backend};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,4 +118,20 @@ async fn a_registered_tool_runs_a_builtin_under_its_own_name_and_schema() {
     app.register(json!({"name": "two", "description": "", "input_schema": schema, "executor": executor})).await;
     assert_eq!(app.call("two", json!({"expression": "1+1"})).await["output"], "2");
     assert_eq!(app.call("two", json!({"expression": "1+2"})).await["error"]["code"], "TOOL_VALIDATION_ERROR");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn examples_and_output_schema_that_are_not_objects_are_refused() {
+    let app = App::on_sqlite().await;
+    for (member, value, place) in [
+        ("examples", json!(["x"]), "/examples/0"),
+        ("examples", json!([{"arguments": {}}, 5]), "/examples/1"),
+        ("output_schema", json!(true), "/output_schema"),
+        ("output_schema", json!("object"), "/output_schema"),
+    ] {
+        let mut definition = echo_tool("mine", json!({"type": "object"}));
+        definition[member] = value;
+        points_at(&app.post("/tools", &definition).await.problem(422), place);
+        app.get("/tools/mine").await.problem(404);
+    }
 }
