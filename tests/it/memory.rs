@@ -154,6 +154,11 @@ on_both_databases!(
         ] {
             // Each needs most of the room, so of several at once any number may be refused.
             at_once(&node, 16, &dense).await;
+            eventually("all of the room", || async {
+                let metrics = node.get("/metrics").await.text();
+                metrics.contains("\ntoolpost_in_flight_memory_bytes 0\n").then_some(())
+            })
+            .await;
             survives(&node, 1, dense).await;
         }
     }
