@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, Semaphore, oneshot};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -34,6 +33,7 @@ mod forward;
 mod gather;
 mod hearing;
 mod hooked;
+mod interrupt;
 mod last_result;
 pub mod live;
 mod observed;
@@ -75,6 +75,7 @@ pub use work::Work;
 
 use cached::Results;
 use hearing::InHand;
+use interrupt::Shutdown;
 use live::Live;
 use pauses::Pauses;
 use prepare::Job;
@@ -167,10 +168,7 @@ pub struct Engine {
     /// The calls of sessions.
     sessions: InSession,
     tasks: TaskTracker,
-    /// Fires at the beginning of a drain: what waits and nobody waits for is left to the next start.
-    closing: CancellationToken,
-    /// Fires at its deadline.
-    stop: CancellationToken,
+    shutdown: Shutdown,
 }
 
 /// How long the caller of a request waits (contract, section 3).
@@ -320,8 +318,7 @@ impl Engine {
             results: Results::new(settings.results_bytes, clock.clone()),
             sessions: InSession::default(),
             tasks: TaskTracker::new(),
-            closing: CancellationToken::new(),
-            stop: CancellationToken::new(),
+            shutdown: Shutdown::default(),
             clock,
             ids,
             settings,
@@ -437,7 +434,7 @@ impl Engine {
     }
 
     fn admit(&self, calls: usize, request: &mut Footprint) -> Result<(), Refusal> {
-        if self.closing.is_cancelled() {
+        if self.shutdown.drain.is_cancelled() {
             return Err(Refusal::ShuttingDown);
         }
         if !self.takes_calls() {
@@ -470,22 +467,22 @@ impl Engine {
     /// Whether it takes no more calls.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.closing.is_cancelled()
+        self.shutdown.drain.is_cancelled()
     }
 
     /// Takes no more calls, lets running ones end until `deadline`, then settles the rest as `SHUTTING_DOWN`. A database
     /// that is away then is waited for no longer than callers would.
     pub async fn drain(&self, deadline: Duration) {
-        self.closing.cancel();
+        self.shutdown.drain.cancel();
         self.tasks.close();
-        if self.stop.is_cancelled() {
+        if self.shutdown.stop.is_cancelled() {
             // They were waited for already.
             return;
         }
         if tokio::time::timeout(deadline, self.tasks.wait()).await.is_ok() {
             return;
         }
-        self.stop.cancel();
+        self.shutdown.stop.cancel();
         if tokio::time::timeout(self.settings.store_patience, self.tasks.wait()).await.is_err() {
             tracing::error!(calls = self.tasks.len(), "the database is away; the ends of these calls are not recorded");
         }

@@ -9,9 +9,10 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::Engine;
+use super::interrupt::{ANNOUNCE_AFTER, Race};
 use super::observed::note_attempt;
 use super::prepare::{Begin, Job};
-use super::run::{ANNOUNCE_AFTER, status_change};
+use super::run::status_change;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::{Emission, EventKind, Reported};
 use crate::domain::limits::Bounds;
@@ -55,39 +56,44 @@ impl Engine {
         let mut writing = Fuse::<BoxFuture<'_, Result<(), JournalError>>>::terminated();
         let mut is_taken = false;
         job.reports.are_recorded(true);
+        let own_cancel = job.handle.cancel.clone();
         let ended = loop {
             let idle = writing.is_terminated();
             let announced = job.recorder.has_announced_start();
-            tokio::select! {
-                biased;
-                ended = &mut running => break Some(ended),
-                () = job.handle.cancel.cancelled() => break None,
-                () = self.stop.cancelled() => break None,
-                // Nothing of it is done here, and nobody waits here: the next start goes on waiting for it.
-                () = self.closing.cancelled(), if job.is_left_at_once() => break None,
-                written = &mut writing, if !idle => {
-                    is_taken = written == Err(JournalError::Fenced);
-                    note_unwritten(&job.call, written);
-                    if is_taken {
-                        break None;
+            // Work outside that is detached stays as it is: the next start goes on waiting for its result.
+            let is_left = job.is_left_at_once();
+            let race = Race::new(&own_cancel, &self.shutdown).left_on_drain(is_left, &self.shutdown).work_first();
+            let next = async {
+                tokio::select! {
+                    biased;
+                    ended = &mut running => return Some(ended),
+                    written = &mut writing, if !idle => {
+                        is_taken = written == Err(JournalError::Fenced);
+                        note_unwritten(&job.call, written);
+                    }
+                    () = &mut announce, if idle && !announced => {
+                        self.register(job);
+                        writing = journal.write(job.recorder.change(&job.call)).boxed().fuse();
+                    }
+                    report = job.reports.next(), if idle && announced => {
+                        let waiters = job.reports.waiters();
+                        if let Some(change) = apply(job, report) {
+                            let journal = &journal;
+                            let write = async move {
+                                let written = journal.write(change).await;
+                                acknowledge(waiters, &written);
+                                written
+                            };
+                            writing = write.boxed().fuse();
+                        }
                     }
                 }
-                () = &mut announce, if idle && !announced => {
-                    self.register(job);
-                    writing = journal.write(job.recorder.change(&job.call)).boxed().fuse();
-                }
-                report = job.reports.next(), if idle && announced => {
-                    let waiters = job.reports.waiters();
-                    if let Some(change) = apply(job, report) {
-                        let journal = &journal;
-                        let write = async move {
-                            let written = journal.write(change).await;
-                            acknowledge(waiters, &written);
-                            written
-                        };
-                        writing = write.boxed().fuse();
-                    }
-                }
+                None
+            };
+            match race.run(next).await {
+                Ok(None) if !is_taken => {}
+                Ok(ended) => break Ok(ended),
+                Err(interrupt) => break Err(interrupt),
             }
         };
         job.reports.are_recorded(false);
@@ -101,7 +107,7 @@ impl Engine {
             Box::pin(self.write_last_reports(job, first)).await;
         }
         let ended = match ended {
-            Some(Ok(Ok(answer))) => {
+            Ok(Some(Ok(Ok(answer)))) => {
                 let outcome = match answer {
                     // What a tool gives back as it is was written already.
                     Answer::Data(value) if Arc::ptr_eq(&value, &job.call.arguments) => {
@@ -111,15 +117,15 @@ impl Engine {
                 };
                 Ended::With(job.equipment.without_secrets(outcome).into())
             }
-            Some(Ok(Err(failure))) => Ended::Failed(job.equipment.failure_of(job, entry, failure).into()),
-            Some(Err(panic)) => {
+            Ok(Some(Ok(Err(failure)))) => Ended::Failed(job.equipment.failure_of(job, entry, failure).into()),
+            Ok(Some(Err(panic))) => {
                 let message = format!("the tool panicked: {}", panic_message(&*panic));
                 let failure = Failure::execution(&job.call.name, message);
                 Ended::Failed(job.equipment.failure_of(job, entry, failure).into())
             }
-            None if is_taken => Ended::Taken,
-            None if job.handle.cancel.is_cancelled() => Ended::Cancelled,
-            None => Ended::Stopping,
+            Ok(None) => Ended::Taken,
+            Err(_) if job.handle.cancel.is_cancelled() => Ended::Cancelled,
+            Err(_) => Ended::Stopping,
         };
         note_attempt(&mut span, &ended);
         ended

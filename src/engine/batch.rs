@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::Engine;
+use super::interrupt::{Interrupt, Race};
 use super::prepare::{Job, Next};
 use super::recorder::Recorded;
 use crate::domain::Failure;
@@ -78,24 +79,21 @@ impl Engine {
     }
 
     async fn run_in_turn(self: Arc<Self>, mut job: Box<Job>, opened: oneshot::Receiver<bool>) -> Recorded {
-        let refusal = tokio::select! {
-            biased;
-            opened = opened => {
+        let cancel = job.handle.cancel.clone();
+        let race = Race::new(&cancel, &self.shutdown).left_on_drain(job.is_queued, &self.shutdown).work_first();
+        match race.run(opened).await {
+            Ok(opened) => {
                 if opened.unwrap_or(false) {
                     job.give_up();
                 }
-                None
             }
-            () = job.handle.cancel.cancelled() => Some(Failure::cancelled()),
-            // It is on disk, and nobody waits for it: the next start goes on with it.
-            () = self.closing.cancelled(), if job.is_queued => {
+            // It is on disk, and its caller has gone: the next start continues it.
+            Err(Interrupt::Drained) => {
                 job.recorder.leave();
                 return Recorded::InTime;
             }
-            () = self.stop.cancelled() => Some(Failure::shutting_down()),
-        };
-        if let Some(failure) = refusal {
-            job.next = Next::Refuse(failure.into());
+            Err(Interrupt::Stopping) => job.next = Next::Refuse(Failure::shutting_down().into()),
+            Err(Interrupt::Cancelled | Interrupt::TimedOut(..)) => job.next = Next::Refuse(Failure::cancelled().into()),
         }
         if job.is_asynchronous() {
             // Its neighbours do not wait for it.

@@ -1,14 +1,15 @@
 //! Results that are known already: an equal call of before, or one that runs right now, spares a run.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Engine;
+use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race};
 use super::prepare::{Begin, Job};
-use super::run::{ANNOUNCE_AFTER, Stop};
+use super::run::Stop;
 use crate::domain::call::CacheControl;
 use crate::domain::tool::CacheSpec;
 use crate::domain::{Failure, Outcome};
@@ -78,37 +79,14 @@ impl Engine {
         job.place = None;
         let limits = job.call.limits;
         let waited_ms = job.call.waited_ms(self.clock.moment());
-        let timeout_ms = limits.map_or(0, |limits| limits.timeout_ms);
-        let queue_timeout_ms = limits.and_then(|limits| limits.queue_timeout_ms);
-        let clocks = [
-            (Some(timeout_ms), Duration::from_millis(timeout_ms), "timeout_ms"),
-            (
-                queue_timeout_ms,
-                Duration::from_millis(queue_timeout_ms.unwrap_or_default().saturating_sub(waited_ms)),
-                "queue_timeout_ms",
-            ),
-        ];
-        let first = clocks.into_iter().filter_map(|(asked, left, name)| Some((asked?, left, name)));
-        let (asked_ms, left, name) = first.min_by_key(|(_, left, _)| *left).unwrap_or_default();
-        let mut announced = job.recorder.has_announced();
-        let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
-        let mut clock = pin!(async { tokio::time::sleep(left).await });
-        let mut landed = pin!(landed(leader));
-        let is_queued = job.is_queued;
-        loop {
-            tokio::select! {
-                biased;
-                () = job.handle.cancel.cancelled() => return Err(Failure::cancelled().into()),
-                () = self.closing.cancelled(), if is_queued => return Err(Stop::Left),
-                () = self.stop.cancelled() => return Err(Failure::shutting_down().into()),
-                outcome = &mut landed => return Ok(outcome),
-                () = &mut clock => return Err(Failure::timeout(asked_ms, name).into()),
-                () = &mut announce, if !announced => {
-                    announced = true;
-                    self.announce(job).await;
-                }
-            }
-        }
+        let timeout = limits.and_then(|limits| Deadline::of(limits.timeout_ms, 0, "timeout_ms"));
+        let queue_timeout = limits.and_then(|limits| limits.queue_timeout_ms);
+        let queue_timeout = queue_timeout.and_then(|limit_ms| Deadline::of(limit_ms, waited_ms, "queue_timeout_ms"));
+        let deadline = timeout.map(|timeout| timeout.earlier(queue_timeout)).or(queue_timeout);
+        let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
+        let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
+        let race = Race::new(&cancel, &self.shutdown).left_on_drain(is_left, &self.shutdown).until(deadline);
+        Ok(race.run_announcing(announce_at, self.announce(job), landed(leader)).await?)
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::draft::{Complete, Draft, End};
+use super::interrupt::Race;
 use super::prepare::{self, Job, Next};
 use super::run::{Stop, status_change};
 use super::turns::Permit;
@@ -120,16 +121,12 @@ impl Engine {
 
     async fn turn(&self, job: &Job, turn: Option<super::turns::Turn>) -> Result<Option<Permit>, Stop> {
         let Some(turn) = turn.filter(|_| job.is_to_run()) else { return Ok(None) };
-        tokio::select! {
-            biased;
-            permit = turn.come() => Ok(Some(permit)),
-            () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
-            () = self.stop.cancelled() => Err(Failure::shutting_down().into()),
-        }
+        let race = Race::new(&job.handle.cancel, &self.shutdown).work_first();
+        Ok(Some(race.run(turn.come()).await?))
     }
 
     async fn listen(&self, job: &mut Job, draft: &Draft) -> Result<Complete, Stop> {
-        let silence = self.settings.silence;
+        let (silence, cancel) = (self.settings.silence, job.handle.cancel.clone());
         let journal = job.recorder.journal().clone();
         // One change at a time is under way; what comes meanwhile gathers.
         let mut writing = pin!(Fuse::terminated());
@@ -142,28 +139,32 @@ impl Engine {
             }
             let (is_new, heard) = draft.news();
             let idle = writing.is_terminated();
-            tokio::select! {
-                biased;
-                () = job.handle.cancel.cancelled() => break Err(Failure::cancelled().into()),
-                () = self.stop.cancelled() => break Err(Failure::shutting_down().into()),
-                written = &mut writing, if !idle => if written == Err(JournalError::Fenced) {
-                    break Err(Stop::Taken);
-                },
-                () = tokio::time::sleep_until(next_look), if is_new && idle => {
-                    let began = Instant::now();
-                    let readable = draft.readable().filter(|readable| *readable != job.call.params);
-                    if let Some(readable) = readable
-                        && job.call.fill(readable).is_ok()
-                    {
-                        writing.set(journal.write(status_change(job)).fuse());
+            let next = async {
+                tokio::select! {
+                    biased;
+                    written = &mut writing, if !idle => return written != Err(JournalError::Fenced),
+                    () = tokio::time::sleep_until(next_look), if is_new && idle => {
+                        let began = Instant::now();
+                        let readable = draft.readable().filter(|readable| *readable != job.call.params);
+                        if let Some(readable) = readable
+                            && job.call.fill(readable).is_ok()
+                        {
+                            writing.set(journal.write(status_change(job)).fuse());
+                        }
+                        next_look = began + BETWEEN_LOOKS.max(began.elapsed() * REST);
                     }
-                    next_look = began + BETWEEN_LOOKS.max(began.elapsed() * REST);
+                    () = draft.changed() => {}
+                    // Something that says nothing new may have come meanwhile.
+                    () = tokio::time::sleep_until(heard + silence) => if draft.news().1 == heard {
+                        draft.cut_off(&format!("nothing came for {} s", silence.as_secs_f32()));
+                    },
                 }
-                () = draft.changed() => {}
-                // Something that says nothing new may have come meanwhile.
-                () = tokio::time::sleep_until(heard + silence) => if draft.news().1 == heard {
-                    draft.cut_off(&format!("nothing came for {} s", silence.as_secs_f32()));
-                },
+                true
+            };
+            match Race::new(&cancel, &self.shutdown).run(next).await {
+                Ok(true) => {}
+                Ok(false) => break Err(Stop::Taken),
+                Err(interrupt) => break Err(interrupt.into()),
             }
         };
         if !writing.is_terminated() && writing.await == Err(JournalError::Fenced) {

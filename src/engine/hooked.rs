@@ -1,14 +1,13 @@
 //! Hooks around a call: before its run, and before and after its end is stored.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::equip;
+use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race};
 use super::prepare::{Begin, Job, Next};
-use super::run::{ANNOUNCE_AFTER, Stop};
+use super::run::Stop;
 use super::{Engine, arguments};
 use crate::access::Access;
 use crate::domain::event::{EventKind, Reported};
@@ -20,13 +19,11 @@ use crate::registry::{Entry, presets};
 /// Longest arguments, in bytes, that are checked on the spot.
 const QUICKLY_CHECKED: usize = 64 * 1024;
 
-/// When a call stops waiting for its hooks.
+/// When a call that waits for its hooks is announced and given up.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// Watchers are told of a call that waits longer.
-    announce: Instant,
-    /// Its `queue_timeout_ms` is over, and how long that is.
-    queue: Option<(Instant, u64)>,
+    announce_at: Instant,
+    deadline: Option<Deadline>,
 }
 
 impl Engine {
@@ -68,42 +65,23 @@ impl Engine {
     }
 
     fn patience(&self, job: &Job) -> Patience {
-        let now = Instant::now();
         let waited_ms = job.call.waited_ms(self.clock.moment());
-        let queue = job
-            .call
-            .limits
-            .and_then(|limits| limits.queue_timeout_ms)
-            .map(|longest_ms| (now + Duration::from_millis(longest_ms.saturating_sub(waited_ms)), longest_ms));
-        Patience { announce: now + ANNOUNCE_AFTER, queue }
+        let limit = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
+        let deadline = limit.and_then(|limit_ms| Deadline::of(limit_ms, waited_ms, "queue_timeout_ms"));
+        Patience { announce_at: Instant::now() + ANNOUNCE_AFTER, deadline }
     }
 
-    /// What a hook says, unless the call ends before that.
+    /// Waits for a hook, unless the call ends before that.
     async fn while_it_may<T>(
         &self,
         job: &mut Job,
         patience: Patience,
         asking: impl Future<Output = T>,
     ) -> Result<T, Stop> {
-        let mut asking = std::pin::pin!(asking);
-        let mut announced = job.recorder.has_announced();
-        let (queue_end, queue_ms) = patience.queue.unwrap_or((patience.announce, 0));
-        loop {
-            tokio::select! {
-                biased;
-                () = job.handle.cancel.cancelled() => return Err(Failure::cancelled().into()),
-                () = self.closing.cancelled(), if job.is_queued => return Err(Stop::Left),
-                () = self.stop.cancelled() => return Err(Failure::shutting_down().into()),
-                said = &mut asking => return Ok(said),
-                () = tokio::time::sleep_until(queue_end), if patience.queue.is_some() => {
-                    return Err(Failure::timeout(queue_ms, "queue_timeout_ms").into());
-                }
-                () = tokio::time::sleep_until(patience.announce), if !announced => {
-                    announced = true;
-                    self.announce(job).await;
-                }
-            }
-        }
+        let announce_at = (!job.recorder.has_announced()).then_some(patience.announce_at);
+        let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
+        let race = Race::new(&cancel, &self.shutdown).left_on_drain(is_left, &self.shutdown).until(patience.deadline);
+        Ok(race.run_announcing(announce_at, self.announce(job), asking).await?)
     }
 
     /// Puts a hook's arguments over those that there are; together they have to be valid.
@@ -151,19 +129,13 @@ impl Engine {
         let failure = outcome.error.as_ref().map(|failure| failure.code);
         let is_cut_short = matches!(failure, Some(Code::Cancelled | Code::ShuttingDown));
         for hook in asked.into_iter().filter(|hook| hook.is_builtin() || !is_cut_short) {
-            let said = {
-                let mut asking = std::pin::pin!(self.settings.hooks.persist(&hook, &mut image));
-                loop {
-                    tokio::select! {
-                        biased;
-                        said = &mut asking => break said,
-                        // Whoever cancels, or stops the service, does not wait for a hook. The result is there already.
-                        () = job.handle.cancel.cancelled() => break Err(HookFault::given_up(hook.id(), hook.event())),
-                        () = self.stop.cancelled() => break Err(HookFault::given_up(hook.id(), hook.event())),
-                        () = tokio::time::sleep_until(announce), if !is_told(job) => self.announce(job).await,
-                    }
-                }
-            };
+            let announce_at = (!is_told(job)).then_some(announce);
+            let cancel = job.handle.cancel.clone();
+            // A cancel and a stop do not wait for a hook. The result exists already.
+            let race = Race::new(&cancel, &self.shutdown).work_first();
+            let asking = self.settings.hooks.persist(&hook, &mut image);
+            let said = race.run_announcing(announce_at, self.announce(job), asking).await;
+            let said = said.unwrap_or_else(|_| Err(HookFault::given_up(hook.id(), hook.event())));
             match said {
                 Ok(changed) => differs |= changed,
                 Err(fault) => {
@@ -186,7 +158,7 @@ impl Engine {
         if hooks.has(HookEvent::AfterToolCall) {
             let asked = self.hooks_about(HookEvent::AfterToolCall, access, call);
             if !asked.is_empty() {
-                hooks.tell(asked, call, &self.tasks, &self.stop);
+                hooks.tell(asked, call, &self.tasks, &self.shutdown.stop);
             }
         }
     }

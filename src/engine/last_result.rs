@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::Engine;
+use super::interrupt::Race;
 use super::prepare::{Begin, Job, Next};
 use super::run::{Stop, check_output};
 use super::said::{Said, WireAnswer};
@@ -63,10 +64,7 @@ impl Engine {
                 Ok(found) => return Some(found),
                 Err(error) => tracing::debug!(id = %call.id, %error, "a posted result cannot be looked for"),
             }
-            tokio::select! {
-                () = self.stop.cancelled() => return None,
-                () = tokio::time::sleep(AGAIN) => {}
-            }
+            Race::against_stop(&self.shutdown).run(tokio::time::sleep(AGAIN)).await.ok()?;
         }
     }
 

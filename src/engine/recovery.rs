@@ -124,7 +124,7 @@ impl Engine {
         let nodes = nodes?;
         // Without its row it was struck off, and others may have taken its calls over.
         *is_unsure |= !nodes.iter().any(|node| *node.node == *self.settings.node);
-        if !lease.adopts || self.closing.is_cancelled() {
+        if !lease.adopts || self.shutdown.drain.is_cancelled() {
             return Ok(());
         }
         for Beaten { node, beat, .. } in doubt.lost(nodes, &self.settings.node, lease.lease) {

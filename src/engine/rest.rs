@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Engine;
+use super::interrupt::Race;
 use super::prepare::Job;
 use super::run::{Stop, status_change};
 use crate::domain::call::{Phase, StatusUpdate};
@@ -49,12 +50,7 @@ impl Engine {
     }
 
     async fn wait_out(&self, job: &Job, wait: Duration) -> Result<(), Stop> {
-        tokio::select! {
-            biased;
-            () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
-            () = self.closing.cancelled(), if job.is_queued => Err(Stop::Left),
-            () = self.stop.cancelled() => Err(Failure::shutting_down().into()),
-            () = tokio::time::sleep(wait) => Ok(()),
-        }
+        let race = Race::new(&job.handle.cancel, &self.shutdown).left_on_drain(job.is_queued, &self.shutdown);
+        Ok(race.run(tokio::time::sleep(wait)).await?)
     }
 }

@@ -1,13 +1,14 @@
 //! One job to its end: wait for a slot, record where that must come first, run, convert, check, settle.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::FutureExt;
+use tokio::time::Instant;
 
 use super::Engine;
 use super::attempt::Ended;
+use super::interrupt::{ANNOUNCE_AFTER, Deadline, Interrupt, Race};
 use super::observed::note_end;
 use super::prepare::{Begin, Job, Next};
 use super::recorder::Recorded;
@@ -24,9 +25,6 @@ use crate::fault::{self, Point};
 use crate::registry::Entry;
 use crate::store::journal::{Change, JournalError};
 use crate::telemetry::trace::Span;
-
-/// How long a call may wait or a read-only one run before watchers are told. A shorter one is written once, at its end.
-pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
 
 /// Why a job is not settled here.
 #[derive(Debug)]
@@ -47,6 +45,17 @@ enum Ahead {
     Late,
     /// It never will be.
     Refused(JournalError),
+}
+
+impl From<Interrupt> for Stop {
+    fn from(interrupt: Interrupt) -> Self {
+        match interrupt {
+            Interrupt::Cancelled => Failure::cancelled().into(),
+            Interrupt::Drained => Self::Left,
+            Interrupt::Stopping => Failure::shutting_down().into(),
+            Interrupt::TimedOut(limit_ms, name) => Failure::timeout(limit_ms, name).into(),
+        }
+    }
 }
 
 impl<T: Into<Outcome>> From<T> for Stop {
@@ -166,10 +175,8 @@ impl Engine {
                     if !images::has_any(&outcome) {
                         return Ok(outcome);
                     }
-                    return tokio::select! {
-                        outcome = images::fitted(outcome).boxed() => Ok(outcome),
-                        () = job.handle.cancel.cancelled() => Err(Failure::cancelled().into()),
-                    };
+                    let race = Race::against_cancel(&job.handle.cancel).work_first();
+                    return Ok(race.run(images::fitted(outcome).boxed()).await?);
                 }
                 Ended::Failed(failure) => *failure,
                 Ended::Cancelled => return Err(Failure::cancelled().into()),
@@ -202,35 +209,19 @@ impl Engine {
 
     /// Waits until the call may run.
     async fn slot(&self, job: &mut Job, mut place: Place) -> Result<Slot, Stop> {
-        let limits = job.call.limits;
-        let queue_timeout = limits.and_then(|limits| limits.queue_timeout_ms).filter(|_| job.begin == Begin::Start);
         let waited_ms = job.call.waited_ms(self.clock.moment());
-        let left = Duration::from_millis(queue_timeout.unwrap_or_default().saturating_sub(waited_ms));
-        let (is_queued, mut announced) = (job.is_queued, job.recorder.has_announced());
-        let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
-        let mut clock = pin!(async { tokio::time::sleep(left).await });
-        loop {
-            tokio::select! {
-                biased;
-                () = job.handle.cancel.cancelled() => return Err(Failure::cancelled().into()),
-                () = self.closing.cancelled(), if is_queued => return Err(Stop::Left),
-                () = self.stop.cancelled() => return Err(Failure::shutting_down().into()),
-                slot = place.slot() => {
-                    if job.begin == Begin::Start {
-                        let waited_ms = job.call.waited_ms(self.clock.moment());
-                        self.settings.metrics.waited(Duration::from_millis(waited_ms));
-                    }
-                    return Ok(slot);
-                }
-                () = &mut clock, if queue_timeout.is_some() => {
-                    return Err(Failure::timeout(queue_timeout.unwrap_or_default(), "queue_timeout_ms").into());
-                }
-                () = &mut announce, if !announced => {
-                    announced = true;
-                    self.announce(job).await;
-                }
-            }
+        let queue_timeout = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
+        let queue_timeout = queue_timeout.filter(|_| job.begin == Begin::Start);
+        let deadline = queue_timeout.and_then(|limit_ms| Deadline::of(limit_ms, waited_ms, "queue_timeout_ms"));
+        let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
+        let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
+        let race = Race::new(&cancel, &self.shutdown).left_on_drain(is_left, &self.shutdown).until(deadline);
+        let slot = race.run_announcing(announce_at, self.announce(job), place.slot()).await?;
+        if job.begin == Begin::Start {
+            let waited_ms = job.call.waited_ms(self.clock.moment());
+            self.settings.metrics.waited(Duration::from_millis(waited_ms));
         }
+        Ok(slot)
     }
 
     /// Tells watchers of a call that has to wait, and lets it be reached.

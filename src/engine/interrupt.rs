@@ -1,0 +1,232 @@
+//! Interruption of calls: the one place where a step of a call is raced against a cancel, the drain and the stop of the
+//! service, and a deadline.
+
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long a call may wait or a read-only one run before it is announced to subscribers. A shorter one is written once, at
+/// its end.
+pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
+
+/// The two signals that end a service.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shutdown {
+    /// Fires when the drain begins: detached calls that wait are left to the next start.
+    pub drain: CancellationToken,
+    /// Fires at the deadline of the drain: what still runs is settled as `SHUTTING_DOWN`.
+    pub stop: CancellationToken,
+}
+
+/// A reason why a step ended before its work was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interrupt {
+    /// The call was cancelled.
+    Cancelled,
+    /// The service drains, and the call is left to the next start.
+    Drained,
+    /// The service stops.
+    Stopping,
+    /// The limit of this name, in milliseconds, has passed.
+    TimedOut(u64, &'static str),
+}
+
+/// A moment at which a step is given up, and the limit that sets it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deadline {
+    at: Instant,
+    limit_ms: u64,
+    name: &'static str,
+}
+
+impl Deadline {
+    /// The deadline of a limit in milliseconds, of which `spent_ms` have passed. A limit beyond the clock's range is none.
+    pub fn of(limit_ms: u64, spent_ms: u64, name: &'static str) -> Option<Self> {
+        let at = Instant::now().checked_add(Duration::from_millis(limit_ms.saturating_sub(spent_ms)))?;
+        Some(Self { at, limit_ms, name })
+    }
+
+    /// Returns the earlier one of two.
+    pub fn earlier(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.at < self.at).unwrap_or(self)
+    }
+}
+
+/// A race of one step of a call against what may interrupt it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Race<'a> {
+    cancel: Option<&'a CancellationToken>,
+    drain: Option<&'a CancellationToken>,
+    stop: Option<&'a CancellationToken>,
+    deadline: Option<Deadline>,
+    is_work_first: bool,
+}
+
+impl<'a> Race<'a> {
+    /// A race against the cancel of the call and the stop of the service.
+    pub fn new(cancel: &'a CancellationToken, shutdown: &'a Shutdown) -> Self {
+        Self { stop: Some(&shutdown.stop), ..Self::against_cancel(cancel) }
+    }
+
+    /// A race against the cancel of the call only.
+    pub fn against_cancel(cancel: &'a CancellationToken) -> Self {
+        Self { cancel: Some(cancel), drain: None, stop: None, deadline: None, is_work_first: false }
+    }
+
+    /// A race against the stop of the service only.
+    pub fn against_stop(shutdown: &'a Shutdown) -> Self {
+        Self { cancel: None, drain: None, stop: Some(&shutdown.stop), deadline: None, is_work_first: false }
+    }
+
+    /// Lets the drain interrupt the step, too, if `is_left`: the next start continues the call.
+    pub fn left_on_drain(self, is_left: bool, shutdown: &'a Shutdown) -> Self {
+        Self { drain: is_left.then_some(&shutdown.drain), ..self }
+    }
+
+    /// Lets a deadline interrupt the step, too.
+    pub fn until(self, deadline: Option<Deadline>) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// Lets work that is done win over an interruption at the same moment.
+    pub fn work_first(self) -> Self {
+        Self { is_work_first: true, ..self }
+    }
+
+    /// Waits for the work, or for the first interruption, which drops the work.
+    ///
+    /// # Errors
+    /// Returns the [`Interrupt`] that came first.
+    pub async fn run<T>(self, work: impl Future<Output = T>) -> Result<T, Interrupt> {
+        self.run_announcing(None, async {}, work).await
+    }
+
+    /// Does the same and runs `announce` at the given moment, if the work still lasts then. An announcement that has begun is
+    /// completed.
+    ///
+    /// # Errors
+    /// Returns the [`Interrupt`] that came first.
+    pub async fn run_announcing<T>(
+        self,
+        announce_at: Option<Instant>,
+        announce: impl Future<Output = ()>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Interrupt> {
+        let Self { deadline, is_work_first, .. } = self;
+        let (mut work, mut interrupted) = (pin!(work), pin!(self.interrupted()));
+        let mut expired = pin!(reached(deadline.map(|deadline| deadline.at)));
+        let mut due = pin!(reached(announce_at));
+        let mut announce = pin!(announce);
+        let mut is_announced = announce_at.is_none();
+        loop {
+            let next = poll_fn(|context| {
+                if is_work_first && let Poll::Ready(done) = work.as_mut().poll(context) {
+                    return Poll::Ready(Some(Ok(done)));
+                }
+                if let Poll::Ready(interrupt) = interrupted.as_mut().poll(context) {
+                    return Poll::Ready(Some(Err(interrupt)));
+                }
+                if !is_work_first && let Poll::Ready(done) = work.as_mut().poll(context) {
+                    return Poll::Ready(Some(Ok(done)));
+                }
+                if let Some(Deadline { limit_ms, name, .. }) = deadline
+                    && expired.as_mut().poll(context).is_ready()
+                {
+                    return Poll::Ready(Some(Err(Interrupt::TimedOut(limit_ms, name))));
+                }
+                if !is_announced && due.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(None);
+                }
+                Poll::Pending
+            });
+            if let Some(end) = next.await {
+                return end;
+            }
+            is_announced = true;
+            announce.as_mut().await;
+        }
+    }
+
+    async fn interrupted(self) -> Interrupt {
+        tokio::select! {
+            biased;
+            () = fired(self.cancel) => Interrupt::Cancelled,
+            () = fired(self.drain) => Interrupt::Drained,
+            () = fired(self.stop) => Interrupt::Stopping,
+        }
+    }
+}
+
+async fn fired(signal: Option<&CancellationToken>) {
+    match signal {
+        Some(signal) => signal.cancelled().await,
+        None => pending().await,
+    }
+}
+
+async fn reached(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_is_done_ends_the_race() {
+        let (cancel, shutdown) = (CancellationToken::new(), Shutdown::default());
+        assert_eq!(Race::new(&cancel, &shutdown).run(ready(5)).await, Ok(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_signal_interrupts_the_step_that_listens_to_it() {
+        let (cancel, shutdown) = (CancellationToken::new(), Shutdown::default());
+        shutdown.drain.cancel();
+        let race = Race::new(&cancel, &shutdown);
+        assert_eq!(race.left_on_drain(true, &shutdown).run(pending::<()>()).await, Err(Interrupt::Drained));
+        assert_eq!(race.left_on_drain(false, &shutdown).run(ready(1)).await, Ok(1));
+        shutdown.stop.cancel();
+        assert_eq!(race.run(pending::<()>()).await, Err(Interrupt::Stopping));
+        assert_eq!(Race::against_stop(&shutdown).run(pending::<()>()).await, Err(Interrupt::Stopping));
+        cancel.cancel();
+        assert_eq!(race.run(pending::<()>()).await, Err(Interrupt::Cancelled));
+        assert_eq!(Race::against_cancel(&cancel).run(pending::<()>()).await, Err(Interrupt::Cancelled));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancel_wins_unless_the_work_comes_first() {
+        let (cancel, shutdown) = (CancellationToken::new(), Shutdown::default());
+        cancel.cancel();
+        let race = Race::new(&cancel, &shutdown);
+        assert_eq!(race.run(ready(1)).await, Err(Interrupt::Cancelled));
+        assert_eq!(race.work_first().run(ready(1)).await, Ok(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earlier_deadline_interrupts_and_names_its_limit() {
+        let (cancel, shutdown) = (CancellationToken::new(), Shutdown::default());
+        let long = Deadline::of(1_000, 0, "timeout_ms").unwrap();
+        let short = Deadline::of(2_000, 1_500, "queue_timeout_ms");
+        let race = Race::new(&cancel, &shutdown).until(Some(long.earlier(short)));
+        assert_eq!(race.run(pending::<()>()).await, Err(Interrupt::TimedOut(2_000, "queue_timeout_ms")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_lasts_is_announced_once() {
+        let (cancel, shutdown) = (CancellationToken::new(), Shutdown::default());
+        let (mut announced, at) = (0, Instant::now() + ANNOUNCE_AFTER);
+        let race = Race::new(&cancel, &shutdown);
+        let work = tokio::time::sleep(ANNOUNCE_AFTER * 10);
+        assert_eq!(race.run_announcing(Some(at), async { announced += 1 }, work).await, Ok(()));
+        assert_eq!(announced, 1);
+    }
+}
