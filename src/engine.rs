@@ -34,6 +34,7 @@ mod gather;
 mod hearing;
 mod hooked;
 mod interrupt;
+mod job;
 mod last_result;
 pub mod live;
 mod observed;
@@ -76,9 +77,9 @@ pub use work::Work;
 use cached::Results;
 use hearing::InHand;
 use interrupt::Shutdown;
+use job::Job;
 use live::Live;
 use pauses::Pauses;
-use prepare::Job;
 use room::Held;
 use sessions::InSession;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::Engine;
-use super::prepare::{Job, Next};
+use super::job::{Job, Next};
 use super::recorder::NotRecorded;
 use crate::domain::Failure;
 use crate::fault::{self, Point};

@@ -10,13 +10,12 @@ use tower::ServiceExt;
 
 use super::Engine;
 use super::interrupt::{ANNOUNCE_AFTER, Race};
-use super::observed::note_attempt;
-use super::prepare::{Begin, Job};
-use super::run::status_change;
+use super::job::{Begin, Job};
+use super::observed::{attempt_span, note_attempt};
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::{Emission, EventKind, Reported};
 use crate::domain::limits::Bounds;
-use crate::domain::{Answer, Call, Failure, Outcome, convert};
+use crate::domain::{Answer, Call, Code, Failure, Outcome, convert};
 use crate::events::render;
 use crate::executor::Invocation;
 use crate::executor::emitter::{Report, Waiters};
@@ -38,12 +37,25 @@ pub(super) enum Ended {
     Taken,
 }
 
+impl Ended {
+    /// Returns the code of the failure that an attempt ended with, if it ended with one.
+    fn failure(&self) -> Option<Code> {
+        match self {
+            Self::With(outcome) => outcome.error.as_ref().map(|failure| failure.code),
+            Self::Failed(failure) => Some(failure.code),
+            Self::Cancelled => Some(Code::Cancelled),
+            Self::Stopping => Some(Code::ShuttingDown),
+            Self::Taken => Some(Code::OutcomeUnknown),
+        }
+    }
+}
+
 impl Engine {
     pub(super) async fn attempt(&self, job: &mut Job, entry: &Entry) -> Ended {
         // The tool sees one token, whatever the reason to stop.
         let cancel = job.handle.cancel.child_token();
         let _running = self.settings.metrics.running();
-        let mut span = self.attempt_span(job, entry);
+        let mut span = attempt_span(&self.settings.tracer, job, entry);
         let mut invocation = self.invocation(job, cancel.clone());
         if let Some(own) = span.traceparent() {
             invocation.traceparent = Some(own);
@@ -117,17 +129,17 @@ impl Engine {
                 };
                 Ended::With(job.equipment.without_secrets(outcome).into())
             }
-            Ok(Some(Ok(Err(failure)))) => Ended::Failed(job.equipment.failure_of(job, entry, failure).into()),
+            Ok(Some(Ok(Err(failure)))) => Ended::Failed(job.equipment.failure_of(&job.call, entry, failure).into()),
             Ok(Some(Err(panic))) => {
                 let message = format!("the tool panicked: {}", panic_message(&*panic));
                 let failure = Failure::execution(&job.call.name, message);
-                Ended::Failed(job.equipment.failure_of(job, entry, failure).into())
+                Ended::Failed(job.equipment.failure_of(&job.call, entry, failure).into())
             }
             Ok(None) => Ended::Taken,
             Err(_) if job.handle.cancel.is_cancelled() => Ended::Cancelled,
             Err(_) => Ended::Stopping,
         };
-        note_attempt(&mut span, &ended);
+        note_attempt(&mut span, ended.failure());
         ended
     }
 
@@ -196,7 +208,7 @@ fn apply(job: &mut Job, report: Report) -> Option<Change> {
     match job.equipment.report_without_secrets(report) {
         Report::Status(update) => {
             job.call.update(update).ok()?;
-            Some(status_change(job))
+            Some(job.status_change())
         }
         Report::Emission(emission) => {
             job.call.update(StatusUpdate::default()).ok()?;

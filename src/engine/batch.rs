@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::Engine;
 use super::interrupt::{Interrupt, Race};
-use super::prepare::{Job, Next};
+use super::job::{Job, Next};
 use super::recorder::Recorded;
 use crate::domain::Failure;
 

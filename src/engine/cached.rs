@@ -8,8 +8,7 @@ use tokio::time::Instant;
 
 use super::Engine;
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race};
-use super::prepare::{Begin, Job};
-use super::run::Stop;
+use super::job::{Begin, Job, Stop};
 use crate::domain::call::CacheControl;
 use crate::domain::tool::CacheSpec;
 use crate::domain::{Failure, Outcome};

@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Engine;
-use super::prepare::{Begin, Job};
-use super::run::Stop;
 use crate::domain::preset::Origin;
 use crate::domain::process::EnvValue;
 use crate::domain::tool::{HttpAuth, SecretRef};
 use crate::domain::{Call, Code, ExecutorSpec, Failure, Outcome, Preset, Tenant, json};
-use crate::executor::Redaction;
 use crate::executor::emitter::Report;
 use crate::executor::vault::Place;
+use crate::executor::{Redaction, Secrets, Vault};
 use crate::registry::{Entry, presets};
 
 /// Under which name a call's metadata lists what a model sent in vain.
@@ -34,24 +31,53 @@ impl std::fmt::Debug for Equipment {
     }
 }
 
-impl Engine {
-    /// Gives a call what it runs with. Nothing of it is ever recorded or shown.
-    pub(super) async fn equip(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+/// Opens what tools are given beside the model's arguments.
+#[derive(Debug)]
+pub(super) struct Equipper<'a> {
+    /// Where the secrets of presets come from.
+    pub secrets: &'a Secrets,
+    /// Opens the stored values of presets.
+    pub vault: &'a Vault,
+}
+
+impl Equipper<'_> {
+    /// Adds to `equipment` what a call runs with. Nothing of it is ever recorded or shown. `is_first` says that the tool has
+    /// not been run for the call, and `is_handed_out` that only its result is awaited.
+    ///
+    /// # Errors
+    /// Returns the [`Failure`] of a call that cannot be run.
+    pub fn equip(
+        &self,
+        call: &mut Call,
+        equipment: &mut Equipment,
+        entry: &Entry,
+        is_first: bool,
+        is_handed_out: bool,
+    ) -> Result<(), Box<Failure>> {
         let definition = &entry.definition;
-        let missing = |name: &&String| !job.call.context.contains_key(name.as_str());
+        let missing = |name: &&String| !call.context.contains_key(name.as_str());
         if let Some(name) = definition.context.iter().find(missing) {
             let message = format!("the context \"{name}\" is missing: the tool needs it, and nobody has given it");
-            return Err(Failure::execution(&job.call.name, message).into());
+            return Err(Failure::execution(&call.name, message).into());
         }
         let mut secrets = self.credentials(&definition.executor);
         if !definition.presets.is_empty() {
-            self.inject(job, entry, &mut secrets)?;
+            let given = self.inject(call, entry, &mut secrets, is_handed_out)?;
+            if let Some(Err(invalid)) =
+                entry.validate_equipped.as_ref().filter(|_| is_first).map(|validate| validate(&given))
+            {
+                let schema = entry.input.schema();
+                let failure = crate::tool::Invalid::failure(&invalid, &entry.name, &given, schema);
+                let arguments = call.effective_arguments.as_deref();
+                return Err(told_of(definition.presets.keys(), arguments, schema, failure, &call.name).into());
+            }
+            equipment.arguments = Some(Arc::new(given));
         }
         if !secrets.is_empty() {
             let redaction = Redaction::of(&secrets).map_err(|_| {
-                Failure::execution(&job.call.name, "the values of its presets are too long to be kept secret")
+                Failure::execution(&call.name, "the values of its presets are too long to be kept secret")
             })?;
-            job.equipment.redaction = redaction.map(Arc::new);
+            equipment.redaction = redaction.map(Arc::new);
         }
         Ok(())
     }
@@ -76,49 +102,45 @@ impl Engine {
             // What a server of its own is given is no part of the definition.
             ExecutorSpec::Builtin { .. } | ExecutorSpec::Mcp { .. } | ExecutorSpec::External {} => Vec::new(),
         };
-        named.into_iter().filter_map(|named| self.settings.secrets.get(&named).ok()).map(Value::String).collect()
+        named.into_iter().filter_map(|named| self.secrets.get(&named).ok()).map(Value::String).collect()
     }
 
-    /// Presets come after everything else that makes the arguments, and win.
-    fn inject(&self, job: &mut Job, entry: &Entry, secrets: &mut Vec<Value>) -> Result<(), Stop> {
+    /// Returns the arguments with the presets, which come after everything else that makes them, and win.
+    fn inject(
+        &self,
+        call: &mut Call,
+        entry: &Entry,
+        secrets: &mut Vec<Value>,
+        is_handed_out: bool,
+    ) -> Result<Value, Box<Failure>> {
         let presets = &entry.definition.presets;
-        let effective = job.call.effective_arguments.clone().unwrap_or_default();
+        let effective = call.effective_arguments.clone().unwrap_or_default();
         let dropped = presets::named_in(presets, &effective);
         let shown = presets::without(presets, &effective);
         let mut given = shown.as_object().cloned().unwrap_or_default();
         if !dropped.is_empty() {
             // A hook has put them there: they do not count either, and are not shown.
-            job.call.effective_arguments = Some(shown);
-            note_dropped(&mut job.call, dropped);
+            call.effective_arguments = Some(shown);
+            note_dropped(call, dropped);
         }
         for (name, preset) in presets {
             if preset.overridable && given.contains_key(name) {
                 continue;
             }
-            match self.value(&job.call.tenant, &entry.name, name, preset) {
+            match self.value(&call.tenant, &entry.name, name, preset) {
                 Ok((value, is_secret)) => {
                     secrets.extend(is_secret.then(|| value.clone()));
                     given.insert(name.clone(), value);
                 }
                 // The tool has it already: only its result is awaited.
-                Err(_) if matches!(job.begin, Begin::Outside | Begin::Lost) => {}
+                Err(_) if is_handed_out => {}
                 Err(fault) => {
                     let message = format!("preset \"{name}\": {fault}");
-                    return Err(Failure::execution(&job.call.name, message).into());
+                    return Err(Failure::execution(&call.name, message).into());
                 }
             }
         }
-        let given = Value::Object(given);
-        if job.begin == Begin::Start
-            && let Some(Err(invalid)) = entry.validate_equipped.as_ref().map(|validate| validate(&given))
-        {
-            let schema = entry.input.schema();
-            let failure = crate::tool::Invalid::failure(&invalid, &entry.name, &given, schema);
-            let arguments = job.call.effective_arguments.as_deref();
-            return Err(told_of(presets.keys(), arguments, schema, failure, &job.call.name).into());
-        }
-        job.equipment.arguments = Some(Arc::new(given));
-        Ok(())
+        Ok(Value::Object(given))
     }
 
     /// The value of a preset, and whether it is a secret.
@@ -126,10 +148,10 @@ impl Engine {
         match &preset.origin {
             // What the model may see is no secret; what it may not is to come back to it in no way.
             Origin::Value(value) => Ok((value.clone(), !preset.overridable)),
-            Origin::Secret(secret) => Ok((self.settings.secrets.get(secret)?.into(), true)),
+            Origin::Secret(secret) => Ok((self.secrets.get(secret)?.into(), true)),
             Origin::Stored(Some(sealed)) => {
                 let place = Place { tenant, tool, name };
-                let opened = self.settings.vault.open(sealed, &place).map_err(|error| error.to_string())?;
+                let opened = self.vault.open(sealed, &place).map_err(|error| error.to_string())?;
                 let value = json::parse(&opened).map_err(|_| "what is stored is no value".to_owned())?;
                 Ok((value, true))
             }
@@ -156,12 +178,12 @@ impl Equipment {
     }
 
     /// A failure in which no secret is left, and nothing of presets at all.
-    pub fn failure_of(&self, job: &Job, entry: &Entry, failure: Failure) -> Failure {
+    pub fn failure_of(&self, call: &Call, entry: &Entry, failure: Failure) -> Failure {
         let failure = match &self.arguments {
             Some(_) if failure.code == Code::ToolValidationError => {
-                let arguments = job.call.effective_arguments.as_deref();
+                let arguments = call.effective_arguments.as_deref();
                 let names = entry.definition.presets.keys();
-                told_of(names, arguments, entry.input.schema(), failure, &job.call.name)
+                told_of(names, arguments, entry.input.schema(), failure, &call.name)
             }
             _ => failure,
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::prepare::{Asked, Job, Next};
+use super::job::{Asked, Job, Next};
 use super::{Engine, arguments};
 use crate::domain::call::CALLED_AS;
 use crate::domain::{CallRequest, Failure, Naming};

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::draft::{Complete, Draft, End};
 use super::interrupt::Race;
-use super::prepare::{self, Job, Next};
-use super::run::{Stop, status_change};
+use super::job::{Job, Next, Stop};
+use super::prepare;
 use super::turns::Permit;
 use super::{Engine, arguments};
 use crate::domain::Failure;
@@ -42,7 +42,7 @@ impl Engine {
             }
         };
         self.understand(job, arguments.unwrap_or_else(|| draft.arguments())).await?;
-        let change = status_change(job);
+        let change = job.status_change();
         let Some(recorded) = recorded else {
             // Its receipt does not matter: whatever the call does next follows in the same queue.
             let _ = job.recorder.journal().enqueue(change).await;
@@ -64,7 +64,7 @@ impl Engine {
         let readable = draft.readable().unwrap_or_default();
         let came = draft.arguments();
         if came.as_str() != Some("") && job.call.keep(came, readable).is_ok() {
-            let _ = job.recorder.journal().enqueue(status_change(job)).await;
+            let _ = job.recorder.journal().enqueue(job.status_change()).await;
         }
     }
 
@@ -149,7 +149,7 @@ impl Engine {
                         if let Some(readable) = readable
                             && job.call.fill(readable).is_ok()
                         {
-                            writing.set(journal.write(status_change(job)).fuse());
+                            writing.set(journal.write(job.status_change()).fuse());
                         }
                         next_look = began + BETWEEN_LOOKS.max(began.elapsed() * REST);
                     }

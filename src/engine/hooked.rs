@@ -6,8 +6,7 @@ use tokio::time::Instant;
 
 use super::equip;
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race};
-use super::prepare::{Begin, Job, Next};
-use super::run::Stop;
+use super::job::{Begin, Job, Next, Stop};
 use super::{Engine, arguments};
 use crate::access::Access;
 use crate::domain::event::{EventKind, Reported};

@@ -7,8 +7,8 @@ use futures_util::FutureExt;
 
 use super::Engine;
 use super::interrupt::Race;
-use super::prepare::{Begin, Job, Next};
-use super::run::{Stop, check_output};
+use super::job::{Begin, Job, Next, Stop};
+use super::run::check_output;
 use super::said::{Said, WireAnswer};
 use crate::domain::{Answer, Call, Outcome, Phase, convert};
 use crate::executor::images;

@@ -7,8 +7,6 @@ use std::time::Duration;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{Quota, RateLimiter};
 
-use super::Engine;
-use super::run::owner_of;
 use crate::domain::{Call, Failure, Tenant};
 use crate::registry::Entry;
 
@@ -43,15 +41,13 @@ impl Rates {
         let counted = limiter.check_key(&owner.cloned());
         counted.map_err(|not_until| (rate.get(), not_until.wait_time_from(DefaultClock::default().now())))
     }
-}
 
-impl Engine {
     /// Counts a call that is about to run.
     ///
     /// # Errors
-    /// If its tool is called too often: then it does not run.
-    pub(super) fn count_rate(&self, call: &Call, entry: &Entry) -> Result<(), Box<Failure>> {
-        self.settings.rates.count(&entry.name, owner_of(call, entry)).map_err(|(rate, wait)| {
+    /// Returns the [`Failure`] of the call if its tool is called too often.
+    pub(super) fn admit(&self, call: &Call, entry: &Entry) -> Result<(), Box<Failure>> {
+        self.count(&entry.name, entry.owner(&call.tenant)).map_err(|(rate, wait)| {
             let message =
                 format!("Tool \"{}\" is called more than {rate} times a minute; the call was not run", entry.name);
             let wait_ms = u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::prepare::{Begin, Job, Next};
+use super::job::{Begin, Job, Next};
 use super::recorder::Recorder;
 use super::sessions::Place;
 use super::{Engine, Mode};

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::Engine;
 use super::interrupt::Race;
-use super::prepare::Job;
-use super::run::{Stop, status_change};
+use super::job::{Job, Stop};
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::{Failure, Time};
 
@@ -30,7 +29,7 @@ impl Engine {
             ..StatusUpdate::default()
         };
         job.call.update(update).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-        let change = status_change(job);
+        let change = job.status_change();
         let _ = job.recorder.journal().enqueue(change).await;
         self.wait_out(job, wait).await
     }

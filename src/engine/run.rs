@@ -6,36 +6,23 @@ use std::time::Duration;
 use futures_util::future::FutureExt;
 use tokio::time::Instant;
 
-use super::Engine;
 use super::attempt::Ended;
-use super::interrupt::{ANNOUNCE_AFTER, Deadline, Interrupt, Race};
-use super::observed::note_end;
-use super::prepare::{Begin, Job, Next};
+use super::equip::Equipper;
+use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race};
+use super::job::{Begin, Job, Next, Stop};
+use super::observed::{call_span, note_end};
 use super::recorder::Recorded;
-use super::retry;
+use super::{Engine, Settings, retry};
 use crate::dispatch::{Place, Slot, Wanted};
-use crate::domain::event::{EventKind, Reported};
 use crate::domain::limits::Bounds;
 use crate::domain::tool::OutputCheck;
-use crate::domain::{Call, Code, Failure, Outcome, Source, Tenant};
-use crate::events::render;
+use crate::domain::{Call, Code, Failure, Outcome};
 use crate::executor::images;
 use crate::executor::instances::CallEnd;
 use crate::fault::{self, Point};
 use crate::registry::Entry;
 use crate::store::journal::{Change, JournalError};
 use crate::telemetry::trace::Span;
-
-/// Why a job is not settled here.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// It ends with this.
-    With(Box<Outcome>),
-    /// It is left as it is on disk: the next start, or another node, goes on with it.
-    Left,
-    /// Another node has gone on with it already.
-    Taken,
-}
 
 /// Whether the start of an attempt is on disk.
 enum Ahead {
@@ -47,26 +34,21 @@ enum Ahead {
     Refused(JournalError),
 }
 
-impl From<Interrupt> for Stop {
-    fn from(interrupt: Interrupt) -> Self {
-        match interrupt {
-            Interrupt::Cancelled => Failure::cancelled().into(),
-            Interrupt::Drained => Self::Left,
-            Interrupt::Stopping => Failure::shutting_down().into(),
-            Interrupt::TimedOut(limit_ms, name) => Failure::timeout(limit_ms, name).into(),
-        }
-    }
-}
-
-impl<T: Into<Outcome>> From<T> for Stop {
-    fn from(outcome: T) -> Self {
-        Self::With(Box::new(outcome.into()))
-    }
-}
-
 impl Engine {
+    /// Runs a job to its end, and returns whether its caller was still waiting for it.
+    pub(super) async fn run_to_end(&self, mut job: Box<Job>) -> Recorded {
+        let mut span = call_span(&self.settings.tracer, &job);
+        if let Some(own) = span.traceparent() {
+            job.traceparent = Some(own);
+        }
+        let call = &job.call;
+        let context = std::mem::take(&mut job.context);
+        let context = context.with_call(call.id, &call.call_id, &call.name, job.traceparent.clone());
+        context.scope(self.run_and_settle(job, &mut span)).await
+    }
+
     /// Returns whether its caller was still waiting for its end.
-    pub(super) async fn run_and_settle(&self, mut job: Box<Job>, span: &mut Span) -> Recorded {
+    async fn run_and_settle(&self, mut job: Box<Job>, span: &mut Span) -> Recorded {
         let end = match self.run(&mut job).await {
             Ok(outcome) => Stop::With(outcome),
             // Boxed: few calls come this way.
@@ -123,11 +105,15 @@ impl Engine {
             Next::Run(entry) => {
                 let entry = entry.clone();
                 self.ask_hooks(job, &entry).await?;
-                let equipped = self.equip(job, &entry).await;
+                let Settings { secrets, vault, .. } = &self.settings;
+                let Job { call, equipment, begin, .. } = &mut *job;
+                let is_handed_out = matches!(begin, Begin::Outside | Begin::Lost);
+                let equipper = Equipper { secrets, vault };
+                let equipped = equipper.equip(call, equipment, &entry, *begin == Begin::Start, is_handed_out);
                 if job.begin == Begin::Lost {
                     return Err(Failure::outcome_unknown(&entry.name).into());
                 }
-                equipped?;
+                equipped.map_err(|failure| *failure)?;
                 match entry.definition.cache {
                     // Boxed: few calls come this way.
                     Some(cache) => Box::pin(self.cached(job, &entry, cache)).await,
@@ -142,7 +128,7 @@ impl Engine {
             return Err(Failure::cancelled().into());
         }
         if job.begin == Begin::Start {
-            self.count_rate(&job.call, entry).map_err(|failure| *failure)?;
+            self.settings.rates.admit(&job.call, entry).map_err(|failure| *failure)?;
         }
         // What few calls come to is boxed, here and below: a future is as large as the largest of its parts.
         let _slot = match job.place.take().or_else(|| self.queue(job, entry)) {
@@ -261,7 +247,7 @@ impl Engine {
     async fn start_again(&self, job: &mut Job, entry: &Entry, failed: Option<Failure>) -> Result<(), Stop> {
         job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
         job.call.tip = Some(format!("Attempt {}", job.call.attempts));
-        let change = status_change(job);
+        let change = job.status_change();
         if let Ahead::Recorded = self.write_ahead(job, entry, change).await? {
             return Ok(());
         }
@@ -289,22 +275,9 @@ impl Engine {
     }
 }
 
-/// The call's state as an event of its own.
-pub(super) fn status_change(job: &Job) -> Change {
-    let call: &Call = &job.call;
-    debug_assert!(!call.status.is_terminal());
-    let reported = Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(call) };
-    job.recorder.reported(call, reported)
-}
-
-/// Whose a call's tool is: one of the server is everybody's, one that a tenant has registered is its own.
-pub(super) fn owner_of<'a>(call: &'a Call, entry: &Entry) -> Option<&'a Tenant> {
-    (entry.made.source == Source::Api).then_some(&call.tenant)
-}
-
 /// The name of the slots that a call takes.
 fn slots_of(call: &Call, entry: &Entry) -> Arc<str> {
-    match owner_of(call, entry) {
+    match entry.owner(&call.tenant) {
         Some(owner) => format!("{}\0{}", owner.as_str(), entry.name).into(),
         None => entry.name.clone(),
     }

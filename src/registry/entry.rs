@@ -15,7 +15,7 @@ use super::lowered::LoweredForms;
 use super::presets;
 use crate::domain::tool::DefinitionError;
 use crate::domain::upstream::ToldByUpstream;
-use crate::domain::{ExecutorSpec, NameSeparator, Paused, Session, Source, Time, ToolDefinition};
+use crate::domain::{ExecutorSpec, NameSeparator, Paused, Session, Source, Tenant, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
 use crate::executor::mcp::{McpExecutor, Servers};
 use crate::executor::process::{ProcessExecutor, Processes};
@@ -141,6 +141,13 @@ impl Entry {
             updated_at: self.made.updated_at,
             warnings: Vec::new(),
         }
+    }
+
+    /// Returns the tenant that registered the tool, which is the tenant of its callers; `None` for a tool of the server, which
+    /// all tenants share.
+    #[must_use]
+    pub fn owner<'a>(&self, caller: &'a Tenant) -> Option<&'a Tenant> {
+        (self.made.source == Source::Api).then_some(caller)
     }
 
     /// Whether a session has it, as far as the tool itself has a say. A tool that cannot tell is not there.

@@ -1,0 +1,231 @@
+//! One call on its way through the engine, and why a step ends it early.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+
+use super::context::ContextObjects;
+use super::equip::Equipment;
+use super::interrupt::Interrupt;
+use super::live::{Handle, Registration};
+use super::recorder::Recorder;
+use super::sessions::Presence;
+use super::turns::Permit;
+use crate::access::Access;
+use crate::dispatch::Place;
+use crate::domain::event::{EventKind, Reported};
+use crate::domain::{Call, Claim, Failure, LimitsSpec, Naming, Outcome, Phase, Session, Status, Time, Vendor};
+use crate::events::render;
+use crate::executor::Outside;
+use crate::executor::emitter::{self, Reports};
+use crate::executor::instances::CallEnd;
+use crate::registry::Entry;
+use crate::store::journal::Change;
+use crate::telemetry::Context;
+
+/// One call, ready to be run or refused.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// For whom it is done.
+    pub access: Access,
+    pub call: Call,
+    pub next: Next,
+    pub recorder: Recorder,
+    pub handle: Handle,
+    pub reports: Reports,
+    pub registration: Option<Registration>,
+    /// Its place in the queue, where it was taken beforehand.
+    pub place: Option<Place>,
+    pub begin: Begin,
+    /// It was accepted on disk before anything else: whoever sends it again finds it.
+    pub is_accepted_first: bool,
+    /// Nobody waits for its end: it counts among those that do, and a stop leaves it to the next start.
+    pub is_queued: bool,
+    /// Its keys are taken on disk before it runs.
+    pub claims: Vec<Claim>,
+    pub traceparent: Option<Arc<str>>,
+    /// The request that it came with, for the log.
+    pub context: Context,
+    /// The names under which its caller is shown tools.
+    pub naming: Naming,
+    /// The session that it belongs to, as it was when the call was asked for.
+    pub conversation: Option<Arc<Session>>,
+    /// What only its executor sees.
+    pub equipment: Equipment,
+    /// What was asked for beside arguments that are still to come.
+    pub asked: Option<Box<Asked>>,
+    /// At its end the instance goes that its tool has made for it alone.
+    pub call_end: Option<CallEnd>,
+    /// Its turn among the calls of one stream, once it has come.
+    pub turn: Option<Permit>,
+    /// Its place among the calls of its session.
+    pub presence: Option<Presence>,
+    /// What it holds while it is on its way: memory, and its place among those that nobody waits for.
+    pub holds: Vec<Arc<OwnedSemaphorePermit>>,
+}
+
+/// What a job comes to.
+#[derive(Debug)]
+pub(super) enum Next {
+    Run(Arc<Entry>),
+    Refuse(Box<Failure>),
+}
+
+/// What a call was asked for with, as long as its arguments come.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub vendor: Option<Vendor>,
+    pub limits: LimitsSpec,
+    pub context: ContextObjects,
+}
+
+/// Where a job begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// At its beginning.
+    Start,
+    /// Its last run was lost, or waited for the next one: it is run again.
+    Again,
+    /// Its work is done outside; only the result is awaited.
+    Outside,
+    /// Its run was lost, and it may not be run again: only a result that was posted before counts.
+    Lost,
+}
+
+impl Job {
+    /// A job with nothing behind it. It is large and handed on several times.
+    pub fn new(access: Access, call: Call, next: Next, recorder: Recorder) -> Box<Self> {
+        let (emitter, reports) = emitter::channel();
+        let has_token = matches!(&next, Next::Run(entry) if entry.definition.has_token());
+        let is_external = matches!(&next, Next::Run(entry) if entry.works_outside());
+        let handle = Handle {
+            tenant: call.tenant.clone(),
+            cancel: CancellationToken::new(),
+            emitter,
+            outside: Outside::default(),
+            draft: None,
+            has_token,
+            may_be_outside: has_token || is_external,
+        };
+        Box::new(Self {
+            access,
+            call,
+            next,
+            recorder,
+            handle,
+            reports,
+            registration: None,
+            place: None,
+            begin: Begin::Start,
+            is_accepted_first: false,
+            is_queued: false,
+            claims: Vec::new(),
+            traceparent: None,
+            context: Context::current(),
+            naming: Naming::default(),
+            conversation: None,
+            equipment: Equipment::default(),
+            asked: None,
+            call_end: None,
+            turn: None,
+            presence: None,
+            holds: Vec::new(),
+        })
+    }
+
+    /// Returns the state of the call as an event of its own, to be written.
+    pub fn status_change(&self) -> Change {
+        let call: &Call = &self.call;
+        debug_assert!(!call.status.is_terminal());
+        let reported = Reported { seq: call.last_seq, kind: EventKind::Status, data: render::status_update(call) };
+        self.recorder.reported(call, reported)
+    }
+
+    /// Whether it may run beside its neighbours.
+    pub fn is_concurrency_safe(&self) -> bool {
+        match &self.next {
+            Next::Run(entry) => entry.definition.is_concurrency_safe(),
+            Next::Refuse(_) => true,
+        }
+    }
+
+    /// When its session was made, where that is known: one of the same id may have been there before.
+    pub fn session_since(&self) -> Option<Time> {
+        self.conversation.as_ref().map(|session| session.created_at)
+    }
+
+    /// Whether its arguments come piece by piece.
+    pub fn is_streamed(&self) -> bool {
+        self.handle.draft.is_some()
+    }
+
+    /// Whether it is not refused.
+    pub fn is_to_run(&self) -> bool {
+        matches!(self.next, Next::Run(_))
+    }
+
+    /// Whether a result may have been posted for it that it has not taken.
+    pub fn may_have_result(&self) -> bool {
+        let is_reachable = self.handle.may_be_outside && self.recorder.has_announced();
+        is_reachable && self.call.status == Status::Doing && self.handle.outside.is_awaited()
+    }
+
+    /// Whether a stop leaves it as it is: its work is done outside, and nobody waits for it here.
+    pub fn is_left_at_once(&self) -> bool {
+        self.is_queued && self.call.phase == Phase::External
+    }
+
+    /// Whether there may be other values beside those of its arguments: mended ones, or those that a refusal repeats.
+    pub fn has_copies(&self) -> bool {
+        match &self.next {
+            Next::Refuse(failure) => failure.details.is_some(),
+            Next::Run(_) => {
+                let effective = self.call.effective_arguments.as_ref();
+                effective.is_some_and(|effective| !Arc::ptr_eq(effective, &self.call.arguments))
+            }
+        }
+    }
+
+    /// Whether its neighbours do not wait for it.
+    pub fn is_asynchronous(&self) -> bool {
+        matches!(&self.next, Next::Run(entry) if entry.definition.asynchronous)
+    }
+
+    /// Its caller was already told that the batch could not be recorded, and may send it again: it is not run.
+    pub fn give_up(&mut self) {
+        if self.is_to_run() && !self.is_accepted_first {
+            let failure =
+                Failure::overloaded("An earlier call of the batch could not be recorded in time; this one was not run");
+            self.next = Next::Refuse(failure.into());
+        }
+    }
+}
+
+/// Why a job is not settled here.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// It ends with this.
+    With(Box<Outcome>),
+    /// It is left as it is on disk: the next start, or another node, goes on with it.
+    Left,
+    /// Another node has gone on with it already.
+    Taken,
+}
+
+impl From<Interrupt> for Stop {
+    fn from(interrupt: Interrupt) -> Self {
+        match interrupt {
+            Interrupt::Cancelled => Failure::cancelled().into(),
+            Interrupt::Drained => Self::Left,
+            Interrupt::Stopping => Failure::shutting_down().into(),
+            Interrupt::TimedOut(limit_ms, name) => Failure::timeout(limit_ms, name).into(),
+        }
+    }
+}
+
+impl<T: Into<Outcome>> From<T> for Stop {
+    fn from(outcome: T) -> Self {
+        Self::With(Box::new(outcome.into()))
+    }
+}
