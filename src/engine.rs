@@ -75,7 +75,7 @@ pub use turns::Turns;
 pub use work::Work;
 
 use cached::Results;
-use hearing::InHand;
+use hearing::Inbox;
 use interrupt::Shutdown;
 use job::Job;
 use live::Live;
@@ -163,8 +163,7 @@ pub struct Engine {
     slots: Slots,
     pauses: Pauses,
     live: Live,
-    /// Reports that were left for calls of this node and are being told to them.
-    in_hand: InHand,
+    inbox: Inbox,
     results: Results,
     /// The calls of sessions.
     sessions: InSession,
@@ -305,17 +304,18 @@ impl Engine {
         ids: Ids,
         settings: Settings,
     ) -> Self {
+        let live = Live::default();
         Self {
             registry,
             journal,
-            stores,
             room: Room::new(settings.room_kib),
             others: Room::new(OTHERS_KIB),
             queue: Arc::new(Semaphore::new(settings.max_queued)),
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
-            live: Live::default(),
-            in_hand: InHand::default(),
+            inbox: Inbox::new(stores.clone(), settings.node.clone(), live.clone()),
+            live,
+            stores,
             results: Results::new(settings.results_bytes, clock.clone()),
             sessions: InSession::default(),
             tasks: TaskTracker::new(),

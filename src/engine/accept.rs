@@ -85,7 +85,7 @@ impl Engine {
 
     fn accepted_first(&self, job: &mut Job) {
         job.is_accepted_first = true;
-        self.register(job);
+        job.register(&self.live);
     }
 
     /// The first change of a call; a refused one ends with it.

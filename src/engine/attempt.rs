@@ -84,7 +84,7 @@ impl Engine {
                         note_unwritten(&job.call, written);
                     }
                     () = &mut announce, if idle && !announced => {
-                        self.register(job);
+                        job.register(&self.live);
                         writing = journal.write(job.recorder.change(&job.call)).boxed().fuse();
                     }
                     report = job.reports.next(), if idle && announced => {
@@ -150,7 +150,7 @@ impl Engine {
         let mut next = Some(first);
         while let Some(report) = next {
             if !job.recorder.has_announced_start() {
-                self.register(job);
+                job.register(&self.live);
                 let _ = journal.enqueue(job.recorder.change(&job.call)).await;
             }
             let waiters = job.reports.waiters();

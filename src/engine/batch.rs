@@ -39,7 +39,7 @@ impl Engine {
             let mut gates = Vec::new();
             for mut job in turn {
                 if !job.recorder.has_announced() {
-                    self.announce(&mut job).await;
+                    job.announce(&self.live).await;
                 }
                 let (gate, opened) = oneshot::channel();
                 let engine = self.clone();

@@ -85,7 +85,7 @@ impl Engine {
         let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
         let race = Race::new(&cancel, &self.shutdown).left_on_drain(is_left, &self.shutdown).until(deadline);
-        Ok(race.run_announcing(announce_at, self.announce(job), landed(leader)).await?)
+        Ok(race.run_announcing(announce_at, job.announce(&self.live), landed(leader)).await?)
     }
 }
 

@@ -2,23 +2,22 @@
 //! takes the call over hears them, too; hearing them again changes nothing. A report stays until it is recorded.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use tokio::sync::oneshot::error::TryRecvError;
 use uuid::Uuid;
 
-use super::Engine;
-use super::live::Handle;
+use super::live::{Handle, Live};
 use super::said::Said;
 use crate::executor::emitter::Recorded;
 use crate::executor::report::Report;
-use crate::store::StoreError;
 use crate::store::inbox::Message;
+use crate::store::{StoreError, Stores};
 
 /// Reports that were handed to their calls and are not forgotten on disk yet: none is handed over twice.
 #[derive(Debug, Default)]
-pub(super) struct InHand(Mutex<HashMap<Uuid, State>>);
+struct InHand(Mutex<HashMap<Uuid, State>>);
 
 #[derive(Debug)]
 enum State {
@@ -84,10 +83,24 @@ enum Heard {
     Later,
 }
 
-impl Engine {
+/// The messages that were left for the calls of this node.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    stores: Stores,
+    node: Arc<str>,
+    live: Live,
+    in_hand: InHand,
+}
+
+impl Inbox {
+    /// Creates the inbox of a node.
+    pub fn new(stores: Stores, node: Arc<str>, live: Live) -> Self {
+        Self { stores, node, live, in_hand: InHand::default() }
+    }
+
     /// Hears what was left for all calls of this node. It never waits for a call: this node has to say meanwhile that it
     /// lives.
-    pub(super) async fn hear_messages(&self) -> Result<(), StoreError> {
+    pub async fn hear_all(&self) -> Result<(), StoreError> {
         for id in self.in_hand.recorded() {
             self.stores.forget_message(id).await?;
             self.in_hand.forget(id);
@@ -98,7 +111,7 @@ impl Engine {
         self.stores.forget_messages_of_ended().await?;
         let (mut after, mut full) = (Uuid::nil(), HashSet::new());
         loop {
-            let page = self.stores.messages(&self.settings.node, after).await?;
+            let page = self.stores.messages(&self.node, after).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = *last;
             self.hear_page(page, &mut full).await?;
@@ -106,11 +119,11 @@ impl Engine {
     }
 
     /// Hears what was left for one call, if this node has it. Where that fails, it is heard with all the others.
-    pub(super) async fn hear_messages_of(&self, call: Uuid) {
+    pub async fn hear_those_of(&self, call: Uuid) {
         let heard = async {
             let (mut after, mut full) = (Uuid::nil(), HashSet::new());
             loop {
-                let page = self.stores.messages_of(&self.settings.node, call, after).await?;
+                let page = self.stores.messages_of(&self.node, call, after).await?;
                 let Some((last, _)) = page.last() else { return Ok::<_, StoreError>(()) };
                 after = *last;
                 self.hear_page(page, &mut full).await?;

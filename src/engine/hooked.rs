@@ -80,7 +80,7 @@ impl Engine {
         let announce_at = (!job.recorder.has_announced()).then_some(patience.announce_at);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
         let race = Race::new(&cancel, &self.shutdown).left_on_drain(is_left, &self.shutdown).until(patience.deadline);
-        Ok(race.run_announcing(announce_at, self.announce(job), asking).await?)
+        Ok(race.run_announcing(announce_at, job.announce(&self.live), asking).await?)
     }
 
     /// Puts a hook's arguments over those that there are; together they have to be valid.
@@ -133,7 +133,7 @@ impl Engine {
             // A cancel and a stop do not wait for a hook. The result exists already.
             let race = Race::new(&cancel, &self.shutdown).work_first();
             let asking = self.settings.hooks.persist(&hook, &mut image);
-            let said = race.run_announcing(announce_at, self.announce(job), asking).await;
+            let said = race.run_announcing(announce_at, job.announce(&self.live), asking).await;
             let said = said.unwrap_or_else(|_| Err(HookFault::given_up(hook.id(), hook.event())));
             match said {
                 Ok(changed) => differs |= changed,
@@ -176,7 +176,7 @@ impl Engine {
 
     /// Tells watchers that a hook has failed.
     async fn note_hook_error(&self, job: &mut Job, fault: &HookFault) {
-        self.register(job);
+        job.register(&self.live);
         if !is_told(job) {
             let change = job.recorder.change(&job.call);
             // Its receipt does not matter: whatever the call does next follows in the same queue.

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::ContextObjects;
 use super::equip::Equipment;
 use super::interrupt::Interrupt;
-use super::live::{Handle, Registration};
+use super::live::{Handle, Live, Registration};
 use super::recorder::Recorder;
 use super::sessions::Presence;
 use super::turns::Permit;
@@ -132,6 +132,21 @@ impl Job {
             presence: None,
             holds: Vec::new(),
         })
+    }
+
+    /// Makes the call reachable: it can be cancelled and reported on from here on, before a client can know its id.
+    pub fn register(&mut self, live: &Live) {
+        if self.registration.is_none() {
+            self.registration = Some(live.enter(self.call.id, self.handle.clone()));
+        }
+    }
+
+    /// Makes a call that has to wait reachable, and announces it to subscribers.
+    pub async fn announce(&mut self, live: &Live) {
+        self.register(live);
+        let change = self.recorder.change(&self.call);
+        // Its receipt does not matter: whatever the call does next follows in the same queue.
+        let _ = self.recorder.journal().enqueue(change).await;
     }
 
     /// Returns the state of the call as an event of its own, to be written.

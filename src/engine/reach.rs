@@ -128,7 +128,7 @@ impl Engine {
         let said = Said::Progress { report: value }.message(id)?;
         let is_taken = self.stores.leave_message(self.ids.next(), &said).await?;
         if is_taken {
-            self.hear_messages_of(id).await;
+            self.inbox.hear_those_of(id).await;
             return Ok(Reached::Done);
         }
         Ok(match self.standing(id).await? {
@@ -158,7 +158,7 @@ impl Engine {
                         if !self.stores.leave_message(self.ids.next(), &said).await? {
                             return Ok(Reached::TooLate);
                         }
-                        self.hear_messages_of(id).await;
+                        self.inbox.hear_those_of(id).await;
                         let is_late = handle.outside.is_answered();
                         return Ok(if is_late { Reached::TooLate } else { Reached::Done });
                     }

@@ -93,7 +93,7 @@ impl Engine {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
                 _ = beat.tick() => self.beat_and_adopt(&lease, &mut doubt, &mut is_unsure).await,
-                _ = look.tick() => self.hear_messages().await,
+                _ = look.tick() => self.inbox.hear_all().await,
             };
             if let Err(error) = done {
                 // While this node was cut off, others may have been so, too.
@@ -206,9 +206,9 @@ impl Engine {
                 Err(error) => done = Err(error),
             }
         }
-        jobs.iter_mut().for_each(|job| self.register(job));
+        jobs.iter_mut().for_each(|job| job.register(&self.live));
         // What was said to them comes before they run; what cannot be heard now is heard later.
-        if let Err(error) = self.hear_messages().await {
+        if let Err(error) = self.inbox.hear_all().await {
             tracing::debug!(%error, "messages cannot be read");
         }
         let mut batches: BTreeMap<Uuid, Vec<Box<Job>>> = BTreeMap::new();

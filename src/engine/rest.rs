@@ -2,22 +2,30 @@
 
 use std::time::Duration;
 
-use super::Engine;
-use super::interrupt::Race;
+use super::interrupt::{Race, Shutdown};
 use super::job::{Job, Stop};
+use super::live::Live;
 use crate::domain::call::{Phase, StatusUpdate};
-use crate::domain::{Failure, Time};
+use crate::domain::{Clock, Failure, Time};
 
-impl Engine {
-    /// Waits for the next attempt, and says so.
-    pub(super) async fn rest(&self, job: &mut Job, wait: Duration, most: u32, failure: &Failure) -> Result<(), Stop> {
+/// The wait between two attempts of a call.
+#[derive(Debug)]
+pub(super) struct Backoff<'a> {
+    pub clock: &'a Clock,
+    pub live: &'a Live,
+    pub shutdown: &'a Shutdown,
+}
+
+impl Backoff<'_> {
+    /// Waits for the next attempt, and announces when it is due.
+    pub async fn rest(&self, job: &mut Job, wait: Duration, most: u32, failure: &Failure) -> Result<(), Stop> {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let next = job.call.attempts + 1;
         let retry = serde_json::json!({
             "attempt": next, "max_attempts": most, "next_attempt_at": self.clock.now().plus_millis(wait_ms),
             "wait_ms": wait_ms, "error": {"code": failure.code, "message": failure.message},
         });
-        self.register(job);
+        job.register(self.live);
         if !job.recorder.has_announced_start() {
             let change = job.recorder.change(&job.call);
             let _ = job.recorder.journal().enqueue(change).await;
@@ -35,7 +43,7 @@ impl Engine {
     }
 
     /// Waits for what is left of a rest that was begun before a restart.
-    pub(super) async fn rest_on(&self, job: &mut Job) -> Result<(), Stop> {
+    pub async fn resume(&self, job: &mut Job) -> Result<(), Stop> {
         let rest = job.call.metadata.get("retry").filter(|_| job.call.phase == Phase::Retrying);
         let left_ms = rest.and_then(|rest| {
             let due = Time::parse(rest["next_attempt_at"].as_str()?)?;
@@ -49,7 +57,7 @@ impl Engine {
     }
 
     async fn wait_out(&self, job: &Job, wait: Duration) -> Result<(), Stop> {
-        let race = Race::new(&job.handle.cancel, &self.shutdown).left_on_drain(job.is_queued, &self.shutdown);
+        let race = Race::new(&job.handle.cancel, self.shutdown).left_on_drain(job.is_queued, self.shutdown);
         Ok(race.run(tokio::time::sleep(wait)).await?)
     }
 }

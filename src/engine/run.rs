@@ -12,6 +12,7 @@ use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race};
 use super::job::{Begin, Job, Next, Stop};
 use super::observed::{call_span, note_end};
 use super::recorder::Recorded;
+use super::rest::Backoff;
 use super::{Engine, Settings, retry};
 use crate::dispatch::{Place, Slot, Wanted};
 use crate::domain::limits::Bounds;
@@ -145,7 +146,7 @@ impl Engine {
         match job.begin {
             Begin::Start => self.start(job, entry).await?,
             Begin::Again => {
-                Box::pin(self.rest_on(job)).await?;
+                Box::pin(self.backoff().resume(job)).await?;
                 Box::pin(self.start_again(job, entry, None)).await?;
             }
             Begin::Outside | Begin::Lost => {}
@@ -175,10 +176,14 @@ impl Engine {
             let random = retry::random_of(self.ids.next());
             let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
             let Some(wait) = wait else { return Err(failure.into()) };
-            Box::pin(self.rest(job, wait, spec.max_attempts, &failure)).await?;
+            Box::pin(self.backoff().rest(job, wait, spec.max_attempts, &failure)).await?;
             job.begin = Begin::Again;
             Box::pin(self.start_again(job, entry, Some(failure))).await?;
         }
+    }
+
+    fn backoff(&self) -> Backoff<'_> {
+        Backoff { clock: &self.clock, live: &self.live, shutdown: &self.shutdown }
     }
 
     /// The job's place in the queue, if it needs one. Most may run at once.
@@ -202,27 +207,12 @@ impl Engine {
         let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
         let race = Race::new(&cancel, &self.shutdown).left_on_drain(is_left, &self.shutdown).until(deadline);
-        let slot = race.run_announcing(announce_at, self.announce(job), place.slot()).await?;
+        let slot = race.run_announcing(announce_at, job.announce(&self.live), place.slot()).await?;
         if job.begin == Begin::Start {
             let waited_ms = job.call.waited_ms(self.clock.moment());
             self.settings.metrics.waited(Duration::from_millis(waited_ms));
         }
         Ok(slot)
-    }
-
-    /// Tells watchers of a call that has to wait, and lets it be reached.
-    pub(super) async fn announce(&self, job: &mut Job) {
-        self.register(job);
-        let change = job.recorder.change(&job.call);
-        // Its receipt does not matter: whatever the call does next follows in the same queue.
-        let _ = job.recorder.journal().enqueue(change).await;
-    }
-
-    /// From now on the call can be reached from outside. Whoever learns of it later finds it.
-    pub(super) fn register(&self, job: &mut Job) {
-        if job.registration.is_none() {
-            job.registration = Some(self.live.enter(job.call.id, job.handle.clone()));
-        }
     }
 
     /// The start of a tool that is not read-only is on disk before the tool runs, and so is any start of a call that is on disk
@@ -232,7 +222,7 @@ impl Engine {
         if entry.definition.annotations.read_only && !job.recorder.has_announced() {
             return Ok(());
         }
-        self.register(job);
+        job.register(&self.live);
         let change = job.recorder.change(&job.call);
         let unrecorded = match Box::pin(self.write_ahead(job, entry, change)).await? {
             Ahead::Recorded => return Ok(()),
