@@ -38,6 +38,7 @@ mod job;
 mod last_result;
 pub mod live;
 mod observed;
+mod output;
 pub mod pauses;
 mod prepare;
 mod rates;

@@ -6,21 +6,23 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, Fuse, FusedFuture, FutureExt};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::Engine;
-use super::interrupt::{ANNOUNCE_AFTER, Race};
+use super::interrupt::{ANNOUNCE_AFTER, Race, Shutdown};
 use super::job::{Begin, Job};
+use super::live::Live;
 use super::observed::{attempt_span, note_attempt};
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::{Emission, EventKind, Reported};
 use crate::domain::limits::Bounds;
-use crate::domain::{Answer, Call, Code, Failure, Outcome, convert};
+use crate::domain::{Answer, Call, Clock, Code, Failure, Outcome, convert};
 use crate::events::render;
 use crate::executor::Invocation;
 use crate::executor::emitter::{Report, Waiters};
 use crate::registry::Entry;
 use crate::store::journal::{Change, JournalError};
+use crate::telemetry::{Metrics, Tracer};
 
 /// How a run ended.
 #[derive(Debug)]
@@ -50,12 +52,24 @@ impl Ended {
     }
 }
 
-impl Engine {
-    pub(super) async fn attempt(&self, job: &mut Job, entry: &Entry) -> Ended {
+/// Runs the attempts of calls.
+#[derive(Debug)]
+pub(super) struct Attempts<'a> {
+    pub clock: &'a Clock,
+    pub live: &'a Live,
+    pub shutdown: &'a Shutdown,
+    pub tasks: &'a TaskTracker,
+    pub metrics: &'a Metrics,
+    pub tracer: &'a Tracer,
+}
+
+impl Attempts<'_> {
+    /// Runs the tool once. What it reports meanwhile is merged into the call, written and published.
+    pub async fn run(&self, job: &mut Job, entry: &Entry) -> Ended {
         // The tool sees one token, whatever the reason to stop.
         let cancel = job.handle.cancel.child_token();
-        let _running = self.settings.metrics.running();
-        let mut span = attempt_span(&self.settings.tracer, job, entry);
+        let _running = self.metrics.running();
+        let mut span = attempt_span(self.tracer, job, entry);
         let mut invocation = self.invocation(job, cancel.clone());
         if let Some(own) = span.traceparent() {
             invocation.traceparent = Some(own);
@@ -74,7 +88,7 @@ impl Engine {
             let announced = job.recorder.has_announced_start();
             // Work outside that is detached stays as it is: the next start goes on waiting for its result.
             let is_left = job.is_left_at_once();
-            let race = Race::new(&own_cancel, &self.shutdown).left_on_drain(is_left, &self.shutdown).work_first();
+            let race = Race::new(&own_cancel, self.shutdown).left_on_drain(is_left, self.shutdown).work_first();
             let next = async {
                 tokio::select! {
                     biased;
@@ -84,7 +98,7 @@ impl Engine {
                         note_unwritten(&job.call, written);
                     }
                     () = &mut announce, if idle && !announced => {
-                        job.register(&self.live);
+                        job.register(self.live);
                         writing = journal.write(job.recorder.change(&job.call)).boxed().fuse();
                     }
                     report = job.reports.next(), if idle && announced => {
@@ -150,7 +164,7 @@ impl Engine {
         let mut next = Some(first);
         while let Some(report) = next {
             if !job.recorder.has_announced_start() {
-                job.register(&self.live);
+                job.register(self.live);
                 let _ = journal.enqueue(job.recorder.change(&job.call)).await;
             }
             let waiters = job.reports.waiters();

@@ -1,17 +1,16 @@
 //! Results that are known already: an equal call of before, or one that runs right now, spares a run.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Engine;
-use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race};
+use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
 use super::job::{Begin, Job, Stop};
+use super::live::Live;
 use crate::domain::call::CacheControl;
 use crate::domain::tool::CacheSpec;
-use crate::domain::{Failure, Outcome};
+use crate::domain::{Clock, Failure, Outcome};
 use crate::registry::Entry;
 
 mod key;
@@ -21,18 +20,33 @@ mod weight;
 pub(super) use results::Results;
 use results::{Flight, Seat};
 
-impl Engine {
-    /// A call of a tool whose good results serve equal calls: it gets one that is there, or runs.
-    pub(super) async fn cached(
-        &self,
-        job: &mut Job,
-        entry: &Arc<Entry>,
-        cache: CacheSpec,
-    ) -> Result<Box<Outcome>, Stop> {
+/// Finds the result of an equal call for a call of a tool whose good results are kept.
+#[derive(Debug)]
+pub(super) struct Lookup<'a> {
+    pub results: &'a Results,
+    pub clock: &'a Clock,
+    pub live: &'a Live,
+    pub shutdown: &'a Shutdown,
+}
+
+/// What a [`Lookup`] found.
+pub(super) enum Looked<'a> {
+    /// The result of an equal call, which the call has taken over.
+    Kept(Box<Outcome>),
+    /// No result: the call runs, and its good result goes to the flight, if there is one.
+    Run(Option<Flight<'a>>),
+}
+
+impl<'a> Lookup<'a> {
+    /// Finds the result of an equal call of before, or waits for that of one that runs right now.
+    ///
+    /// # Errors
+    /// Returns the reason why the call ended while it waited.
+    pub async fn find(&self, job: &mut Job, entry: &Arc<Entry>, cache: CacheSpec) -> Result<Looked<'a>, Stop> {
         // What has begun already goes on; its result may have changed the world in between.
         let is_bypassed = job.begin != Begin::Start || job.call.cache_control == CacheControl::NoStore;
         let key = key::of(job, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
-        let Some(key) = key else { return self.carry_out(job, entry).await };
+        let Some(key) = key else { return Ok(Looked::Run(None)) };
         let flight = match job.call.cache_control {
             CacheControl::Any => match self.results.board(key).await {
                 Seat::Kept(outcome) => return self.take_over(job, &outcome),
@@ -44,28 +58,14 @@ impl Engine {
             },
             _ => self.results.alone(key),
         };
-        self.lead(job, entry, cache, flight).await
-    }
-
-    async fn lead(
-        &self,
-        job: &mut Job,
-        entry: &Arc<Entry>,
-        cache: CacheSpec,
-        flight: Flight<'_>,
-    ) -> Result<Box<Outcome>, Stop> {
-        let outcome = self.carry_out(job, entry).await?;
-        if !outcome.is_error() {
-            flight.land(Arc::new((*outcome).clone()), Duration::from_millis(cache.ttl_ms)).await;
-        }
-        Ok(outcome)
+        Ok(Looked::Run(Some(flight)))
     }
 
     /// The result of an earlier call becomes this call's own.
-    fn take_over(&self, job: &mut Job, outcome: &Outcome) -> Result<Box<Outcome>, Stop> {
+    fn take_over(&self, job: &mut Job, outcome: &Outcome) -> Result<Looked<'a>, Stop> {
         let name = job.call.name.clone();
         job.call.take_over(self.clock.moment()).map_err(|error| Failure::execution(&name, error.to_string()))?;
-        Ok(Box::new(outcome.clone()))
+        Ok(Looked::Kept(Box::new(outcome.clone())))
     }
 
     /// Waits, within the call's own clocks, for an equal call that runs. `None` if that has no good result.
@@ -84,8 +84,8 @@ impl Engine {
         let deadline = timeout.map(|timeout| timeout.earlier(queue_timeout)).or(queue_timeout);
         let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
-        let race = Race::new(&cancel, &self.shutdown).left_on_drain(is_left, &self.shutdown).until(deadline);
-        Ok(race.run_announcing(announce_at, job.announce(&self.live), landed(leader)).await?)
+        let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(deadline);
+        Ok(race.run_announcing(announce_at, job.announce(self.live), landed(leader)).await?)
     }
 }
 

@@ -3,16 +3,17 @@
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
-use super::equip;
-use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race};
+use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
 use super::job::{Begin, Job, Next, Stop};
-use super::{Engine, arguments};
+use super::live::Live;
+use super::{arguments, equip};
 use crate::access::Access;
 use crate::domain::event::{EventKind, Reported};
-use crate::domain::{Call, Code, Failure, FailurePolicy, HookEvent, HookFault, Moment, Outcome};
+use crate::domain::{Call, Clock, Code, Failure, FailurePolicy, HookEvent, HookFault, Moment, Outcome};
 use crate::events::render;
-use crate::hooks::{Before, Hook, HookCall, withhold};
+use crate::hooks::{Before, Hook, HookCall, Hooks, withhold};
 use crate::registry::{Entry, presets};
 
 /// Longest arguments, in bytes, that are checked on the spot.
@@ -25,11 +26,21 @@ struct Patience {
     deadline: Option<Deadline>,
 }
 
-impl Engine {
+/// Calls the hooks of calls.
+#[derive(Debug)]
+pub(super) struct CallHooks<'a> {
+    pub hooks: &'a Arc<Hooks>,
+    pub clock: &'a Clock,
+    pub live: &'a Live,
+    pub shutdown: &'a Shutdown,
+    pub tasks: &'a TaskTracker,
+}
+
+impl CallHooks<'_> {
     /// Asks the hooks before a run: they may change the arguments, or block it.
-    pub(super) async fn ask_hooks(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+    pub async fn before(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
         // One that has begun before was asked about then.
-        if !self.settings.hooks.has(HookEvent::BeforeToolCall) || job.begin != Begin::Start {
+        if !self.hooks.has(HookEvent::BeforeToolCall) || job.begin != Begin::Start {
             return Ok(());
         }
         // Boxed: few calls come this way.
@@ -37,7 +48,7 @@ impl Engine {
     }
 
     async fn ask_each(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
-        let hooks = &self.settings.hooks;
+        let hooks = self.hooks;
         let asked = hooks.matching(HookEvent::BeforeToolCall, &job.call.tenant, &entry.name, &entry.definition.groups);
         if asked.is_empty() {
             return Ok(());
@@ -79,8 +90,8 @@ impl Engine {
     ) -> Result<T, Stop> {
         let announce_at = (!job.recorder.has_announced()).then_some(patience.announce_at);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
-        let race = Race::new(&cancel, &self.shutdown).left_on_drain(is_left, &self.shutdown).until(patience.deadline);
-        Ok(race.run_announcing(announce_at, job.announce(&self.live), asking).await?)
+        let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(patience.deadline);
+        Ok(race.run_announcing(announce_at, job.announce(self.live), asking).await?)
     }
 
     /// Puts a hook's arguments over those that there are; together they have to be valid.
@@ -108,8 +119,8 @@ impl Engine {
     }
 
     /// What is to be stored of a call that ends so, where hooks make another thing of it than its caller is told.
-    pub(super) async fn ask_persist_hooks(&self, job: &mut Job, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
-        if !self.settings.hooks.has(HookEvent::ToolResultPersist) {
+    pub async fn persist(&self, job: &mut Job, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
+        if !self.hooks.has(HookEvent::ToolResultPersist) {
             return None;
         }
         Box::pin(self.image(job, outcome, now)).await
@@ -131,9 +142,9 @@ impl Engine {
             let announce_at = (!is_told(job)).then_some(announce);
             let cancel = job.handle.cancel.clone();
             // A cancel and a stop do not wait for a hook. The result exists already.
-            let race = Race::new(&cancel, &self.shutdown).work_first();
-            let asking = self.settings.hooks.persist(&hook, &mut image);
-            let said = race.run_announcing(announce_at, job.announce(&self.live), asking).await;
+            let race = Race::new(&cancel, self.shutdown).work_first();
+            let asking = self.hooks.persist(&hook, &mut image);
+            let said = race.run_announcing(announce_at, job.announce(self.live), asking).await;
             let said = said.unwrap_or_else(|_| Err(HookFault::given_up(hook.id(), hook.event())));
             match said {
                 Ok(changed) => differs |= changed,
@@ -152,12 +163,12 @@ impl Engine {
     }
 
     /// Tells hooks of a call that has ended, and waits for none of them.
-    pub(super) fn tell_hooks(&self, access: &Access, call: &Arc<Call>) {
-        let hooks = &self.settings.hooks;
+    pub fn after(&self, access: &Access, call: &Arc<Call>) {
+        let hooks = self.hooks;
         if hooks.has(HookEvent::AfterToolCall) {
             let asked = self.hooks_about(HookEvent::AfterToolCall, access, call);
             if !asked.is_empty() {
-                hooks.tell(asked, call, &self.tasks, &self.shutdown.stop);
+                hooks.tell(asked, call, self.tasks, &self.shutdown.stop);
             }
         }
     }
@@ -166,7 +177,7 @@ impl Engine {
     fn hooks_about(&self, event: HookEvent, access: &Access, call: &Call) -> Vec<Arc<Hook>> {
         let snapshot = access.snapshot();
         let groups = snapshot.get(&call.name).map_or(&[][..], |entry| &entry.definition.groups);
-        let mut asked = self.settings.hooks.matching(event, &call.tenant, &call.name, groups);
+        let mut asked = self.hooks.matching(event, &call.tenant, &call.name, groups);
         if call.effective_arguments.is_none() {
             // What is built in asks nobody: it keeps out of the store what is to be kept out.
             asked.retain(|hook| event == HookEvent::ToolResultPersist && hook.is_builtin());
@@ -176,7 +187,7 @@ impl Engine {
 
     /// Tells watchers that a hook has failed.
     async fn note_hook_error(&self, job: &mut Job, fault: &HookFault) {
-        job.register(&self.live);
+        job.register(self.live);
         if !is_told(job) {
             let change = job.recorder.change(&job.call);
             // Its receipt does not matter: whatever the call does next follows in the same queue.

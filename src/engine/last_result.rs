@@ -5,29 +5,38 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::Engine;
-use super::interrupt::Race;
+use super::interrupt::{Race, Shutdown};
 use super::job::{Begin, Job, Next, Stop};
-use super::run::check_output;
+use super::output::check_output;
 use super::said::{Said, WireAnswer};
-use crate::domain::{Answer, Call, Outcome, Phase, convert};
+use crate::domain::{Answer, Call, Ids, Outcome, Phase, convert};
 use crate::executor::images;
 use crate::registry::Entry;
-use crate::store::StoreError;
+use crate::store::{StoreError, Stores};
 
 /// Between two tries while the database is away.
 const AGAIN: Duration = Duration::from_millis(500);
 
-impl Engine {
+/// Looks for a posted result at the end of a call.
+#[derive(Debug)]
+pub(super) struct LastResult<'a> {
+    pub stores: &'a Stores,
+    pub ids: &'a Ids,
+    pub node: &'a str,
+    pub patience: Duration,
+    pub shutdown: &'a Shutdown,
+}
+
+impl LastResult<'_> {
     /// How a call ends that is about to end with `outcome`, without a posted result: with the result that was posted in the
     /// last moment, if there is one.
-    pub(super) async fn last_result(&self, job: &mut Job, outcome: Box<Outcome>) -> Stop {
+    pub async fn find(&self, job: &mut Job, outcome: Box<Outcome>) -> Stop {
         let Next::Run(entry) = &job.next else { return Stop::With(outcome) };
         let entry = entry.clone();
         let posted = match job.handle.outside.close_after_posters().await {
             Some(posted) => Some(posted),
             None => {
-                let mut patience = pin!(tokio::time::sleep(self.settings.store_patience));
+                let mut patience = pin!(tokio::time::sleep(self.patience));
                 let found = {
                     let mut looking = pin!(self.posted_on_disk(&job.call, job.begin, &entry, &outcome));
                     tokio::select! {
@@ -64,7 +73,7 @@ impl Engine {
                 Ok(found) => return Some(found),
                 Err(error) => tracing::debug!(id = %call.id, %error, "a posted result cannot be looked for"),
             }
-            Race::against_stop(&self.shutdown).run(tokio::time::sleep(AGAIN)).await.ok()?;
+            Race::against_stop(self.shutdown).run(tokio::time::sleep(AGAIN)).await.ok()?;
         }
     }
 
@@ -84,7 +93,7 @@ impl Engine {
             Some(failure) => {
                 let (failure, text) = (failure.clone(), failure.text.clone());
                 let end = Said::Result { answer: WireAnswer::Failure { failure, text } }.message(call.id)?;
-                self.stores.refuse_results(self.ids.next(), &end, &self.settings.node).await?
+                self.stores.refuse_results(self.ids.next(), &end, self.node).await?
             }
         };
         match found.as_deref().map(serde_json::from_str) {

@@ -6,17 +6,21 @@ use std::time::Duration;
 use futures_util::future::FutureExt;
 use tokio::time::Instant;
 
-use super::attempt::Ended;
+use super::attempt::{Attempts, Ended};
+use super::cached::{Looked, Lookup};
 use super::equip::Equipper;
+use super::hooked::CallHooks;
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race};
 use super::job::{Begin, Job, Next, Stop};
+use super::last_result::LastResult;
 use super::observed::{call_span, note_end};
+use super::output::check_output;
 use super::recorder::Recorded;
 use super::rest::Backoff;
 use super::{Engine, Settings, retry};
 use crate::dispatch::{Place, Slot, Wanted};
 use crate::domain::limits::Bounds;
-use crate::domain::tool::OutputCheck;
+use crate::domain::tool::CacheSpec;
 use crate::domain::{Call, Code, Failure, Outcome};
 use crate::executor::images;
 use crate::executor::instances::CallEnd;
@@ -53,7 +57,12 @@ impl Engine {
         let end = match self.run(&mut job).await {
             Ok(outcome) => Stop::With(outcome),
             // Boxed: few calls come this way.
-            Err(Stop::With(outcome)) if job.may_have_result() => Box::pin(self.last_result(&mut job, outcome)).await,
+            Err(Stop::With(outcome)) if job.may_have_result() => {
+                let Self { stores, ids, shutdown, settings, .. } = self;
+                let Settings { node, store_patience, .. } = settings;
+                let last = LastResult { stores, ids, node, patience: *store_patience, shutdown };
+                Box::pin(last.find(&mut job, outcome)).await
+            }
             Err(stop) => stop,
         };
         let end = match end {
@@ -69,7 +78,7 @@ impl Engine {
         drop(job.handle.outside.close());
         let now = self.clock.moment();
         let stored = match &end {
-            Stop::With(outcome) => self.ask_persist_hooks(&mut job, outcome, now).await,
+            Stop::With(outcome) => self.call_hooks().persist(&mut job, outcome, now).await,
             Stop::Left | Stop::Taken => None,
         };
         // Its way ends here; what is kept for it is freed once it is on disk.
@@ -84,7 +93,7 @@ impl Engine {
                     }
                     if let Some(told) = told {
                         note_end(span, &told);
-                        self.tell_hooks(&job.access, &told);
+                        self.call_hooks().after(&job.access, &told);
                     }
                 }
                 Err(error) => tracing::error!(id = %call.id, %error, "a call was settled twice"),
@@ -105,7 +114,7 @@ impl Engine {
             Next::Refuse(failure) => Err(failure.taken().into()),
             Next::Run(entry) => {
                 let entry = entry.clone();
-                self.ask_hooks(job, &entry).await?;
+                self.call_hooks().before(job, &entry).await?;
                 let Settings { secrets, vault, .. } = &self.settings;
                 let Job { call, equipment, begin, .. } = &mut *job;
                 let is_handed_out = matches!(begin, Begin::Outside | Begin::Lost);
@@ -117,14 +126,28 @@ impl Engine {
                 equipped.map_err(|failure| *failure)?;
                 match entry.definition.cache {
                     // Boxed: few calls come this way.
-                    Some(cache) => Box::pin(self.cached(job, &entry, cache)).await,
+                    Some(cache) => Box::pin(self.run_or_reuse(job, &entry, cache)).await,
                     None => self.carry_out(job, &entry).await,
                 }
             }
         }
     }
 
-    pub(super) async fn carry_out(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Box<Outcome>, Stop> {
+    /// Takes over the result of an equal call, or runs and keeps a good result for later ones.
+    async fn run_or_reuse(&self, job: &mut Job, entry: &Arc<Entry>, cache: CacheSpec) -> Result<Box<Outcome>, Stop> {
+        let Self { results, clock, live, shutdown, .. } = self;
+        let flight = match (Lookup { results, clock, live, shutdown }).find(job, entry, cache).await? {
+            Looked::Kept(outcome) => return Ok(outcome),
+            Looked::Run(flight) => flight,
+        };
+        let outcome = self.carry_out(job, entry).await?;
+        if let Some(flight) = flight.filter(|_| !outcome.is_error()) {
+            flight.land(Arc::new((*outcome).clone()), Duration::from_millis(cache.ttl_ms)).await;
+        }
+        Ok(outcome)
+    }
+
+    async fn carry_out(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Box<Outcome>, Stop> {
         if job.handle.cancel.is_cancelled() {
             return Err(Failure::cancelled().into());
         }
@@ -153,7 +176,7 @@ impl Engine {
         }
         loop {
             fault::pass(Point::BeforeRun);
-            let ended = self.attempt(job, entry).await;
+            let ended = self.attempts().run(job, entry).await;
             fault::pass(Point::AfterRun);
             let failure = match ended {
                 Ended::With(outcome) => {
@@ -180,6 +203,17 @@ impl Engine {
             job.begin = Begin::Again;
             Box::pin(self.start_again(job, entry, Some(failure))).await?;
         }
+    }
+
+    fn call_hooks(&self) -> CallHooks<'_> {
+        let Self { clock, live, shutdown, tasks, settings, .. } = self;
+        CallHooks { hooks: &settings.hooks, clock, live, shutdown, tasks }
+    }
+
+    fn attempts(&self) -> Attempts<'_> {
+        let Settings { metrics, tracer, .. } = &self.settings;
+        let Self { clock, live, shutdown, tasks, .. } = self;
+        Attempts { clock, live, shutdown, tasks, metrics, tracer }
     }
 
     fn backoff(&self) -> Backoff<'_> {
@@ -270,26 +304,5 @@ fn slots_of(call: &Call, entry: &Entry) -> Arc<str> {
     match entry.owner(&call.tenant) {
         Some(owner) => format!("{}\0{}", owner.as_str(), entry.name).into(),
         None => entry.name.clone(),
-    }
-}
-
-/// Holds a good result against the output schema, if the tool has one.
-pub(super) fn check_output(entry: &Entry, mut outcome: Box<Outcome>) -> Box<Outcome> {
-    let Some(schema) = entry.output.as_ref().filter(|_| !outcome.is_error()) else { return outcome };
-    let text = serde_json::Value::String(outcome.output.clone());
-    let violations = schema.violations(outcome.structured.as_deref().unwrap_or(&text));
-    if violations.is_empty() {
-        return outcome;
-    }
-    let violations = serde_json::json!(violations);
-    match entry.definition.output_check {
-        OutputCheck::Warn => {
-            outcome.metadata.insert("output_violations".into(), violations);
-            outcome
-        }
-        OutputCheck::Strict => {
-            let details = std::mem::take(&mut outcome.details);
-            Box::new(Outcome { details, ..Failure::result_invalid(&entry.name, violations).into() })
-        }
     }
 }
