@@ -75,6 +75,7 @@ pub use submitted::{Pending, Seen, Submitted};
 pub use turns::Turns;
 pub use work::Work;
 
+use accept::Acceptor;
 use cached::Results;
 use hearing::Inbox;
 use interrupt::Shutdown;
@@ -408,7 +409,7 @@ impl Engine {
         }
         let (word, accepted) = oneshot::channel();
         let work = async move {
-            let jobs = engine.accept(jobs, word).await;
+            let jobs = engine.acceptor().accept(jobs, word).await;
             engine.run_all(jobs, mode).await;
             drop(room);
         };
@@ -433,6 +434,12 @@ impl Engine {
     #[must_use]
     pub fn room_of_others(&self) -> &Room {
         &self.others
+    }
+
+    fn acceptor(&self) -> Acceptor<'_> {
+        let Self { journal, clock, ids, live, settings, .. } = self;
+        let Settings { store_patience, callbacks_kick, .. } = settings;
+        Acceptor { journal, clock, ids, live, patience: *store_patience, callbacks_kick }
     }
 
     fn admit(&self, calls: usize, request: &mut Footprint) -> Result<(), Refusal> {

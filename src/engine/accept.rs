@@ -1,14 +1,15 @@
 //! Accepting calls on disk before anything else: whoever is told so can go away, and whoever sends them again finds them.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
-use super::Engine;
 use super::job::{Job, Next};
+use super::live::Live;
 use super::recorder::NotRecorded;
-use crate::domain::Failure;
+use crate::domain::{Clock, Failure, Ids};
 use crate::fault::{self, Point};
+use crate::store::Journal;
 use crate::store::journal::{Change, JournalError};
 
 /// Why calls were not accepted.
@@ -23,9 +24,20 @@ pub enum NotAccepted {
 /// Where it is told whether calls are on disk.
 pub(super) type Word = oneshot::Sender<Result<(), NotAccepted>>;
 
-impl Engine {
+/// Accepts calls on disk.
+#[derive(Debug)]
+pub(super) struct Acceptor<'a> {
+    pub journal: &'a Journal,
+    pub clock: &'a Clock,
+    pub ids: &'a Ids,
+    pub live: &'a Live,
+    pub patience: Duration,
+    pub callbacks_kick: &'a Notify,
+}
+
+impl Acceptor<'_> {
     /// Accepts all or none, and says which. Returns those that are to be run; the refused ones have ended by then.
-    pub(super) async fn accept(self: &Arc<Self>, mut jobs: Vec<Box<Job>>, word: Word) -> Vec<Box<Job>> {
+    pub async fn accept(&self, mut jobs: Vec<Box<Job>>, word: Word) -> Vec<Box<Job>> {
         let mut changes = Vec::with_capacity(jobs.len());
         for job in &mut jobs {
             changes.push(self.acceptance(job));
@@ -34,8 +46,7 @@ impl Engine {
         fault::pass(Point::BeforeAccept);
         let awaiting = self.journal.awaiting(changes.len());
         let mut writing = std::pin::pin!(self.journal.write_together(changes));
-        let (written, is_late, mut word) = match tokio::time::timeout(self.settings.store_patience, &mut writing).await
-        {
+        let (written, is_late, mut word) = match tokio::time::timeout(self.patience, &mut writing).await {
             Ok(written) => (written, false, Some(word)),
             Err(_) => {
                 drop(awaiting);
@@ -66,7 +77,7 @@ impl Engine {
         for mut job in jobs {
             if job.call.status.is_terminal() {
                 if job.call.callback_url.is_some() {
-                    self.settings.callbacks_kick.notify_one();
+                    self.callbacks_kick.notify_one();
                 }
                 job.recorder.end_is_written(job.call);
                 continue;
@@ -85,7 +96,7 @@ impl Engine {
 
     fn accepted_first(&self, job: &mut Job) {
         job.is_accepted_first = true;
-        job.register(&self.live);
+        job.register(self.live);
     }
 
     /// The first change of a call; a refused one ends with it.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::job::{Asked, Job, Next};
-use super::{Engine, arguments};
+use super::arguments;
+use super::job::{Asked, Job, Next, limits_of};
 use crate::domain::call::CALLED_AS;
+use crate::domain::limits::ServerLimits;
 use crate::domain::{CallRequest, Failure, Naming};
 use crate::executor::Stands;
 use crate::registry::{Entry, Found, View};
@@ -62,33 +63,31 @@ impl Sought {
     }
 }
 
-impl Engine {
-    /// The same for a call that was accepted before its arguments were known. Returns the arguments of the tool itself.
-    pub(super) fn send_on(&self, job: &mut Job, arguments: Value, asked: &Asked) -> Value {
-        let call = &mut job.call;
-        let (name, vendor) = (call.name.to_string(), asked.vendor);
-        let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
-        let (access, conversation) = (job.access.clone(), job.conversation.clone());
-        let snapshot = access.snapshot();
-        let view = access.view(&snapshot, conversation.as_deref());
-        let Sought { entry, through, refused } = seek(view, &mut request, false);
-        call.metadata.extend(called_as(entry.as_deref(), &request.name));
-        call.metadata.extend(through.map(|name| ("called_through".to_owned(), (*name).into())));
-        job.next = match (entry, refused) {
-            (Some(entry), refused) => {
-                (call.name, call.title) = (entry.name.clone(), entry.title.clone());
-                call.limits = Some(self.limits(&entry, &asked.limits, conversation.as_deref()));
-                call.context = asked.context.of(&entry.definition);
-                refused.map_or(Next::Run(entry), Next::Refuse)
-            }
-            (None, _) => {
-                call.name = std::mem::take(&mut request.name).into();
-                call.title = call.name.clone();
-                Next::Refuse(view.not_found(&call.name, Naming::Own).into())
-            }
-        };
-        request.arguments.unwrap_or_default()
-    }
+/// The same for a call that was accepted before its arguments were known. Returns the arguments of the tool itself.
+pub(super) fn send_on(server: &ServerLimits, job: &mut Job, arguments: Value, asked: &Asked) -> Value {
+    let call = &mut job.call;
+    let (name, vendor) = (call.name.to_string(), asked.vendor);
+    let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
+    let (access, conversation) = (job.access.clone(), job.conversation.clone());
+    let snapshot = access.snapshot();
+    let view = access.view(&snapshot, conversation.as_deref());
+    let Sought { entry, through, refused } = seek(view, &mut request, false);
+    call.metadata.extend(called_as(entry.as_deref(), &request.name));
+    call.metadata.extend(through.map(|name| ("called_through".to_owned(), (*name).into())));
+    job.next = match (entry, refused) {
+        (Some(entry), refused) => {
+            (call.name, call.title) = (entry.name.clone(), entry.title.clone());
+            call.limits = Some(limits_of(server, &entry, &asked.limits, conversation.as_deref()));
+            call.context = asked.context.of(&entry.definition);
+            refused.map_or(Next::Run(entry), Next::Refuse)
+        }
+        (None, _) => {
+            call.name = std::mem::take(&mut request.name).into();
+            call.title = call.name.clone();
+            Next::Refuse(view.not_found(&call.name, Naming::Own).into())
+        }
+    };
+    request.arguments.unwrap_or_default()
 }
 
 /// Metadata that names the tool as its caller did, where that is not its own name.

@@ -10,13 +10,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::draft::{Complete, Draft, End};
-use super::interrupt::Race;
+use super::interrupt::{Race, Shutdown};
 use super::job::{Job, Next, Stop};
 use super::prepare;
+use super::room::Room;
 use super::turns::Permit;
-use super::{Engine, arguments};
+use super::{arguments, forward};
 use crate::domain::Failure;
 use crate::domain::json::WeighedError;
+use crate::domain::limits::ServerLimits;
 use crate::executor::Stands;
 use crate::registry::Entry;
 use crate::store::calls::CallFilter;
@@ -29,9 +31,19 @@ const QUICKLY_CHECKED: usize = 64 * 1024;
 /// How much longer than the reading itself the time between two looks is: long arguments are read less often.
 const REST: u32 = 20;
 
-impl Engine {
+/// Gathers arguments that come piece by piece.
+#[derive(Debug)]
+pub(super) struct Gatherer<'a> {
+    pub room: &'a Room,
+    pub limits: &'a ServerLimits,
+    /// How long the arguments may be silent.
+    pub silence: Duration,
+    pub shutdown: &'a Shutdown,
+}
+
+impl Gatherer<'_> {
     /// Waits for the arguments, and then for the call's turn. The call may run as long as the permit is held.
-    pub(super) async fn gather(&self, job: &mut Job, draft: &Draft) -> Result<Option<Permit>, Stop> {
+    pub async fn gather(&self, job: &mut Job, draft: &Draft) -> Result<Option<Permit>, Stop> {
         let complete = self.listen(job, draft).await;
         draft.close();
         let Complete { arguments, turn, recorded } = match complete {
@@ -87,7 +99,7 @@ impl Engine {
         let mut arguments = Arc::unwrap_or_clone(parsed);
         let asked = job.asked.take().unwrap_or_default();
         if matches!(&job.next, Next::Run(entry) if entry.stands == Some(Stands::ForAnother)) {
-            arguments = self.send_on(job, arguments, &asked);
+            arguments = forward::send_on(self.limits, job, arguments, &asked);
         }
         let name = job.call.name.clone();
         job.call.complete(arguments).map_err(|error| Failure::execution(&name, error.to_string()))?;
@@ -121,12 +133,12 @@ impl Engine {
 
     async fn turn(&self, job: &Job, turn: Option<super::turns::Turn>) -> Result<Option<Permit>, Stop> {
         let Some(turn) = turn.filter(|_| job.is_to_run()) else { return Ok(None) };
-        let race = Race::new(&job.handle.cancel, &self.shutdown).work_first();
+        let race = Race::new(&job.handle.cancel, self.shutdown).work_first();
         Ok(Some(race.run(turn.come()).await?))
     }
 
     async fn listen(&self, job: &mut Job, draft: &Draft) -> Result<Complete, Stop> {
-        let (silence, cancel) = (self.settings.silence, job.handle.cancel.clone());
+        let (silence, cancel) = (self.silence, job.handle.cancel.clone());
         let journal = job.recorder.journal().clone();
         // One change at a time is under way; what comes meanwhile gathers.
         let mut writing = pin!(Fuse::terminated());
@@ -161,7 +173,7 @@ impl Engine {
                 }
                 true
             };
-            match Race::new(&cancel, &self.shutdown).run(next).await {
+            match Race::new(&cancel, self.shutdown).run(next).await {
                 Ok(true) => {}
                 Ok(false) => break Err(Stop::Taken),
                 Err(interrupt) => break Err(interrupt.into()),

@@ -15,7 +15,8 @@ use super::turns::Permit;
 use crate::access::Access;
 use crate::dispatch::Place;
 use crate::domain::event::{EventKind, Reported};
-use crate::domain::{Call, Claim, Failure, LimitsSpec, Naming, Outcome, Phase, Session, Status, Time, Vendor};
+use crate::domain::limits::ServerLimits;
+use crate::domain::{Call, Claim, Failure, Limits, LimitsSpec, Naming, Outcome, Phase, Session, Status, Time, Vendor};
 use crate::events::render;
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
@@ -213,6 +214,19 @@ impl Job {
             let failure =
                 Failure::overloaded("An earlier call of the batch could not be recorded in time; this one was not run");
             self.next = Next::Refuse(failure.into());
+        }
+    }
+}
+
+/// Returns the limits of a call of this tool: those that were asked for, those of the tool, of the session and of the server,
+/// in this order.
+pub(super) fn limits_of(server: &ServerLimits, entry: &Entry, asked: &LimitsSpec, session: Option<&Session>) -> Limits {
+    let tool = &entry.definition;
+    match session {
+        None => Limits::effective(asked, &tool.limits, server, tool.asynchronous),
+        Some(session) => {
+            let declared = tool.limits.clone().or(&session.limits);
+            Limits::effective(asked, &declared, server, tool.asynchronous)
         }
     }
 }

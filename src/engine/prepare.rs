@@ -7,11 +7,11 @@ use uuid::Uuid;
 
 use super::arguments::{parse, valid};
 use super::draft::Draft;
-use super::job::{Asked, Job, Next};
+use super::job::{Asked, Job, Next, limits_of};
 use super::room::{Held, Room};
 use super::{Engine, Pending, Submission, equip, forward, recorder};
 use crate::access::Access;
-use crate::domain::{Call, CallRequest, Claim, Failure, Limits, LimitsSpec, Naming, Session, Vendor};
+use crate::domain::{Call, CallRequest, Claim, Failure, Naming, Vendor};
 use crate::executor::{Stands, System};
 use crate::registry::{Entry, presets};
 use crate::schema::Checked;
@@ -63,7 +63,12 @@ impl Engine {
                     if !entry.definition.context.is_empty() {
                         call.context = context.of(&entry.definition);
                     }
-                    call.limits = Some(self.limits(entry, &own_limits.clone().or(&limits), conversation.as_deref()));
+                    call.limits = Some(limits_of(
+                        &self.settings.limits,
+                        entry,
+                        &own_limits.clone().or(&limits),
+                        conversation.as_deref(),
+                    ));
                     match sought.refused {
                         Some(failure) => Next::Refuse(failure),
                         None if !is_alone && entry.stands == Some(COMPLETION) => {
@@ -118,18 +123,6 @@ impl Engine {
             first.claims.push(Claim { once, batch_id, calls });
         }
         (jobs, pending, texts.held)
-    }
-
-    /// The bounds of a call of this tool.
-    pub(super) fn limits(&self, entry: &Entry, asked: &LimitsSpec, session: Option<&Session>) -> Limits {
-        let (tool, server) = (&entry.definition, &self.settings.limits);
-        match session {
-            None => Limits::effective(asked, &tool.limits, server, tool.asynchronous),
-            Some(session) => {
-                let declared = tool.limits.clone().or(&session.limits);
-                Limits::effective(asked, &declared, server, tool.asynchronous)
-            }
-        }
     }
 }
 

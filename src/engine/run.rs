@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::attempt::{Attempts, Ended};
 use super::cached::{Looked, Lookup};
 use super::equip::Equipper;
+use super::gather::Gatherer;
 use super::hooked::CallHooks;
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race};
 use super::job::{Begin, Job, Next, Stop};
@@ -108,7 +109,9 @@ impl Engine {
     async fn run(&self, job: &mut Job) -> Result<Box<Outcome>, Stop> {
         if let Some(draft) = job.handle.draft.clone() {
             // Boxed: few calls come this way.
-            job.turn = Box::pin(self.gather(job, &draft)).await?;
+            let Settings { limits, silence, .. } = &self.settings;
+            let gatherer = Gatherer { room: &self.room, limits, silence: *silence, shutdown: &self.shutdown };
+            job.turn = Box::pin(gatherer.gather(job, &draft)).await?;
         }
         match &mut job.next {
             Next::Refuse(failure) => Err(failure.taken().into()),
