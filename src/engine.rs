@@ -21,34 +21,17 @@ use crate::registry::Registry;
 use crate::store::{Journal, Stores};
 use crate::telemetry::{Metrics, Tracer};
 
-mod accept;
-mod arguments;
-mod attempt;
 mod batch;
-mod cached;
+mod call;
 mod context;
 pub mod draft;
-mod equip;
-mod forward;
-mod gather;
 mod hearing;
-mod hooked;
-mod interrupt;
-mod job;
-mod last_result;
 pub mod live;
-mod observed;
-mod output;
 pub mod pauses;
-mod prepare;
 mod rates;
 mod reach;
-mod recorder;
 mod recovery;
-mod rest;
-mod retry;
 mod room;
-mod run;
 mod rush;
 mod said;
 mod sessions;
@@ -56,30 +39,30 @@ mod submitted;
 #[cfg(test)]
 mod tests;
 mod turns;
-mod way_back;
 mod work;
 
-pub use accept::NotAccepted;
-pub use arguments::try_arguments;
-pub use batch::Mode;
+pub use call::accept::NotAccepted;
+pub use call::arguments::try_arguments;
+pub use call::recorder::{NotRecorded, Pending};
 pub use context::ContextObjects;
 pub use draft::{Complete, Draft, DraftError};
 pub use pauses::PauseRule;
 pub use rates::Rates;
 pub use reach::Reached;
-pub use recorder::NotRecorded;
 pub use recovery::Lease;
 pub use room::{Footprint, NoRoom, Room, Unread};
 pub use rush::Rush;
-pub use submitted::{Pending, Seen, Submitted};
-pub use turns::Turns;
+pub use submitted::{Seen, Submitted};
+pub use turns::{Mode, Turns};
 pub use work::Work;
 
-use accept::Acceptor;
-use cached::Results;
+use call::Steps;
+use call::accept::Acceptor;
+use call::cached::Results;
+use call::interrupt::Shutdown;
+use call::job::Job;
+use call::plan::Planner;
 use hearing::Inbox;
-use interrupt::Shutdown;
-use job::Job;
 use live::Live;
 use pauses::Pauses;
 use room::Held;
@@ -382,7 +365,7 @@ impl Engine {
         let batch_id = submission.batch_id.or_else(|| submission.is_batch.then(|| self.ids.next()));
         let (mode, wait) = (submission.mode, submission.wait);
         let is_cancelled_with_caller = submission.cancel_on_disconnect;
-        let (mut jobs, calls, texts) = self.prepare(access, submission, &ids, batch_id);
+        let (mut jobs, calls, texts) = self.planner().plan(access, submission, &ids, batch_id);
         let room = hold(&mut jobs, request, texts);
         let nobody_waits = matches!(wait, Wait::Accepted | Wait::For(_));
         let is_queued = |job: &Job| nobody_waits || wait == Wait::AsDeclared && job.is_asynchronous();
@@ -434,6 +417,17 @@ impl Engine {
     #[must_use]
     pub fn room_of_others(&self) -> &Room {
         &self.others
+    }
+
+    fn planner(&self) -> Planner<'_> {
+        let Self { room, journal, stores, clock, sessions, settings, .. } = self;
+        let Settings { context, limits, node, store_patience, .. } = settings;
+        Planner { room, context, limits, journal, stores, patience: *store_patience, clock, node, sessions }
+    }
+
+    /// The steps of calls after their acceptance.
+    fn steps(&self) -> Steps<'_> {
+        Steps::from(self)
     }
 
     fn acceptor(&self) -> Acceptor<'_> {

@@ -3,28 +3,14 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::Engine;
-use super::interrupt::{Interrupt, Race};
-use super::job::{Job, Next};
-use super::recorder::Recorded;
+use super::call::interrupt::{Interrupt, Race};
+use super::call::job::{Job, Next};
+use super::call::recorder::Recorded;
+use super::{Engine, Mode};
 use crate::domain::Failure;
-
-/// How the calls of a batch run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Neighbouring calls to concurrency-safe tools together, any other alone and in its turn.
-    #[default]
-    Auto,
-    /// All at once.
-    Parallel,
-    /// One after another.
-    Serial,
-}
 
 /// Opens when a call's turn has come; says whether the batch was given up by then.
 type Gate = oneshot::Sender<bool>;
@@ -62,13 +48,13 @@ impl Engine {
     async fn run_together(self: &Arc<Self>, mut jobs: Vec<Box<Job>>) -> bool {
         match jobs.pop() {
             Some(alone) if jobs.is_empty() && !alone.is_asynchronous() => {
-                self.run_to_end(alone).await == Recorded::Late
+                self.steps().run(alone).await == Recorded::Late
             }
             last => {
                 let mut awaited = Vec::new();
                 for job in jobs.into_iter().chain(last) {
                     let (engine, is_asynchronous) = (self.clone(), job.is_asynchronous());
-                    let task = self.tasks.spawn(async move { engine.run_to_end(job).await });
+                    let task = self.tasks.spawn(async move { engine.steps().run(job).await });
                     if !is_asynchronous {
                         awaited.push(task);
                     }
@@ -98,10 +84,10 @@ impl Engine {
         if job.is_asynchronous() {
             // Its neighbours do not wait for it.
             let engine = self.clone();
-            self.tasks.spawn(async move { engine.run_to_end(job).await });
+            self.tasks.spawn(async move { engine.steps().run(job).await });
             return Recorded::InTime;
         }
-        self.run_to_end(job).await
+        self.steps().run(job).await
     }
 }
 

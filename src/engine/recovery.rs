@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::job::{Begin, Job, Next};
-use super::recorder::Recorder;
+use super::call::job::{Begin, Job, Next};
+use super::call::recorder::Recorder;
 use super::sessions::Place;
 use super::{Engine, Mode};
 use crate::access::Access;
@@ -227,7 +227,7 @@ impl Engine {
                         self.take_place(&mut job);
                     }
                     let engine = self.clone();
-                    self.tasks.spawn(async move { engine.run_to_end(job).await });
+                    self.tasks.spawn(async move { engine.steps().run(job).await });
                 }
             }
         }
@@ -250,7 +250,7 @@ impl Engine {
     /// They come in the order in which they are to run.
     fn take_place(&self, job: &mut Job) {
         if let Next::Run(entry) = &job.next {
-            job.place = self.queue(job, entry);
+            job.place = self.steps().admit.queue(job, entry);
         }
     }
 

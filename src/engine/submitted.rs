@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
-use super::accept::NotAccepted;
-use super::recorder::{End, NotRecorded};
+use super::call::accept::NotAccepted;
+use super::call::recorder::{NotRecorded, Pending};
 use super::{Wait, Work};
 use crate::domain::Call;
 
@@ -26,16 +26,6 @@ pub struct Submitted {
     guards: Vec<DropGuard>,
 }
 
-/// One call on its way.
-#[derive(Debug)]
-pub struct Pending {
-    /// Its id.
-    pub id: Uuid,
-    /// Whether its caller waits for its end unless it says otherwise.
-    pub is_awaited: bool,
-    pub(super) end: End,
-}
-
 /// A call as its caller sees it in the end.
 #[derive(Debug)]
 pub enum Seen {
@@ -43,16 +33,6 @@ pub enum Seen {
     Ended(Arc<Call>),
     /// It goes on.
     Going(Uuid),
-}
-
-impl Pending {
-    /// The call when it has ended and is on disk.
-    ///
-    /// # Errors
-    /// If it could not be recorded in time; it may still be.
-    pub async fn end(self) -> Result<Arc<Call>, NotRecorded> {
-        self.end.await.unwrap_or(Err(NotRecorded { accepted: false }))
-    }
 }
 
 impl Submitted {

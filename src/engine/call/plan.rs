@@ -1,32 +1,53 @@
-//! From what a caller asked for to a job: look up, parse, coerce, validate.
+//! The first step of a call: its tool is looked up, and its arguments are parsed, coerced and validated. No I/O.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::arguments::{parse, valid};
-use super::draft::Draft;
 use super::job::{Asked, Job, Next, limits_of};
-use super::room::{Held, Room};
-use super::{Engine, Pending, Submission, equip, forward, recorder};
+use super::recorder::{self, Pending};
+use super::{equip, forward};
 use crate::access::Access;
-use crate::domain::{Call, CallRequest, Claim, Failure, Naming, Vendor};
+use crate::domain::limits::ServerLimits;
+use crate::domain::{Call, CallRequest, Claim, Clock, Failure, Naming, Vendor};
+use crate::engine::Submission;
+use crate::engine::context::ContextObjects;
+use crate::engine::draft::Draft;
+use crate::engine::room::{Held, Room};
+use crate::engine::sessions::InSession;
 use crate::executor::{Stands, System};
 use crate::registry::{Entry, presets};
 use crate::schema::Checked;
+use crate::store::{Journal, Stores};
 
-impl Engine {
-    /// Makes jobs of what was asked for. With them comes what the values of arguments hold that came as texts.
-    pub(super) fn prepare(
+/// Plans calls.
+#[derive(Debug)]
+pub(in crate::engine) struct Planner<'a> {
+    pub room: &'a Room,
+    pub context: &'a ContextObjects,
+    pub limits: &'a ServerLimits,
+    pub journal: &'a Journal,
+    pub stores: &'a Stores,
+    pub patience: Duration,
+    pub clock: &'a Clock,
+    pub node: &'a Arc<str>,
+    pub sessions: &'a InSession,
+}
+
+impl Planner<'_> {
+    /// Plans the calls of a submission. With them comes what the values of arguments hold that came as texts.
+    pub fn plan(
         &self,
         access: &Access,
         submission: Box<Submission>,
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Box<Job>>, Vec<Pending>, Option<Held>) {
-        let mut texts = Texts { room: &self.room, held: None, kib: 0 };
-        let context = self.settings.context.with(&submission);
+        let mut texts = Texts { room: self.room, held: None, kib: 0 };
+        let context = self.context.with(&submission);
         let agent = submission.agent.clone();
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = *submission;
         let Submission { truncated, traceparent, once, cache_control, conversation, .. } = *submission;
@@ -45,7 +66,7 @@ impl Engine {
             let entry = sought.entry.as_ref();
             let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());
             let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
-            let node = self.settings.node.clone();
+            let node = self.node.clone();
             let mut call = Call::accepted(*id, shown, call_id.as_deref(), arguments, self.clock.moment(), node);
             call.tenant.clone_from(access.tenant());
             call.allowed.clone_from(&access.caller().tools);
@@ -63,12 +84,8 @@ impl Engine {
                     if !entry.definition.context.is_empty() {
                         call.context = context.of(&entry.definition);
                     }
-                    call.limits = Some(limits_of(
-                        &self.settings.limits,
-                        entry,
-                        &own_limits.clone().or(&limits),
-                        conversation.as_deref(),
-                    ));
+                    call.limits =
+                        Some(limits_of(self.limits, entry, &own_limits.clone().or(&limits), conversation.as_deref()));
                     match sought.refused {
                         Some(failure) => Next::Refuse(failure),
                         None if !is_alone && entry.stands == Some(COMPLETION) => {
@@ -91,8 +108,7 @@ impl Engine {
             }
             call.metadata.extend(called_as);
             call.metadata.extend(sought.through.map(|name| ("called_through".to_owned(), (*name).into())));
-            let (recorder, end) =
-                recorder::pair(self.journal.clone(), self.stores.clone(), self.settings.store_patience);
+            let (recorder, end) = recorder::pair(self.journal.clone(), self.stores.clone(), self.patience);
             let mut job = Job::new(access.clone(), call, next, recorder);
             job.naming = naming;
             job.traceparent.clone_from(&traceparent);
@@ -127,10 +143,10 @@ impl Engine {
 }
 
 /// What must be the only call of its batch.
-pub(super) const COMPLETION: Stands = Stands::ForSession(System::AttemptCompletion);
+pub(in crate::engine) const COMPLETION: Stands = Stands::ForSession(System::AttemptCompletion);
 
 /// It completes nothing beside other calls, whose results the model has not seen.
-pub(super) fn not_alone(name: &str) -> Failure {
+pub(in crate::engine) fn not_alone(name: &str) -> Failure {
     Failure::execution(name, "it must be the only call of its message; nothing was completed. Call it again, alone")
 }
 
@@ -170,7 +186,7 @@ impl Texts<'_> {
 }
 
 /// Notes in the call what is known of its arguments.
-pub(super) fn next(call: &mut Call, entry: &Arc<Entry>, checked: Result<Checked, Box<Failure>>) -> Next {
+pub(in crate::engine) fn next(call: &mut Call, entry: &Arc<Entry>, checked: Result<Checked, Box<Failure>>) -> Next {
     if !entry.definition.presets.is_empty()
         && let Ok(given) = parse(&call.arguments, |_| true)
     {

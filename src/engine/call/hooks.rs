@@ -7,11 +7,11 @@ use tokio_util::task::TaskTracker;
 
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
 use super::job::{Begin, Job, Next, Stop};
-use super::live::Live;
 use super::{arguments, equip};
 use crate::access::Access;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::{Call, Clock, Code, Failure, FailurePolicy, HookEvent, HookFault, Moment, Outcome};
+use crate::engine::live::Live;
 use crate::events::render;
 use crate::hooks::{Before, Hook, HookCall, Hooks, withhold};
 use crate::registry::{Entry, presets};
@@ -27,7 +27,7 @@ struct Patience {
 }
 
 /// Calls the hooks of calls.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct CallHooks<'a> {
     pub hooks: &'a Arc<Hooks>,
     pub clock: &'a Clock,

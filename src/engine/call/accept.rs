@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 use super::job::{Job, Next};
-use super::live::Live;
 use super::recorder::NotRecorded;
 use crate::domain::{Clock, Failure, Ids};
+use crate::engine::live::Live;
 use crate::fault::{self, Point};
 use crate::store::Journal;
 use crate::store::journal::{Change, JournalError};
@@ -22,11 +22,11 @@ pub enum NotAccepted {
 }
 
 /// Where it is told whether calls are on disk.
-pub(super) type Word = oneshot::Sender<Result<(), NotAccepted>>;
+pub(in crate::engine) type Word = oneshot::Sender<Result<(), NotAccepted>>;
 
 /// Accepts calls on disk.
 #[derive(Debug)]
-pub(super) struct Acceptor<'a> {
+pub(in crate::engine) struct Acceptor<'a> {
     pub journal: &'a Journal,
     pub clock: &'a Clock,
     pub ids: &'a Ids,

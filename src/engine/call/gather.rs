@@ -9,16 +9,16 @@ use futures_util::future::{Fuse, FusedFuture, FutureExt};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::draft::{Complete, Draft, End};
 use super::interrupt::{Race, Shutdown};
 use super::job::{Job, Next, Stop};
-use super::prepare;
-use super::room::Room;
-use super::turns::Permit;
+use super::plan;
 use super::{arguments, forward};
 use crate::domain::Failure;
 use crate::domain::json::WeighedError;
 use crate::domain::limits::ServerLimits;
+use crate::engine::draft::{Complete, Draft, End};
+use crate::engine::room::Room;
+use crate::engine::turns::{Permit, Turn};
 use crate::executor::Stands;
 use crate::registry::Entry;
 use crate::store::calls::CallFilter;
@@ -115,15 +115,15 @@ impl Gatherer<'_> {
             checked.unwrap_or_else(|_| Err(Failure::execution(&name, "its arguments cannot be checked").into()))
         };
         job.next = match self.is_alone(job, &entry).await {
-            true => prepare::next(&mut job.call, &entry, checked),
-            false => Next::Refuse(prepare::not_alone(&entry.name).into()),
+            true => plan::next(&mut job.call, &entry, checked),
+            false => Next::Refuse(plan::not_alone(&entry.name).into()),
         };
         Ok(())
     }
 
     /// Whether it is the only call of its stream so far, if it has to be.
     async fn is_alone(&self, job: &Job, entry: &Entry) -> bool {
-        let Some(batch_id) = job.call.batch_id.filter(|_| entry.stands == Some(prepare::COMPLETION)) else {
+        let Some(batch_id) = job.call.batch_id.filter(|_| entry.stands == Some(plan::COMPLETION)) else {
             return true;
         };
         let filter = CallFilter { batch_id: Some(batch_id), limit: 2, ..CallFilter::default() };
@@ -131,7 +131,7 @@ impl Gatherer<'_> {
         job.access.store().calls(&filter).await.is_ok_and(|(calls, is_cut)| calls.len() <= 1 && !is_cut)
     }
 
-    async fn turn(&self, job: &Job, turn: Option<super::turns::Turn>) -> Result<Option<Permit>, Stop> {
+    async fn turn(&self, job: &Job, turn: Option<Turn>) -> Result<Option<Permit>, Stop> {
         let Some(turn) = turn.filter(|_| job.is_to_run()) else { return Ok(None) };
         let race = Race::new(&job.handle.cancel, self.shutdown).work_first();
         Ok(Some(race.run(turn.come()).await?))

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::context::ContextObjects;
 use super::equip::Equipment;
 use super::interrupt::Interrupt;
-use super::live::{Handle, Live, Registration};
 use super::recorder::Recorder;
-use super::sessions::Presence;
-use super::turns::Permit;
 use crate::access::Access;
 use crate::dispatch::Place;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::limits::ServerLimits;
 use crate::domain::{Call, Claim, Failure, Limits, LimitsSpec, Naming, Outcome, Phase, Session, Status, Time, Vendor};
+use crate::engine::context::ContextObjects;
+use crate::engine::live::{Handle, Live, Registration};
+use crate::engine::sessions::Presence;
+use crate::engine::turns::Permit;
 use crate::events::render;
 use crate::executor::Outside;
 use crate::executor::emitter::{self, Reports};
@@ -27,7 +27,7 @@ use crate::telemetry::Context;
 
 /// One call, ready to be run or refused.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(in crate::engine) struct Job {
     /// For whom it is done.
     pub access: Access,
     pub call: Call,
@@ -68,14 +68,14 @@ pub(super) struct Job {
 
 /// What a job comes to.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(in crate::engine) enum Next {
     Run(Arc<Entry>),
     Refuse(Box<Failure>),
 }
 
 /// What a call was asked for with, as long as its arguments come.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(in crate::engine) struct Asked {
     pub vendor: Option<Vendor>,
     pub limits: LimitsSpec,
     pub context: ContextObjects,
@@ -83,7 +83,7 @@ pub(super) struct Asked {
 
 /// Where a job begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begin {
+pub(in crate::engine) enum Begin {
     /// At its beginning.
     Start,
     /// Its last run was lost, or waited for the next one: it is run again.
@@ -220,7 +220,12 @@ impl Job {
 
 /// Returns the limits of a call of this tool: those that were asked for, those of the tool, of the session and of the server,
 /// in this order.
-pub(super) fn limits_of(server: &ServerLimits, entry: &Entry, asked: &LimitsSpec, session: Option<&Session>) -> Limits {
+pub(in crate::engine) fn limits_of(
+    server: &ServerLimits,
+    entry: &Entry,
+    asked: &LimitsSpec,
+    session: Option<&Session>,
+) -> Limits {
     let tool = &entry.definition;
     match session {
         None => Limits::effective(asked, &tool.limits, server, tool.asynchronous),
@@ -231,14 +236,23 @@ pub(super) fn limits_of(server: &ServerLimits, entry: &Entry, asked: &LimitsSpec
     }
 }
 
-/// Why a job is not settled here.
+/// A call that needs no further step but to be settled.
 #[derive(Debug)]
-pub(super) enum Stop {
-    /// It ends with this.
+pub(in crate::engine) struct Executed {
+    pub job: Box<Job>,
+    pub end: Stop,
+}
+
+/// The way a call ends here.
+#[derive(Debug)]
+pub(in crate::engine) enum Stop {
+    /// Its tool has answered with this.
+    Done(Box<Outcome>),
+    /// It ends with this, without a result of its tool.
     With(Box<Outcome>),
-    /// It is left as it is on disk: the next start, or another node, goes on with it.
+    /// It is left as it is on disk: the next start, or another node, continues it.
     Left,
-    /// Another node has gone on with it already.
+    /// Another node has taken it over.
     Taken,
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::domain::once::{fingerprint, hash};
 use crate::domain::tool::CacheScope;
 use crate::domain::{Agent, Time};
-use crate::engine::job::Job;
+use crate::engine::call::job::Job;
 use crate::registry::Entry;
 
 /// SHA-256 of everything that a result can depend on: secrets among it cannot be read back.

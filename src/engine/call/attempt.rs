@@ -11,12 +11,12 @@ use tower::ServiceExt;
 
 use super::interrupt::{ANNOUNCE_AFTER, Race, Shutdown};
 use super::job::{Begin, Job};
-use super::live::Live;
 use super::observed::{attempt_span, note_attempt};
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::{Emission, EventKind, Reported};
 use crate::domain::limits::Bounds;
 use crate::domain::{Answer, Call, Clock, Code, Failure, Outcome, convert};
+use crate::engine::live::Live;
 use crate::events::render;
 use crate::executor::Invocation;
 use crate::executor::emitter::{Report, Waiters};

@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a call may wait or a read-only one run before it is announced to subscribers. A shorter one is written once, at
 /// its end.
-pub(super) const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
+pub(in crate::engine) const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
 
 /// The two signals that end a service.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shutdown {
+pub(in crate::engine) struct Shutdown {
     /// Fires when the drain begins: detached calls that wait are left to the next start.
     pub drain: CancellationToken,
     /// Fires at the deadline of the drain: what still runs is settled as `SHUTTING_DOWN`.
@@ -24,7 +24,7 @@ pub(super) struct Shutdown {
 
 /// A reason why a step ended before its work was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Interrupt {
+pub(in crate::engine) enum Interrupt {
     /// The call was cancelled.
     Cancelled,
     /// The service drains, and the call is left to the next start.
@@ -37,7 +37,7 @@ pub(super) enum Interrupt {
 
 /// A moment at which a step is given up, and the limit that sets it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deadline {
+pub(in crate::engine) struct Deadline {
     at: Instant,
     limit_ms: u64,
     name: &'static str,
@@ -58,7 +58,7 @@ impl Deadline {
 
 /// A race of one step of a call against what may interrupt it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Race<'a> {
+pub(in crate::engine) struct Race<'a> {
     cancel: Option<&'a CancellationToken>,
     drain: Option<&'a CancellationToken>,
     stop: Option<&'a CancellationToken>,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::interrupt::{Race, Shutdown};
 use super::job::{Job, Stop};
-use super::live::Live;
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::{Clock, Failure, Time};
+use crate::engine::live::Live;
 
 /// The wait between two attempts of a call.
 #[derive(Debug)]

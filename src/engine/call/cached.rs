@@ -7,22 +7,22 @@ use tokio::time::Instant;
 
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
 use super::job::{Begin, Job, Stop};
-use super::live::Live;
 use crate::domain::call::CacheControl;
 use crate::domain::tool::CacheSpec;
 use crate::domain::{Clock, Failure, Outcome};
+use crate::engine::live::Live;
 use crate::registry::Entry;
 
 mod key;
 mod results;
 mod weight;
 
-pub(super) use results::Results;
+pub(in crate::engine) use results::Results;
 use results::{Flight, Seat};
 
 /// Finds the result of an equal call for a call of a tool whose good results are kept.
 #[derive(Debug)]
-pub(super) struct Lookup<'a> {
+pub(in crate::engine) struct Lookup<'a> {
     pub results: &'a Results,
     pub clock: &'a Clock,
     pub live: &'a Live,
@@ -30,7 +30,7 @@ pub(super) struct Lookup<'a> {
 }
 
 /// What a [`Lookup`] found.
-pub(super) enum Looked<'a> {
+pub(in crate::engine) enum Looked<'a> {
     /// The result of an equal call, which the call has taken over.
     Kept(Box<Outcome>),
     /// No result: the call runs, and its good result goes to the flight, if there is one.

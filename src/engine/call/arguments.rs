@@ -14,7 +14,7 @@ use crate::schema::{Checked, Violation};
 ///
 /// # Errors
 /// `ARGUMENTS_MALFORMED`, `TOOL_VALIDATION_ERROR`; `OVERLOADED` where there is no room for them.
-pub(super) fn valid(
+pub(in crate::engine) fn valid(
     entry: &Entry,
     given: &Arc<Value>,
     vendor: Option<Vendor>,
@@ -27,7 +27,7 @@ pub(super) fn valid(
 ///
 /// # Errors
 /// `ARGUMENTS_MALFORMED`; `OVERLOADED` where there is no room for it.
-pub(super) fn parsed(
+pub(in crate::engine) fn parsed(
     entry: &Entry,
     given: &Arc<Value>,
     has_room: impl FnMut(usize) -> bool,
@@ -47,7 +47,11 @@ pub(super) fn parsed(
 ///
 /// # Errors
 /// `TOOL_VALIDATION_ERROR`.
-pub(super) fn checked(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Result<Checked, Box<Failure>> {
+pub(in crate::engine) fn checked(
+    entry: &Entry,
+    arguments: &Arc<Value>,
+    vendor: Option<Vendor>,
+) -> Result<Checked, Box<Failure>> {
     let mut first = None;
     // No model was told of these; what it guessed is not wrong, it only does not count.
     let arguments = &presets::without(&entry.definition.presets, arguments);
@@ -80,7 +84,10 @@ pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<V
 }
 
 /// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (contract, section 3).
-pub(super) fn parse(given: &Arc<Value>, has_room: impl FnMut(usize) -> bool) -> Result<Arc<Value>, WeighedError> {
+pub(in crate::engine) fn parse(
+    given: &Arc<Value>,
+    has_room: impl FnMut(usize) -> bool,
+) -> Result<Arc<Value>, WeighedError> {
     let none = || Arc::new(Value::Object(Map::new()));
     match &**given {
         Value::Null => Ok(none()),

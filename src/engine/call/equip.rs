@@ -18,7 +18,7 @@ const DROPPED: &str = "dropped_arguments";
 
 /// What only the executor sees; not shown by `Debug`.
 #[derive(Clone, Default)]
-pub(super) struct Equipment {
+pub(in crate::engine) struct Equipment {
     /// The arguments with the presets in them; `None` where there are none, and the call's own are all.
     pub arguments: Option<Arc<Value>>,
     /// The secrets that it was given, which nobody is to hear from it.
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Equipment {
 
 /// Opens what tools are given beside the model's arguments.
 #[derive(Debug)]
-pub(super) struct Equipper<'a> {
+pub(in crate::engine) struct Equipper<'a> {
     /// Where the secrets of presets come from.
     pub secrets: &'a Secrets,
     /// Opens the stored values of presets.
@@ -219,7 +219,7 @@ fn told_of<'a>(
 }
 
 /// Notes names under which a model, or a hook, sent something that does not count.
-pub(super) fn note_dropped(call: &mut Call, names: Vec<String>) {
+pub(in crate::engine) fn note_dropped(call: &mut Call, names: Vec<String>) {
     if names.is_empty() {
         return;
     }

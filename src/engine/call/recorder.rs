@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::domain::event::Reported;
 use crate::domain::{Call, Failure};
@@ -19,11 +20,31 @@ pub struct NotRecorded {
 }
 
 /// Where the end of a call arrives.
-pub(super) type End = oneshot::Receiver<Result<Arc<Call>, NotRecorded>>;
+pub(in crate::engine) type End = oneshot::Receiver<Result<Arc<Call>, NotRecorded>>;
+
+/// One call on its way.
+#[derive(Debug)]
+pub struct Pending {
+    /// Its id.
+    pub id: Uuid,
+    /// Whether its caller waits for its end unless it says otherwise.
+    pub is_awaited: bool,
+    pub(in crate::engine) end: End,
+}
+
+impl Pending {
+    /// The call when it has ended and is on disk.
+    ///
+    /// # Errors
+    /// If it could not be recorded in time; it may still be.
+    pub async fn end(self) -> Result<Arc<Call>, NotRecorded> {
+        self.end.await.unwrap_or(Err(NotRecorded { accepted: false }))
+    }
+}
 
 /// Knows what of a call is in the journal already.
 #[derive(Debug)]
-pub(super) struct Recorder {
+pub(in crate::engine) struct Recorder {
     journal: Journal,
     stores: Stores,
     patience: Duration,
@@ -34,7 +55,7 @@ pub(super) struct Recorder {
 }
 
 /// A recorder, and where the end arrives.
-pub(super) fn pair(journal: Journal, stores: Stores, patience: Duration) -> (Recorder, End) {
+pub(in crate::engine) fn pair(journal: Journal, stores: Stores, patience: Duration) -> (Recorder, End) {
     let (waiting, end) = oneshot::channel();
     let waiting = Some(waiting);
     (Recorder { journal, stores, patience, waiting, accepted: false, started: false, is_late: false }, end)
@@ -186,7 +207,7 @@ impl Recorder {
 
 /// When a change came to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Recorded {
+pub(in crate::engine) enum Recorded {
     /// While the caller was waiting.
     InTime,
     /// After the caller was told that it could not be.

@@ -1,0 +1,136 @@
+//! The path of a call. Each step takes the call as the step before left it:
+//!
+//! ```text
+//! plan → accept → prepare → admit → execute → settle
+//! ```
+//!
+//! [`plan`] and [`accept`] are called for all calls of a request together; [`Steps::run`] takes each call from there to its
+//! end. A step that ends a call early returns it as [`Executed`], which only [`settle`] takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) mod accept;
+pub(super) mod admit;
+pub(super) mod arguments;
+mod attempt;
+mod backoff;
+pub(super) mod cached;
+mod equip;
+mod execute;
+mod forward;
+mod gather;
+mod hooks;
+pub(super) mod interrupt;
+pub(super) mod job;
+mod last_result;
+mod observed;
+mod output;
+pub(super) mod plan;
+mod prepare;
+pub(super) mod recorder;
+mod retry;
+mod settle;
+mod way_back;
+
+use super::{Engine, Settings};
+use admit::Admitter;
+use attempt::Attempts;
+use backoff::Backoff;
+use cached::{Looked, Lookup};
+use equip::Equipper;
+use execute::Execution;
+use gather::Gatherer;
+use hooks::CallHooks;
+use job::{Executed, Job, Stop};
+use last_result::LastResult;
+use observed::call_span;
+use prepare::{Prepared, Preparer};
+use recorder::Recorded;
+use settle::Settler;
+
+/// The steps of a call after its acceptance, with what each of them works with.
+#[derive(Debug)]
+pub(super) struct Steps<'a> {
+    prepare: Preparer<'a>,
+    lookup: Lookup<'a>,
+    pub admit: Admitter<'a>,
+    execute: Execution<'a>,
+    settle: Settler<'a>,
+}
+
+impl Steps<'_> {
+    /// Takes a call to its end, and returns whether its caller was still waiting for it.
+    pub async fn run(&self, mut job: Box<Job>) -> Recorded {
+        let mut span = call_span(self.execute.attempts.tracer, &job);
+        if let Some(own) = span.traceparent() {
+            job.traceparent = Some(own);
+        }
+        let call = &job.call;
+        let context = std::mem::take(&mut job.context);
+        let context = context.with_call(call.id, &call.call_id, &call.name, job.traceparent.clone());
+        let steps = async {
+            let executed = match self.prepare.prepare(job).await {
+                Ok(prepared) => self.run_or_reuse(prepared).await,
+                Err(executed) => executed,
+            };
+            self.settle.settle(executed, &mut span).await
+        };
+        context.scope(steps).await
+    }
+
+    /// Runs a prepared call, or ends it with the kept result of an equal call.
+    async fn run_or_reuse(&self, mut prepared: Prepared) -> Executed {
+        let Some(cache) = prepared.entry.definition.cache else { return self.admit_and_execute(prepared).await };
+        let entry = prepared.entry.clone();
+        // Boxed: few calls come this way.
+        let flight = match Box::pin(self.lookup.find(&mut prepared.job, &entry, cache)).await {
+            Ok(Looked::Run(flight)) => flight,
+            Ok(Looked::Kept(outcome)) => return Executed { job: prepared.job, end: Stop::Done(outcome) },
+            Err(end) => return Executed { job: prepared.job, end },
+        };
+        let executed = Box::pin(self.admit_and_execute(prepared)).await;
+        if let (Some(flight), Stop::Done(outcome)) = (flight, &executed.end)
+            && !outcome.is_error()
+        {
+            flight.land(Arc::new((**outcome).clone()), Duration::from_millis(cache.ttl_ms)).await;
+        }
+        executed
+    }
+
+    async fn admit_and_execute(&self, prepared: Prepared) -> Executed {
+        match self.admit.admit(prepared).await {
+            Ok(admitted) => self.execute.execute(admitted).await,
+            Err(executed) => executed,
+        }
+    }
+}
+
+impl<'a> From<&'a Engine> for Steps<'a> {
+    fn from(engine: &'a Engine) -> Self {
+        let Engine { settings, stores, room, slots, pauses, live, results, tasks, shutdown, clock, ids, .. } = engine;
+        let Settings { node, limits, store_patience, rates, silence, callbacks_kick, .. } = settings;
+        let Settings { hooks, secrets, vault, metrics, tracer, .. } = settings;
+        let call_hooks = CallHooks { hooks, clock, live, shutdown, tasks };
+        let gatherer = Gatherer { room, limits, silence: *silence, shutdown };
+        Self {
+            prepare: Preparer { gatherer, hooks: call_hooks, equipper: Equipper { secrets, vault } },
+            lookup: Lookup { results, clock, live, shutdown },
+            admit: Admitter { rates, slots, pauses, clock, metrics, live, shutdown },
+            execute: Execution {
+                attempts: Attempts { clock, live, shutdown, tasks, metrics, tracer },
+                backoff: Backoff { clock, live, shutdown },
+                pauses,
+                clock,
+                ids,
+                live,
+            },
+            settle: Settler {
+                last_result: LastResult { stores, ids, node, patience: *store_patience, shutdown },
+                hooks: call_hooks,
+                clock,
+                callbacks_kick,
+            },
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The fourth step of a call: the rate limit of its tool, its place in the queue, and the pause of a tool that times out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
+use super::job::{Begin, Executed, Job, Stop};
+use super::prepare::Prepared;
+use crate::dispatch::{Place, Slot, Slots, Wanted};
+use crate::domain::{Call, Clock, Failure};
+use crate::engine::live::Live;
+use crate::engine::pauses::Pauses;
+use crate::engine::rates::Rates;
+use crate::executor::instances::CallEnd;
+use crate::registry::Entry;
+use crate::telemetry::Metrics;
+
+/// A call that may run as long as this is held.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub job: Box<Job>,
+    pub entry: Arc<Entry>,
+    pub slot: Option<Slot>,
+}
+
+/// Admits calls.
+#[derive(Debug)]
+pub(in crate::engine) struct Admitter<'a> {
+    pub rates: &'a Rates,
+    pub slots: &'a Slots,
+    pub pauses: &'a Pauses,
+    pub clock: &'a Clock,
+    pub metrics: &'a Metrics,
+    pub live: &'a Live,
+    pub shutdown: &'a Shutdown,
+}
+
+impl Admitter<'_> {
+    /// Waits until a call may run.
+    ///
+    /// # Errors
+    /// Returns the call with its end if it must not run.
+    pub(super) async fn admit(&self, prepared: Prepared) -> Result<Admitted, Executed> {
+        let Prepared { mut job, entry } = prepared;
+        match self.slot_of(&mut job, &entry).await {
+            Ok(slot) => Ok(Admitted { job, entry, slot }),
+            Err(end) => Err(Executed { job, end }),
+        }
+    }
+
+    async fn slot_of(&self, job: &mut Job, entry: &Entry) -> Result<Option<Slot>, Stop> {
+        if job.handle.cancel.is_cancelled() {
+            return Err(Failure::cancelled().into());
+        }
+        if job.begin == Begin::Start {
+            self.rates.admit(&job.call, entry).map_err(|failure| *failure)?;
+        }
+        // What few calls come to is boxed: a future is as large as the largest of its parts.
+        let slot = match job.place.take().or_else(|| self.queue(job, entry)) {
+            Some(place) => Some(Box::pin(self.slot(job, place)).await?),
+            None => None,
+        };
+        job.call_end = entry.instances.as_ref().map(|pool| CallEnd::of(pool.clone(), job.call.id));
+        if job.begin == Begin::Start
+            && let Some(paused) = self.pauses.of(&job.call.tenant, &entry.name)
+        {
+            let left_ms = self.pauses.left_ms(&paused);
+            return Err(Failure::paused(&entry.name, paused.timeouts, left_ms).into());
+        }
+        Ok(slot)
+    }
+
+    /// Returns the place of a call in the queue, if it needs one. Many may run at once.
+    pub fn queue(&self, job: &Job, entry: &Entry) -> Option<Place> {
+        let max_concurrency = job.call.limits.and_then(|limits| limits.max_concurrency);
+        // Work that is done outside takes nothing of this node.
+        let counts = job.is_queued && !entry.works_outside();
+        if max_concurrency.is_none() && !counts {
+            return None;
+        }
+        let tool = slots_of(&job.call, entry);
+        Some(self.slots.queue(Wanted { tool, max_concurrency, counts, priority: job.call.priority, call: job.call.id }))
+    }
+
+    /// Waits until the call may run.
+    async fn slot(&self, job: &mut Job, mut place: Place) -> Result<Slot, Stop> {
+        let waited_ms = job.call.waited_ms(self.clock.moment());
+        let queue_timeout = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
+        let queue_timeout = queue_timeout.filter(|_| job.begin == Begin::Start);
+        let deadline = queue_timeout.and_then(|limit_ms| Deadline::of(limit_ms, waited_ms, "queue_timeout_ms"));
+        let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
+        let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
+        let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(deadline);
+        let slot = race.run_announcing(announce_at, job.announce(self.live), place.slot()).await?;
+        if job.begin == Begin::Start {
+            let waited_ms = job.call.waited_ms(self.clock.moment());
+            self.metrics.waited(Duration::from_millis(waited_ms));
+        }
+        Ok(slot)
+    }
+}
+
+/// The name of the slots that a call takes.
+fn slots_of(call: &Call, entry: &Entry) -> Arc<str> {
+    match entry.owner(&call.tenant) {
+        Some(owner) => format!("{}\0{}", owner.as_str(), entry.name).into(),
+        None => entry.name.clone(),
+    }
+}

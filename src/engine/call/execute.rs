@@ -1,0 +1,146 @@
+//! The fifth step of a call: its attempts, each recorded before it runs, with backoff in between.
+
+use std::sync::Arc;
+
+use futures_util::future::FutureExt;
+
+use super::admit::Admitted;
+use super::attempt::{Attempts, Ended};
+use super::backoff::Backoff;
+use super::interrupt::Race;
+use super::job::{Begin, Executed, Job, Stop};
+use super::output::check_output;
+use super::recorder::Recorded;
+use super::retry;
+use crate::domain::{Clock, Code, Failure, Ids, Outcome};
+use crate::engine::live::Live;
+use crate::engine::pauses::Pauses;
+use crate::executor::images;
+use crate::fault::{self, Point};
+use crate::registry::Entry;
+use crate::store::journal::{Change, JournalError};
+
+/// Whether the start of an attempt is on disk.
+enum Ahead {
+    /// It is, so the tool may run.
+    Recorded,
+    /// Only after the caller was told that it could not be recorded: the tool must not run.
+    Late,
+    /// It never will be.
+    Refused(JournalError),
+}
+
+/// Executes calls.
+#[derive(Debug)]
+pub(super) struct Execution<'a> {
+    pub attempts: Attempts<'a>,
+    pub backoff: Backoff<'a>,
+    pub pauses: &'a Pauses,
+    pub clock: &'a Clock,
+    pub ids: &'a Ids,
+    pub live: &'a Live,
+}
+
+impl Execution<'_> {
+    /// Runs the tool of a call until it has a result or no attempt is left.
+    pub async fn execute(&self, admitted: Admitted) -> Executed {
+        let Admitted { mut job, entry, slot } = admitted;
+        let end = self.end_of(&mut job, &entry).await.unwrap_or_else(|end| end);
+        drop(slot);
+        Executed { job, end }
+    }
+
+    async fn end_of(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Stop, Stop> {
+        match job.begin {
+            Begin::Start => self.start(job, entry).await?,
+            Begin::Again => {
+                Box::pin(self.backoff.resume(job)).await?;
+                Box::pin(self.start_again(job, entry, None)).await?;
+            }
+            Begin::Outside | Begin::Lost => {}
+        }
+        loop {
+            fault::pass(Point::BeforeRun);
+            let ended = self.attempts.run(job, entry).await;
+            fault::pass(Point::AfterRun);
+            let failure = match ended {
+                Ended::With(outcome) => {
+                    self.pauses.note(&job.call.tenant, &entry.name, false);
+                    return Ok(Stop::Done(self.result_of(job, entry, outcome).await?));
+                }
+                Ended::Failed(failure) => *failure,
+                Ended::Cancelled => return Err(Failure::cancelled().into()),
+                Ended::Stopping if job.is_left_at_once() => return Err(Stop::Left),
+                Ended::Stopping => return Err(Failure::shutting_down().into()),
+                Ended::Taken => return Err(Stop::Taken),
+            };
+            self.pauses.note(&job.call.tenant, &entry.name, failure.code == Code::ToolTimeout);
+            let spec = job.call.retry.over(&entry.definition.retry);
+            let random = retry::random_of(self.ids.next());
+            let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
+            let Some(wait) = wait else { return Err(failure.into()) };
+            Box::pin(self.backoff.rest(job, wait, spec.max_attempts, &failure)).await?;
+            job.begin = Begin::Again;
+            Box::pin(self.start_again(job, entry, Some(failure))).await?;
+        }
+    }
+
+    /// Returns what a tool answered as the result of the call: checked, and with images of a size for models.
+    async fn result_of(&self, job: &Job, entry: &Entry, outcome: Box<Outcome>) -> Result<Box<Outcome>, Stop> {
+        let outcome = check_output(entry, outcome);
+        if !images::has_any(&outcome) {
+            return Ok(outcome);
+        }
+        let race = Race::against_cancel(&job.handle.cancel).work_first();
+        Ok(race.run(images::fitted(outcome).boxed()).await?)
+    }
+
+    /// The start of a tool that is not read-only is on disk before the tool runs, and so is any start of a call that is on disk
+    /// already: what a crash leaves behind is then known, and how often the tool has run.
+    async fn start(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+        job.call.start(self.clock.moment()).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        if entry.definition.annotations.read_only && !job.recorder.has_announced() {
+            return Ok(());
+        }
+        job.register(self.live);
+        let change = job.recorder.change(&job.call);
+        let unrecorded = match Box::pin(self.write_ahead(job, entry, change)).await? {
+            Ahead::Recorded => return Ok(()),
+            Ahead::Late => "The call could not be recorded in time and was not run".to_owned(),
+            Ahead::Refused(error) => format!("The call was not run: {error}"),
+        };
+        job.call.never_ran();
+        Err(Failure::overloaded(&unrecorded).into())
+    }
+
+    /// Begins the next attempt, after one that failed so; without `failed`, the process that ran it was lost.
+    async fn start_again(&self, job: &mut Job, entry: &Entry, failed: Option<Failure>) -> Result<(), Stop> {
+        job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
+        job.call.tip = Some(format!("Attempt {}", job.call.attempts));
+        let change = job.status_change();
+        if let Ahead::Recorded = self.write_ahead(job, entry, change).await? {
+            return Ok(());
+        }
+        // An earlier attempt has run, so its failure is the end of the call.
+        job.call.never_ran();
+        let lost = || Failure::execution(&job.call.name, "its run was lost, and the next one could not be recorded");
+        Err(failed.unwrap_or_else(lost).into())
+    }
+
+    /// Writes that the tool is about to run. If that cannot be done in time, it is not run: the caller may send it again.
+    async fn write_ahead(&self, job: &mut Job, entry: &Entry, change: Change) -> Result<Ahead, Stop> {
+        fault::pass(Point::BeforeAccept);
+        let written = job.recorder.write(change).await;
+        fault::pass(Point::AfterAccept);
+        match written {
+            Ok(Recorded::InTime) => Ok(Ahead::Recorded),
+            // Whoever sends it again finds it by its key or by its id, or it changes nothing.
+            Ok(Recorded::Late) if job.is_accepted_first || entry.definition.annotations.read_only => {
+                Ok(Ahead::Recorded)
+            }
+            Ok(Recorded::Late) => Ok(Ahead::Late),
+            Err(JournalError::Fenced) => Err(Stop::Taken),
+            Err(error) => Ok(Ahead::Refused(error)),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The last step of a call: its end is stored, answered and published.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::hooks::CallHooks;
+use super::job::{Executed, Job, Stop};
+use super::last_result::LastResult;
+use super::observed::note_end;
+use super::recorder::Recorded;
+use crate::domain::Clock;
+use crate::domain::limits::Bounds;
+use crate::telemetry::trace::Span;
+
+/// Settles calls.
+#[derive(Debug)]
+pub(super) struct Settler<'a> {
+    pub last_result: LastResult<'a>,
+    pub hooks: CallHooks<'a>,
+    pub clock: &'a Clock,
+    pub callbacks_kick: &'a Notify,
+}
+
+impl Settler<'_> {
+    /// Settles a call, and returns whether its caller was still waiting for its end.
+    pub async fn settle(&self, executed: Executed, span: &mut Span) -> Recorded {
+        let Executed { mut job, end } = executed;
+        let end = match end {
+            // Boxed: few calls come this way.
+            Stop::With(outcome) if job.may_have_result() => Box::pin(self.last_result.find(&mut job, outcome)).await,
+            end => end,
+        };
+        let end = match end {
+            Stop::Done(mut outcome) | Stop::With(mut outcome) => {
+                let bounds = job.call.limits.map_or_else(Bounds::default, |limits| limits.output());
+                outcome.truncate(&bounds, job.call.id);
+                job.call.has_posted_result |= job.handle.outside.is_taken();
+                Stop::With(outcome)
+            }
+            end => end,
+        };
+        // Whatever is posted from now on comes too late.
+        drop(job.handle.outside.close());
+        let now = self.clock.moment();
+        let stored = match &end {
+            Stop::Done(outcome) | Stop::With(outcome) => self.hooks.persist(&mut job, outcome, now).await,
+            Stop::Left | Stop::Taken => None,
+        };
+        // What is kept for the call is freed once its end is on disk.
+        let Job { mut call, mut recorder, registration, holds, turn, .. } = *job;
+        match end {
+            Stop::Done(outcome) | Stop::With(outcome) => match call.settle(*outcome, now) {
+                Ok(()) => {
+                    let has_callback = call.callback_url.is_some();
+                    let settled = recorder.settle(Arc::new(call), stored).await;
+                    if has_callback {
+                        self.callbacks_kick.notify_one();
+                    }
+                    if let Some(settled) = settled {
+                        note_end(span, &settled);
+                        self.hooks.after(&job.access, &settled);
+                    }
+                }
+                Err(error) => tracing::error!(id = %call.id, %error, "a call was settled twice"),
+            },
+            Stop::Left => recorder.leave(),
+            Stop::Taken => Box::pin(recorder.tell_stored(&call)).await,
+        }
+        drop((registration, holds, turn));
+        recorder.end()
+    }
+}
