@@ -351,7 +351,7 @@ impl Builder {
             adopts: !is_command_line,
             is_alone: matches!(store.db(), Db::Sqlite(_)),
         };
-        engine.sign_on(&lease).await?;
+        engine.sign_on(lease).await?;
         let heart = tokio::spawn(engine.clone().live_on(lease, background.clone()));
         if !is_command_line {
             let idle = Duration::from_millis(config.sessions.idle_ms);

@@ -1,11 +1,13 @@
 //! The path of a call, in order: look up → parse → coerce and validate → record → run → convert → check the result →
 //! settle. Every accepted call reaches exactly one end.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -14,14 +16,14 @@ use crate::dispatch::Slots;
 use crate::domain::call::{CacheControl, Counted};
 use crate::domain::limits::{LimitsSpec, ServerLimits};
 use crate::domain::tool::RetryOverride;
-use crate::domain::{Agent, CallRequest, Clock, Ids, Once, Session, Tenant};
+use crate::domain::{Agent, Answer, CallRequest, Clock, Completion, Ids, Once, Session, Tenant};
+use crate::executor::report::Report;
 use crate::executor::{Secrets, Vault};
 use crate::hooks::Hooks;
 use crate::registry::Registry;
-use crate::store::{Journal, Stores};
+use crate::store::{Journal, Store, StoreError, Stores};
 use crate::telemetry::{Metrics, Tracer};
 
-mod batch;
 mod call;
 mod context;
 pub mod draft;
@@ -34,6 +36,7 @@ mod recovery;
 mod room;
 mod rush;
 mod said;
+mod schedule;
 mod sessions;
 mod submitted;
 #[cfg(test)]
@@ -65,8 +68,10 @@ use call::plan::Planner;
 use hearing::Inbox;
 use live::Live;
 use pauses::Pauses;
+use reach::Reach;
+use recovery::Recovery;
 use room::Held;
-use sessions::InSession;
+use sessions::{InSession, Sessions};
 
 /// Memory that a call is counted with beside its request, in KiB.
 const KIB_PER_CALL: usize = 16;
@@ -375,7 +380,7 @@ impl Engine {
         let engine = self.clone();
         if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(|job| comes_first(job)) {
             let work = async move {
-                engine.run_all(jobs, mode).await;
+                schedule::run_all(engine, jobs, mode).await;
                 drop(room);
             };
             return Ok(Submitted::new(batch_id, calls, Work::new(work, &self.tasks)));
@@ -393,7 +398,7 @@ impl Engine {
         let (word, accepted) = oneshot::channel();
         let work = async move {
             let jobs = engine.acceptor().accept(jobs, word).await;
-            engine.run_all(jobs, mode).await;
+            schedule::run_all(engine, jobs, mode).await;
             drop(room);
         };
         let submitted = Submitted::new(batch_id, calls, Work::new(work, &self.tasks)).accepted_first(accepted);
@@ -465,6 +470,121 @@ impl Engine {
             most_queued: max_queued,
             waiting: self.slots.waiting(),
         }
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        let Self { registry, stores, ids, live, inbox, settings, .. } = self;
+        Reach { registry, stores, ids, node: &settings.node, live, inbox }
+    }
+
+    fn sessions(&self) -> Sessions<'_> {
+        let Self { sessions: calls, registry, stores, clock, .. } = self;
+        Sessions { calls, reach: self.reach(), registry, stores, clock }
+    }
+
+    /// Returns the tenant of a call; `None` if the call does not exist.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn owner_of(&self, id: Uuid) -> Result<Option<Tenant>, StoreError> {
+        self.reach().owner_of(id).await
+    }
+
+    /// Cancels a tenant's call. A call that has ended stays as it is.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<Reached, StoreError> {
+        self.reach().cancel(tenant, id).await
+    }
+
+    /// Reports on a call for its tool, which has shown that it may. `value` is what `report` was read from.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<Reached, StoreError> {
+        self.reach().report(id, report, value).await
+    }
+
+    /// Posts the result of a call whose work is done outside, for a client that has shown that it may. The first one wins.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn post_result(&self, id: Uuid, answer: Answer) -> Result<Reached, StoreError> {
+        self.reach().post_result(id, answer).await
+    }
+
+    /// Returns `true` if a call can be reported on with its token only.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn has_token(&self, id: Uuid) -> Result<bool, StoreError> {
+        self.reach().has_token(id).await
+    }
+
+    /// Returns the names of the tools whose calls end with a session: its own, those of its tasks, and the call of its parent
+    /// that waits for it.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn tools_that_end_with(&self, store: &Store, session: &Session) -> Result<BTreeSet<String>, StoreError> {
+        self.sessions().tools_that_end_with(store, session).await
+    }
+
+    /// Returns the name of the tool whose call waits for the end of a session, if one does.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn tool_that_awaits(&self, store: &Store, session: &Session) -> Result<Option<String>, StoreError> {
+        self.sessions().tool_that_awaits(store, session).await
+    }
+
+    /// Ends a session and those of its tasks, and cancels their calls on every node. A completed session stays completed.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn abort_session(&self, store: &Store, session: &Session) -> Result<(), StoreError> {
+        self.sessions().abort(store, session).await
+    }
+
+    /// Aborts a session and deletes it. Returns `false` if it did not exist any more.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn delete_session(&self, store: &Store, session: &Session) -> Result<bool, StoreError> {
+        self.sessions().delete(store, session).await
+    }
+
+    /// Completes a session, and gives its completion to the call of its parent that waits for it. Returns `false` if another
+    /// completion came first.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn complete_session(
+        &self,
+        store: &Store,
+        session: &Session,
+        completion: Completion,
+    ) -> Result<bool, StoreError> {
+        self.sessions().complete(store, session, completion).await
+    }
+
+    /// Deletes sessions that were not used for `idle`, until `stop` fires.
+    pub async fn keep_sessions(self: Arc<Self>, idle: Duration, stop: CancellationToken) {
+        self.sessions().keep(idle, stop).await;
+    }
+
+    /// Records the first heartbeat of this node, before it takes any call.
+    ///
+    /// # Errors
+    /// Returns a [`StoreError`] if the database fails.
+    pub async fn sign_on(self: &Arc<Self>, lease: Lease) -> Result<(), StoreError> {
+        Recovery { engine: self, lease }.sign_on().await
+    }
+
+    /// Records heartbeats of this node and adopts the calls of lost nodes, until `stop` fires.
+    pub async fn live_on(self: Arc<Self>, lease: Lease, stop: CancellationToken) {
+        Recovery { engine: &self, lease }.live_on(stop).await;
     }
 
     /// Whether it takes no more calls.

@@ -2,18 +2,19 @@
 //! whichever node has the call, or recorded, before it is acknowledged: the node that is asked may have lost the call
 //! without knowing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::Engine;
-use super::live::Handle;
+use super::hearing::Inbox;
+use super::live::{Handle, Live};
 use super::said::Said;
-use crate::domain::{Answer, Call, Phase, Status, Tenant};
+use crate::domain::{Answer, Call, Ids, Phase, Status, Tenant};
 use crate::executor::report::Report;
-use crate::registry::Entry;
-use crate::store::StoreError;
+use crate::registry::{Entry, Registry};
+use crate::store::{StoreError, Stores};
 
 /// How long a report waits until its call has recorded it.
 const LISTENING: Duration = Duration::from_secs(2);
@@ -59,7 +60,18 @@ enum Standing {
     Elsewhere(Box<Call>),
 }
 
-impl Engine {
+/// Reaches calls on their way, wherever they are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reach<'a> {
+    pub registry: &'a Registry,
+    pub stores: &'a Stores,
+    pub ids: &'a Ids,
+    pub node: &'a Arc<str>,
+    pub live: &'a Live,
+    pub inbox: &'a Inbox,
+}
+
+impl Reach<'_> {
     /// Whose a call is; `None` if there is no such call.
     ///
     /// # Errors
@@ -96,7 +108,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the database fails.
-    pub(super) async fn cancel_each(&self, ids: &[Uuid]) -> Result<(), StoreError> {
+    pub async fn cancel_each(&self, ids: &[Uuid]) -> Result<(), StoreError> {
         let mut calls = Vec::with_capacity(ids.len());
         for id in ids {
             self.cancel_here(*id);
@@ -237,7 +249,7 @@ impl Engine {
             (None, None) => Standing::Nowhere,
             (None, Some(_)) => Standing::Unwritten,
             (Some(call), _) if call.status.is_terminal() => Standing::Ended,
-            (Some(call), Some(handle)) if call.node == self.settings.node => Standing::Here(Box::new(handle)),
+            (Some(call), Some(handle)) if call.node == *self.node => Standing::Here(Box::new(handle)),
             (Some(call), _) => Standing::Elsewhere(Box::new(call)),
         })
     }

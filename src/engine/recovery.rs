@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::call::job::{Begin, Job, Next};
 use super::call::recorder::Recorder;
 use super::sessions::Place;
-use super::{Engine, Mode};
+use super::{Engine, Mode, schedule};
 use crate::access::Access;
 use crate::domain::call::StatusUpdate;
 use crate::domain::{Call, Caller, Failure, Phase, Scopes, Session, Status};
@@ -68,37 +68,44 @@ impl Doubt {
     }
 }
 
-impl Engine {
+/// Keeps this node among others, and takes over the calls of lost ones.
+#[derive(Debug)]
+pub(super) struct Recovery<'a> {
+    pub engine: &'a Arc<Engine>,
+    pub lease: Lease,
+}
+
+impl Recovery<'_> {
     /// Says for the first time that this node lives, before it takes any call.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn sign_on(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.stores.beat(&self.settings.node, lease.lease).await?;
-        if lease.is_alone && lease.adopts {
-            self.stores.strike_off_servers(&self.settings.node).await?;
+    pub async fn sign_on(&self) -> Result<(), StoreError> {
+        self.engine.stores.beat(&self.engine.settings.node, self.lease.lease).await?;
+        if self.lease.is_alone && self.lease.adopts {
+            self.engine.stores.strike_off_servers(&self.engine.settings.node).await?;
         }
         Ok(())
     }
 
     /// Says that this node lives, and sees to the calls of those that do not, until `stop` fires.
-    pub async fn live_on(self: Arc<Self>, lease: Lease, stop: CancellationToken) {
+    pub async fn live_on(&self, stop: CancellationToken) {
         let (mut doubt, mut is_unsure) = (Doubt::default(), false);
         let mut forgotten = Instant::now();
-        let mut beat = tokio::time::interval(lease.heartbeat);
+        let mut beat = tokio::time::interval(self.lease.heartbeat);
         let mut look = tokio::time::interval(LOOK_FOR_MESSAGES);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
-                _ = beat.tick() => self.beat_and_adopt(&lease, &mut doubt, &mut is_unsure).await,
-                _ = look.tick() => self.inbox.hear_all().await,
+                _ = beat.tick() => self.beat_and_adopt(&mut doubt, &mut is_unsure).await,
+                _ = look.tick() => self.engine.inbox.hear_all().await,
             };
             if let Err(error) = done {
                 // While this node was cut off, others may have been so, too.
-                doubt.arises(lease.lease);
-                beat.reset_after(lease.heartbeat.min(BEAT_AGAIN));
+                doubt.arises(self.lease.lease);
+                beat.reset_after(self.lease.heartbeat.min(BEAT_AGAIN));
                 // What was adopted without an answer is this node's, and nobody goes on with it.
                 is_unsure = true;
                 tracing::debug!(%error, "the heartbeat failed");
@@ -106,30 +113,25 @@ impl Engine {
             if forgotten.elapsed() > FORGET_KEYS {
                 forgotten = Instant::now();
                 // What could not be forgotten now is forgotten later.
-                let _ = self.stores.forget_keys(self.clock.now()).await;
-                let _ = self.stores.delete_ended_tickets(self.clock.now()).await;
+                let _ = self.engine.stores.forget_keys(self.engine.clock.now()).await;
+                let _ = self.engine.stores.delete_ended_tickets(self.engine.clock.now()).await;
             }
         }
     }
 
-    async fn beat_and_adopt(
-        self: &Arc<Self>,
-        lease: &Lease,
-        doubt: &mut Doubt,
-        is_unsure: &mut bool,
-    ) -> Result<(), StoreError> {
+    async fn beat_and_adopt(&self, doubt: &mut Doubt, is_unsure: &mut bool) -> Result<(), StoreError> {
         // Before its own next heartbeat: this node's row says whether its lease has lasted.
-        let nodes = self.stores.nodes(lease.lease).await;
-        self.stores.beat(&self.settings.node, lease.lease).await?;
+        let nodes = self.engine.stores.nodes(self.lease.lease).await;
+        self.engine.stores.beat(&self.engine.settings.node, self.lease.lease).await?;
         let nodes = nodes?;
         // Without its row it was struck off, and others may have taken its calls over.
-        *is_unsure |= !nodes.iter().any(|node| *node.node == *self.settings.node);
-        if !lease.adopts || self.shutdown.drain.is_cancelled() {
+        *is_unsure |= !nodes.iter().any(|node| *node.node == *self.engine.settings.node);
+        if !self.lease.adopts || self.engine.shutdown.drain.is_cancelled() {
             return Ok(());
         }
-        for Beaten { node, beat, .. } in doubt.lost(nodes, &self.settings.node, lease.lease) {
+        for Beaten { node, beat, .. } in doubt.lost(nodes, &self.engine.settings.node, self.lease.lease) {
             tracing::warn!(node, "a node is lost; its calls are seen to");
-            self.stores.strike_off(&node, beat).await?;
+            self.engine.stores.strike_off(&node, beat).await?;
         }
         if *is_unsure {
             *is_unsure = false;
@@ -140,10 +142,10 @@ impl Engine {
         let mut left = Vec::new();
         loop {
             // What there is no place for now waits on disk for the next heartbeat.
-            let places = self.queue.available_permits().saturating_sub(left.len());
+            let places = self.engine.queue.available_permits().saturating_sub(left.len());
             let calls = match places {
                 0 => Ok(Vec::new()),
-                places => self.stores.adopt(&self.settings.node, places).await,
+                places => self.engine.stores.adopt(&self.engine.settings.node, places).await,
             };
             // Those that came before a failure are seen to all the same.
             let is_last = calls.as_ref().map_or(true, Vec::is_empty);
@@ -156,8 +158,9 @@ impl Engine {
                 return done.and(resumed);
             }
             // A long recovery is no silence.
-            self.stores
-                .beat(&self.settings.node, lease.lease)
+            self.engine
+                .stores
+                .beat(&self.engine.settings.node, self.lease.lease)
                 .await
                 .unwrap_or_else(|error| tracing::debug!(%error, "no heartbeat"));
         }
@@ -166,9 +169,9 @@ impl Engine {
     /// Leaves the runs of calls that other nodes have taken over: to each of them something is reported, and the fence that
     /// refuses to record it ends the run.
     async fn leave_adopted(&self) -> Result<(), StoreError> {
-        for page in self.live.ids().chunks(FORGOTTEN) {
-            for id in self.stores.not_of(&self.settings.node, page).await? {
-                if let Some(handle) = self.live.get(id) {
+        for page in self.engine.live.ids().chunks(FORGOTTEN) {
+            for id in self.engine.stores.not_of(&self.engine.settings.node, page).await? {
+                if let Some(handle) = self.engine.live.get(id) {
                     let phase = Some(Phase::Running);
                     handle.emitter.status(StatusUpdate { phase, ..StatusUpdate::default() });
                 }
@@ -179,11 +182,11 @@ impl Engine {
 
     /// Calls of this node that nothing here goes on with. Each live call can be reached before it is on disk.
     async fn forgotten(&self) -> Result<Vec<Call>, StoreError> {
-        let mut ids = self.stores.under_way(&self.settings.node).await?;
-        ids.retain(|id| self.live.get(*id).is_none());
+        let mut ids = self.engine.stores.under_way(&self.engine.settings.node).await?;
+        ids.retain(|id| self.engine.live.get(*id).is_none());
         let mut calls = Vec::with_capacity(ids.len());
         for page in ids.chunks(FORGOTTEN) {
-            calls.extend(self.stores.calls_of_anybody(page).await?);
+            calls.extend(self.engine.stores.calls_of_anybody(page).await?);
         }
         // One that has ended meanwhile needs nobody.
         calls.retain(|call| !call.status.is_terminal());
@@ -194,7 +197,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the tools of a tenant cannot be read: its calls are gone on with later.
-    async fn resume(self: &Arc<Self>, calls: Vec<Call>) -> Result<(), StoreError> {
+    async fn resume(&self, calls: Vec<Call>) -> Result<(), StoreError> {
         if calls.is_empty() {
             return Ok(());
         }
@@ -206,15 +209,15 @@ impl Engine {
                 Err(error) => done = Err(error),
             }
         }
-        jobs.iter_mut().for_each(|job| job.register(&self.live));
+        jobs.iter_mut().for_each(|job| job.register(&self.engine.live));
         // What was said to them comes before they run; what cannot be heard now is heard later.
-        if let Err(error) = self.inbox.hear_all().await {
+        if let Err(error) = self.engine.inbox.hear_all().await {
             tracing::debug!(%error, "messages cannot be read");
         }
         let mut batches: BTreeMap<Uuid, Vec<Box<Job>>> = BTreeMap::new();
         for mut job in jobs {
             // Calls that run again wait for a place like any other, and hold back new ones meanwhile.
-            if let Ok(place) = self.queue.clone().try_acquire_owned() {
+            if let Ok(place) = self.engine.queue.clone().try_acquire_owned() {
                 job.holds.push(Arc::new(place));
             }
             match job.call.batch_id {
@@ -226,8 +229,8 @@ impl Engine {
                     if job.begin != Begin::Lost {
                         self.take_place(&mut job);
                     }
-                    let engine = self.clone();
-                    self.tasks.spawn(async move { engine.steps().run(job).await });
+                    let engine = self.engine.clone();
+                    self.engine.tasks.spawn(async move { engine.steps().run(job).await });
                 }
             }
         }
@@ -235,7 +238,7 @@ impl Engine {
             jobs.sort_by_key(|job| job.call.index);
             // The others have no place before their turn: they would hold back whom they wait for.
             jobs.first_mut().into_iter().for_each(|job| self.take_place(job));
-            self.tasks.spawn(self.clone().run_all(jobs, Mode::Serial));
+            self.engine.tasks.spawn(schedule::run_all(self.engine.clone(), jobs, Mode::Serial));
         }
         done
     }
@@ -244,13 +247,13 @@ impl Engine {
     async fn access_of(&self, call: &Call) -> Result<Access, StoreError> {
         let caller =
             Caller { tenant: call.tenant.clone(), scopes: Scopes::default(), tools: call.allowed.clone(), key: None };
-        Access::open(caller, &self.stores, &self.registry).await
+        Access::open(caller, &self.engine.stores, &self.engine.registry).await
     }
 
     /// They come in the order in which they are to run.
     fn take_place(&self, job: &mut Job) {
         if let Next::Run(entry) = &job.next {
-            job.place = self.steps().admit.queue(job, entry);
+            job.place = self.engine.steps().admit.queue(job, entry);
         }
     }
 
@@ -259,7 +262,7 @@ impl Engine {
         let mut sessions = HashMap::new();
         for place in calls.iter().filter_map(place_of) {
             if !sessions.contains_key(&place)
-                && let Ok(Some(session)) = self.stores.of(&place.0).session(&place.1).await
+                && let Ok(Some(session)) = self.engine.stores.of(&place.0).session(&place.1).await
             {
                 sessions.insert(place, Arc::new(session));
             }
@@ -268,7 +271,7 @@ impl Engine {
     }
 
     fn resumed(&self, access: Access, mut call: Call, sessions: &HashMap<Place, Arc<Session>>) -> Box<Job> {
-        call.resume(self.clock.moment());
+        call.resume(self.engine.clock.moment());
         let snapshot = access.snapshot();
         let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
         let (next, begin) = match (call.status, entry) {
@@ -289,13 +292,17 @@ impl Engine {
             (_, Some(entry)) if entry.definition.has_token() => (Next::Run(entry.clone()), Begin::Lost),
             _ => (Next::Refuse(Failure::outcome_unknown(&call.name).into()), Begin::Start),
         };
-        let recorder =
-            Recorder::resumed(self.journal.clone(), self.stores.clone(), self.settings.store_patience, &call);
+        let recorder = Recorder::resumed(
+            self.engine.journal.clone(),
+            self.engine.stores.clone(),
+            self.engine.settings.store_patience,
+            &call,
+        );
         let mut job = Job::new(access.clone(), call, next, recorder);
         job.conversation = place_of(&job.call).and_then(|place| sessions.get(&place)).cloned();
         job.presence = place_of(&job.call).filter(|_| job.is_to_run()).map(|session| {
             let (tool, cancel) = (job.call.name.clone(), job.handle.cancel.clone());
-            self.sessions.enter(session, job.call.id, tool, cancel)
+            self.engine.sessions.enter(session, job.call.id, tool, cancel)
         });
         (job.begin, job.is_queued, job.is_accepted_first) = (begin, true, true);
         if begin != Begin::Start && job.handle.may_be_outside {

@@ -9,9 +9,10 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Engine, Reached};
-use crate::domain::{Answer, Completion, Session, SessionState, Tenant, Time};
-use crate::store::{Store, StoreError};
+use super::reach::{Reach, Reached};
+use crate::domain::{Answer, Clock, Completion, Session, SessionState, Tenant, Time};
+use crate::registry::Registry;
+use crate::store::{Store, StoreError, Stores};
 
 /// Calls that are looked up at a time.
 const PAGE: u32 = 256;
@@ -73,7 +74,17 @@ impl Drop for Presence {
     }
 }
 
-impl Engine {
+/// Ends sessions with their calls.
+#[derive(Debug)]
+pub(super) struct Sessions<'a> {
+    pub calls: &'a InSession,
+    pub reach: Reach<'a>,
+    pub registry: &'a Registry,
+    pub stores: &'a Stores,
+    pub clock: &'a Clock,
+}
+
+impl Sessions<'_> {
     /// Returns the names of the tools whose calls end with a session: its own, those of its tasks, and the call of its parent
     /// that waits for it.
     ///
@@ -85,7 +96,7 @@ impl Engine {
         let mut left: Vec<String> = seen.iter().cloned().collect();
         while let Some(id) = left.pop() {
             let place = (store.tenant().clone(), id.as_str().into());
-            tools.extend(self.sessions.tools(&place).iter().map(|tool| tool.to_string()));
+            tools.extend(self.calls.tools(&place).iter().map(|tool| tool.to_string()));
             tools.extend(store.session_pending_tools(&id).await?);
             left.extend(store.session_tasks(&id).await?.into_iter().filter(|task| seen.insert(task.clone())));
         }
@@ -107,7 +118,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn abort_session(&self, store: &Store, session: &Session) -> Result<(), StoreError> {
+    pub async fn abort(&self, store: &Store, session: &Session) -> Result<(), StoreError> {
         let mut seen = HashSet::from([session.id.to_string()]);
         let mut left: Vec<String> = seen.iter().cloned().collect();
         while let Some(id) = left.pop() {
@@ -116,7 +127,7 @@ impl Engine {
             left.extend(store.session_tasks(&id).await?.into_iter().filter(|task| seen.insert(task.clone())));
         }
         if let Some(call) = session.parent_call {
-            self.cancel(store.tenant(), call).await?;
+            self.reach.cancel(store.tenant(), call).await?;
         }
         Ok(())
     }
@@ -125,21 +136,21 @@ impl Engine {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn delete_session(&self, store: &Store, session: &Session) -> Result<bool, StoreError> {
-        self.abort_session(store, session).await?;
+    pub async fn delete(&self, store: &Store, session: &Session) -> Result<bool, StoreError> {
+        self.abort(store, session).await?;
         let is_deleted = store.delete_session(&session.id, None).await?;
         self.registry.instances().end_session(store.tenant(), &session.id);
         Ok(is_deleted)
     }
 
     async fn cancel_calls_of(&self, store: &Store, session: &str) -> Result<(), StoreError> {
-        self.sessions.cancel(&(store.tenant().clone(), session.into()));
+        self.calls.cancel(&(store.tenant().clone(), session.into()));
         let mut after = Uuid::nil();
         loop {
             let page = store.session_pending(session, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = *last;
-            self.cancel_each(&page).await?;
+            self.reach.cancel_each(&page).await?;
         }
     }
 
@@ -148,15 +159,10 @@ impl Engine {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn complete_session(
-        &self,
-        store: &Store,
-        session: &Session,
-        completion: Completion,
-    ) -> Result<bool, StoreError> {
+    pub async fn complete(&self, store: &Store, session: &Session, completion: Completion) -> Result<bool, StoreError> {
         // The call first: if the rest is not done, whoever comes again does it.
         let reached = match session.parent_call {
-            Some(call) => Some(self.post_result(call, result_of(&session.id, &completion)).await?),
+            Some(call) => Some(self.reach.post_result(call, result_of(&session.id, &completion)).await?),
             None => None,
         };
         let ended = store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
@@ -166,7 +172,7 @@ impl Engine {
 
     /// Forgets sessions that nobody has used for `idle`, until `stop` fires. Each step is a small one, and every node makes
     /// its own.
-    pub async fn keep_sessions(self: Arc<Self>, idle: Duration, stop: CancellationToken) {
+    pub async fn keep(&self, idle: Duration, stop: CancellationToken) {
         if idle.is_zero() {
             return;
         }
@@ -220,7 +226,7 @@ impl Engine {
             {
                 self.registry.instances().end_session(store.tenant(), &id);
                 if let Some(call) = session.parent_call {
-                    self.cancel(store.tenant(), call).await?;
+                    self.reach.cancel(store.tenant(), call).await?;
                 }
             }
         }

@@ -1,0 +1,110 @@
+//! Several calls of one request: which run together, and which wait for their turn.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::call::interrupt::{Interrupt, Race};
+use super::call::job::{Job, Next};
+use super::call::recorder::Recorded;
+use super::{Engine, Mode};
+use crate::domain::Failure;
+
+/// Opens when a call's turn has come; says whether the batch was given up by then.
+type Gate = oneshot::Sender<bool>;
+
+/// Runs the calls of a batch in their turns.
+pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Box<Job>>, mode: Mode) {
+    let mut turns = turns(jobs, mode).into_iter();
+    let Some(first) = turns.next() else { return };
+    // Calls that have to wait can be seen and cancelled while they do.
+    let mut later = Vec::new();
+    for turn in turns {
+        let mut gates = Vec::new();
+        for mut job in turn {
+            if !job.recorder.has_announced() {
+                job.announce(&engine.live).await;
+            }
+            let (gate, opened) = oneshot::channel();
+            gates.push((gate, engine.tasks.spawn(run_in_turn(engine.clone(), job, opened))));
+        }
+        later.push(gates);
+    }
+    let mut is_given_up = run_together(&engine, first).await;
+    for gates in later {
+        let (gates, ends): (Vec<Gate>, Vec<JoinHandle<Recorded>>) = gates.into_iter().unzip();
+        for gate in gates {
+            // One that was cancelled meanwhile has gone.
+            let _ = gate.send(is_given_up);
+        }
+        is_given_up |= join_all(ends).await.into_iter().flatten().any(|end| end == Recorded::Late);
+    }
+}
+
+/// Runs calls at once. Returns whether one could not be recorded in time.
+async fn run_together(engine: &Arc<Engine>, mut jobs: Vec<Box<Job>>) -> bool {
+    match jobs.pop() {
+        Some(alone) if jobs.is_empty() && !alone.is_asynchronous() => engine.steps().run(alone).await == Recorded::Late,
+        last => {
+            let mut awaited = Vec::new();
+            for job in jobs.into_iter().chain(last) {
+                let (runner, is_asynchronous) = (engine.clone(), job.is_asynchronous());
+                let task = engine.tasks.spawn(async move { runner.steps().run(job).await });
+                if !is_asynchronous {
+                    awaited.push(task);
+                }
+            }
+            join_all(awaited).await.into_iter().flatten().any(|end| end == Recorded::Late)
+        }
+    }
+}
+
+async fn run_in_turn(engine: Arc<Engine>, mut job: Box<Job>, opened: oneshot::Receiver<bool>) -> Recorded {
+    let cancel = job.handle.cancel.clone();
+    let race = Race::new(&cancel, &engine.shutdown).left_on_drain(job.is_queued, &engine.shutdown).work_first();
+    match race.run(opened).await {
+        Ok(opened) => {
+            if opened.unwrap_or(false) {
+                job.give_up();
+            }
+        }
+        // It is on disk, and its caller has gone: the next start continues it.
+        Err(Interrupt::Drained) => {
+            job.recorder.leave();
+            return Recorded::InTime;
+        }
+        Err(Interrupt::Stopping) => job.next = Next::Refuse(Failure::shutting_down().into()),
+        Err(Interrupt::Cancelled | Interrupt::TimedOut(..)) => job.next = Next::Refuse(Failure::cancelled().into()),
+    }
+    if job.is_asynchronous() {
+        // Its neighbours do not wait for it.
+        let runner = engine.clone();
+        engine.tasks.spawn(async move { runner.steps().run(job).await });
+        return Recorded::InTime;
+    }
+    engine.steps().run(job).await
+}
+
+/// The calls that run together, in the order of their turns.
+fn turns(jobs: Vec<Box<Job>>, mode: Mode) -> Vec<Vec<Box<Job>>> {
+    if jobs.len() == 1 {
+        return vec![jobs];
+    }
+    let mut turns: Vec<Vec<Box<Job>>> = Vec::new();
+    let mut last_is_open = false;
+    for job in jobs {
+        let open = match mode {
+            Mode::Auto => job.is_concurrency_safe() || job.is_asynchronous(),
+            Mode::Parallel => true,
+            Mode::Serial => false,
+        };
+        match turns.last_mut() {
+            Some(turn) if open && last_is_open => turn.push(job),
+            _ => turns.push(vec![job]),
+        }
+        last_is_open = open;
+    }
+    turns
+}
