@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -13,10 +13,9 @@ use uuid::Uuid;
 
 use crate::access::Access;
 use crate::dispatch::Slots;
-use crate::domain::call::{CacheControl, Counted};
-use crate::domain::limits::{LimitsSpec, ServerLimits};
-use crate::domain::tool::RetryOverride;
-use crate::domain::{Agent, Answer, CallRequest, Clock, Completion, Ids, Once, Session, Tenant};
+use crate::domain::call::Counted;
+use crate::domain::limits::ServerLimits;
+use crate::domain::{Answer, Clock, Completion, Ids, Session, Tenant};
 use crate::executor::report::Report;
 use crate::executor::{Secrets, Vault};
 use crate::hooks::Hooks;
@@ -38,6 +37,7 @@ mod rush;
 mod said;
 mod schedule;
 mod sessions;
+mod submission;
 mod submitted;
 #[cfg(test)]
 mod tests;
@@ -55,8 +55,9 @@ pub use reach::Reached;
 pub use recovery::Lease;
 pub use room::{Footprint, NoRoom, Room, Unread};
 pub use rush::Rush;
+pub use submission::{Mode, Refusal, Submission, Wait};
 pub use submitted::{Seen, Submitted};
-pub use turns::{Mode, Turns};
+pub use turns::Turns;
 pub use work::Work;
 
 use call::Steps;
@@ -161,64 +162,6 @@ pub struct Engine {
     shutdown: Shutdown,
 }
 
-/// How long the caller of a request waits (contract, section 3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wait {
-    /// As the tools have it: to the end, except for `async` ones.
-    #[default]
-    AsDeclared,
-    /// To the end.
-    Result,
-    /// Until the calls are on disk.
-    Accepted,
-    /// So long at most.
-    For(Duration),
-}
-
-/// Calls that are asked for together.
-#[derive(Debug, Default)]
-pub struct Submission {
-    /// The calls, in request order.
-    pub calls: Vec<CallRequest>,
-    /// Calls of the request that are there already, with their places in it, in request order: its key stands for these
-    /// too.
-    pub known: Vec<(usize, Uuid)>,
-    /// Whether they came as a batch, however many.
-    pub is_batch: bool,
-    /// The batch that they belong to, where it has begun before.
-    pub batch_id: Option<Uuid>,
-    /// How a batch runs.
-    pub mode: Mode,
-    /// The conversation that they belong to.
-    pub session: Option<Arc<str>>,
-    /// The same as it is stored, where it was read.
-    pub conversation: Option<Arc<Session>>,
-    /// Objects for tools that name them; they come before the session's and the server's.
-    pub context: Map<String, Value>,
-    /// On whose behalf they are made.
-    pub agent: Option<Arc<Agent>>,
-    /// Bounds for all of them; a call's own come first.
-    pub limits: LimitsSpec,
-    /// Retries for all of them; a call's own come first.
-    pub retry: RetryOverride,
-    /// Higher ones leave the queue first; a call's own comes first.
-    pub priority: i32,
-    /// Where their ends are told to.
-    pub callback_url: Option<Arc<str>>,
-    /// How long the caller waits.
-    pub wait: Wait,
-    /// What makes it the same as another request.
-    pub once: Option<Once>,
-    /// Whether the calls end when the caller goes away.
-    pub cancel_on_disconnect: bool,
-    /// The model's output was cut off: none of them runs.
-    pub truncated: bool,
-    /// What the caller says of kept results.
-    pub cache_control: CacheControl,
-    /// W3C Trace Context of the request.
-    pub traceparent: Option<Arc<str>>,
-}
-
 /// Gives back what turns out not to be needed, and has the rest counted for as long as there is any image of a large
 /// request's calls. `texts` is what arguments take that came as texts.
 fn hold(jobs: &mut [Box<Job>], request: Footprint, texts: Option<Held>) -> Option<Holding> {
@@ -251,34 +194,6 @@ impl Holding {
         match self {
             Self::OfSmall(held) => Arc::new(held),
             Self::OfLarge(held) => held,
-        }
-    }
-}
-
-/// Why calls were not taken at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// Too many are in flight.
-    Overloaded,
-    /// The service is stopping.
-    ShuttingDown,
-}
-
-impl Submission {
-    /// The same with other calls: those of it that are new, beside those that are there already.
-    #[must_use]
-    pub fn with_calls(&self, calls: Vec<CallRequest>, known: Vec<(usize, Uuid)>) -> Self {
-        Self {
-            calls,
-            known,
-            session: self.session.clone(),
-            conversation: self.conversation.clone(),
-            context: self.context.clone(),
-            agent: self.agent.clone(),
-            callback_url: self.callback_url.clone(),
-            traceparent: self.traceparent.clone(),
-            limits: self.limits.clone(),
-            ..*self
         }
     }
 }

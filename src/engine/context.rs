@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::Submission;
+use super::submission::Submission;
 use crate::domain::ToolDefinition;
 
 /// Objects by name; not shown by `Debug`.

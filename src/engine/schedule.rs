@@ -6,10 +6,11 @@ use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::Engine;
 use super::call::interrupt::{Interrupt, Race};
 use super::call::job::{Job, Next};
 use super::call::recorder::Recorded;
-use super::{Engine, Mode};
+use super::submission::Mode;
 use crate::domain::Failure;
 
 /// Opens when a call's turn has come; says whether the batch was given up by then.

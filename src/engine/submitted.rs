@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use super::call::accept::NotAccepted;
 use super::call::recorder::{NotRecorded, Pending};
-use super::{Wait, Work};
+use super::submission::Wait;
+use super::work::Work;
 use crate::domain::Call;
 
 /// Calls on their way. Dropped, they go on by themselves.

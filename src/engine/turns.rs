@@ -3,21 +3,9 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// How the calls of a batch run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Neighbouring calls to concurrency-safe tools together, any other alone and in its turn.
-    #[default]
-    Auto,
-    /// All at once.
-    Parallel,
-    /// One after another.
-    Serial,
-}
+use super::submission::Mode;
 
 /// A line of calls. The lock is a fair one: whoever comes later waits for those before it that must run alone.
 #[derive(Debug, Clone)]
