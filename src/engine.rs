@@ -6,27 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::access::Access;
 use crate::dispatch::Slots;
-use crate::domain::call::Counted;
-use crate::domain::limits::ServerLimits;
 use crate::domain::{Answer, Clock, Completion, Ids, Session, Tenant};
 use crate::executor::report::Report;
-use crate::executor::{Secrets, Vault};
 use crate::hooks::Hooks;
 use crate::registry::Registry;
 use crate::store::{Journal, Store, StoreError, Stores};
-use crate::telemetry::{Metrics, Tracer};
 
 mod call;
 mod context;
 pub mod draft;
 mod hearing;
+mod holding;
 pub mod live;
 pub mod pauses;
 mod rates;
@@ -37,6 +34,7 @@ mod rush;
 mod said;
 mod schedule;
 mod sessions;
+mod settings;
 mod submission;
 mod submitted;
 #[cfg(test)]
@@ -55,6 +53,7 @@ pub use reach::Reached;
 pub use recovery::Lease;
 pub use room::{Footprint, NoRoom, Room, Unread};
 pub use rush::Rush;
+pub use settings::{Load, Settings};
 pub use submission::{Mode, Refusal, Submission, Wait};
 pub use submitted::{Seen, Submitted};
 pub use turns::Turns;
@@ -67,11 +66,11 @@ use call::interrupt::Shutdown;
 use call::job::Job;
 use call::plan::Planner;
 use hearing::Inbox;
+use holding::{Holding, hold};
 use live::Live;
 use pauses::Pauses;
 use reach::Reach;
 use recovery::Recovery;
-use room::Held;
 use sessions::{InSession, Sessions};
 
 /// Memory that a call is counted with beside its request, in KiB.
@@ -79,64 +78,6 @@ const KIB_PER_CALL: usize = 16;
 /// Memory for the bodies of requests that make no calls, as results and definitions, in KiB. Calls that wait for what such a
 /// request brings cannot take it.
 const OTHERS_KIB: usize = 32 * 1024;
-
-/// What the engine is told at its start.
-#[derive(Debug)]
-pub struct Settings {
-    /// This node's name, in every call's record.
-    pub node: Arc<str>,
-    /// Bounds where nobody says otherwise.
-    pub limits: ServerLimits,
-    /// How long a caller waits for the database before it is told that it is away.
-    pub store_patience: Duration,
-    /// Memory that requests in flight may hold, in KiB; more are refused.
-    pub room_kib: usize,
-    /// How many are taken while others wait to be recorded.
-    pub rush: Rush,
-    /// How often tools may be called.
-    pub rates: Rates,
-    /// Most calls that nobody waits for, running and waiting; more are refused.
-    pub max_queued: usize,
-    /// How many of them run at once.
-    pub max_running: usize,
-    /// How long arguments that come piece by piece may be silent.
-    pub silence: Duration,
-    /// When a tool that times out again and again rests.
-    pub pause: PauseRule,
-    /// Memory that kept results may take, in bytes.
-    pub results_bytes: u64,
-    /// Wakes the sender of callbacks, once the end of a call that has one is on disk.
-    pub callbacks_kick: Arc<Notify>,
-    /// Who is asked around calls.
-    pub hooks: Arc<Hooks>,
-    /// Where the secrets of presets come from.
-    pub secrets: Secrets,
-    /// Opens the stored values of presets.
-    pub vault: Vault,
-    /// Objects for tools that name them; a session's and a call's own come first.
-    pub context: ContextObjects,
-    /// What is counted.
-    pub metrics: Metrics,
-    /// What is traced.
-    pub tracer: Tracer,
-}
-
-/// How busy an engine is at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
-    /// Memory that requests in flight are counted with, in KiB.
-    pub room_kib: usize,
-    /// Most of it.
-    pub most_room_kib: usize,
-    /// Calls that wait to be recorded.
-    pub backlog: usize,
-    /// Accepted calls that nobody waits for.
-    pub queued: usize,
-    /// Most of them.
-    pub most_queued: usize,
-    /// Calls that wait for their place.
-    pub waiting: usize,
-}
 
 /// Runs calls. One per node.
 #[derive(Debug)]
@@ -160,42 +101,6 @@ pub struct Engine {
     sessions: InSession,
     tasks: TaskTracker,
     shutdown: Shutdown,
-}
-
-/// Gives back what turns out not to be needed, and has the rest counted for as long as there is any image of a large
-/// request's calls. `texts` is what arguments take that came as texts.
-fn hold(jobs: &mut [Box<Job>], request: Footprint, texts: Option<Held>) -> Option<Holding> {
-    let is_large = request.is_large() || texts.is_some();
-    let has_copies = || jobs.iter().any(|job| job.has_copies());
-    let least = (request.is_large() && !request.is_kept && !has_copies()).then(|| request.least_kib_with(jobs.len()));
-    let mut held = request.held;
-    if let Some(least) = least {
-        room::shrink(&mut held, least);
-    }
-    if let (Some(held), Some(texts)) = (&mut held, texts) {
-        held.merge(texts);
-    }
-    if !is_large {
-        return held.map(Holding::OfSmall);
-    }
-    let held = Arc::new(held?);
-    jobs.iter_mut().for_each(|job| job.call.counted = Counted(Some(held.clone())));
-    Some(Holding::OfLarge(held))
-}
-
-/// What a request holds. That of a small one is nowhere else.
-enum Holding {
-    OfSmall(Held),
-    OfLarge(Arc<Held>),
-}
-
-impl Holding {
-    fn shared(self) -> Arc<Held> {
-        match self {
-            Self::OfSmall(held) => Arc::new(held),
-            Self::OfLarge(held) => held,
-        }
-    }
 }
 
 impl Engine {
