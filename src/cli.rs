@@ -117,12 +117,12 @@ impl From<Exit> for ExitCode {
 pub fn main(cli: Cli) -> Exit {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return CliError::unusable(format!("no threads can be started: {error}")).tell(),
+        Err(error) => return print::error(&CliError::unusable(format!("no threads can be started: {error}"))),
     };
     let ended = runtime.block_on(run(cli));
     // A tool that blocks and hears no cancellation must not hold the process.
     runtime.shutdown_background();
-    ended.unwrap_or_else(|error| error.tell())
+    ended.unwrap_or_else(|error| print::error(&error))
 }
 
 async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {

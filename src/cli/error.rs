@@ -84,9 +84,8 @@ impl CliError {
         &self.what
     }
 
-    /// Tells standard error; the exit code.
-    pub fn tell(&self) -> Exit {
-        super::print::note(&self.to_string());
+    /// Returns the exit code of a command that ends with it.
+    pub fn exit(&self) -> Exit {
         self.exit
     }
 }

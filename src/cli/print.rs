@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Row, Table, presets};
 use serde::Serialize;
 use toolpost::domain::json;
 
+use super::Exit;
 use super::error::CliError;
 
 /// Writes a result to standard output, ending its last line.
@@ -24,6 +25,12 @@ pub fn result(text: &str) -> Result<(), CliError> {
 pub fn note(line: &str) {
     // Nobody is left to be told that this failed.
     let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Writes an error to standard error and returns its exit code.
+pub fn error(error: &CliError) -> Exit {
+    note(&error.to_string());
+    error.exit()
 }
 
 /// Writes a document for programs, indented, so that it can also be kept as a file.
