@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::tool::SecretRef;
+use super::secret::SecretRef;
 
 /// A program on the server. It is given the call as JSON on standard input, and its standard output is the result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]

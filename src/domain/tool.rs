@@ -11,13 +11,15 @@ use super::preset::{self, Presets};
 use super::process::ProcessSpec;
 use super::serialization::{BodyType, ValueStyle};
 use super::shape::{self, ShapeError};
-use super::upstream::ToldByUpstream;
 use super::{LimitsSpec, Time, json};
 
 mod every_fault;
 mod plain;
+mod upstream;
 
+pub use super::secret::SecretRef;
 pub use every_fault::Readable;
+pub use upstream::ToldByUpstream;
 
 /// Where a definition comes from; a later variant shadows an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -243,14 +245,6 @@ pub enum HttpAuth {
         /// The password.
         password: SecretRef,
     },
-}
-
-/// Names a secret: `{"secret":"X"}` is the environment variable `TOOLPOST_SECRET_X`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SecretRef {
-    /// The name, in upper case.
-    pub secret: String,
 }
 
 /// One worked example of a call.

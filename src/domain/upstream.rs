@@ -1,9 +1,6 @@
-//! Upstream MCP servers as they are declared, and what they say of their tools.
+//! Upstream MCP servers as they are declared.
 
 use std::collections::BTreeMap;
-
-use serde::Serialize;
-use serde_json::{Map, Value};
 
 use super::process::EnvValue;
 use super::tool::OutputCheck;
@@ -53,24 +50,4 @@ impl std::fmt::Debug for Upstream {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Upstream").field("pin", &self.pin).finish_non_exhaustive()
     }
-}
-
-/// What an upstream server says of a tool, and a definition of ours has no word for. MCP's clients are told it as it was.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
-pub struct ToldByUpstream {
-    /// Its `title`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// Its `annotations`, also those that the service has no use for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub annotations: Option<Map<String, Value>>,
-    /// Its `icons`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<Object>>)]
-    pub icons: Option<Value>,
-    /// Its `_meta`.
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub meta: Option<Map<String, Value>>,
 }

@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 use super::{Reached, Upstream};
 use crate::domain::json::{pointer_token, type_name};
 use crate::domain::process::EnvValue;
+use crate::domain::secret::SecretRef;
 use crate::domain::shape::ShapeError;
-use crate::domain::tool::{OutputCheck, SecretRef};
+use crate::domain::tool::OutputCheck;
 
 /// Longest name of a server: with a dot and a tool's name it is to fit into a name of ours.
 const LONGEST_NAME: usize = 64;

@@ -119,7 +119,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::tool::SecretRef;
+    use crate::domain::secret::SecretRef;
 
     #[test]
     fn a_header_takes_arguments_or_is_left_out() {

@@ -6,8 +6,7 @@ use serde_json::{Map, Value};
 
 use super::annotations;
 use crate::domain::once::fingerprint;
-use crate::domain::tool::{Annotations, OutputCheck};
-use crate::domain::upstream::ToldByUpstream;
+use crate::domain::tool::{Annotations, OutputCheck, ToldByUpstream};
 use crate::domain::{ExecutorSpec, ToolDefinition};
 
 /// What a server said of a tool: one item of its `tools/list`.

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 
 use super::{DefinitionLoss, Told, description};
 use crate::domain::ToolDefinition;
-use crate::domain::tool::Annotations;
-use crate::domain::upstream::ToldByUpstream;
+use crate::domain::tool::{Annotations, ToldByUpstream};
 
 /// Whether clients are told of this output schema: they hold `structuredContent` against it, which is an object there.
 #[must_use]

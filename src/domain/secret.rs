@@ -1,0 +1,11 @@
+//! Secrets of the service, as declarations name them.
+
+use serde::{Deserialize, Serialize};
+
+/// Names a secret: `{"secret":"X"}` is the environment variable `TOOLPOST_SECRET_X`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecretRef {
+    /// The name, in upper case.
+    pub secret: String,
+}
