@@ -19,6 +19,7 @@ pub mod egress;
 mod exchange;
 pub(super) mod fault;
 mod fetch;
+mod fields;
 mod headers;
 pub(super) mod known;
 mod multipart;

@@ -9,7 +9,7 @@ use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 
 use super::body::JsonTemplate;
-use super::payload::Fields;
+use super::fields::Fields;
 use super::styles::Styles;
 use super::template::{Arguments, text_of};
 use crate::domain::json::shorten;

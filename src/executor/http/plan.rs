@@ -9,9 +9,10 @@ use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
+use super::fields::Fields;
 use super::headers::{HeaderTemplate, authorization, check_auth};
 use super::known::Known;
-use super::payload::{Fields, Payload};
+use super::payload::Payload;
 use super::reporting::Reporting;
 use super::styles::Styles;
 use super::target::{UrlTemplate, encode_component, encode_cookie};
