@@ -1,8 +1,8 @@
 //! Tools that are HTTP servers: the request of a definition, made once for every run, and its answer.
 //!
 //! `plan` makes the request out of a definition and the arguments, `client` signs it and sends it through the [`egress`]
-//! guard, `read`, `stream` and `status` make an answer or a fault out of what comes back, and `exchange` joins them with
-//! what the tool's server posts by itself.
+//! guard, `answer` (from `read` or `stream`) and `status` make an answer or a fault out of what comes back, and `exchange`
+//! joins them with what the tool's server posts by itself.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use super::{BoxFuture, Executor, Invocation};
 use crate::domain::tool::HttpSpec;
 use crate::domain::{Answer, Failure};
 
+mod answer;
 mod body;
 mod client;
 mod deliver;
@@ -22,6 +23,7 @@ mod fetch;
 mod fields;
 mod headers;
 pub(super) mod known;
+mod limits;
 mod multipart;
 mod page;
 mod payload;
@@ -42,8 +44,8 @@ pub mod webhook;
 pub use client::{HttpClient, install_crypto_provider};
 pub use deliver::Delivered;
 pub use egress::Egress;
+pub use limits::MAX_ANSWER_BYTES;
 pub use page::{NoPage, Page};
-pub use read::MAX_ANSWER_BYTES;
 pub use reporting::Reporting;
 pub use webhook::{MAX_WEBHOOK_ANSWER, WebhookAnswer, check_url, webhook_headers};
 

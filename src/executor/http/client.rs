@@ -11,13 +11,11 @@ use uuid::Uuid;
 
 use super::egress::Egress;
 use super::fault::{Fault, authority};
+use super::limits::CONNECT_TIMEOUT;
 use super::plan::Outgoing;
 use super::reporting::Reporting;
 use crate::domain::Clock;
 use crate::executor::secrets::Secrets;
-
-/// Longest wait for a connection, TLS included. The whole run is bounded by its own clock, outside.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an unused connection is kept. Below the 5 s after which common servers close theirs, so that a request is
 /// hardly ever written to a connection that is just being closed, which would leave its outcome unknown.

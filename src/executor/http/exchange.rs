@@ -6,7 +6,7 @@ use reqwest::{Response, StatusCode};
 use super::client::HttpClient;
 use super::fault::Fault;
 use super::plan::{Outgoing, Plan};
-use super::{read, status};
+use super::{answer, read, status};
 use crate::domain::Answer;
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::executor::Invocation;
@@ -68,7 +68,7 @@ async fn ask(client: &HttpClient, outgoing: Outgoing, invocation: &Invocation) -
         StatusCode::ACCEPTED => Err(Fault::terminal(
             "the server answered 202 Accepted, but there is no running service to which it could post a result later",
         )),
-        success if success.is_success() => read::answer(response, &invocation.emitter, hide).await.map(Answered::Now),
+        success if success.is_success() => answer::read(response, &invocation.emitter, hide).await.map(Answered::Now),
         _ => Err(status::fault(response, client.clock.now(), &hidden, hide).await),
     }
 }

@@ -6,8 +6,8 @@ use std::io;
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::client::CONNECT_TIMEOUT;
 use super::egress::Denied;
+use super::limits::CONNECT_TIMEOUT;
 use crate::domain::Failure;
 
 /// A failed exchange.

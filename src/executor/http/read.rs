@@ -1,16 +1,12 @@
-//! Reading an answer: bounded, and by its media type.
+//! Reading a body: bounded, and by its media type.
 
 use encoding_rs::{Encoding, UTF_8};
 use reqwest::Response;
 use reqwest::header::{self, HeaderMap, HeaderName};
 
 use super::fault::Fault;
-use super::stream;
+use super::limits::MAX_ANSWER_BYTES;
 use crate::domain::{Answer, json};
-use crate::executor::Emitter;
-
-/// Largest answer that is read, in bytes.
-pub const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// JSON above this size is parsed on a thread of its own, because it would keep other calls of this one waiting.
 const PARSE_INLINE_BYTES: usize = 256 * 1024;
@@ -31,21 +27,6 @@ const TEXTUAL: [&str; 12] = [
     "application/x-www-form-urlencoded",
 ];
 
-/// The answer of a 2xx response. What an event stream says before its result goes to `emitter`.
-///
-/// # Errors
-/// A body that is too large, cut off, compressed, of a type that is neither text, JSON nor an image, or not what its type
-/// says. `hide` takes secrets out of what is cut.
-pub async fn answer(response: Response, emitter: &Emitter, hide: impl Fn(String) -> String) -> Result<Answer, Fault> {
-    let media = Media::of(response.headers());
-    check_encoding(response.headers())?;
-    if media.essence == "text/event-stream" {
-        return stream::answer(response, emitter, hide).await;
-    }
-    let bytes = body(response).await?;
-    parsed(bytes.len(), move || media.read(bytes)).await?.map_err(Fault::terminal)
-}
-
 /// What `parse` makes of so many bytes; of many on a thread of its own.
 pub async fn parsed<T: Send + 'static>(bytes: usize, parse: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
     if bytes <= PARSE_INLINE_BYTES {
@@ -60,7 +41,7 @@ pub fn too_large() -> Fault {
 }
 
 /// A whole body. One that is too large is noticed by its announced length, or while it comes, and the connection dropped.
-async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
+pub async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
     if response.content_length().is_some_and(|length| length > MAX_ANSWER_BYTES as u64) {
         return Err(too_large());
     }
@@ -150,7 +131,11 @@ impl Media {
         self.charset.as_deref().and_then(|label| Encoding::for_label(label.as_bytes())).unwrap_or(UTF_8)
     }
 
-    fn read(&self, bytes: Vec<u8>) -> Result<Answer, String> {
+    /// Reads a whole body of this type.
+    ///
+    /// # Errors
+    /// Returns a sentence for the model if the type is not supported, or the body is not of its type.
+    pub fn read(&self, bytes: Vec<u8>) -> Result<Answer, String> {
         if bytes.is_empty() {
             return Ok(Answer::Nothing);
         }

@@ -3,8 +3,8 @@
 use reqwest::Response;
 
 use super::fault::Fault;
-use super::read::{self, MAX_ANSWER_BYTES};
-use super::status;
+use super::limits::MAX_ANSWER_BYTES;
+use super::{read, status};
 use crate::domain::shape::ShapeError;
 use crate::domain::{Answer, json};
 use crate::executor::Emitter;
