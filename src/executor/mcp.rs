@@ -20,6 +20,8 @@ mod fault;
 mod http;
 mod http_client;
 mod lines;
+mod link;
+mod outfit;
 mod progress;
 mod ring;
 mod server;
@@ -32,8 +34,9 @@ pub mod values;
 
 pub use self::http::header_fault;
 pub use backoff::Pace;
+pub use outfit::Outfit;
 pub use server::Server;
-pub use servers::{Outfit, Servers};
+pub use servers::Servers;
 pub use standing::{Audience, Listed, Shown, State};
 pub use told::{Told, definition};
 

@@ -8,8 +8,8 @@ use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, Request
 use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
 use serde_json::Value;
 
+use super::link::Link;
 use super::server::Server;
-use super::session::Link;
 use super::{convert, fault};
 use crate::domain::{Answer, Failure};
 use crate::executor::Invocation;

@@ -7,6 +7,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::json;
 use url::Url;
 
+use super::link::Link;
 use crate::domain::{Failure, json};
 use crate::executor::http::fault::Fault;
 
@@ -112,7 +113,7 @@ pub fn of_start(error: &ClientInitializeError, url: Option<&Url>) -> (String, bo
 }
 
 /// What went wrong, for whoever looks after the server.
-pub fn told(error: ServiceError, link: &super::session::Link) -> String {
+pub fn told(error: ServiceError, link: &Link) -> String {
     let reason = match error {
         ServiceError::Timeout { timeout } => format!("it did not answer within {} ms", timeout.as_millis()),
         error => failure("", error, link.url.as_ref()).message,

@@ -12,9 +12,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::child::Running;
+use super::link::Link;
+use super::outfit::Outfit;
 use super::ring::Ring;
-use super::servers::Outfit;
-use super::session::{self, Beginning, Ending, Link, NoSession, Session};
+use super::session::{self, Beginning, Ending, NoSession, Session};
 use super::standing::{Audience, Listed, Shown, State};
 use super::told::Told;
 use super::{fault, values};

@@ -3,32 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::backoff::Pace;
+use super::outfit::Outfit;
 use super::server::Server;
 use super::standing::Audience;
 use crate::domain::upstream::Upstream;
-use crate::domain::{Clock, Ids};
-use crate::executor::{HttpClient, Processes, Secrets};
-use crate::telemetry::Metrics;
-
-/// What servers are reached with.
-#[derive(Debug, Clone)]
-pub struct Outfit {
-    /// For those with HTTP.
-    pub client: HttpClient,
-    /// For those that are programs.
-    pub processes: Processes,
-    /// What is put into their texts.
-    pub secrets: Secrets,
-    /// The time.
-    pub clock: Clock,
-    /// Chance.
-    pub ids: Ids,
-    /// Their clocks.
-    pub pace: Pace,
-    /// Where they are counted.
-    pub metrics: Metrics,
-}
 
 /// The servers. Cheap to clone; all clones have the same.
 #[derive(Debug, Clone, Default)]

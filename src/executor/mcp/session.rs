@@ -7,7 +7,7 @@ use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientRequest, Implementation, ListToolsRequest, PaginatedRequestParams,
     ProtocolVersion, ServerPeerInfo, ServerResult, SubscriptionFilter,
 };
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt, Peer, PeerRequestOptions, RunningService, ServiceError};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, PeerRequestOptions, RunningService, ServiceError};
 use rmcp::transport::Transport;
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::Value;
@@ -17,9 +17,10 @@ use url::Url;
 
 use super::child::{self, Running};
 use super::lines::Lines;
+use super::link::Link;
+use super::outfit::Outfit;
 use super::progress::Listeners;
 use super::ring::Ring;
-use super::servers::Outfit;
 use super::tap::Tap;
 use super::values::{Filled, Given};
 use super::{annotations, fault, http};
@@ -33,19 +34,6 @@ const MOST_TOOLS: usize = 2000;
 const PAGE: Duration = Duration::from_secs(30);
 /// How long the end of a connection may take.
 const END: Duration = Duration::from_secs(2);
-
-/// What calls are made with.
-#[derive(Debug)]
-pub struct Link {
-    /// The server.
-    pub peer: Peer<RoleClient>,
-    /// Where its progress goes.
-    pub listeners: Listeners,
-    /// The values that it was given, and that nobody is to hear.
-    pub redaction: Option<Arc<Redaction>>,
-    /// Where it is, if it is an HTTP server.
-    pub url: Option<Url>,
-}
 
 /// A connection that is up.
 pub struct Session {

@@ -1,0 +1,25 @@
+//! What all upstream servers of a node share.
+
+use super::backoff::Pace;
+use crate::domain::{Clock, Ids};
+use crate::executor::{HttpClient, Processes, Secrets};
+use crate::telemetry::Metrics;
+
+/// What servers are reached with.
+#[derive(Debug, Clone)]
+pub struct Outfit {
+    /// For those with HTTP.
+    pub client: HttpClient,
+    /// For those that are programs.
+    pub processes: Processes,
+    /// What is put into their texts.
+    pub secrets: Secrets,
+    /// The time.
+    pub clock: Clock,
+    /// Chance.
+    pub ids: Ids,
+    /// Their clocks.
+    pub pace: Pace,
+    /// Where they are counted.
+    pub metrics: Metrics,
+}
