@@ -25,6 +25,7 @@ mod hook;
 mod redact;
 mod rewrite;
 mod rust;
+mod target;
 mod truncate;
 
 pub use answer::{Before, Rewrite};
@@ -32,7 +33,8 @@ pub use call::HookCall;
 pub use counts::{Counts, HookOutcome};
 pub use hook::{Hook, HookSource, HookView};
 pub use rewrite::withhold;
-pub use rust::{AfterToolCall, BeforeToolCall, HookError, RustHook, ToolResultPersist};
+pub use rust::{AfterToolCall, BeforeToolCall, RustHook, ToolResultPersist};
+pub use target::HookError;
 
 /// Hooks in the order in which they are asked.
 type Ordered = Arc<Vec<Arc<Hook>>>;

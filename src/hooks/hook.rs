@@ -1,21 +1,15 @@
-//! One hook, ready to be asked: whom it is about, and what is behind it.
+//! One hook, ready to be asked, and whom it is about.
 
 use std::fmt;
 use std::sync::Arc;
 
 use globset::{GlobSet, GlobSetBuilder};
 use serde::Serialize;
-use serde_json::{Map, Value};
 
-use super::answer::{Before, Rewrite};
 use super::counts::Counts;
-use super::redact::Redact;
-use super::rust::Asked;
-use super::truncate::Truncate;
-use crate::domain::hook::{BuiltinHook, LONGEST_TIMEOUT_MS};
+use super::target::{Target, target};
+use crate::domain::hook::LONGEST_TIMEOUT_MS;
 use crate::domain::{HookDefinition, HookEvent, Time, glob};
-use crate::executor::http::check_url;
-use crate::executor::token::SigningKey;
 
 /// Most globs, and most groups, of one hook.
 const MOST_MATCHES: usize = 256;
@@ -30,17 +24,6 @@ pub enum HookSource {
     Config,
     /// In the program.
     Rust,
-}
-
-/// What is behind a hook.
-#[derive(Clone)]
-pub(super) enum Target {
-    Webhook { url: String, key: Option<SigningKey> },
-    Redact(Redact),
-    Truncate(Truncate),
-    Before(Asked<Before>),
-    After(Asked<()>),
-    Persist(Asked<Rewrite>),
 }
 
 /// A registered hook.
@@ -188,42 +171,4 @@ fn globs(texts: &[String]) -> Result<Option<GlobSet>, Vec<(String, String)>> {
         return Ok(Some(built));
     }
     Err(faults)
-}
-
-fn target(definition: &HookDefinition) -> Result<Target, Vec<(String, String)>> {
-    let fault = |pointer: &str, text: &str| Err(vec![(pointer.to_owned(), text.to_owned())]);
-    let key = match definition.secret.as_ref().map(|secret| SigningKey::parse(&secret.0)).transpose() {
-        Ok(key) => key,
-        Err(error) => return fault("/secret", &error.to_string()),
-    };
-    match (&definition.url, definition.builtin) {
-        (Some(_), Some(_)) => fault("/builtin", "a hook has an url or is a builtin, not both"),
-        (None, None) => fault("/url", "a hook needs an url, or a builtin"),
-        (Some(url), None) => {
-            if definition.options.is_some() {
-                return fault("/options", "only a builtin has options");
-            }
-            check_url(url).map_err(|reason| vec![("/url".to_owned(), reason)])?;
-            Ok(Target::Webhook { url: url.clone(), key })
-        }
-        (None, Some(builtin)) => {
-            if definition.event != HookEvent::ToolResultPersist {
-                return fault("/event", "a builtin is asked at tool_result_persist");
-            }
-            if key.is_some() {
-                return fault("/secret", "a builtin signs nothing");
-            }
-            let options = definition.options.clone().unwrap_or_else(|| Value::Object(Map::new()));
-            if !options.is_object() {
-                return fault("/options", "must be an object");
-            }
-            let read = match builtin {
-                BuiltinHook::Redact => Redact::read(&options).map(Target::Redact),
-                BuiltinHook::Truncate => Truncate::read(&options).map(Target::Truncate),
-            };
-            read.map_err(|faults| {
-                faults.into_iter().map(|(pointer, text)| (format!("/options{pointer}"), text)).collect()
-            })
-        }
-    }
 }

@@ -6,26 +6,9 @@ use std::sync::Arc;
 
 use super::answer::{Before, Rewrite};
 use super::call::HookCall;
-use super::hook::{Hook, HookSource, Target};
+use super::hook::{Hook, HookSource};
+use super::target::{Asked, HookError, Target};
 use crate::domain::{FailurePolicy, HookDefinition, HookEvent, Time};
-use crate::executor::BoxFuture;
-
-/// Why a hook failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct HookError(pub String);
-
-impl From<&str> for HookError {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-impl From<String> for HookError {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
 
 /// Is asked before a tool runs.
 pub trait BeforeToolCall: Send + Sync + 'static {
@@ -53,9 +36,6 @@ pub trait ToolResultPersist: Send + Sync + 'static {
     /// If it cannot say; what follows is a matter of its failure policy.
     fn tool_result_persist(&self, call: HookCall) -> impl Future<Output = Result<Rewrite, HookError>> + Send;
 }
-
-/// Asks a hook of one kind.
-pub(super) type Asked<T> = Arc<dyn Fn(HookCall) -> BoxFuture<Result<T, HookError>> + Send + Sync>;
 
 /// A hook in this process, ready to be registered with [`crate::app::Builder::hook`].
 #[derive(Clone)]
