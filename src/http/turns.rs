@@ -8,8 +8,7 @@ use std::task::Context;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use futures_util::task::AtomicWaker;
-
-use super::unread::Unread;
+use hyper::body::Incoming;
 
 /// The requests of one connection: how many have begun, how many have ended, and what the current one needs.
 #[derive(Debug, Default)]
@@ -114,6 +113,15 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.0.done.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// The rest of a body that was dropped before its end.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// Its length is known, and it is on its way.
+    Known(Incoming, u64),
+    /// It is of unknown length, is sent only on demand, or was broken.
+    Unknown,
 }
 
 /// The client of a request; part of the request.

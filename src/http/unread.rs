@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio_util::sync::CancellationToken;
 
-use super::turns::Turns;
+use super::turns::{Turns, Unread};
 
 /// Maximum length of a body that is read after its answer, in bytes, and how long that may take.
 const MOST_READ: u64 = 256 * 1024;
@@ -29,15 +29,6 @@ pub(super) struct Arriving {
     /// The number of the request.
     request: u64,
     turns: Arc<Turns>,
-}
-
-/// The rest of a body that was dropped before its end.
-#[derive(Debug)]
-pub(super) enum Unread {
-    /// Its length is known, and it is on its way.
-    Known(Incoming, u64),
-    /// It is of unknown length, is sent only on demand, or was broken.
-    Unknown,
 }
 
 impl Arriving {

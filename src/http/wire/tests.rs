@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::*;
-use crate::http::unread::Unread;
+use crate::http::turns::Unread;
 
 const CLOCKS: Clocks =
     Clocks { header: Duration::from_secs(10), idle: Duration::from_secs(75), write: Duration::from_secs(30) };
