@@ -70,6 +70,7 @@ mod security;
 mod server;
 mod sessions;
 mod stats;
+mod submit;
 mod subscribers;
 mod tickets;
 mod tool_list;

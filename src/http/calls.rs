@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use uuid::Uuid;
 
 use super::call_body::{self, Asked, CallBody};
 use super::described::BodyRefused;
@@ -13,13 +12,13 @@ use super::extract::JsonRequest;
 use super::measured::TRACEPARENT;
 use super::preference::Preference;
 use super::problem::Problem;
+use super::submit::{is_at_once, submit};
 use super::subscribers::{self, Seats};
 use super::turns::Client;
-use super::{AppState, accept, answer, cache_control, conversation, once, watch};
+use super::{AppState, accept, answer, cache_control, once, watch};
 use crate::access::Access;
-use crate::engine::{Footprint, NotAccepted, NotRecorded, Submission, Submitted};
+use crate::engine::{Footprint, NotAccepted, NotRecorded, Submitted};
 use crate::formats::native::{BatchAnswer, ToolCall};
-use crate::telemetry::Context;
 
 /// One call: a ToolCall. A batch or a model's message: its results.
 #[derive(utoipa::ToSchema)]
@@ -140,35 +139,6 @@ async fn accepted(submitted: &mut Submitted) -> Result<(), Problem> {
         NotAccepted::Claimed => Problem::internal(),
     })
 }
-
-/// Whether there is nothing to be waited for before calls are on their way.
-fn is_at_once(submission: &Submission, request: &Footprint) -> bool {
-    submission.session.is_none() && request.bytes <= QUICKLY_CHECKED
-}
-
-/// Arguments that take long to check are not checked where others wait.
-pub(super) async fn submit(
-    state: &AppState,
-    access: &Access,
-    mut submission: Box<Submission>,
-    ids: Vec<Uuid>,
-    request: Footprint,
-) -> Result<Submitted, Problem> {
-    if submission.session.is_some() {
-        Box::pin(conversation::join(state, access, &mut submission)).await?;
-    }
-    if request.bytes <= QUICKLY_CHECKED {
-        return Ok(state.engine.submit(access, submission, ids, request)?);
-    }
-    let (engine, access) = (state.engine.clone(), access.clone());
-    let context = Context::current();
-    let submitted = move || context.run(|| engine.submit(&access, submission, ids, request));
-    let submitted = tokio::task::spawn_blocking(submitted).await;
-    Ok(submitted.map_err(|_| Problem::internal())??)
-}
-
-/// Largest body, in bytes, whose arguments are checked on the spot.
-const QUICKLY_CHECKED: usize = 64 * 1024;
 
 /// W3C Trace Context, section 3.2: passed on as it is if it has the shape of one.
 pub(super) fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {

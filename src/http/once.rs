@@ -14,7 +14,8 @@ use uuid::Uuid;
 
 use super::call_body::Asked;
 use super::problem::Problem;
-use super::{AppState, answer, calls, end, watch};
+use super::submit::submit;
+use super::{AppState, answer, end, watch};
 use crate::access::Access;
 use crate::domain::{Call, CallRequest, Claim, Once, Time};
 use crate::engine::{Footprint, NotAccepted, Seen, Submission, Wait};
@@ -128,7 +129,7 @@ async fn run_new(
     let ids = state.engine.ids(new.len());
     let reader = wants_events.then(|| state.bus.subscribe(ids.clone()));
     let mut submitted =
-        calls::submit(state, access, submission.with_calls(new, known.clone()).into(), ids.clone(), request).await?;
+        submit(state, access, submission.with_calls(new, known.clone()).into(), ids.clone(), request).await?;
     let batch_id = submitted.batch_id;
     match submitted.accepted().await {
         Ok(()) => {}
