@@ -10,13 +10,14 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use http_body_util::BodyExt;
 use tower::Service;
 
 use super::client_address::ClientAddress;
 use super::cors::Cors;
 use super::problem::Problem;
 use super::security::REQUEST_ID;
-use super::{AppState, host, security, server};
+use super::{AppState, host, security};
 use crate::telemetry::Context;
 
 /// Longest id that is taken over from a caller.
@@ -114,7 +115,25 @@ fn new_id(state: &AppState) -> HeaderValue {
 
 /// A problem as bytes, for a connection that ends with it.
 pub(super) fn last_words(state: &AppState, problem: Problem) -> bytes::Bytes {
-    server::bytes_of(finish(problem.into_response(), new_id(state)))
+    bytes_of(finish(problem.into_response(), new_id(state)))
+}
+
+/// An answer as bytes, for a connection that ends with it.
+fn bytes_of(response: Response) -> bytes::Bytes {
+    let (parts, body) = response.into_parts();
+    // A problem is there at once.
+    let body = body.collect().now_or_never().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
+    let reason = parts.status.canonical_reason().unwrap_or_default();
+    let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", parts.status.as_u16()).into_bytes();
+    for (name, value) in &parts.headers {
+        bytes.extend_from_slice(name.as_str().as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len()).as_bytes());
+    bytes.extend_from_slice(&body);
+    bytes.into()
 }
 
 /// Paths that there are not.

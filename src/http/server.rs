@@ -14,7 +14,6 @@ use axum::body::{Body, HttpBody};
 use axum::http::{Request, Response};
 use bytes::Bytes;
 use futures_util::future::Either;
-use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -223,23 +222,4 @@ impl HttpBody for Attended {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
-}
-
-/// An answer as bytes, for a connection that ends with it.
-pub(super) fn bytes_of(response: Response<Body>) -> Bytes {
-    use futures_util::FutureExt;
-    let (parts, body) = response.into_parts();
-    // A problem is there at once.
-    let body = body.collect().now_or_never().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
-    let reason = parts.status.canonical_reason().unwrap_or_default();
-    let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", parts.status.as_u16()).into_bytes();
-    for (name, value) in &parts.headers {
-        bytes.extend_from_slice(name.as_str().as_bytes());
-        bytes.extend_from_slice(b": ");
-        bytes.extend_from_slice(value.as_bytes());
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes.extend_from_slice(format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len()).as_bytes());
-    bytes.extend_from_slice(&body);
-    bytes.into()
 }
