@@ -133,7 +133,7 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize)
         said
     });
     let id_places = if is_batch { IdPlaces::Calls } else { IdPlaces::Body };
-    let options = Options::read(body, if is_batch { &["calls"] } else { &own::CALL })?;
+    let options = Options::read(body, if is_batch { &["calls"] } else { &options::CALL })?;
     finish(requests, options, said, is_batch, id_places)
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::own::CALL;
 use super::{FieldError, MessageFormat, Problem, unknown};
 use crate::callbacks;
 use crate::domain::limits::LimitsSpec;
@@ -70,6 +69,9 @@ pub(crate) struct Options {
     /// Whose shape the body has, or whose the answer's `messages` shall have. Absent: told by the shape.
     format: Option<MessageFormat>,
 }
+
+/// The members of a call of our own shape.
+pub(super) const CALL: [&str; 3] = ["name", "arguments", "id"];
 
 /// The names of all options, as they are told from the other members of a model's message.
 const NAMES: [&str; 14] = [

@@ -12,9 +12,6 @@ use crate::formats::stream::partial;
 /// Longest id of a caller, in characters (contract, section 1).
 const LONGEST_ID: usize = 512;
 
-/// The members of a call of our own shape.
-pub(super) const CALL: [&str; 3] = ["name", "arguments", "id"];
-
 /// The calls of a batch, so many at most.
 pub(super) fn batch(calls: Value, most: usize) -> Result<Vec<CallRequest>, Problem> {
     let Value::Array(items) = calls else {
