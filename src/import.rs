@@ -13,6 +13,7 @@ mod body;
 mod credentials;
 pub mod document;
 mod files;
+mod media;
 mod names;
 mod operation;
 mod parameters;

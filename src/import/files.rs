@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::media::is_json;
 use super::reference::{self, text};
 use crate::domain::json::shorten;
 
@@ -49,7 +50,7 @@ fn is_binary(field: &Map<String, Value>, media_type: Option<&str>) -> bool {
     if field.get("format").is_some_and(|name| name == "binary") || is_declared(field) {
         return true;
     }
-    let is_text = |media_type: &str| media_type.starts_with("text/plain") || super::body::is_json(media_type);
+    let is_text = |media_type: &str| media_type.starts_with("text/plain") || is_json(media_type);
     let own = text(field, "contentMediaType").or(media_type.filter(|_| !field.contains_key("type")));
     let is_composed = ["$ref", "properties", "allOf", "anyOf", "oneOf", "contentEncoding"]
         .iter()

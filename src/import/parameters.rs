@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::arguments::{Request, placeholder};
 use super::credentials::Credential;
 use super::files;
+use super::media::is_json;
 use super::reference::{self, is_true, text};
 use super::schema::Shape;
 use super::version::Version;
@@ -210,7 +211,7 @@ pub fn add<'d>(
 fn content<'d>(document: &'d Value, object: &'d Map<String, Value>) -> Result<Option<Option<&'d Value>>, String> {
     let Some(content) = reference::member(object, "content")? else { return Ok(None) };
     let Some((media_type, value)) = content.iter().next() else { return Ok(None) };
-    if !super::body::is_json(media_type) {
+    if !is_json(media_type) {
         return Err(format!("it is to be written as {}; only JSON can be", json::shorten(media_type, 100)));
     }
     Ok(Some(reference::object(document, value, "a media type")?.get("schema")))

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use serde_json::{Map, Value};
 
-use super::body::is_json;
+use super::media::is_json;
 use super::reference;
 use super::schema::{Bundler, Direction};
 use super::version::Version;
