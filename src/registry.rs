@@ -15,6 +15,7 @@ pub mod discovery;
 mod dressed;
 pub mod dynamic;
 pub mod entry;
+pub mod fetched;
 pub mod files;
 pub mod imports;
 mod lowered;
@@ -224,7 +225,7 @@ impl Registry {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn try_with(&self, definition: ToolDefinition, fetched: dynamic::Fetched) -> Result<(), Vec<Fault>> {
+    pub fn try_with(&self, definition: ToolDefinition, fetched: fetched::Fetched) -> Result<(), Vec<Fault>> {
         self.workshop.make_with(definition, self.trial(Source::Api), fetched).map(drop)
     }
 

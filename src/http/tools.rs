@@ -15,9 +15,9 @@ use crate::access::Access;
 use crate::domain::call::Coercion;
 use crate::domain::{ExecutorSpec, ToolDefinition, json, shape, tool};
 use crate::engine;
-use crate::registry::dynamic::Fetched;
 use crate::registry::entry::ToolView;
-use crate::registry::{Entry, Fault, check, dynamic};
+use crate::registry::fetched::{self, Fetched};
+use crate::registry::{Entry, Fault, check};
 use crate::schema::Violation;
 use crate::store::tools::Expected;
 
@@ -288,7 +288,7 @@ async fn put(
     fetched: &Fetched,
     expected: Expected,
 ) -> Result<bool, Problem> {
-    let text = dynamic::to_store(definition, fetched).map_err(|_| Problem::internal())?;
+    let text = fetched::to_store(definition, fetched).map_err(|_| Problem::internal())?;
     let put = access.store().put_tool(&definition.name, &text, expected, state.clock.now()).await?;
     state.engine.registry().reload(access.store()).await?;
     Ok(put)

@@ -1,6 +1,7 @@
 //! What a definition must be beyond its shape, so that a bad one is refused where it is made.
 
-use super::dynamic;
+use url::Url;
+
 use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::{RetryOverride, RetrySpec};
 use crate::domain::{Groups, ToolDefinition, json, tool};
@@ -16,6 +17,10 @@ const LONGEST_TTL_MS: u64 = 30 * 24 * 3_600_000;
 const LONGEST_CONTEXT_NAME: usize = 128;
 /// Longest wait between attempts that can be declared: one hour.
 const LONGEST_BACKOFF_MS: u64 = 3_600_000;
+/// Shortest and longest time that an answer of a `definition_url` can be declared good for: a tenth of a second and a day.
+const URL_TTL_MS: std::ops::RangeInclusive<u64> = 100..=86_400_000;
+/// Longest `definition_url`, in bytes.
+const LONGEST_URL: usize = 2048;
 
 /// One thing that is wrong with a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +71,7 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
             faults.push(Fault::at(format!("/groups/{index}"), message));
         }
     }
-    faults.extend(dynamic::check(definition));
+    faults.extend(definition_url(definition));
     if let Some(cache) = &definition.cache {
         if !definition.annotations.idempotent {
             let message = "is only for a tool with `annotations.idempotent`: others would not be run again";
@@ -92,6 +97,35 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
             .into_iter()
             .map(|fault| Fault { pointer: format!("/limits{}", fault.pointer), ..fault }),
     );
+    faults
+}
+
+/// Returns what is wrong with a definition's URL and its time.
+fn definition_url(definition: &ToolDefinition) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if let Some(text) = &definition.definition_url {
+        let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        match url {
+            _ if text.len() > LONGEST_URL => {
+                faults.push(Fault::at("/definition_url", format!("must have at most {LONGEST_URL} bytes")));
+            }
+            None => faults.push(Fault::at("/definition_url", "must be an http:// or https:// URL")),
+            Some(url) if !url.username().is_empty() || url.password().is_some() => {
+                faults.push(Fault::at("/definition_url", "a user or password does not belong in the URL"));
+            }
+            Some(_) => {}
+        }
+    }
+    match definition.definition_ttl_ms {
+        Some(_) if definition.definition_url.is_none() => {
+            faults.push(Fault::at("/definition_ttl_ms", "is only for a definition with a `definition_url`"));
+        }
+        Some(ttl) if !URL_TTL_MS.contains(&ttl) => {
+            let message = format!("must be {} to {}", URL_TTL_MS.start(), URL_TTL_MS.end());
+            faults.push(Fault::at("/definition_ttl_ms", message));
+        }
+        _ => {}
+    }
     faults
 }
 

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::Builtins;
 use super::check::{self, Fault};
-use super::dynamic::Fetched;
+use super::fetched::Fetched;
 use super::lowered::LoweredForms;
 use super::presets;
 use crate::domain::tool::{DefinitionError, ToldByUpstream};

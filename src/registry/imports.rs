@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Registry, check, dynamic};
+use super::fetched::{self, Fetched};
+use super::{Registry, check};
 use crate::domain::{Source, Tenant, ToolDefinition};
 use crate::executor::HttpClient;
 use crate::import::{Imported, Offered, Refused, Report, Warning};
@@ -43,7 +44,7 @@ impl Registry {
     #[must_use]
     pub fn check_imported(&self, tenant: &Tenant, mut imported: Imported) -> Imported {
         for Offered { operation, definition } in std::mem::take(&mut imported.offered) {
-            match self.try_fetched(tenant, definition.clone(), dynamic::Fetched::default()) {
+            match self.try_fetched(tenant, definition.clone(), Fetched::default()) {
                 Ok(_) => imported.offered.push(Offered { operation, definition }),
                 Err(faults) => imported.refused.push(Refused { operation, reason: check::summary(&faults) }),
             }
@@ -133,7 +134,7 @@ async fn register_chunk(
             };
             let names = if expected == Expected::Absent { &mut report.created } else { &mut report.replaced };
             names.push(definition.name.clone());
-            let stored = dynamic::to_store(definition, &dynamic::Fetched::default());
+            let stored = fetched::to_store(definition, &Fetched::default());
             let definition_text = stored.map_err(|error| StoreError::Corrupt(error.to_string()))?;
             writes.push(ToolWrite { name: definition.name.clone(), definition: definition_text, expected });
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::dressed::Wardrobe;
 use super::entry::Made;
 use super::shelf::Shelf;
-use super::{Entry, Layer, Registry, check, dynamic};
+use super::{Entry, Layer, Registry, check, fetched};
 use crate::domain::{Group, Groups, Source, Tenant};
 use crate::store::presets::StoredPreset;
 use crate::store::tools::StoredTool;
@@ -121,7 +121,7 @@ impl Registry {
     }
 
     fn make_stored(&self, stored: &StoredTool) -> Result<Entry, String> {
-        let (definition, fetched) = dynamic::read_stored(&stored.definition)?;
+        let (definition, fetched) = fetched::read_stored(&stored.definition)?;
         let made = Made {
             source: Source::Api,
             revision: stored.revision,

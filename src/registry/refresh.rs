@@ -9,7 +9,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::dynamic::{self, Fetched, Overlay};
+use super::dynamic;
+use super::fetched::{Fetched, Overlay};
 use super::{Entry, Layer, Registry};
 use crate::domain::tool::DefinitionError;
 

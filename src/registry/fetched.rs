@@ -1,0 +1,128 @@
+//! What a definition's URL answered: what it may say, how it meets the definition's own words, and how it is stored.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::domain::tool::DefinitionError;
+use crate::domain::{Time, ToolDefinition, json};
+
+/// Where the stored text keeps what was fetched.
+const STORED: &str = "definition_fetched";
+
+/// What a URL answers: it comes before the definition's own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Overlay {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input_schema: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output_schema: Option<Value>,
+}
+
+/// What is known of a definition's URL.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fetched {
+    /// The last good answer.
+    pub overlay: Option<Arc<Overlay>>,
+    /// Why it is not a newer one.
+    pub error: Option<DefinitionError>,
+    /// When it was last asked.
+    pub at: Option<Time>,
+}
+
+impl Overlay {
+    /// Reads an answer. Members that mean nothing here are left alone: whoever answers may serve others too.
+    ///
+    /// # Errors
+    /// What it is instead.
+    pub fn read(value: Value) -> Result<Self, String> {
+        if !value.is_object() {
+            return Err(format!("its answer must be an object, not {}", json::type_name(&value)));
+        }
+        let overlay: Self = serde_json::from_value(value).map_err(|error| format!("its answer is unfit: {error}"))?;
+        if overlay == Self::default() {
+            return Err("its answer has none of title, description, input_schema and output_schema".to_owned());
+        }
+        Ok(overlay)
+    }
+
+    /// Puts it before the definition's own words.
+    pub fn apply(&self, definition: &mut ToolDefinition) {
+        if let Some(title) = &self.title {
+            definition.title = Some(title.clone());
+        }
+        if let Some(description) = &self.description {
+            definition.description.clone_from(description);
+        }
+        if let Some(schema) = &self.input_schema {
+            definition.input_schema.clone_from(schema);
+        }
+        if let Some(schema) = &self.output_schema {
+            definition.output_schema = Some(schema.clone());
+        }
+    }
+}
+
+/// A definition as it is stored: with what was fetched, so that other nodes and the next start have it at once.
+///
+/// # Errors
+/// If it cannot be said in JSON.
+pub fn to_store(definition: &ToolDefinition, fetched: &Fetched) -> Result<String, serde_json::Error> {
+    let kept = definition.kept()?;
+    if *fetched == Fetched::default() {
+        return Ok(kept);
+    }
+    let mut value: Value = serde_json::from_str(&kept)?;
+    value[STORED] = serde_json::to_value(fetched)?;
+    serde_json::to_string(&value)
+}
+
+/// The way back.
+///
+/// # Errors
+/// What is wrong with the text.
+pub(super) fn read_stored(text: &str) -> Result<(ToolDefinition, Fetched), String> {
+    let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let fetched = value.as_object_mut().and_then(|members| members.shift_remove(STORED));
+    // What cannot be read any more is fetched again.
+    let fetched = fetched.and_then(|fetched| serde_json::from_value(fetched).ok()).unwrap_or_default();
+    Ok((serde_json::from_value(value).map_err(|error| error.to_string())?, fetched))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_an_object_with_something_to_say() {
+        for value in [json!([]), json!("x"), json!({}), json!({"name": "x"}), json!({"description": 5})] {
+            assert!(Overlay::read(value.clone()).is_err(), "{value}");
+        }
+        let overlay = Overlay::read(json!({"description": "d", "name": "other", "input_schema": {"type": "object"}}));
+        let overlay = overlay.unwrap();
+        let mut definition = crate::tool::About::with_schema("t", Value::Null).title("own").into_definition();
+        overlay.apply(&mut definition);
+        assert_eq!((definition.name.as_str(), definition.title.as_deref()), ("t", Some("own")));
+        assert_eq!((definition.description.as_str(), definition.input_schema), ("d", json!({"type": "object"})));
+    }
+
+    #[test]
+    fn what_was_fetched_is_stored_beside_the_definition() {
+        let definition = crate::tool::About::with_schema("t", json!({"type": "object"})).into_definition();
+        let plain = to_store(&definition, &Fetched::default()).unwrap();
+        assert_eq!(serde_json::from_str::<ToolDefinition>(&plain).unwrap(), definition);
+        let overlay = Overlay { title: Some("T".into()), ..Overlay::default() };
+        let error = DefinitionError { message: "m".into(), at: Time(1_000_000) };
+        let fetched = Fetched { overlay: Some(Arc::new(overlay)), error: Some(error), at: Some(Time(2_000_000)) };
+        let text = to_store(&definition, &fetched).unwrap();
+        assert_eq!(read_stored(&text).unwrap(), (definition.clone(), fetched));
+        assert_eq!(read_stored(&plain).unwrap(), (definition, Fetched::default()));
+    }
+}
