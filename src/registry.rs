@@ -23,6 +23,7 @@ pub mod of_session;
 mod own;
 pub mod presets;
 pub mod refresh;
+pub mod rendered;
 mod search;
 pub mod shelf;
 pub mod snapshot;

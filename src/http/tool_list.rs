@@ -15,8 +15,9 @@ use super::{AppState, groups, reply};
 use crate::access::Access;
 use crate::domain::stats::ToolStats;
 use crate::formats::definitions::{Format, prompt};
-use crate::registry::definitions::{self, DefinitionList, Listed, NativeItem, NativeList, Rendered, Wanted};
+use crate::registry::definitions::{self, DefinitionList, Listed, NativeItem, NativeList, Wanted};
 use crate::registry::entry::etag_of;
+use crate::registry::rendered::Rendered;
 use crate::registry::{Entry, Snapshot, View};
 
 const JSON: &str = "application/json";

@@ -1,28 +1,16 @@
 //! The tools of a snapshot as models are told of them, and the lists that are kept because everybody asks for them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::entry::{ToolView, etag_of};
+use super::entry::ToolView;
+use super::rendered::Rendered;
 use super::{Entry, Snapshot};
 use crate::formats::definitions::{self, DefinitionLoss, Format, Told, prompt};
-
-/// A list as it is sent.
-#[derive(Debug, Clone)]
-pub struct Rendered {
-    /// JSON, or Markdown for [`Format::Prompt`].
-    pub body: Bytes,
-    /// Changes with it.
-    pub etag: String,
-}
-
-/// Lists that were asked for, by format and whether losses are told.
-#[derive(Debug, Default)]
-pub(super) struct Kept([[OnceLock<Rendered>; 2]; Format::ALL.len()]);
 
 /// What `GET /tools` answers in the service's own format.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -191,18 +179,6 @@ impl Snapshot {
         let name = self.name_for(entry, format.naming());
         let name = name.ok_or_else(|| left_out("/name".to_owned(), "every alias for it is another tool's name"))?;
         Ok(Told { name, definition: &entry.definition, schema })
-    }
-}
-
-impl From<Vec<u8>> for Rendered {
-    fn from(body: Vec<u8>) -> Self {
-        Self { etag: etag_of(&body), body: body.into() }
-    }
-}
-
-impl From<Bytes> for Rendered {
-    fn from(body: Bytes) -> Self {
-        Self { etag: etag_of(&body), body }
     }
 }
 

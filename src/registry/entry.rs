@@ -165,6 +165,13 @@ impl Entry {
         Self { is_withheld, ..self }
     }
 
+    /// Returns `true` if nothing outside of the session keeps it from being called: it is in no group or in an active one,
+    /// and it is not withheld.
+    pub(super) fn is_switched_on(&self, is_active: impl Fn(&str) -> bool) -> bool {
+        let groups = &self.definition.groups;
+        !self.is_withheld && (groups.is_empty() || groups.iter().any(|group| is_active(group)))
+    }
+
     /// Its arguments as this target can say them; found out once.
     ///
     /// # Errors

@@ -3,14 +3,8 @@
 use std::sync::Arc;
 
 use super::{Entry, Snapshot};
-use crate::domain::{Session, Source};
-use crate::executor::Stands;
+use crate::domain::Session;
 use crate::tool::system;
-
-/// Whether it is a system tool as it comes with the program. A registered one with its code is a tool like any other.
-pub(super) fn is_system(entry: &Entry) -> bool {
-    matches!(entry.stands, Some(Stands::ForSession(_))) && entry.made.source == Source::Builtin
-}
 
 impl Snapshot {
     /// The system tool of this name, whoever may have it.

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use super::Entry;
-use super::definitions::Kept;
 use super::entry::etag_of;
-use super::of_session;
+use super::rendered::Kept;
 use super::search::Index;
-use super::view::View;
-use crate::domain::{Failure, Groups, NameSeparator, Naming, Vendor};
+use crate::domain::{Groups, NameSeparator, Naming, Source, Vendor};
+use crate::executor::Stands;
 use crate::formats::alias;
 
 /// All tools by name, and in the stable order of lists.
@@ -36,7 +35,7 @@ pub struct Snapshot {
 impl Snapshot {
     pub(super) fn new(mut shown: BTreeMap<String, Arc<Entry>>, groups: Groups, separator: &NameSeparator) -> Self {
         let systems: Vec<Arc<Entry>> =
-            shown.extract_if(.., |_, entry| of_session::is_system(entry)).map(|(_, entry)| entry).collect();
+            shown.extract_if(.., |_, entry| is_system(entry)).map(|(_, entry)| entry).collect();
         let all: Vec<Arc<Entry>> = shown.values().cloned().collect();
         // Within a session the system tools have names, too.
         let names = shown.keys().map(String::as_str).chain(systems.iter().map(|entry| &*entry.name));
@@ -51,9 +50,9 @@ impl Snapshot {
         };
         let (aliases, names_over_mcp) = (by_tool(refused), by_tool(joined));
         let by_name = shown.into_iter().collect();
-        let mut snapshot = Self { by_name, by_alias, aliases, names_over_mcp, all, groups, systems, ..Self::default() };
-        snapshot.list = View::from(&snapshot).list();
-        snapshot
+        let is_active = |group: &str| groups.get(group).is_some_and(|group| group.active);
+        let list = all.iter().filter(|entry| entry.is_switched_on(is_active)).cloned().collect();
+        Self { by_name, by_alias, aliases, names_over_mcp, all, list, groups, systems, ..Self::default() }
     }
 
     /// The tool of this name, whether or not it can be called.
@@ -117,22 +116,15 @@ impl Snapshot {
         })
     }
 
-    /// The tools that everybody can call and that fit a query, best first, each with its score.
-    #[must_use]
-    pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
-        View::from(self).search(query)
-    }
-
-    /// The same of all tools.
+    /// All tools that fit a query, best first, each with its score.
     #[must_use]
     pub fn search_all(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
         let index = self.index.get_or_init(|| Index::new(self.all.iter().map(|entry| &entry.definition)));
         index.search(query).into_iter().map(|(place, score)| (self.all[place].clone(), score)).collect()
     }
+}
 
-    /// What a caller is told that asked for an unknown tool, outside of any session.
-    #[must_use]
-    pub fn not_found(&self, name: &str, naming: impl Into<Naming>) -> Failure {
-        View::from(self).not_found(name, naming)
-    }
+/// Whether it is a system tool as it comes with the program. A registered one with its code is a tool like any other.
+fn is_system(entry: &Entry) -> bool {
+    matches!(entry.stands, Some(Stands::ForSession(_))) && entry.made.source == Source::Builtin
 }

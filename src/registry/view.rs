@@ -110,8 +110,7 @@ impl<'a> View<'a> {
     }
 
     fn is_switched_on(&self, entry: &Entry) -> bool {
-        let groups = &entry.definition.groups;
-        !entry.is_withheld && (groups.is_empty() || groups.iter().any(|group| self.is_active(group)))
+        entry.is_switched_on(|group| self.is_active(group))
     }
 
     /// Whether a group is active: as the session has it, else as everybody.
@@ -223,5 +222,19 @@ fn fitting(names: &[&str]) -> usize {
 impl<'a> From<&'a Snapshot> for View<'a> {
     fn from(snapshot: &'a Snapshot) -> Self {
         Self::new(snapshot, None, None)
+    }
+}
+
+impl Snapshot {
+    /// The tools that everybody can call and that fit a query, best first, each with its score.
+    #[must_use]
+    pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
+        View::from(self).search(query)
+    }
+
+    /// What a caller is told that asked for an unknown tool, outside of any session.
+    #[must_use]
+    pub fn not_found(&self, name: &str, naming: impl Into<Naming>) -> Failure {
+        View::from(self).not_found(name, naming)
     }
 }
