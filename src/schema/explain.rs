@@ -232,3 +232,8 @@ fn type_names(kind: &TypeKind) -> Vec<String> {
         TypeKind::Multiple(several) => several.iter().map(|one| one.to_string()).collect(),
     }
 }
+
+/// Returns the fault of a branch that does not allow the type of the value at `at`.
+fn wrong_type<'a, 'b>(at: &str, branch: &'a [ValidationError<'b>]) -> Option<&'a ValidationError<'b>> {
+    branch.iter().find(|error| error.instance_path().as_str() == at && matches!(error.kind(), Kind::Type { .. }))
+}

@@ -1,6 +1,6 @@
 //! `anyOf` and `oneOf`: one readable sentence out of what every branch has to complain about.
 
-use super::{Explainer, Kind, ValidationError, Value, required, shown, wording};
+use super::{Explainer, Kind, ValidationError, Value, required, shown, wording, wrong_type};
 
 const NO_FORM: &str = "matches none of the forms that are allowed here";
 
@@ -77,10 +77,6 @@ fn wrong_tag(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<String> 
         let values = only_values(place, variants())?;
         Some(format!("{}: {}", place.strip_prefix(at)?, wording::one_of(&values, tag.instance())))
     })
-}
-
-pub(super) fn wrong_type<'a, 'b>(at: &str, branch: &'a [ValidationError<'b>]) -> Option<&'a ValidationError<'b>> {
-    branch.iter().find(|error| error.instance_path().as_str() == at && matches!(error.kind(), Kind::Type { .. }))
 }
 
 /// The branch that the value comes nearest to, unless two are equally near. A wrong type counts most, then a wrong

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::branches::wrong_type;
-use super::{Explainer, Kind, MAX_VIOLATIONS, ValidationError, Value, json};
+use super::{Explainer, Kind, MAX_VIOLATIONS, ValidationError, Value, json, wrong_type};
 
 /// Characters of a name that are shown.
 const MAX_CHARS: usize = 40;
