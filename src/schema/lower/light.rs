@@ -139,7 +139,7 @@ impl<'a> Lowering<'a, '_> {
                 prefix.push(schema);
                 backs.push(back);
             }
-            if array.items.iter().any(super::merge::is_false) {
+            if array.items.iter().any(super::parts::is_false) {
                 // Without a boolean schema: as many as the prefix has.
                 max = Some(max.unwrap_or(u64::MAX).min(prefix.len() as u64));
             }
@@ -206,7 +206,7 @@ impl<'a> Lowering<'a, '_> {
             }
             sheet.put("patternProperties", Value::Object(patterns));
         }
-        if object.others.iter().any(super::merge::is_false) {
+        if object.others.iter().any(super::parts::is_false) {
             sheet.put("additionalProperties", json!(false));
         } else if !object.others.is_empty() {
             let (schema, back) = self.light(&object.others)?;

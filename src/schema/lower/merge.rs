@@ -23,44 +23,47 @@ const REST: [&str; 9] = [
     "contentSchema",
 ];
 
-pub(super) fn merge<'a>(document: &Document<'a>, flat: Flat<'a>) -> Shape<'a> {
-    let mut shape = Shape {
-        at: flat.at.unwrap_or(Document::ROOT),
-        parts: flat.parts,
-        never: flat.never,
-        kinds: Kinds::ALL,
-        typed: false,
-        values: None,
-        notes: Notes::default(),
-        number: Numbers::default(),
-        string: Strings::default(),
-        array: Arrays::default(),
-        object: Objects::default(),
-        groups: Vec::new(),
-        conditions: Vec::new(),
-        rest: Vec::new(),
-    };
-    for index in 0..shape.parts.len() {
-        let part = shape.parts[index];
-        if let Value::Object(keywords) = part.schema {
-            for (keyword, value) in keywords.iter().filter(|(keyword, _)| part.counts(keyword)) {
-                read(document, &mut shape, index, keyword, value);
+impl<'a> Shape<'a> {
+    /// Merges all keywords that apply to one value.
+    pub(super) fn of(document: &Document<'a>, flat: Flat<'a>) -> Self {
+        let mut shape = Self {
+            at: flat.at.unwrap_or(Document::ROOT),
+            parts: flat.parts,
+            never: flat.never,
+            kinds: Kinds::ALL,
+            typed: false,
+            values: None,
+            notes: Notes::default(),
+            number: Numbers::default(),
+            string: Strings::default(),
+            array: Arrays::default(),
+            object: Objects::default(),
+            groups: Vec::new(),
+            conditions: Vec::new(),
+            rest: Vec::new(),
+        };
+        for index in 0..shape.parts.len() {
+            let part = shape.parts[index];
+            if let Value::Object(keywords) = part.schema {
+                for (keyword, value) in keywords.iter().filter(|(keyword, _)| part.counts(keyword)) {
+                    read(document, &mut shape, index, keyword, value);
+                }
             }
         }
+        for (made, branches) in flat.any.into_iter().enumerate() {
+            let at = shape.at;
+            shape.groups.push(Group { part: None, made, one: false, at, branches: branches.to_vec() });
+        }
+        objects(document, &mut shape);
+        arrays(document, &mut shape);
+        if let Some(values) = &mut shape.values {
+            values.retain(|value| Kinds::of(value).meets(shape.kinds));
+            let left = values.iter().fold(Kinds::NONE, |kinds, value| kinds.union(Kinds::of(value)));
+            shape.kinds = shape.kinds.intersect(left);
+        }
+        shape.never |= shape.kinds.is_empty();
+        shape
     }
-    for (made, branches) in flat.any.into_iter().enumerate() {
-        let at = shape.at;
-        shape.groups.push(Group { part: None, made, one: false, at, branches: branches.to_vec() });
-    }
-    objects(document, &mut shape);
-    arrays(document, &mut shape);
-    if let Some(values) = &mut shape.values {
-        values.retain(|value| Kinds::of(value).meets(shape.kinds));
-        let left = values.iter().fold(Kinds::NONE, |kinds, value| kinds.union(Kinds::of(value)));
-        shape.kinds = shape.kinds.intersect(left);
-    }
-    shape.never |= shape.kinds.is_empty();
-    shape
 }
 
 fn read<'a>(document: &Document<'a>, shape: &mut Shape<'a>, index: usize, keyword: &'a str, value: &'a Value) {
@@ -170,10 +173,6 @@ fn bound<'a>(numbers: &mut Numbers<'a>, part: Part<'a>, keyword: &str, value: &'
     if tighter {
         *old = Some(new);
     }
-}
-
-pub(super) fn is_false(term: &Term) -> bool {
-    matches!(term, Term::Part(part) if *part.schema == Value::Bool(false))
 }
 
 fn map<'a>(part: &Part<'a>, keyword: &str) -> Option<&'a Map<String, Value>> {

@@ -77,6 +77,11 @@ pub(super) fn first<'a>(conj: &[Term<'a>]) -> Option<Part<'a>> {
     })
 }
 
+/// Returns `true` if nothing satisfies the term.
+pub(super) fn is_false(term: &Term) -> bool {
+    matches!(term, Term::Part(part) if *part.schema == Value::Bool(false))
+}
+
 /// A conjunction of keywords only.
 pub(super) struct Flat<'a> {
     pub(super) parts: Vec<Part<'a>>,

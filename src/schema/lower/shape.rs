@@ -2,9 +2,9 @@
 
 use serde_json::{Number, Value};
 
-use super::document::{At, Document};
+use super::document::At;
 use super::kinds::Kinds;
-use super::parts::{Conj, Flat, Part};
+use super::parts::{Conj, Part, is_false};
 
 /// All that applies to one value. Subschemas below are merged when they are looked at, as they may lead back here.
 pub(super) struct Shape<'a> {
@@ -128,11 +128,7 @@ pub(super) struct Rest<'a> {
     pub(super) part: Part<'a>,
 }
 
-impl<'a> Shape<'a> {
-    pub(super) fn of(document: &Document<'a>, flat: Flat<'a>) -> Self {
-        super::merge::merge(document, flat)
-    }
-
+impl Shape<'_> {
     /// The types that are meant: those declared, or those that the keywords speak of.
     pub(super) fn meant(&self) -> Option<Kinds> {
         if self.typed || self.values.is_some() {
@@ -158,7 +154,7 @@ impl<'a> Shape<'a> {
 
     /// Whether members beside the named ones are forbidden.
     pub(super) fn is_closed(&self) -> bool {
-        let forbids = |conj: &Conj| conj.iter().any(super::merge::is_false);
+        let forbids = |conj: &Conj| conj.iter().any(is_false);
         let object = &self.object;
         let sealed = object.unevaluated.is_some_and(|part| *part.schema == Value::Bool(false));
         object.max == Some(0)

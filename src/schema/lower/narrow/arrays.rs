@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::objects::nothing_there;
 use super::{Alternative, render};
 use crate::schema::lower::lowering::{Lowering, Step, object};
-use crate::schema::lower::merge::is_false;
+use crate::schema::lower::parts::is_false;
 use crate::schema::lower::parts::{Conj, Term};
 use crate::schema::lower::shape::Shape;
 use crate::schema::lower::{Back, Target};

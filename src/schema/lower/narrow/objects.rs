@@ -201,7 +201,7 @@ impl<'a> Lowering<'a, '_> {
             let others = if others.is_empty() { unevaluated.into_iter().collect() } else { others };
             return Ok(self.narrow(&others)?.map(|out| (None, render(self.target, out))));
         };
-        if !shape.object.others.iter().any(crate::schema::lower::merge::is_false) {
+        if !shape.object.others.iter().any(crate::schema::lower::parts::is_false) {
             self.lose(
                 shape.at,
                 "patternProperties",
