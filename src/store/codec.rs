@@ -49,6 +49,11 @@ pub(super) fn indexed_name(name: &str) -> std::borrow::Cow<'_, str> {
     name.chars().take(INDEXED_NAME).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect::<String>().into()
 }
 
+/// Reads a member that is present: a null is `Some`, which tells it from an absent member.
+fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
 /// Ids as one value, 16 bytes each.
 pub(super) fn ids_in_a_row(ids: &[Uuid]) -> Vec<u8> {
     ids.iter().flat_map(|id| *id.as_bytes()).collect()

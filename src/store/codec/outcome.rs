@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::members::Members;
-use super::record::present;
+use super::present;
 use crate::domain::outcome::Whole;
 use crate::domain::{ContentBlock, Failure, JsonText, Outcome, outcome};
 use crate::formats::data::Data;

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::indexed_name;
 use super::members::Members;
 use super::outcome::{self, OutcomeIn};
+use super::{indexed_name, present};
 use crate::domain::call::{CacheControl, Coercion, Measured};
 use crate::domain::limits::Bounds;
 use crate::domain::tool::RetryOverride;
@@ -178,13 +178,6 @@ pub(super) struct RecordIn {
     #[serde(default)]
     pub measured: Measured,
     pub outcome: Option<OutcomeIn>,
-}
-
-/// Tells a null from an absent member.
-pub(super) fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
 }
 
 impl RecordIn {
