@@ -20,6 +20,7 @@ use crate::domain::{Call, Claim, Clock, Ids, Tenant};
 
 mod batch;
 mod bucket;
+mod commit;
 mod postgres;
 mod sql;
 mod sqlite;

@@ -7,8 +7,8 @@ use sqlx::pool::PoolConnection;
 use uuid::Uuid;
 
 use super::batch::{Batch, RowImage};
+use super::commit::{CommitError, CommitResult};
 use super::sql;
-use super::writer::{CommitError, CommitResult};
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, once};
 

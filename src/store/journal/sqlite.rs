@@ -8,8 +8,8 @@ use sqlx::sqlite::SqliteArguments;
 use uuid::Uuid;
 
 use super::batch::{Batch, RowImage};
+use super::commit::{CommitError, CommitResult};
 use super::sql;
-use super::writer::{CommitError, CommitResult};
 use crate::domain::{Claim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, once};

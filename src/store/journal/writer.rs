@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::batch::Batch;
+use super::commit::{CommitError, CommitResult, PATIENCE};
 use super::{Change, Committed, Entry, JournalError, Sink, Unit, postgres, sqlite};
 use crate::domain::{Claim, Clock, Ids, Tenant, Time};
 use crate::formats::native::ToolCall;
@@ -30,28 +31,9 @@ const GROUP_BYTES: usize = 4 * 1024 * 1024;
 const TURNS: usize = 32;
 /// Most bytes of a record, and of arguments, whose call is written ahead.
 const QUICKLY_WRITTEN: usize = 4 * 1024;
-/// How long a commit on a server may take before its connection is given up and its end looked up.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Waits between tries while the database is away, doubling from the first to the last.
 const FIRST_WAIT: Duration = Duration::from_millis(25);
 const LAST_WAIT: Duration = Duration::from_secs(1);
-
-/// Why a commit was not made, or may not have been.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CommitError {
-    /// Some rows were refused by their guards; nothing was written.
-    #[error("not all rows were written")]
-    NotAllWritten,
-    /// The server did not answer in time.
-    #[error("no answer within {PATIENCE:?}")]
-    TimedOut,
-    /// The database said no, or nothing.
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
-}
-
-/// The position before the commit's first event.
-pub(super) type CommitResult = Result<i64, CommitError>;
 
 type Done = oneshot::Sender<Result<(), JournalError>>;
 
