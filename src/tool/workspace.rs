@@ -16,6 +16,7 @@ mod edit;
 mod file;
 mod list;
 mod near;
+mod open;
 mod place;
 mod read;
 mod replace;

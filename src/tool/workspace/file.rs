@@ -7,8 +7,6 @@ use std::path::Path;
 use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
-use super::Workspace;
-use super::near;
 use super::place::{Place, fault};
 use crate::tool::ToolError;
 
@@ -55,31 +53,6 @@ fn regular(metadata: &Metadata) -> Result<(), NotOpened> {
         metadata if metadata.is_dir() => Err(NotOpened::Folder),
         metadata if metadata.is_file() => Ok(()),
         _ => Err(NotOpened::Special),
-    }
-}
-
-impl Workspace {
-    /// Opens the regular file at a place.
-    ///
-    /// # Errors
-    /// In words for a model: what is there instead, or near it.
-    pub(super) fn open_file(&self, place: &Place) -> Result<Opened, ToolError> {
-        open(&self.root, place.path()).map_err(|not| match not {
-            NotOpened::Folder => folder(place),
-            NotOpened::Special => special(place),
-            NotOpened::Io(error) => near::missing(self, place, &error),
-        })
-    }
-
-    /// Opens the folder at a place.
-    ///
-    /// # Errors
-    /// Likewise.
-    pub(super) fn open_folder(&self, place: &Place) -> Result<Dir, ToolError> {
-        self.root.open_dir(place.path()).map_err(|error| match self.root.metadata(place.path()) {
-            Ok(metadata) if !metadata.is_dir() => ToolError::new(format!("\"{place}\" is a file, not a folder")),
-            _ => near::missing(self, place, &error),
-        })
     }
 }
 
