@@ -48,8 +48,6 @@ const READ_SETTINGS: [&str; 5] = ["app", "http", "telemetry", "cli", "main"];
 const SQL: [&str; 7] =
     ["SELECT ", "INSERT INTO ", "DELETE FROM ", "CREATE TABLE ", "ON CONFLICT ", "BEGIN IMMEDIATE", "sqlx::"];
 const LONGEST_FILE: usize = 600;
-/// Modules whose children still import each other in cycles.
-const NOT_YET: [&str; 1] = ["engine"];
 
 /// A source file without its tests.
 struct Source {
@@ -323,9 +321,8 @@ fn children_of_a_module_import_each_other_without_a_cycle() {
     let files = sources().into_iter().filter(|source| source.module != "main");
     let modules = modules(files.map(|source| (module_path(&source), source.code.join("\n"))));
     for (parent, children) in sibling_imports(&modules) {
-        let is_skipped = parent.first().is_some_and(|root| NOT_YET.contains(&root.as_str()));
         let left = in_cycles(children);
-        assert!(is_skipped || left.is_empty(), "cycles within `{}` among {left:#?}", parent.join("::"));
+        assert!(left.is_empty(), "cycles within `{}` among {left:#?}", parent.join("::"));
     }
 }
 
