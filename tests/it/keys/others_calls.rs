@@ -120,7 +120,9 @@ on_both_databases!(
         supply(&client, &opened).await.problem(404);
         assert_eq!(operator.stored(&opened).await["phase"], "arguments");
         let own = client.accepted(partial).await;
-        assert_eq!(supply(&client, &own).await.status, 202);
+        // The call may have ended by the time of the answer.
+        let supplied = supply(&client, &own).await;
+        assert!([200, 202].contains(&supplied.status), "{}", supplied.text());
         failed(&operator.ended(&own).await, "TOOL_NOT_FOUND");
     }
 );
