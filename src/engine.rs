@@ -63,8 +63,8 @@ use call::Steps;
 use call::accept::Acceptor;
 use call::cached::Results;
 use call::interrupt::Shutdown;
-use call::job::Job;
 use call::plan::Planner;
+use call::state::Planned;
 use hearing::Inbox;
 use holding::{Holding, hold};
 use live::Live;
@@ -193,9 +193,12 @@ impl Engine {
         let (mut jobs, calls, texts) = self.planner().plan(access, submission, &ids, batch_id);
         let room = hold(&mut jobs, request, texts);
         let nobody_waits = matches!(wait, Wait::Accepted | Wait::For(_));
-        let is_queued = |job: &Job| nobody_waits || wait == Wait::AsDeclared && job.is_asynchronous();
-        let comes_first = |job: &Job| {
-            !job.claims.is_empty() || job.call.callback_url.is_some() || job.is_asynchronous() || job.is_streamed()
+        let is_queued = |job: &Planned| nobody_waits || wait == Wait::AsDeclared && job.is_asynchronous();
+        let comes_first = |job: &Planned| {
+            !job.claims.is_empty()
+                || job.ongoing.call.callback_url.is_some()
+                || job.is_asynchronous()
+                || job.is_streamed()
         };
         let engine = self.clone();
         if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(|job| comes_first(job)) {
@@ -206,13 +209,13 @@ impl Engine {
             return Ok(Submitted::new(batch_id, calls, Work::new(work, &self.tasks)));
         }
         let room = room.map(Holding::shared);
-        let handles = jobs.iter().map(|job| job.handle.cancel.clone()).collect::<Vec<_>>();
+        let handles = jobs.iter().map(|job| job.ongoing.handle.cancel.clone()).collect::<Vec<_>>();
         for job in jobs.iter_mut().filter(|job| job.is_to_run()) {
-            job.holds.extend(room.clone());
+            job.ongoing.holds.extend(room.clone());
             if is_queued(job) {
-                job.is_queued = true;
+                job.ongoing.is_queued = true;
                 let place = self.queue.clone().try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
-                job.holds.push(Arc::new(place));
+                job.ongoing.holds.push(Arc::new(place));
             }
         }
         let (word, accepted) = oneshot::channel();

@@ -22,7 +22,6 @@ mod forward;
 mod gather;
 mod hooks;
 pub(super) mod interrupt;
-pub(super) mod job;
 mod last_result;
 mod observed;
 mod output;
@@ -31,6 +30,7 @@ mod prepare;
 pub(super) mod recorder;
 mod retry;
 mod settle;
+pub(super) mod state;
 mod way_back;
 
 use super::{Engine, Settings};
@@ -42,12 +42,12 @@ use equip::Equipper;
 use execute::Execution;
 use gather::Gatherer;
 use hooks::CallHooks;
-use job::{Executed, Job, Stop};
 use last_result::LastResult;
 use observed::call_span;
 use prepare::{Prepared, Preparer};
 use recorder::Recorded;
 use settle::Settler;
+use state::{Executed, Planned, Stop};
 
 /// The steps of a call after its acceptance, with what each of them works with.
 #[derive(Debug)]
@@ -61,8 +61,9 @@ pub(super) struct Steps<'a> {
 
 impl Steps<'_> {
     /// Takes a call to its end, and returns whether its caller was still waiting for it.
-    pub async fn run(&self, mut job: Box<Job>) -> Recorded {
-        let mut span = call_span(self.execute.attempts.tracer, &job);
+    pub async fn run(&self, mut planned: Planned) -> Recorded {
+        let mut span = call_span(self.execute.attempts.tracer, &planned);
+        let job = &mut planned.ongoing;
         if let Some(own) = span.traceparent() {
             job.traceparent = Some(own);
         }
@@ -70,7 +71,7 @@ impl Steps<'_> {
         let context = std::mem::take(&mut job.context);
         let context = context.with_call(call.id, &call.call_id, &call.name, job.traceparent.clone());
         let steps = async {
-            let executed = match self.prepare.prepare(job).await {
+            let executed = match self.prepare.prepare(planned).await {
                 Ok(prepared) => self.run_or_reuse(prepared).await,
                 Err(executed) => executed,
             };
@@ -82,12 +83,11 @@ impl Steps<'_> {
     /// Runs a prepared call, or ends it with the kept result of an equal call.
     async fn run_or_reuse(&self, mut prepared: Prepared) -> Executed {
         let Some(cache) = prepared.entry.definition.cache else { return self.admit_and_execute(prepared).await };
-        let entry = prepared.entry.clone();
         // Boxed: few calls come this way.
-        let flight = match Box::pin(self.lookup.find(&mut prepared.job, &entry, cache)).await {
+        let flight = match Box::pin(self.lookup.find(&mut prepared, cache)).await {
             Ok(Looked::Run(flight)) => flight,
-            Ok(Looked::Kept(outcome)) => return Executed { job: prepared.job, end: Stop::Done(outcome) },
-            Err(end) => return Executed { job: prepared.job, end },
+            Ok(Looked::Kept(outcome)) => return prepared.ended(Stop::Done(outcome)),
+            Err(end) => return prepared.ended(end),
         };
         let executed = Box::pin(self.admit_and_execute(prepared)).await;
         if let (Some(flight), Stop::Done(outcome)) = (flight, &executed.end)

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::call::job::Job;
+use super::call::state::Planned;
 use super::room::{self, Footprint, Held};
 use crate::domain::call::Counted;
 
 /// Gives back what turns out not to be needed, and has the rest counted for as long as there is any image of a large
 /// request's calls. `texts` is what arguments take that came as texts.
-pub(super) fn hold(jobs: &mut [Box<Job>], request: Footprint, texts: Option<Held>) -> Option<Holding> {
+pub(super) fn hold(jobs: &mut [Planned], request: Footprint, texts: Option<Held>) -> Option<Holding> {
     let is_large = request.is_large() || texts.is_some();
     let has_copies = || jobs.iter().any(|job| job.has_copies());
     let least = (request.is_large() && !request.is_kept && !has_copies()).then(|| request.least_kib_with(jobs.len()));
@@ -23,7 +23,7 @@ pub(super) fn hold(jobs: &mut [Box<Job>], request: Footprint, texts: Option<Held
         return held.map(Holding::OfSmall);
     }
     let held = Arc::new(held?);
-    jobs.iter_mut().for_each(|job| job.call.counted = Counted(Some(held.clone())));
+    jobs.iter_mut().for_each(|job| job.ongoing.call.counted = Counted(Some(held.clone())));
     Some(Holding::OfLarge(held))
 }
 

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::call::job::{Begin, Job, Next};
 use super::call::recorder::Recorder;
+use super::call::state::{Begin, Next, Planned};
 use super::sessions::Place;
 use super::submission::Mode;
 use super::{Engine, schedule};
@@ -210,24 +210,26 @@ impl Recovery<'_> {
                 Err(error) => done = Err(error),
             }
         }
-        jobs.iter_mut().for_each(|job| job.register(&self.engine.live));
+        jobs.iter_mut().for_each(|job| job.ongoing.register(&self.engine.live));
         // What was said to them comes before they run; what cannot be heard now is heard later.
         if let Err(error) = self.engine.inbox.hear_all().await {
             tracing::debug!(%error, "messages cannot be read");
         }
-        let mut batches: BTreeMap<Uuid, Vec<Box<Job>>> = BTreeMap::new();
+        let mut batches: BTreeMap<Uuid, Vec<Planned>> = BTreeMap::new();
         for mut job in jobs {
             // Calls that run again wait for a place like any other, and hold back new ones meanwhile.
             if let Ok(place) = self.engine.queue.clone().try_acquire_owned() {
-                job.holds.push(Arc::new(place));
+                job.ongoing.holds.push(Arc::new(place));
             }
-            match job.call.batch_id {
+            match job.ongoing.call.batch_id {
                 // Work that is done outside goes on whatever its neighbours do.
-                Some(batch) if !matches!(job.begin, Begin::Outside | Begin::Lost) && !job.is_concurrency_safe() => {
+                Some(batch)
+                    if !matches!(job.ongoing.begin, Begin::Outside | Begin::Lost) && !job.is_concurrency_safe() =>
+                {
                     batches.entry(batch).or_default().push(job);
                 }
                 _ => {
-                    if job.begin != Begin::Lost {
+                    if job.ongoing.begin != Begin::Lost {
                         self.take_place(&mut job);
                     }
                     let engine = self.engine.clone();
@@ -236,7 +238,7 @@ impl Recovery<'_> {
             }
         }
         for mut jobs in batches.into_values() {
-            jobs.sort_by_key(|job| job.call.index);
+            jobs.sort_by_key(|job| job.ongoing.call.index);
             // The others have no place before their turn: they would hold back whom they wait for.
             jobs.first_mut().into_iter().for_each(|job| self.take_place(job));
             self.engine.tasks.spawn(schedule::run_all(self.engine.clone(), jobs, Mode::Serial));
@@ -252,9 +254,9 @@ impl Recovery<'_> {
     }
 
     /// They come in the order in which they are to run.
-    fn take_place(&self, job: &mut Job) {
+    fn take_place(&self, job: &mut Planned) {
         if let Next::Run(entry) = &job.next {
-            job.place = self.engine.steps().admit.queue(job, entry);
+            job.place = self.engine.steps().admit.queue(&job.ongoing, entry);
         }
     }
 
@@ -271,7 +273,7 @@ impl Recovery<'_> {
         sessions
     }
 
-    fn resumed(&self, access: Access, mut call: Call, sessions: &HashMap<Place, Arc<Session>>) -> Box<Job> {
+    fn resumed(&self, access: Access, mut call: Call, sessions: &HashMap<Place, Arc<Session>>) -> Planned {
         call.resume(self.engine.clock.moment());
         let snapshot = access.snapshot();
         let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
@@ -299,16 +301,16 @@ impl Recovery<'_> {
             self.engine.settings.store_patience,
             &call,
         );
-        let mut job = Job::new(access.clone(), call, next, recorder);
-        job.conversation = place_of(&job.call).and_then(|place| sessions.get(&place)).cloned();
-        job.presence = place_of(&job.call).filter(|_| job.is_to_run()).map(|session| {
-            let (tool, cancel) = (job.call.name.clone(), job.handle.cancel.clone());
-            self.engine.sessions.enter(session, job.call.id, tool, cancel)
+        let mut job = Planned::new(access.clone(), call, next, recorder);
+        job.ongoing.conversation = place_of(&job.ongoing.call).and_then(|place| sessions.get(&place)).cloned();
+        job.ongoing.presence = place_of(&job.ongoing.call).filter(|_| job.is_to_run()).map(|session| {
+            let (tool, cancel) = (job.ongoing.call.name.clone(), job.ongoing.handle.cancel.clone());
+            self.engine.sessions.enter(session, job.ongoing.call.id, tool, cancel)
         });
-        (job.begin, job.is_queued, job.is_accepted_first) = (begin, true, true);
-        if begin != Begin::Start && job.handle.may_be_outside {
+        (job.ongoing.begin, job.ongoing.is_queued, job.ongoing.is_accepted_first) = (begin, true, true);
+        if begin != Begin::Start && job.ongoing.handle.may_be_outside {
             // It was handed out in an earlier life: its result may come before it has its turn in this one.
-            job.handle.outside.open();
+            job.ongoing.handle.outside.open();
         }
         job
     }

@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 
 use super::Engine;
 use super::call::interrupt::{Interrupt, Race};
-use super::call::job::{Job, Next};
 use super::call::recorder::Recorded;
+use super::call::state::{Next, Planned};
 use super::submission::Mode;
 use crate::domain::Failure;
 
@@ -17,7 +17,7 @@ use crate::domain::Failure;
 type Gate = oneshot::Sender<bool>;
 
 /// Runs the calls of a batch in their turns.
-pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Box<Job>>, mode: Mode) {
+pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Planned>, mode: Mode) {
     let mut turns = turns(jobs, mode).into_iter();
     let Some(first) = turns.next() else { return };
     // Calls that have to wait can be seen and cancelled while they do.
@@ -25,8 +25,8 @@ pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Box<Job>>, mode: Mode
     for turn in turns {
         let mut gates = Vec::new();
         for mut job in turn {
-            if !job.recorder.has_announced() {
-                job.announce(&engine.live).await;
+            if !job.ongoing.recorder.has_announced() {
+                job.ongoing.announce(&engine.live).await;
             }
             let (gate, opened) = oneshot::channel();
             gates.push((gate, engine.tasks.spawn(run_in_turn(engine.clone(), job, opened))));
@@ -45,7 +45,7 @@ pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Box<Job>>, mode: Mode
 }
 
 /// Runs calls at once. Returns whether one could not be recorded in time.
-async fn run_together(engine: &Arc<Engine>, mut jobs: Vec<Box<Job>>) -> bool {
+async fn run_together(engine: &Arc<Engine>, mut jobs: Vec<Planned>) -> bool {
     match jobs.pop() {
         Some(alone) if jobs.is_empty() && !alone.is_asynchronous() => engine.steps().run(alone).await == Recorded::Late,
         last => {
@@ -62,9 +62,9 @@ async fn run_together(engine: &Arc<Engine>, mut jobs: Vec<Box<Job>>) -> bool {
     }
 }
 
-async fn run_in_turn(engine: Arc<Engine>, mut job: Box<Job>, opened: oneshot::Receiver<bool>) -> Recorded {
-    let cancel = job.handle.cancel.clone();
-    let race = Race::new(&cancel, &engine.shutdown).left_on_drain(job.is_queued, &engine.shutdown).work_first();
+async fn run_in_turn(engine: Arc<Engine>, mut job: Planned, opened: oneshot::Receiver<bool>) -> Recorded {
+    let cancel = job.ongoing.handle.cancel.clone();
+    let race = Race::new(&cancel, &engine.shutdown).left_on_drain(job.ongoing.is_queued, &engine.shutdown).work_first();
     match race.run(opened).await {
         Ok(opened) => {
             if opened.unwrap_or(false) {
@@ -73,7 +73,7 @@ async fn run_in_turn(engine: Arc<Engine>, mut job: Box<Job>, opened: oneshot::Re
         }
         // It is on disk, and its caller has gone: the next start continues it.
         Err(Interrupt::Drained) => {
-            job.recorder.leave();
+            job.ongoing.recorder.leave();
             return Recorded::InTime;
         }
         Err(Interrupt::Stopping) => job.next = Next::Refuse(Failure::shutting_down().into()),
@@ -89,11 +89,11 @@ async fn run_in_turn(engine: Arc<Engine>, mut job: Box<Job>, opened: oneshot::Re
 }
 
 /// The calls that run together, in the order of their turns.
-fn turns(jobs: Vec<Box<Job>>, mode: Mode) -> Vec<Vec<Box<Job>>> {
+fn turns(jobs: Vec<Planned>, mode: Mode) -> Vec<Vec<Planned>> {
     if jobs.len() == 1 {
         return vec![jobs];
     }
-    let mut turns: Vec<Vec<Box<Job>>> = Vec::new();
+    let mut turns: Vec<Vec<Planned>> = Vec::new();
     let mut last_is_open = false;
     for job in jobs {
         let open = match mode {

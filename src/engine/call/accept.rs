@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::job::{Job, Next};
 use super::recorder::NotRecorded;
+use super::state::{Next, Ongoing, Planned};
 use crate::domain::{Clock, Failure, Ids};
 use crate::engine::live::Live;
 use crate::fault::{self, Point};
@@ -37,7 +37,7 @@ pub(in crate::engine) struct Acceptor<'a> {
 
 impl Acceptor<'_> {
     /// Accepts all or none, and says which. Returns those that are to be run; the refused ones have ended by then.
-    pub async fn accept(&self, mut jobs: Vec<Box<Job>>, word: Word) -> Vec<Box<Job>> {
+    pub async fn accept(&self, mut jobs: Vec<Planned>, word: Word) -> Vec<Planned> {
         let mut changes = Vec::with_capacity(jobs.len());
         for job in &mut jobs {
             changes.push(self.acceptance(job));
@@ -75,16 +75,16 @@ impl Acceptor<'_> {
         fault::pass(Point::AfterAccept);
         let mut going = Vec::with_capacity(jobs.len());
         for mut job in jobs {
-            if job.call.status.is_terminal() {
-                if job.call.callback_url.is_some() {
+            if job.ongoing.call.status.is_terminal() {
+                if job.ongoing.call.callback_url.is_some() {
                     self.callbacks_kick.notify_one();
                 }
-                job.recorder.end_is_written(job.call);
+                job.ongoing.recorder.end_is_written(job.ongoing.call);
                 continue;
             }
             if is_late && !is_keyed {
                 // Its caller was told that it was not accepted, and may send it again. Nothing more comes for it.
-                job.handle.draft = None;
+                job.ongoing.handle.draft = None;
                 let failure = Failure::overloaded("The call could not be recorded in time and was not run");
                 job.next = Next::Refuse(failure.into());
             }
@@ -94,28 +94,28 @@ impl Acceptor<'_> {
         going
     }
 
-    fn accepted_first(&self, job: &mut Job) {
-        job.is_accepted_first = true;
-        job.register(self.live);
+    fn accepted_first(&self, ongoing: &mut Ongoing) {
+        ongoing.is_accepted_first = true;
+        ongoing.register(self.live);
     }
 
     /// The first change of a call; a refused one ends with it.
-    fn acceptance(&self, job: &mut Job) -> Change {
+    fn acceptance(&self, job: &mut Planned) -> Change {
         let is_streamed = job.is_streamed();
         match &mut job.next {
-            _ if is_streamed => self.accepted_first(job),
-            Next::Run(_) => self.accepted_first(job),
+            _ if is_streamed => self.accepted_first(&mut job.ongoing),
+            Next::Run(_) => self.accepted_first(&mut job.ongoing),
             Next::Refuse(failure) => {
-                if let Err(error) = job.call.settle(failure.taken().into(), self.clock.moment()) {
-                    tracing::error!(id = %job.call.id, %error, "a call was settled twice");
+                if let Err(error) = job.ongoing.call.settle(failure.taken().into(), self.clock.moment()) {
+                    tracing::error!(id = %job.ongoing.call.id, %error, "a call was settled twice");
                 }
             }
         }
-        let mut change = job.recorder.change(&job.call);
+        let mut change = job.ongoing.recorder.change(&job.ongoing.call);
         if !job.claims.is_empty() {
             change = change.claiming(job.claims.clone());
         }
-        if job.call.callback_url.is_some() {
+        if job.ongoing.call.callback_url.is_some() {
             change = change.with_callback(self.ids.next());
         }
         change

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::equip::Equipment;
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
-use super::job::{Begin, Executed, Job, Stop};
 use super::prepare::Prepared;
+use super::state::{Begin, Executed, Ongoing, Stop};
 use crate::dispatch::{Place, Slot, Slots, Wanted};
 use crate::domain::{Call, Clock, Failure};
 use crate::engine::live::Live;
 use crate::engine::pauses::Pauses;
 use crate::engine::rates::Rates;
+use crate::engine::turns::Permit;
 use crate::executor::instances::CallEnd;
 use crate::registry::Entry;
 use crate::telemetry::Metrics;
@@ -20,9 +22,13 @@ use crate::telemetry::Metrics;
 /// A call that may run as long as this is held.
 #[derive(Debug)]
 pub(super) struct Admitted {
-    pub job: Box<Job>,
+    pub job: Box<Ongoing>,
     pub entry: Arc<Entry>,
+    pub equipment: Equipment,
+    pub turn: Option<Permit>,
     pub slot: Option<Slot>,
+    /// Ends the instance that its tool has for this call alone.
+    pub call_end: Option<CallEnd>,
 }
 
 /// Admits calls.
@@ -42,15 +48,25 @@ impl Admitter<'_> {
     ///
     /// # Errors
     /// Returns the call with its end if it must not run.
-    pub(super) async fn admit(&self, prepared: Prepared) -> Result<Admitted, Executed> {
-        let Prepared { mut job, entry } = prepared;
-        match self.slot_of(&mut job, &entry).await {
-            Ok(slot) => Ok(Admitted { job, entry, slot }),
-            Err(end) => Err(Executed { job, end }),
+    pub(super) async fn admit(&self, mut prepared: Prepared) -> Result<Admitted, Executed> {
+        let slot = match self.slot_of(&mut prepared).await {
+            Ok(slot) => slot,
+            Err(end) => return Err(prepared.ended(end)),
+        };
+        let Prepared { job, entry, equipment, turn, .. } = prepared;
+        let call_end = entry.instances.as_ref().map(|pool| CallEnd::of(pool.clone(), job.call.id));
+        if job.begin == Begin::Start
+            && let Some(paused) = self.pauses.of(&job.call.tenant, &entry.name)
+        {
+            let left_ms = self.pauses.left_ms(&paused);
+            let end = Failure::paused(&entry.name, paused.timeouts, left_ms).into();
+            return Err(Executed { job, entry: Some(entry), equipment, turn, call_end, end });
         }
+        Ok(Admitted { job, entry, equipment, turn, slot, call_end })
     }
 
-    async fn slot_of(&self, job: &mut Job, entry: &Entry) -> Result<Option<Slot>, Stop> {
+    async fn slot_of(&self, prepared: &mut Prepared) -> Result<Option<Slot>, Stop> {
+        let Prepared { job, entry, place, .. } = prepared;
         if job.handle.cancel.is_cancelled() {
             return Err(Failure::cancelled().into());
         }
@@ -58,22 +74,14 @@ impl Admitter<'_> {
             self.rates.admit(&job.call, entry).map_err(|failure| *failure)?;
         }
         // What few calls come to is boxed: a future is as large as the largest of its parts.
-        let slot = match job.place.take().or_else(|| self.queue(job, entry)) {
-            Some(place) => Some(Box::pin(self.slot(job, place)).await?),
-            None => None,
-        };
-        job.call_end = entry.instances.as_ref().map(|pool| CallEnd::of(pool.clone(), job.call.id));
-        if job.begin == Begin::Start
-            && let Some(paused) = self.pauses.of(&job.call.tenant, &entry.name)
-        {
-            let left_ms = self.pauses.left_ms(&paused);
-            return Err(Failure::paused(&entry.name, paused.timeouts, left_ms).into());
+        match place.take().or_else(|| self.queue(job, entry)) {
+            Some(place) => Ok(Some(Box::pin(self.slot(job, place)).await?)),
+            None => Ok(None),
         }
-        Ok(slot)
     }
 
     /// Returns the place of a call in the queue, if it needs one. Many may run at once.
-    pub fn queue(&self, job: &Job, entry: &Entry) -> Option<Place> {
+    pub fn queue(&self, job: &Ongoing, entry: &Entry) -> Option<Place> {
         let max_concurrency = job.call.limits.and_then(|limits| limits.max_concurrency);
         // Work that is done outside takes nothing of this node.
         let counts = job.is_queued && !entry.works_outside();
@@ -85,7 +93,7 @@ impl Admitter<'_> {
     }
 
     /// Waits until the call may run.
-    async fn slot(&self, job: &mut Job, mut place: Place) -> Result<Slot, Stop> {
+    async fn slot(&self, job: &mut Ongoing, mut place: Place) -> Result<Slot, Stop> {
         let waited_ms = job.call.waited_ms(self.clock.moment());
         let queue_timeout = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
         let queue_timeout = queue_timeout.filter(|_| job.begin == Begin::Start);

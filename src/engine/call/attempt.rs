@@ -9,9 +9,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use super::equip::Equipment;
 use super::interrupt::{ANNOUNCE_AFTER, Race, Shutdown};
-use super::job::{Begin, Job};
 use super::observed::{attempt_span, note_attempt};
+use super::state::{Begin, Ongoing};
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::{Emission, EventKind, Reported};
 use crate::domain::limits::Bounds;
@@ -65,12 +66,12 @@ pub(super) struct Attempts<'a> {
 
 impl Attempts<'_> {
     /// Runs the tool once. What it reports meanwhile is merged into the call, written and published.
-    pub async fn run(&self, job: &mut Job, entry: &Entry) -> Ended {
+    pub async fn run(&self, job: &mut Ongoing, entry: &Entry, equipment: &Equipment) -> Ended {
         // The tool sees one token, whatever the reason to stop.
         let cancel = job.handle.cancel.child_token();
         let _running = self.metrics.running();
         let mut span = attempt_span(self.tracer, job, entry);
-        let mut invocation = self.invocation(job, cancel.clone());
+        let mut invocation = self.invocation(job, equipment, cancel.clone());
         if let Some(own) = span.traceparent() {
             invocation.traceparent = Some(own);
         }
@@ -103,7 +104,7 @@ impl Attempts<'_> {
                     }
                     report = job.reports.next(), if idle && announced => {
                         let waiters = job.reports.waiters();
-                        if let Some(change) = apply(job, report) {
+                        if let Some(change) = apply(job, equipment, report) {
                             let journal = &journal;
                             let write = async move {
                                 let written = journal.write(change).await;
@@ -130,7 +131,7 @@ impl Attempts<'_> {
             note_unwritten(&job.call, writing.await);
         }
         if let Some(first) = job.reports.take() {
-            Box::pin(self.write_last_reports(job, first)).await;
+            Box::pin(self.write_last_reports(job, equipment, first)).await;
         }
         let ended = match ended {
             Ok(Some(Ok(Ok(answer)))) => {
@@ -141,13 +142,13 @@ impl Attempts<'_> {
                     }
                     answer => convert::outcome_of(&job.call.name, answer),
                 };
-                Ended::With(job.equipment.without_secrets(outcome).into())
+                Ended::With(equipment.without_secrets(outcome).into())
             }
-            Ok(Some(Ok(Err(failure)))) => Ended::Failed(job.equipment.failure_of(&job.call, entry, failure).into()),
+            Ok(Some(Ok(Err(failure)))) => Ended::Failed(equipment.failure_of(&job.call, entry, failure).into()),
             Ok(Some(Err(panic))) => {
                 let message = format!("the tool panicked: {}", panic_message(&*panic));
                 let failure = Failure::execution(&job.call.name, message);
-                Ended::Failed(job.equipment.failure_of(&job.call, entry, failure).into())
+                Ended::Failed(equipment.failure_of(&job.call, entry, failure).into())
             }
             Ok(None) => Ended::Taken,
             Err(_) if job.handle.cancel.is_cancelled() => Ended::Cancelled,
@@ -159,7 +160,7 @@ impl Attempts<'_> {
 
     /// Hands over what the tool reported last. The end of the call follows in the same queue, so its commit is theirs as
     /// well.
-    async fn write_last_reports(&self, job: &mut Job, first: Report) {
+    async fn write_last_reports(&self, job: &mut Ongoing, equipment: &Equipment, first: Report) {
         let journal = job.recorder.journal().clone();
         let mut next = Some(first);
         while let Some(report) = next {
@@ -168,7 +169,7 @@ impl Attempts<'_> {
                 let _ = journal.enqueue(job.recorder.change(&job.call)).await;
             }
             let waiters = job.reports.waiters();
-            if let Some(change) = apply(job, report)
+            if let Some(change) = apply(job, equipment, report)
                 && let Ok(receipt) = journal.enqueue(change).await
                 && !waiters.is_empty()
             {
@@ -182,7 +183,7 @@ impl Attempts<'_> {
         }
     }
 
-    fn invocation(&self, job: &Job, cancel: CancellationToken) -> Invocation {
+    fn invocation(&self, job: &Ongoing, equipment: &Equipment, cancel: CancellationToken) -> Invocation {
         let call = &job.call;
         let limits = call.limits;
         // What was handed out before a restart has no more time than it had.
@@ -197,7 +198,7 @@ impl Attempts<'_> {
             call_id: call.call_id.clone(),
             name: call.name.clone(),
             naming: job.naming,
-            arguments: job.equipment.arguments.clone().or(call.effective_arguments.clone()).unwrap_or_default(),
+            arguments: equipment.arguments.clone().or(call.effective_arguments.clone()).unwrap_or_default(),
             context: job.call.context.clone(),
             agent: call.agent.clone(),
             session: call.session.clone(),
@@ -212,14 +213,14 @@ impl Attempts<'_> {
             traceparent: job.traceparent.clone(),
             emitter: job.handle.emitter.clone(),
             cancel,
-            redaction: job.equipment.redaction.clone(),
+            redaction: equipment.redaction.clone(),
         }
     }
 }
 
 /// Merges a report into the call; the change that tells of it.
-fn apply(job: &mut Job, report: Report) -> Option<Change> {
-    match job.equipment.report_without_secrets(report) {
+fn apply(job: &mut Ongoing, equipment: &Equipment, report: Report) -> Option<Change> {
+    match equipment.report_without_secrets(report) {
         Report::Status(update) => {
             job.call.update(update).ok()?;
             Some(job.status_change())
@@ -231,7 +232,7 @@ fn apply(job: &mut Job, report: Report) -> Option<Change> {
     }
 }
 
-fn emission_change(job: &Job, emission: &Emission) -> Change {
+fn emission_change(job: &Ongoing, emission: &Emission) -> Change {
     let data = render::emission(&job.call, emission);
     job.recorder.reported(&job.call, Reported { seq: job.call.last_seq, kind: EventKind::Progress, data })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::interrupt::{Race, Shutdown};
-use super::job::{Job, Stop};
+use super::state::{Ongoing, Stop};
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::{Clock, Failure, Time};
 use crate::engine::live::Live;
@@ -18,7 +18,7 @@ pub(super) struct Backoff<'a> {
 
 impl Backoff<'_> {
     /// Waits for the next attempt, and announces when it is due.
-    pub async fn rest(&self, job: &mut Job, wait: Duration, most: u32, failure: &Failure) -> Result<(), Stop> {
+    pub async fn rest(&self, job: &mut Ongoing, wait: Duration, most: u32, failure: &Failure) -> Result<(), Stop> {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let next = job.call.attempts + 1;
         let retry = serde_json::json!({
@@ -43,7 +43,7 @@ impl Backoff<'_> {
     }
 
     /// Waits for what is left of a rest that was begun before a restart.
-    pub async fn resume(&self, job: &mut Job) -> Result<(), Stop> {
+    pub async fn resume(&self, job: &mut Ongoing) -> Result<(), Stop> {
         let rest = job.call.metadata.get("retry").filter(|_| job.call.phase == Phase::Retrying);
         let left_ms = rest.and_then(|rest| {
             let due = Time::parse(rest["next_attempt_at"].as_str()?)?;
@@ -56,7 +56,7 @@ impl Backoff<'_> {
         }
     }
 
-    async fn wait_out(&self, job: &Job, wait: Duration) -> Result<(), Stop> {
+    async fn wait_out(&self, job: &Ongoing, wait: Duration) -> Result<(), Stop> {
         let race = Race::new(&job.handle.cancel, self.shutdown).left_on_drain(job.is_queued, self.shutdown);
         Ok(race.run(tokio::time::sleep(wait)).await?)
     }

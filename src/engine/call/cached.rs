@@ -6,12 +6,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
-use super::job::{Begin, Job, Stop};
+use super::prepare::Prepared;
+use super::state::{Begin, Ongoing, Stop};
 use crate::domain::call::CacheControl;
 use crate::domain::tool::CacheSpec;
 use crate::domain::{Clock, Failure, Outcome};
 use crate::engine::live::Live;
-use crate::registry::Entry;
 
 mod key;
 mod results;
@@ -22,7 +22,7 @@ use results::{Flight, Seat};
 
 /// Finds the result of an equal call for a call of a tool whose good results are kept.
 #[derive(Debug)]
-pub(in crate::engine) struct Lookup<'a> {
+pub(super) struct Lookup<'a> {
     pub results: &'a Results,
     pub clock: &'a Clock,
     pub live: &'a Live,
@@ -30,7 +30,7 @@ pub(in crate::engine) struct Lookup<'a> {
 }
 
 /// What a [`Lookup`] found.
-pub(in crate::engine) enum Looked<'a> {
+pub(super) enum Looked<'a> {
     /// The result of an equal call, which the call has taken over.
     Kept(Box<Outcome>),
     /// No result: the call runs, and its good result goes to the flight, if there is one.
@@ -42,16 +42,21 @@ impl<'a> Lookup<'a> {
     ///
     /// # Errors
     /// Returns the reason why the call ended while it waited.
-    pub async fn find(&self, job: &mut Job, entry: &Arc<Entry>, cache: CacheSpec) -> Result<Looked<'a>, Stop> {
+    pub async fn find(&self, prepared: &mut Prepared, cache: CacheSpec) -> Result<Looked<'a>, Stop> {
         // What has begun already goes on; its result may have changed the world in between.
+        let Prepared { job, entry, equipment, place, .. } = prepared;
         let is_bypassed = job.begin != Begin::Start || job.call.cache_control == CacheControl::NoStore;
-        let key = key::of(job, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
+        let key = key::of(job, equipment, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
         let Some(key) = key else { return Ok(Looked::Run(None)) };
         let flight = match job.call.cache_control {
             CacheControl::Any => match self.results.board(key).await {
                 Seat::Kept(outcome) => return self.take_over(job, &outcome),
                 Seat::First(flight) => flight,
-                Seat::Beside(leader) => match self.follow(job, leader).await? {
+                Seat::Beside(leader) => match {
+                    // A place in the queue would hold up the very call that it waits for.
+                    *place = None;
+                    self.follow(job, leader).await?
+                } {
                     Some(outcome) => return self.take_over(job, &outcome),
                     None => self.results.alone(key),
                 },
@@ -62,7 +67,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// The result of an earlier call becomes this call's own.
-    fn take_over(&self, job: &mut Job, outcome: &Outcome) -> Result<Looked<'a>, Stop> {
+    fn take_over(&self, job: &mut Ongoing, outcome: &Outcome) -> Result<Looked<'a>, Stop> {
         let name = job.call.name.clone();
         job.call.take_over(self.clock.moment()).map_err(|error| Failure::execution(&name, error.to_string()))?;
         Ok(Looked::Kept(Box::new(outcome.clone())))
@@ -71,11 +76,9 @@ impl<'a> Lookup<'a> {
     /// Waits, within the call's own clocks, for an equal call that runs. `None` if that has no good result.
     async fn follow(
         &self,
-        job: &mut Job,
+        job: &mut Ongoing,
         leader: watch::Receiver<Option<Arc<Outcome>>>,
     ) -> Result<Option<Arc<Outcome>>, Stop> {
-        // A place in the queue would hold up the very call that it waits for.
-        job.place = None;
         let limits = job.call.limits;
         let waited_ms = job.call.waited_ms(self.clock.moment());
         let timeout = limits.and_then(|limits| Deadline::of(limits.timeout_ms, 0, "timeout_ms"));

@@ -1,17 +1,16 @@
 //! The fifth step of a call: its attempts, each recorded before it runs, with backoff in between.
 
-use std::sync::Arc;
-
 use futures_util::future::FutureExt;
 
 use super::admit::Admitted;
 use super::attempt::{Attempts, Ended};
 use super::backoff::Backoff;
+use super::equip::Equipment;
 use super::interrupt::Race;
-use super::job::{Begin, Executed, Job, Stop};
 use super::output::check_output;
 use super::recorder::Recorded;
 use super::retry;
+use super::state::{Begin, Executed, Ongoing, Stop};
 use crate::domain::{Clock, Code, Failure, Ids, Outcome};
 use crate::engine::live::Live;
 use crate::engine::pauses::Pauses;
@@ -44,13 +43,13 @@ pub(super) struct Execution<'a> {
 impl Execution<'_> {
     /// Runs the tool of a call until it has a result or no attempt is left.
     pub async fn execute(&self, admitted: Admitted) -> Executed {
-        let Admitted { mut job, entry, slot } = admitted;
-        let end = self.end_of(&mut job, &entry).await.unwrap_or_else(|end| end);
+        let Admitted { mut job, entry, equipment, turn, slot, call_end } = admitted;
+        let end = self.end_of(&mut job, &entry, &equipment).await.unwrap_or_else(|end| end);
         drop(slot);
-        Executed { job, end }
+        Executed { job, entry: Some(entry), equipment, turn, call_end, end }
     }
 
-    async fn end_of(&self, job: &mut Job, entry: &Arc<Entry>) -> Result<Stop, Stop> {
+    async fn end_of(&self, job: &mut Ongoing, entry: &Entry, equipment: &Equipment) -> Result<Stop, Stop> {
         match job.begin {
             Begin::Start => self.start(job, entry).await?,
             Begin::Again => {
@@ -61,7 +60,7 @@ impl Execution<'_> {
         }
         loop {
             fault::pass(Point::BeforeRun);
-            let ended = self.attempts.run(job, entry).await;
+            let ended = self.attempts.run(job, entry, equipment).await;
             fault::pass(Point::AfterRun);
             let failure = match ended {
                 Ended::With(outcome) => {
@@ -86,7 +85,7 @@ impl Execution<'_> {
     }
 
     /// Returns what a tool answered as the result of the call: checked, and with images of a size for models.
-    async fn result_of(&self, job: &Job, entry: &Entry, outcome: Box<Outcome>) -> Result<Box<Outcome>, Stop> {
+    async fn result_of(&self, job: &Ongoing, entry: &Entry, outcome: Box<Outcome>) -> Result<Box<Outcome>, Stop> {
         let outcome = check_output(entry, outcome);
         if !images::has_any(&outcome) {
             return Ok(outcome);
@@ -97,7 +96,7 @@ impl Execution<'_> {
 
     /// The start of a tool that is not read-only is on disk before the tool runs, and so is any start of a call that is on disk
     /// already: what a crash leaves behind is then known, and how often the tool has run.
-    async fn start(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+    async fn start(&self, job: &mut Ongoing, entry: &Entry) -> Result<(), Stop> {
         job.call.start(self.clock.moment()).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
         if entry.definition.annotations.read_only && !job.recorder.has_announced() {
             return Ok(());
@@ -114,7 +113,7 @@ impl Execution<'_> {
     }
 
     /// Begins the next attempt, after one that failed so; without `failed`, the process that ran it was lost.
-    async fn start_again(&self, job: &mut Job, entry: &Entry, failed: Option<Failure>) -> Result<(), Stop> {
+    async fn start_again(&self, job: &mut Ongoing, entry: &Entry, failed: Option<Failure>) -> Result<(), Stop> {
         job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
         job.call.tip = Some(format!("Attempt {}", job.call.attempts));
         let change = job.status_change();
@@ -128,7 +127,7 @@ impl Execution<'_> {
     }
 
     /// Writes that the tool is about to run. If that cannot be done in time, it is not run: the caller may send it again.
-    async fn write_ahead(&self, job: &mut Job, entry: &Entry, change: Change) -> Result<Ahead, Stop> {
+    async fn write_ahead(&self, job: &mut Ongoing, entry: &Entry, change: Change) -> Result<Ahead, Stop> {
         fault::pass(Point::BeforeAccept);
         let written = job.recorder.write(change).await;
         fault::pass(Point::AfterAccept);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::arguments;
-use super::job::{Asked, Job, Next, limits_of};
+use super::state::{Asked, Next, Planned, limits_of};
 use crate::domain::call::CALLED_AS;
 use crate::domain::limits::ServerLimits;
 use crate::domain::{CallRequest, Failure, Naming};
@@ -64,11 +64,11 @@ impl Sought {
 }
 
 /// The same for a call that was accepted before its arguments were known. Returns the arguments of the tool itself.
-pub(super) fn send_on(server: &ServerLimits, job: &mut Job, arguments: Value, asked: &Asked) -> Value {
-    let call = &mut job.call;
+pub(super) fn send_on(server: &ServerLimits, job: &mut Planned, arguments: Value, asked: &Asked) -> Value {
+    let call = &mut job.ongoing.call;
     let (name, vendor) = (call.name.to_string(), asked.vendor);
     let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
-    let (access, conversation) = (job.access.clone(), job.conversation.clone());
+    let (access, conversation) = (job.ongoing.access.clone(), job.ongoing.conversation.clone());
     let snapshot = access.snapshot();
     let view = access.view(&snapshot, conversation.as_deref());
     let Sought { entry, through, refused } = seek(view, &mut request, false);

@@ -10,8 +10,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::interrupt::{Race, Shutdown};
-use super::job::{Job, Next, Stop};
 use super::plan;
+use super::state::{Next, Planned, Stop};
 use super::{arguments, forward};
 use crate::domain::Failure;
 use crate::domain::json::WeighedError;
@@ -43,7 +43,7 @@ pub(super) struct Gatherer<'a> {
 
 impl Gatherer<'_> {
     /// Waits for the arguments, and then for the call's turn. The call may run as long as the permit is held.
-    pub async fn gather(&self, job: &mut Job, draft: &Draft) -> Result<Option<Permit>, Stop> {
+    pub async fn gather(&self, job: &mut Planned, draft: &Draft) -> Result<Option<Permit>, Stop> {
         let complete = self.listen(job, draft).await;
         draft.close();
         let Complete { arguments, turn, recorded } = match complete {
@@ -54,13 +54,13 @@ impl Gatherer<'_> {
             }
         };
         self.understand(job, arguments.unwrap_or_else(|| draft.arguments())).await?;
-        let change = job.status_change();
+        let change = job.ongoing.status_change();
         let Some(recorded) = recorded else {
             // Its receipt does not matter: whatever the call does next follows in the same queue.
-            let _ = job.recorder.journal().enqueue(change).await;
+            let _ = job.ongoing.recorder.journal().enqueue(change).await;
             return self.turn(job, turn).await;
         };
-        match job.recorder.journal().write(change).await {
+        match job.ongoing.recorder.journal().write(change).await {
             Ok(()) => {
                 // Whoever waited may have gone.
                 let _ = recorded.send(());
@@ -72,16 +72,16 @@ impl Gatherer<'_> {
     }
 
     /// What came of arguments that never were complete is shown once more, and kept.
-    async fn keep_what_came(&self, job: &mut Job, draft: &Draft) {
+    async fn keep_what_came(&self, job: &mut Planned, draft: &Draft) {
         let readable = draft.readable().unwrap_or_default();
         let came = draft.arguments();
-        if came.as_str() != Some("") && job.call.keep(came, readable).is_ok() {
-            let _ = job.recorder.journal().enqueue(job.status_change()).await;
+        if came.as_str() != Some("") && job.ongoing.call.keep(came, readable).is_ok() {
+            let _ = job.ongoing.recorder.journal().enqueue(job.ongoing.status_change()).await;
         }
     }
 
     /// From here on the call knows its arguments, and whether it is run with them.
-    async fn understand(&self, job: &mut Job, arguments: Value) -> Result<(), Stop> {
+    async fn understand(&self, job: &mut Planned, arguments: Value) -> Result<(), Stop> {
         let arguments = Arc::new(arguments);
         // A text that is no JSON stays as it came; what is wrong with it is told below.
         let mut held = None;
@@ -94,18 +94,18 @@ impl Gatherer<'_> {
             }
             parsed => parsed.unwrap_or_else(|_| arguments.clone()),
         };
-        job.holds.extend(held.map(Arc::new));
+        job.ongoing.holds.extend(held.map(Arc::new));
         drop(arguments);
         let mut arguments = Arc::unwrap_or_clone(parsed);
         let asked = job.asked.take().unwrap_or_default();
         if matches!(&job.next, Next::Run(entry) if entry.stands == Some(Stands::ForAnother)) {
             arguments = forward::send_on(self.limits, job, arguments, &asked);
         }
-        let name = job.call.name.clone();
-        job.call.complete(arguments).map_err(|error| Failure::execution(&name, error.to_string()))?;
+        let name = job.ongoing.call.name.clone();
+        job.ongoing.call.complete(arguments).map_err(|error| Failure::execution(&name, error.to_string()))?;
         let Next::Run(entry) = &job.next else { return Ok(()) };
-        let (entry, arguments, vendor) = (entry.clone(), job.call.arguments.clone(), asked.vendor);
-        let checked = if job.call.arguments_text.get().len() <= QUICKLY_CHECKED {
+        let (entry, arguments, vendor) = (entry.clone(), job.ongoing.call.arguments.clone(), asked.vendor);
+        let checked = if job.ongoing.call.arguments_text.get().len() <= QUICKLY_CHECKED {
             arguments::valid(&entry, &arguments, vendor, |_| true)
         } else {
             // Not where others wait.
@@ -115,38 +115,38 @@ impl Gatherer<'_> {
             checked.unwrap_or_else(|_| Err(Failure::execution(&name, "its arguments cannot be checked").into()))
         };
         job.next = match self.is_alone(job, &entry).await {
-            true => plan::next(&mut job.call, &entry, checked),
+            true => plan::next(&mut job.ongoing.call, &entry, checked),
             false => Next::Refuse(plan::not_alone(&entry.name).into()),
         };
         Ok(())
     }
 
     /// Whether it is the only call of its stream so far, if it has to be.
-    async fn is_alone(&self, job: &Job, entry: &Entry) -> bool {
-        let Some(batch_id) = job.call.batch_id.filter(|_| entry.stands == Some(plan::COMPLETION)) else {
+    async fn is_alone(&self, job: &Planned, entry: &Entry) -> bool {
+        let Some(batch_id) = job.ongoing.call.batch_id.filter(|_| entry.stands == Some(plan::COMPLETION)) else {
             return true;
         };
         let filter = CallFilter { batch_id: Some(batch_id), limit: 2, ..CallFilter::default() };
         // Each call of a stream is on disk before its arguments come.
-        job.access.store().calls(&filter).await.is_ok_and(|(calls, is_cut)| calls.len() <= 1 && !is_cut)
+        job.ongoing.access.store().calls(&filter).await.is_ok_and(|(calls, is_cut)| calls.len() <= 1 && !is_cut)
     }
 
-    async fn turn(&self, job: &Job, turn: Option<Turn>) -> Result<Option<Permit>, Stop> {
+    async fn turn(&self, job: &Planned, turn: Option<Turn>) -> Result<Option<Permit>, Stop> {
         let Some(turn) = turn.filter(|_| job.is_to_run()) else { return Ok(None) };
-        let race = Race::new(&job.handle.cancel, self.shutdown).work_first();
+        let race = Race::new(&job.ongoing.handle.cancel, self.shutdown).work_first();
         Ok(Some(race.run(turn.come()).await?))
     }
 
-    async fn listen(&self, job: &mut Job, draft: &Draft) -> Result<Complete, Stop> {
-        let (silence, cancel) = (self.silence, job.handle.cancel.clone());
-        let journal = job.recorder.journal().clone();
+    async fn listen(&self, job: &mut Planned, draft: &Draft) -> Result<Complete, Stop> {
+        let (silence, cancel) = (self.silence, job.ongoing.handle.cancel.clone());
+        let journal = job.ongoing.recorder.journal().clone();
         // One change at a time is under way; what comes meanwhile gathers.
         let mut writing = pin!(Fuse::terminated());
         let mut next_look = Instant::now();
         let end = loop {
             match draft.take_end() {
                 Some(End::Complete(complete)) => break Ok(complete),
-                Some(End::CutOff(reason)) => break Err(Failure::broken_off(&job.call.name, &reason).into()),
+                Some(End::CutOff(reason)) => break Err(Failure::broken_off(&job.ongoing.call.name, &reason).into()),
                 None => {}
             }
             let (is_new, heard) = draft.news();
@@ -157,11 +157,11 @@ impl Gatherer<'_> {
                     written = &mut writing, if !idle => return written != Err(JournalError::Fenced),
                     () = tokio::time::sleep_until(next_look), if is_new && idle => {
                         let began = Instant::now();
-                        let readable = draft.readable().filter(|readable| *readable != job.call.params);
+                        let readable = draft.readable().filter(|readable| *readable != job.ongoing.call.params);
                         if let Some(readable) = readable
-                            && job.call.fill(readable).is_ok()
+                            && job.ongoing.call.fill(readable).is_ok()
                         {
-                            writing.set(journal.write(job.status_change()).fuse());
+                            writing.set(journal.write(job.ongoing.status_change()).fuse());
                         }
                         next_look = began + BETWEEN_LOOKS.max(began.elapsed() * REST);
                     }

@@ -6,9 +6,10 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
-use super::job::{Begin, Job, Next, Stop};
+use super::state::{Begin, Ongoing, Stop};
 use super::{arguments, equip};
 use crate::access::Access;
+use crate::dispatch::Place;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::{Call, Clock, Code, Failure, FailurePolicy, HookEvent, HookFault, Moment, Outcome};
 use crate::engine::live::Live;
@@ -38,30 +39,30 @@ pub(super) struct CallHooks<'a> {
 
 impl CallHooks<'_> {
     /// Asks the hooks before a run: they may change the arguments, or block it.
-    pub async fn before(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+    pub async fn before(&self, job: &mut Ongoing, entry: &Arc<Entry>, place: &mut Option<Place>) -> Result<(), Stop> {
         // One that has begun before was asked about then.
         if !self.hooks.has(HookEvent::BeforeToolCall) || job.begin != Begin::Start {
             return Ok(());
         }
         // Boxed: few calls come this way.
-        Box::pin(self.ask_each(job, entry)).await
+        Box::pin(self.ask_each(job, entry, place)).await
     }
 
-    async fn ask_each(&self, job: &mut Job, entry: &Entry) -> Result<(), Stop> {
+    async fn ask_each(&self, job: &mut Ongoing, entry: &Arc<Entry>, place: &mut Option<Place>) -> Result<(), Stop> {
         let hooks = self.hooks;
         let asked = hooks.matching(HookEvent::BeforeToolCall, &job.call.tenant, &entry.name, &entry.definition.groups);
         if asked.is_empty() {
             return Ok(());
         }
         // A slot that came meanwhile would be held while a hook hangs; its place is found again by its id.
-        drop(job.place.take());
+        drop(place.take());
         let patience = self.patience(job);
         for hook in asked {
             let call = HookCall::of(HookEvent::BeforeToolCall, &job.call);
             let said = self.while_it_may(job, patience, hooks.before(&hook, call)).await?;
             match said {
                 Ok(Before::Continue) => {}
-                Ok(Before::Arguments(arguments)) => self.rewrite(job, &hook, arguments).await?,
+                Ok(Before::Arguments(arguments)) => self.rewrite(job, entry, &hook, arguments).await?,
                 Ok(Before::Block(reason)) => return Err(Failure::blocked(reason.as_deref(), hook.id()).into()),
                 Err(fault) => {
                     self.note_hook_error(job, &fault).await;
@@ -74,7 +75,7 @@ impl CallHooks<'_> {
         Ok(())
     }
 
-    fn patience(&self, job: &Job) -> Patience {
+    fn patience(&self, job: &Ongoing) -> Patience {
         let waited_ms = job.call.waited_ms(self.clock.moment());
         let limit = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
         let deadline = limit.and_then(|limit_ms| Deadline::of(limit_ms, waited_ms, "queue_timeout_ms"));
@@ -84,7 +85,7 @@ impl CallHooks<'_> {
     /// Waits for a hook, unless the call ends before that.
     async fn while_it_may<T>(
         &self,
-        job: &mut Job,
+        job: &mut Ongoing,
         patience: Patience,
         asking: impl Future<Output = T>,
     ) -> Result<T, Stop> {
@@ -95,8 +96,13 @@ impl CallHooks<'_> {
     }
 
     /// Puts a hook's arguments over those that there are; together they have to be valid.
-    async fn rewrite(&self, job: &mut Job, hook: &Hook, arguments: Map<String, Value>) -> Result<(), Stop> {
-        let Next::Run(entry) = &job.next else { return Ok(()) };
+    async fn rewrite(
+        &self,
+        job: &mut Ongoing,
+        entry: &Arc<Entry>,
+        hook: &Hook,
+        arguments: Map<String, Value>,
+    ) -> Result<(), Stop> {
         let mut members =
             job.call.effective_arguments.as_deref().and_then(Value::as_object).cloned().unwrap_or_default();
         members.extend(arguments);
@@ -119,14 +125,14 @@ impl CallHooks<'_> {
     }
 
     /// What is to be stored of a call that ends so, where hooks make another thing of it than its caller is told.
-    pub async fn persist(&self, job: &mut Job, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
+    pub async fn persist(&self, job: &mut Ongoing, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
         if !self.hooks.has(HookEvent::ToolResultPersist) {
             return None;
         }
         Box::pin(self.image(job, outcome, now)).await
     }
 
-    async fn image(&self, job: &mut Job, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
+    async fn image(&self, job: &mut Ongoing, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
         let asked = self.hooks_about(HookEvent::ToolResultPersist, &job.access, &job.call);
         if asked.is_empty() {
             return None;
@@ -186,7 +192,7 @@ impl CallHooks<'_> {
     }
 
     /// Tells watchers that a hook has failed.
-    async fn note_hook_error(&self, job: &mut Job, fault: &HookFault) {
+    async fn note_hook_error(&self, job: &mut Ongoing, fault: &HookFault) {
         job.register(self.live);
         if !is_told(job) {
             let change = job.recorder.change(&job.call);
@@ -201,7 +207,7 @@ impl CallHooks<'_> {
 }
 
 /// Whether watchers know how the call stands.
-fn is_told(job: &Job) -> bool {
+fn is_told(job: &Ongoing) -> bool {
     let is_behind = job.call.started_at.is_some() && !job.recorder.has_announced_start();
     job.recorder.has_announced() && !is_behind
 }

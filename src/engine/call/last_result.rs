@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
+use super::equip::Equipment;
 use super::interrupt::{Race, Shutdown};
-use super::job::{Begin, Job, Next, Stop};
 use super::output::check_output;
+use super::state::{Begin, Ongoing, Stop};
 use crate::domain::{Answer, Call, Ids, Outcome, Phase, convert};
 use crate::engine::said::{Said, WireAnswer};
 use crate::executor::images;
@@ -30,15 +31,13 @@ pub(super) struct LastResult<'a> {
 impl LastResult<'_> {
     /// How a call ends that is about to end with `outcome`, without a posted result: with the result that was posted in the
     /// last moment, if there is one.
-    pub async fn find(&self, job: &mut Job, outcome: Box<Outcome>) -> Stop {
-        let Next::Run(entry) = &job.next else { return Stop::With(outcome) };
-        let entry = entry.clone();
+    pub async fn find(&self, job: &mut Ongoing, entry: &Entry, equipment: &Equipment, outcome: Box<Outcome>) -> Stop {
         let posted = match job.handle.outside.close_after_posters().await {
             Some(posted) => Some(posted),
             None => {
                 let mut patience = pin!(tokio::time::sleep(self.patience));
                 let found = {
-                    let mut looking = pin!(self.posted_on_disk(&job.call, job.begin, &entry, &outcome));
+                    let mut looking = pin!(self.posted_on_disk(&job.call, job.begin, entry, &outcome));
                     tokio::select! {
                         found = &mut looking => found,
                         () = &mut patience => {
@@ -55,8 +54,8 @@ impl LastResult<'_> {
         };
         let Some(posted) = posted else { return Stop::With(outcome) };
         job.call.has_posted_result = true;
-        let outcome = job.equipment.without_secrets(convert::outcome_of(&entry.name, posted));
-        Stop::With(images::fitted(check_output(&entry, Box::new(outcome))).boxed().await)
+        let outcome = equipment.without_secrets(convert::outcome_of(&entry.name, posted));
+        Stop::With(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
     }
 
     /// The result that is on disk, if there is one. A database that is away is waited for, up to the end of the service; then

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::job::{Job, Next};
+use super::state::{Ongoing, Planned};
 use crate::domain::{Call, Code, ExecutorSpec};
 use crate::registry::Entry;
 use crate::telemetry::Tracer;
@@ -12,10 +12,10 @@ use crate::telemetry::trace::{Span, SpanKind};
 const EXECUTE_TOOL: &str = "execute_tool";
 
 /// Starts the span of a call.
-pub(super) fn call_span(tracer: &Tracer, job: &Job) -> Span {
-    let call = &job.call;
+pub(super) fn call_span(tracer: &Tracer, planned: &Planned) -> Span {
+    let (job, call) = (&planned.ongoing, &planned.ongoing.call);
     // A name that is no tool's may be anything.
-    let is_tool = matches!(job.next, Next::Run(_)) || call.limits.is_some();
+    let is_tool = planned.is_to_run() || call.limits.is_some();
     let mut span = tracer.span(SpanKind::Internal, job.traceparent.as_deref(), || {
         if is_tool { format!("{EXECUTE_TOOL} {}", call.name) } else { EXECUTE_TOOL.to_owned() }
     });
@@ -32,7 +32,7 @@ pub(super) fn call_span(tracer: &Tracer, job: &Job) -> Span {
 }
 
 /// Starts the span of an attempt, which a tool elsewhere continues.
-pub(super) fn attempt_span(tracer: &Tracer, job: &Job, entry: &Entry) -> Span {
+pub(super) fn attempt_span(tracer: &Tracer, job: &Ongoing, entry: &Entry) -> Span {
     let is_elsewhere = matches!(entry.definition.executor, ExecutorSpec::Http(_));
     let kind = if is_elsewhere { SpanKind::Client } else { SpanKind::Internal };
     let mut span = tracer.span(kind, job.traceparent.as_deref(), || "attempt".to_owned());

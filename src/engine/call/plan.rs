@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::arguments::{parse, valid};
-use super::job::{Asked, Job, Next, limits_of};
 use super::recorder::{self, Pending};
+use super::state::{Asked, Next, Planned, limits_of};
 use super::{equip, forward};
 use crate::access::Access;
 use crate::domain::limits::ServerLimits;
@@ -45,7 +45,7 @@ impl Planner<'_> {
         submission: Box<Submission>,
         ids: &[Uuid],
         batch_id: Option<Uuid>,
-    ) -> (Vec<Box<Job>>, Vec<Pending>, Option<Held>) {
+    ) -> (Vec<Planned>, Vec<Pending>, Option<Held>) {
         let mut texts = Texts { room: self.room, held: None, kib: 0 };
         let context = self.context.with(&submission);
         let agent = submission.agent.clone();
@@ -109,10 +109,10 @@ impl Planner<'_> {
             call.metadata.extend(called_as);
             call.metadata.extend(sought.through.map(|name| ("called_through".to_owned(), (*name).into())));
             let (recorder, end) = recorder::pair(self.journal.clone(), self.stores.clone(), self.patience);
-            let mut job = Job::new(access.clone(), call, next, recorder);
-            job.naming = naming;
-            job.traceparent.clone_from(&traceparent);
-            job.conversation.clone_from(&conversation);
+            let mut job = Planned::new(access.clone(), call, next, recorder);
+            job.ongoing.naming = naming;
+            job.ongoing.traceparent.clone_from(&traceparent);
+            job.ongoing.conversation.clone_from(&conversation);
             if let Some(beginning) = beginning {
                 let draft = Draft::new(
                     job.is_concurrency_safe(),
@@ -120,19 +120,20 @@ impl Planner<'_> {
                     &beginning,
                     self.room.semaphore().clone(),
                 );
-                job.handle.draft = Some(draft.last(entry.is_some_and(|entry| entry.stands == Some(COMPLETION))));
+                job.ongoing.handle.draft =
+                    Some(draft.last(entry.is_some_and(|entry| entry.stands == Some(COMPLETION))));
                 let (limits, context) = (own_limits.or(&limits), context.clone());
                 job.asked = Some(Box::new(Asked { vendor, limits, context }));
             }
-            job.presence = session.clone().filter(|_| job.is_to_run()).map(|session| {
-                let (tool, cancel) = (job.call.name.clone(), job.handle.cancel.clone());
+            job.ongoing.presence = session.clone().filter(|_| job.is_to_run()).map(|session| {
+                let (tool, cancel) = (job.ongoing.call.name.clone(), job.ongoing.handle.cancel.clone());
                 self.sessions.enter((access.tenant().clone(), session), *id, tool, cancel)
             });
             job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
             let is_awaited = !job.is_asynchronous();
             (job, Pending { id: *id, is_awaited, end })
         });
-        let (mut jobs, pending): (Vec<Box<Job>>, Vec<Pending>) = jobs.unzip();
+        let (mut jobs, pending): (Vec<Planned>, Vec<Pending>) = jobs.unzip();
         if let (Some(once), Some(first)) = (once, jobs.first_mut()) {
             let mut calls = ids.to_vec();
             known.iter().for_each(|(place, id)| calls.insert(*place, *id));

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::hooks::CallHooks;
-use super::job::{Executed, Job, Stop};
 use super::last_result::LastResult;
 use super::observed::note_end;
 use super::recorder::Recorded;
+use super::state::{Executed, Ongoing, Stop};
 use crate::domain::Clock;
 use crate::domain::limits::Bounds;
 use crate::telemetry::trace::Span;
@@ -25,11 +25,13 @@ pub(super) struct Settler<'a> {
 impl Settler<'_> {
     /// Settles a call, and returns whether its caller was still waiting for its end.
     pub async fn settle(&self, executed: Executed, span: &mut Span) -> Recorded {
-        let Executed { mut job, end } = executed;
-        let end = match end {
+        let Executed { mut job, entry, equipment, turn, call_end, end } = executed;
+        let end = match (end, entry) {
             // Boxed: few calls come this way.
-            Stop::With(outcome) if job.may_have_result() => Box::pin(self.last_result.find(&mut job, outcome)).await,
-            end => end,
+            (Stop::With(outcome), Some(entry)) if job.may_have_result() => {
+                Box::pin(self.last_result.find(&mut job, &entry, &equipment, outcome)).await
+            }
+            (end, _) => end,
         };
         let end = match end {
             Stop::Done(mut outcome) | Stop::With(mut outcome) => {
@@ -48,7 +50,7 @@ impl Settler<'_> {
             Stop::Left | Stop::Taken => None,
         };
         // What is kept for the call is freed once its end is on disk.
-        let Job { mut call, mut recorder, registration, holds, turn, .. } = *job;
+        let Ongoing { mut call, mut recorder, registration, holds, .. } = *job;
         match end {
             Stop::Done(outcome) | Stop::With(outcome) => match call.settle(*outcome, now) {
                 Ok(()) => {
@@ -67,7 +69,7 @@ impl Settler<'_> {
             Stop::Left => recorder.leave(),
             Stop::Taken => Box::pin(recorder.tell_stored(&call)).await,
         }
-        drop((registration, holds, turn));
+        drop((registration, holds, turn, call_end));
         recorder.end()
     }
 }

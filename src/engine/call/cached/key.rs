@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::domain::once::{fingerprint, hash};
 use crate::domain::tool::CacheScope;
 use crate::domain::{Agent, Time};
-use crate::engine::call::job::Job;
+use crate::engine::call::equip::Equipment;
+use crate::engine::call::state::Ongoing;
 use crate::registry::Entry;
 
 /// SHA-256 of everything that a result can depend on: secrets among it cannot be read back.
@@ -27,14 +28,14 @@ struct Parts<'a> {
 }
 
 /// The call's key; `None` if its results are nobody else's.
-pub fn of(job: &Job, entry: &Entry, scope: CacheScope) -> Option<Key> {
+pub fn of(job: &Ongoing, equipment: &Equipment, entry: &Entry, scope: CacheScope) -> Option<Key> {
     let call = &job.call;
     let session = match (scope, &call.session) {
         (CacheScope::Global, _) => None,
         (CacheScope::Session, Some(session)) => Some((&**session, job.session_since())),
         (CacheScope::Session, None) => return None,
     };
-    let arguments = job.equipment.arguments.as_ref().or(call.effective_arguments.as_ref())?;
+    let arguments = equipment.arguments.as_ref().or(call.effective_arguments.as_ref())?;
     Some(
         Parts {
             tenant: call.tenant.as_str(),

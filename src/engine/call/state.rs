@@ -25,48 +25,49 @@ use crate::registry::Entry;
 use crate::store::journal::Change;
 use crate::telemetry::Context;
 
-/// One call, ready to be run or refused.
+/// A call on its way: what every step works with.
 #[derive(Debug)]
-pub(in crate::engine) struct Job {
-    /// For whom it is done.
+pub(in crate::engine) struct Ongoing {
+    /// The caller that it runs for.
     pub access: Access,
     pub call: Call,
-    pub next: Next,
     pub recorder: Recorder,
     pub handle: Handle,
     pub reports: Reports,
+    /// Makes it reachable while it is held.
     pub registration: Option<Registration>,
-    /// Its place in the queue, where it was taken beforehand.
-    pub place: Option<Place>,
     pub begin: Begin,
-    /// It was accepted on disk before anything else: whoever sends it again finds it.
+    /// It was on disk before anything ran: a caller that repeats it finds it.
     pub is_accepted_first: bool,
-    /// Nobody waits for its end: it counts among those that do, and a stop leaves it to the next start.
+    /// It is detached: it has a place in the queue of such calls, and a drain leaves it to the next start.
     pub is_queued: bool,
-    /// Its keys are taken on disk before it runs.
-    pub claims: Vec<Claim>,
     pub traceparent: Option<Arc<str>>,
     /// The request that it came with, for the log.
     pub context: Context,
     /// The names under which its caller is shown tools.
     pub naming: Naming,
-    /// The session that it belongs to, as it was when the call was asked for.
+    /// Its session, as it was when the call was submitted.
     pub conversation: Option<Arc<Session>>,
-    /// What only its executor sees.
-    pub equipment: Equipment,
-    /// What was asked for beside arguments that are still to come.
-    pub asked: Option<Box<Asked>>,
-    /// At its end the instance goes that its tool has made for it alone.
-    pub call_end: Option<CallEnd>,
-    /// Its turn among the calls of one stream, once it has come.
-    pub turn: Option<Permit>,
-    /// Its place among the calls of its session.
+    /// Its entry among the calls of its session.
     pub presence: Option<Presence>,
-    /// What it holds while it is on its way: memory, and its place among those that nobody waits for.
+    /// What it holds until it is settled: memory, and its place among detached calls.
     pub holds: Vec<Arc<OwnedSemaphorePermit>>,
 }
 
-/// What a job comes to.
+/// A call that is planned: it will run, or is refused.
+#[derive(Debug)]
+pub(in crate::engine) struct Planned {
+    pub ongoing: Box<Ongoing>,
+    pub next: Next,
+    /// Its idempotency keys, which are claimed on disk before it runs.
+    pub claims: Vec<Claim>,
+    /// What was asked for, as long as its arguments are still streamed.
+    pub asked: Option<Box<Asked>>,
+    /// Its place in the queue, where it was taken beforehand.
+    pub place: Option<Place>,
+}
+
+/// What becomes of a planned call.
 #[derive(Debug)]
 pub(in crate::engine) enum Next {
     Run(Arc<Entry>),
@@ -81,7 +82,7 @@ pub(in crate::engine) struct Asked {
     pub context: ContextObjects,
 }
 
-/// Where a job begins.
+/// Where a call begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum Begin {
     /// At its beginning.
@@ -94,9 +95,9 @@ pub(in crate::engine) enum Begin {
     Lost,
 }
 
-impl Job {
-    /// A job with nothing behind it. It is large and handed on several times.
-    pub fn new(access: Access, call: Call, next: Next, recorder: Recorder) -> Box<Self> {
+impl Planned {
+    /// Creates the plan of a call without anything else.
+    pub fn new(access: Access, call: Call, next: Next, recorder: Recorder) -> Self {
         let (emitter, reports) = emitter::channel();
         let has_token = matches!(&next, Next::Run(entry) if entry.definition.has_token());
         let is_external = matches!(&next, Next::Run(entry) if entry.works_outside());
@@ -109,32 +110,81 @@ impl Job {
             has_token,
             may_be_outside: has_token || is_external,
         };
-        Box::new(Self {
+        // Boxed, as it is large and every step hands it on.
+        let ongoing = Box::new(Ongoing {
             access,
             call,
-            next,
             recorder,
             handle,
             reports,
             registration: None,
-            place: None,
             begin: Begin::Start,
             is_accepted_first: false,
             is_queued: false,
-            claims: Vec::new(),
             traceparent: None,
             context: Context::current(),
             naming: Naming::default(),
             conversation: None,
-            equipment: Equipment::default(),
-            asked: None,
-            call_end: None,
-            turn: None,
             presence: None,
             holds: Vec::new(),
-        })
+        });
+        Self { ongoing, next, claims: Vec::new(), asked: None, place: None }
     }
 
+    /// Returns `true` if it may run next to its neighbours.
+    pub fn is_concurrency_safe(&self) -> bool {
+        match &self.next {
+            Next::Run(entry) => entry.definition.is_concurrency_safe(),
+            Next::Refuse(_) => true,
+        }
+    }
+
+    /// Returns `true` if its arguments are streamed.
+    pub fn is_streamed(&self) -> bool {
+        self.ongoing.handle.draft.is_some()
+    }
+
+    /// Returns `true` if it is not refused.
+    pub fn is_to_run(&self) -> bool {
+        matches!(self.next, Next::Run(_))
+    }
+
+    /// Returns `true` if there may be other values than those of its arguments: coerced ones, or those that a refusal repeats.
+    pub fn has_copies(&self) -> bool {
+        match &self.next {
+            Next::Refuse(failure) => failure.details.is_some(),
+            Next::Run(_) => {
+                let effective = self.ongoing.call.effective_arguments.as_ref();
+                effective.is_some_and(|effective| !Arc::ptr_eq(effective, &self.ongoing.call.arguments))
+            }
+        }
+    }
+
+    /// Returns `true` if its neighbours do not wait for it.
+    pub fn is_asynchronous(&self) -> bool {
+        matches!(&self.next, Next::Run(entry) if entry.definition.asynchronous)
+    }
+
+    /// Refuses a call whose caller was already told that the batch could not be recorded, and may send it again.
+    pub fn give_up(&mut self) {
+        if self.is_to_run() && !self.ongoing.is_accepted_first {
+            let failure =
+                Failure::overloaded("An earlier call of the batch could not be recorded in time; this one was not run");
+            self.next = Next::Refuse(failure.into());
+        }
+    }
+
+    /// Ends the call before it was prepared.
+    pub fn ended(self, end: Stop) -> Executed {
+        let entry = match self.next {
+            Next::Run(entry) => Some(entry),
+            Next::Refuse(_) => None,
+        };
+        Executed { job: self.ongoing, entry, equipment: Equipment::default(), turn: None, call_end: None, end }
+    }
+}
+
+impl Ongoing {
     /// Makes the call reachable: it can be cancelled and reported on from here on, before a client can know its id.
     pub fn register(&mut self, live: &Live) {
         if self.registration.is_none() {
@@ -158,27 +208,9 @@ impl Job {
         self.recorder.reported(call, reported)
     }
 
-    /// Whether it may run beside its neighbours.
-    pub fn is_concurrency_safe(&self) -> bool {
-        match &self.next {
-            Next::Run(entry) => entry.definition.is_concurrency_safe(),
-            Next::Refuse(_) => true,
-        }
-    }
-
     /// When its session was made, where that is known: one of the same id may have been there before.
     pub fn session_since(&self) -> Option<Time> {
         self.conversation.as_ref().map(|session| session.created_at)
-    }
-
-    /// Whether its arguments come piece by piece.
-    pub fn is_streamed(&self) -> bool {
-        self.handle.draft.is_some()
-    }
-
-    /// Whether it is not refused.
-    pub fn is_to_run(&self) -> bool {
-        matches!(self.next, Next::Run(_))
     }
 
     /// Whether a result may have been posted for it that it has not taken.
@@ -190,31 +222,6 @@ impl Job {
     /// Whether a stop leaves it as it is: its work is done outside, and nobody waits for it here.
     pub fn is_left_at_once(&self) -> bool {
         self.is_queued && self.call.phase == Phase::External
-    }
-
-    /// Whether there may be other values beside those of its arguments: mended ones, or those that a refusal repeats.
-    pub fn has_copies(&self) -> bool {
-        match &self.next {
-            Next::Refuse(failure) => failure.details.is_some(),
-            Next::Run(_) => {
-                let effective = self.call.effective_arguments.as_ref();
-                effective.is_some_and(|effective| !Arc::ptr_eq(effective, &self.call.arguments))
-            }
-        }
-    }
-
-    /// Whether its neighbours do not wait for it.
-    pub fn is_asynchronous(&self) -> bool {
-        matches!(&self.next, Next::Run(entry) if entry.definition.asynchronous)
-    }
-
-    /// Its caller was already told that the batch could not be recorded, and may send it again: it is not run.
-    pub fn give_up(&mut self) {
-        if self.is_to_run() && !self.is_accepted_first {
-            let failure =
-                Failure::overloaded("An earlier call of the batch could not be recorded in time; this one was not run");
-            self.next = Next::Refuse(failure.into());
-        }
     }
 }
 
@@ -239,7 +246,14 @@ pub(in crate::engine) fn limits_of(
 /// A call that needs no further step but to be settled.
 #[derive(Debug)]
 pub(in crate::engine) struct Executed {
-    pub job: Box<Job>,
+    pub job: Box<Ongoing>,
+    /// Its tool, if it has one.
+    pub entry: Option<Arc<Entry>>,
+    pub equipment: Equipment,
+    /// Its turn among the calls of one stream, until it is settled.
+    pub turn: Option<Permit>,
+    /// Ends the instance that its tool has for this call alone, when it is dropped.
+    pub call_end: Option<CallEnd>,
     pub end: Stop,
 }
 
