@@ -201,7 +201,7 @@ impl Engine {
                 || job.is_streamed()
         };
         let engine = self.clone();
-        if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(|job| comes_first(job)) {
+        if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(comes_first) {
             let work = async move {
                 schedule::run_all(engine, jobs, mode).await;
                 drop(room);

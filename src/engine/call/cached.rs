@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
 use super::prepare::Prepared;
 use super::state::{Begin, Ongoing, Stop};
+use crate::dispatch::Place;
 use crate::domain::call::CacheControl;
 use crate::domain::tool::CacheSpec;
 use crate::domain::{Clock, Failure, Outcome};
@@ -52,11 +53,7 @@ impl<'a> Lookup<'a> {
             CacheControl::Any => match self.results.board(key).await {
                 Seat::Kept(outcome) => return self.take_over(job, &outcome),
                 Seat::First(flight) => flight,
-                Seat::Beside(leader) => match {
-                    // A place in the queue would hold up the very call that it waits for.
-                    *place = None;
-                    self.follow(job, leader).await?
-                } {
+                Seat::Beside(leader) => match self.follow(job, place, leader).await? {
                     Some(outcome) => return self.take_over(job, &outcome),
                     None => self.results.alone(key),
                 },
@@ -77,8 +74,11 @@ impl<'a> Lookup<'a> {
     async fn follow(
         &self,
         job: &mut Ongoing,
+        place: &mut Option<Place>,
         leader: watch::Receiver<Option<Arc<Outcome>>>,
     ) -> Result<Option<Arc<Outcome>>, Stop> {
+        // A place in the queue would hold up the very call that it waits for.
+        *place = None;
         let limits = job.call.limits;
         let waited_ms = job.call.waited_ms(self.clock.moment());
         let timeout = limits.and_then(|limits| Deadline::of(limits.timeout_ms, 0, "timeout_ms"));
