@@ -19,12 +19,12 @@ const LARGE: usize = 4_000_000;
 /// How long all of some requests may take: the tests' build is slow, and so is a machine with other work.
 const LONG: Duration = Duration::from_secs(180);
 
-/// A service whose process the kernel ends as soon as it has more than the documented memory, where this machine lets the
-/// tests limit a process. Its peak is looked at everywhere.
+/// A service whose process the kernel ends as soon as it needs more than the documented memory, as in a container of that
+/// size. Where this machine does not let the tests limit a process, its peak is looked at instead.
 struct Limited {
     // Ends before its group is removed.
     node: Node,
-    _group: Option<Group>,
+    group: Option<Group>,
 }
 
 impl Limited {
@@ -32,10 +32,7 @@ impl Limited {
     async fn start(backend: Backend) -> Self {
         let node = Node::start(backend, &[]).await;
         let group = Group::around(&node);
-        if group.is_none() {
-            println!("no control group can be made here: the process is not limited");
-        }
-        Self { node, _group: group }
+        Self { node, group }
     }
 }
 
@@ -61,8 +58,8 @@ impl Group {
         };
         let group = Self(parent.join(format!("toolpost-{}", node.id())));
         fs::create_dir(&group.0).ok()?;
-        // What the process has by now stays counted where it began.
-        let bytes = (DOCUMENTED - memory(node, "VmRSS:")) * 1024;
+        // What the process has by now stays counted where it began. Pages of its program can be dropped, and do not count.
+        let bytes = (DOCUMENTED - memory(node, "RssAnon:")) * 1024;
         fs::write(group.0.join(limit), bytes.to_string()).ok()?;
         fs::write(group.0.join("cgroup.procs"), node.id().to_string()).ok()?;
         Some(group)
@@ -90,7 +87,7 @@ fn memory(node: &Node, line: &str) -> u64 {
 
 /// Sends so many of them at once, over connections of their own. Each is answered well, or with a 503; how many were
 /// answered well.
-async fn at_once(node: &Node, count: usize, body: &Bytes) -> usize {
+async fn at_once(node: &Limited, count: usize, body: &Bytes) -> usize {
     let mut requests = JoinSet::new();
     for _ in 0..count {
         let request = node.request(reqwest::Method::POST, "/tool-calls").header("content-type", "application/json");
@@ -112,12 +109,12 @@ async fn at_once(node: &Node, count: usize, body: &Bytes) -> usize {
         good += answered.unwrap();
     }
     let peak = memory(node, "VmHWM:");
-    assert!(peak < DOCUMENTED, "{peak} KiB after {:.60}", String::from_utf8_lossy(body));
+    assert!(node.group.is_some() || peak < DOCUMENTED, "{peak} KiB after {:.60}", String::from_utf8_lossy(body));
     good
 }
 
 /// Sends so many at once, and then a small call, for which there is room again.
-async fn survives(node: &Node, count: usize, body: Bytes) {
+async fn survives(node: &Limited, count: usize, body: Bytes) {
     let good = at_once(node, count, &body).await;
     assert!(good > 0, "none of {count} was taken: {:.60}", String::from_utf8_lossy(&body));
     let small = json!({"name": "echo", "arguments": {"a": 1}});
