@@ -325,6 +325,7 @@ impl Builder {
             max_queued: config.queue.max_length,
             max_running: config.queue.max_running,
             silence: Duration::from_millis(config.streams.silence_ms),
+            session_idle_ms: config.sessions.idle_ms,
             pause: PauseRule { after_timeouts: config.pause.after_timeouts, cooldown_ms: config.pause.cooldown_ms },
             results_bytes: config.cache.max_mib.saturating_mul(1024 * 1024),
             callbacks_kick: callbacks_kick.clone(),
@@ -354,8 +355,7 @@ impl Builder {
         engine.sign_on(lease).await?;
         let heart = tokio::spawn(engine.clone().live_on(lease, background.clone()));
         if !is_command_line {
-            let idle = Duration::from_millis(config.sessions.idle_ms);
-            tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
+            tokio::spawn(engine.clone().keep_sessions(background.clone()));
             tokio::spawn(retention::run(store.stores().clone(), clock.clone(), config.retention, background.clone()));
         }
         if !is_command_line {
@@ -411,11 +411,12 @@ impl App {
     pub async fn call(&self, name: &str, arguments: Value) -> Result<Arc<Call>, CallError> {
         let request = CallRequest { name: name.to_owned(), arguments: Some(arguments), ..CallRequest::default() };
         let submission = Submission { calls: vec![request], wait: Wait::Result, ..Submission::default() };
-        let submitted =
-            self.engine.submit(&self.operator, submission, self.engine.ids(1), 0).map_err(|refusal| match refusal {
-                Refusal::Overloaded => CallError::Overloaded,
+        let submitted = self.engine.submit_now(&self.operator, submission, &self.engine.ids(1), 0).map_err(
+            |refusal| match refusal {
                 Refusal::ShuttingDown => CallError::ShuttingDown,
-            })?;
+                _ => CallError::Overloaded,
+            },
+        )?;
         let ended = submitted.ended().await.map_err(|NotRecorded { .. }| CallError::NotRecorded)?;
         ended.into_iter().next().ok_or(CallError::NotRecorded)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -36,6 +36,7 @@ mod schedule;
 mod sessions;
 mod settings;
 mod submission;
+mod submit;
 mod submitted;
 #[cfg(test)]
 mod tests;
@@ -54,7 +55,8 @@ pub use recovery::Lease;
 pub use room::{Footprint, NoRoom, Room, Unread};
 pub use rush::Rush;
 pub use settings::{Load, Settings};
-pub use submission::{Mode, Refusal, Submission, Wait};
+pub use submission::{KeyedError, Mode, Refusal, Submission, Wait};
+pub use submit::Keyed;
 pub use submitted::{Seen, Submitted};
 pub use turns::Turns;
 pub use work::Work;
@@ -64,9 +66,7 @@ use call::accept::Acceptor;
 use call::cached::Results;
 use call::interrupt::Shutdown;
 use call::plan::Planner;
-use call::state::Planned;
 use hearing::Inbox;
-use holding::{Holding, hold};
 use live::Live;
 use pauses::Pauses;
 use reach::Reach;
@@ -172,60 +172,60 @@ impl Engine {
         self.ids.next()
     }
 
-    /// Takes calls of whoever has this access: they run whether or not anybody waits for them. `ids` are from [`Engine::ids`], one a call; `request` is
-    /// what the request takes, or its size.
+    /// Submits calls whose session is joined already, and which can be planned at once. They run whether or not their caller
+    /// waits. `ids` are from [`Engine::ids`], one for each call; `request` is what the request takes, or its size.
     ///
     /// # Errors
-    /// If there is no room, or the service is stopping. Then nothing was accepted.
-    pub fn submit(
+    /// Returns [`Refusal::Overloaded`] or [`Refusal::ShuttingDown`]. Then no call was accepted.
+    pub fn submit_now(
+        self: &Arc<Self>,
+        access: &Access,
+        submission: impl Into<Box<Submission>>,
+        ids: &[Uuid],
+        request: impl Into<Footprint>,
+    ) -> Result<Submitted, Refusal> {
+        submit::plan(self, access, submission.into(), ids, request.into())
+    }
+
+    /// Submits calls: joins their session, and checks large arguments on a thread of their own.
+    ///
+    /// # Errors
+    /// Returns a [`Refusal`]. Then no call was accepted.
+    pub async fn submit(
         self: &Arc<Self>,
         access: &Access,
         submission: impl Into<Box<Submission>>,
         ids: Vec<Uuid>,
         request: impl Into<Footprint>,
     ) -> Result<Submitted, Refusal> {
-        let submission: Box<Submission> = submission.into();
-        let (mut request, calls_asked): (Footprint, usize) = (request.into(), submission.calls.len());
-        self.admit(calls_asked, &mut request)?;
-        let batch_id = submission.batch_id.or_else(|| submission.is_batch.then(|| self.ids.next()));
-        let (mode, wait) = (submission.mode, submission.wait);
-        let is_cancelled_with_caller = submission.cancel_on_disconnect;
-        let (mut jobs, calls, texts) = self.planner().plan(access, submission, &ids, batch_id);
-        let room = hold(&mut jobs, request, texts);
-        let nobody_waits = matches!(wait, Wait::Accepted | Wait::For(_));
-        let is_queued = |job: &Planned| nobody_waits || wait == Wait::AsDeclared && job.is_asynchronous();
-        let comes_first = |job: &Planned| {
-            !job.claims.is_empty()
-                || job.ongoing.call.callback_url.is_some()
-                || job.is_asynchronous()
-                || job.is_streamed()
-        };
-        let engine = self.clone();
-        if !nobody_waits && !is_cancelled_with_caller && !jobs.iter().any(comes_first) {
-            let work = async move {
-                schedule::run_all(engine, jobs, mode).await;
-                drop(room);
-            };
-            return Ok(Submitted::new(batch_id, calls, Work::new(work, &self.tasks)));
+        let (submission, request): (Box<Submission>, Footprint) = (submission.into(), request.into());
+        if submit::is_immediate(&submission, &request) {
+            return submit::plan(self, access, submission, &ids, request);
         }
-        let room = room.map(Holding::shared);
-        let handles = jobs.iter().map(|job| job.ongoing.handle.cancel.clone()).collect::<Vec<_>>();
-        for job in jobs.iter_mut().filter(|job| job.is_to_run()) {
-            job.ongoing.holds.extend(room.clone());
-            if is_queued(job) {
-                job.ongoing.is_queued = true;
-                let place = self.queue.clone().try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
-                job.ongoing.holds.push(Arc::new(place));
-            }
-        }
-        let (word, accepted) = oneshot::channel();
-        let work = async move {
-            let jobs = engine.acceptor().accept(jobs, word).await;
-            schedule::run_all(engine, jobs, mode).await;
-            drop(room);
-        };
-        let submitted = Submitted::new(batch_id, calls, Work::new(work, &self.tasks)).accepted_first(accepted);
-        Ok(if is_cancelled_with_caller { submitted.cancelled_with_caller(handles) } else { submitted })
+        // Boxed: few requests come this way, and a future is as large as the largest of its parts.
+        Box::pin(submit::submit(self, access, submission, ids, request)).await
+    }
+
+    /// Submits calls of which some have idempotency keys: calls that exist are found, the others are accepted.
+    ///
+    /// # Errors
+    /// Returns a [`KeyedError`]. Then no call was accepted.
+    pub async fn submit_keyed(
+        self: &Arc<Self>,
+        access: &Access,
+        submission: &Submission,
+        ids: &[Uuid],
+        request: Footprint,
+    ) -> Result<Keyed, KeyedError> {
+        submit::submit_keyed(self, access, submission, ids, request).await
+    }
+
+    /// Reads the session of a submission, or creates it, for calls that follow one by one.
+    ///
+    /// # Errors
+    /// Returns [`Refusal::Store`] or [`Refusal::Overloaded`].
+    pub async fn join_session(&self, access: &Access, submission: &mut Submission) -> Result<(), Refusal> {
+        submit::join_session(self, access, submission).await
     }
 
     /// Whether it takes calls at this moment, whatever they are. Whoever can ask so does before anybody reads them: a refusal
@@ -392,9 +392,9 @@ impl Engine {
         self.sessions().complete(store, session, completion).await
     }
 
-    /// Deletes sessions that were not used for `idle`, until `stop` fires.
-    pub async fn keep_sessions(self: Arc<Self>, idle: Duration, stop: CancellationToken) {
-        self.sessions().keep(idle, stop).await;
+    /// Deletes sessions that are not used for longer than the settings allow, until `stop` fires.
+    pub async fn keep_sessions(self: Arc<Self>, stop: CancellationToken) {
+        self.sessions().keep(Duration::from_millis(self.settings.session_idle_ms), stop).await;
     }
 
     /// Records the first heartbeat of this node, before it takes any call.

@@ -71,7 +71,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         wait: Wait::Result,
         ..Submission::default()
     };
-    let submitted = app.engine.submit(&access, submission, ids, text.len());
+    let submitted = app.engine.submit_now(&access, submission, &ids, text.len());
     let Some(pending) = submitted.ok().and_then(|submitted| submitted.detach().0.into_iter().next()) else {
         return Err(CliError::unusable("the call is too large to be taken")
             .hint("Raise max_in_flight_mib in the [server] section of the settings."));

@@ -35,6 +35,8 @@ pub struct Settings {
     pub max_running: usize,
     /// How long arguments that come piece by piece may be silent.
     pub silence: Duration,
+    /// Time after which a session that is not used is deleted, in milliseconds; 0 means never.
+    pub session_idle_ms: u64,
     /// When a tool that times out again and again rests.
     pub pause: PauseRule,
     /// Memory that kept results may take, in bytes.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::domain::call::CacheControl;
 use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, CallRequest, LimitsSpec, Once, Session};
+use crate::store::StoreError;
 
 /// How the calls of a batch run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -82,16 +83,65 @@ pub struct Submission {
     pub traceparent: Option<Arc<str>>,
 }
 
-/// Why calls were not taken at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An error returned for a submission of which no call was accepted.
+#[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// Too many are in flight.
+    /// Too many calls are in flight.
+    #[error("too many calls are in flight")]
     Overloaded,
     /// The service is stopping.
+    #[error("the service is shutting down")]
     ShuttingDown,
+    /// The database fails.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A bug ended the check of the arguments.
+    #[error("the arguments could not be checked")]
+    Failed,
+}
+
+/// An error returned for a submission with idempotency keys of which no call was accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyedError {
+    /// An idempotency key was used for another request: that of the call with this index, or that of the whole request.
+    #[error("the idempotency key was used for another request")]
+    Reused {
+        /// The index of the call; `None` for the key of the request.
+        call: Option<usize>,
+    },
+    /// The calls could not be recorded in time.
+    #[error("the calls could not be recorded in time")]
+    NotRecorded {
+        /// Whether they may have been accepted all the same.
+        accepted: bool,
+        /// Their batch, if they are one.
+        batch_id: Option<Uuid>,
+        /// The first of them.
+        call: Option<Uuid>,
+    },
+    /// The submission is refused, whatever its keys are.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+impl From<StoreError> for KeyedError {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error.into())
+    }
 }
 
 impl Submission {
+    /// Returns `true` if the request or one of its calls has an idempotency key.
+    #[must_use]
+    pub fn is_keyed(&self) -> bool {
+        self.once.is_some() || self.calls.iter().any(|call| call.once.is_some())
+    }
+
+    /// Returns a copy of the call with this index, which it keeps.
+    pub(super) fn call_at(&self, index: usize) -> CallRequest {
+        CallRequest { index: u32::try_from(index).ok(), ..self.calls[index].clone() }
+    }
+
     /// The same with other calls: those of it that are new, beside those that are there already.
     #[must_use]
     pub fn with_calls(&self, calls: Vec<CallRequest>, known: Vec<(usize, Uuid)>) -> Self {

@@ -12,7 +12,6 @@ use super::extract::JsonRequest;
 use super::measured::TRACEPARENT;
 use super::preference::Preference;
 use super::problem::Problem;
-use super::submit::{is_at_once, submit};
 use super::subscribers::{self, Seats};
 use super::turns::Client;
 use super::{AppState, accept, answer, cache_control, once, watch};
@@ -84,7 +83,7 @@ pub(super) async fn execute(
     submission.traceparent = traceparent(&headers);
     submission.cache_control = cache_control::of(&headers);
     submission.once = once;
-    let mut response = if once.is_some() || submission.calls.iter().any(|call| call.once.is_some()) {
+    let mut response = if submission.is_keyed() {
         // Boxed, as all that few requests come to: a future is as large as the largest of its parts.
         Box::pin(once::execute(&state, &access, asked, footprint, wants_events)).await?
     } else {
@@ -108,16 +107,11 @@ async fn execute_anew(
     let (ids, wait) = (state.engine.ids(submission.calls.len()), submission.wait);
     if wants_events {
         let reader = state.bus.subscribe(ids.clone());
-        let submitting = Box::pin(submit(state, access, submission, ids.clone(), footprint));
-        let mut submitted = submitting.await?;
+        let mut submitted = state.engine.submit(access, submission, ids.clone(), footprint).await?;
         Box::pin(accepted(&mut submitted)).await?;
         return Ok(watch::stream(state.clone(), access.clone(), reader, ids, submitted, said));
     }
-    let mut submitted = if is_at_once(&submission, &footprint) {
-        state.engine.submit(access, submission, ids, footprint)?
-    } else {
-        Box::pin(submit(state, access, submission, ids, footprint)).await?
-    };
+    let mut submitted = state.engine.submit(access, submission, ids, footprint).await?;
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     // Whatever of a batch was accepted is found there, also if the one that was not recorded in time was not.
     let not_recorded = |not: NotRecorded| answer::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);

@@ -1,4 +1,4 @@
-//! Requests that come again: whatever has the same key is one request, and runs once (contract, section 3).
+//! The answers to requests with idempotency keys: calls that exist are joined or replayed (contract, section 3).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,20 +12,17 @@ use serde_json::Value;
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
-use super::call_body::Asked;
+use super::call_body::{Asked, IdPlaces};
 use super::problem::Problem;
-use super::submit::submit;
 use super::{AppState, answer, end, watch};
 use crate::access::Access;
-use crate::domain::{Call, CallRequest, Claim, Once, Time};
-use crate::engine::{Footprint, NotAccepted, Seen, Submission, Wait};
+use crate::domain::{Call, Once};
+use crate::engine::{Footprint, Keyed, KeyedError, Seen, Submission, Wait};
 use crate::events::{frame, stream as events};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Longest key, in characters.
 const LONGEST_KEY: usize = 512;
-/// How often keys are looked up that others take at the same moment.
-const TRIES: usize = 5;
 
 /// The request's `Idempotency-Key`, if it has one.
 pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<Once>, Problem> {
@@ -38,124 +35,50 @@ pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<Once>, Prob
     Ok(Some(Once::of_request(key, body)))
 }
 
-/// A call of the request: one that is there already, or one that is new.
-enum Found {
-    Known(Uuid),
-    New(Box<CallRequest>),
-}
-
-/// Runs what was never asked for before, and joins the rest.
+/// Runs calls whose idempotency keys are new, and joins the others.
 pub(super) async fn execute(
     state: &AppState,
     access: &Access,
     asked: Asked,
-    mut footprint: Footprint,
+    footprint: Footprint,
     wants_events: bool,
 ) -> Result<Response, Problem> {
     let submission = &asked.submission;
-    if let Some(once) = submission.once
-        && let Some(claim) = claim_of(access, state.clock.now(), once, "").await?
-    {
-        return replay(state, access, &asked, claim.batch_id, claim.calls, wants_events).await;
-    }
-    for _ in 0..TRIES {
-        // What it holds goes with the first try; one that comes after it has to take it anew.
-        let held = footprint.held.take();
-        let request = Footprint { is_kept: true, held, ..footprint };
-        let mut found = Vec::with_capacity(submission.calls.len());
-        for (index, request) in submission.calls.iter().enumerate() {
-            let claim = match request.once {
-                Some(once) => claim_of(access, state.clock.now(), once, &asked.id_places.of(index)).await?,
-                None => None,
-            };
-            let known = claim.and_then(|claim| claim.calls.first().copied());
-            let index = u32::try_from(index).ok();
-            found.push(
-                known.map_or_else(|| Found::New(Box::new(CallRequest { index, ..request.clone() })), Found::Known),
-            );
-        }
-        if let Some(response) = run_new(state, access, &asked, found, request, wants_events).await? {
-            return Ok(response);
-        }
-        // Somebody else has taken a key of theirs meanwhile.
-        if let Some(once) = submission.once
-            && let Some(claim) = claim_of(access, state.clock.now(), once, "").await?
-        {
-            return replay(state, access, &asked, claim.batch_id, claim.calls, wants_events).await;
-        }
-    }
-    Err(Problem::overloaded())
-}
-
-/// Who has the key, if anybody has. The same key for something else is refused.
-async fn claim_of(access: &Access, now: Time, once: Once, pointer: &str) -> Result<Option<Claim>, Problem> {
-    match access.store().claim(&once.key, now).await? {
-        Some(claim) if claim.once.fingerprint != once.fingerprint => Err(Problem::key_reused(pointer)),
-        Some(claim) if !may_replay(access, &claim).await? => Err(Problem::key_reused(pointer)),
-        claim => Ok(claim),
-    }
-}
-
-/// Whoever has another allow-list gets no outcome of a tool that is not on it.
-async fn may_replay(access: &Access, claim: &Claim) -> Result<bool, Problem> {
-    if access.allowed().is_none() {
-        return Ok(true);
-    }
-    let calls = access.store().calls_of(&claim.calls).await?;
-    Ok(calls.iter().all(|call| access.may_reach(call)))
-}
-
-/// `None` if a key was taken meanwhile; then nothing was accepted.
-async fn run_new(
-    state: &AppState,
-    access: &Access,
-    asked: &Asked,
-    found: Vec<Found>,
-    request: Footprint,
-    wants_events: bool,
-) -> Result<Option<Response>, Problem> {
-    let submission = &asked.submission;
-    let (mut known, mut new) = (Vec::new(), Vec::new());
-    for (place, found) in found.into_iter().enumerate() {
-        match found {
-            Found::Known(id) => known.push((place, id)),
-            Found::New(request) => new.push(*request),
-        }
-    }
-    if new.is_empty() {
-        let known = known.into_iter().map(|(_, id)| id).collect();
-        return replay(state, access, asked, None, known, wants_events).await.map(Some);
-    }
-    let ids = state.engine.ids(new.len());
+    let ids = state.engine.ids(submission.calls.len());
+    // Subscribed before the calls are accepted, so that no event is missed.
     let reader = wants_events.then(|| state.bus.subscribe(ids.clone()));
-    let mut submitted =
-        submit(state, access, submission.with_calls(new, known.clone()).into(), ids.clone(), request).await?;
+    let keyed = state.engine.submit_keyed(access, submission, &ids, footprint).await;
+    let (submitted, ids, known) = match keyed.map_err(|error| problem_of(error, &asked.id_places))? {
+        Keyed::Known { batch_id, calls } => return replay(state, access, &asked, batch_id, calls, wants_events).await,
+        Keyed::New { submitted, ids, known } => (submitted, ids, known),
+    };
     let batch_id = submitted.batch_id;
-    match submitted.accepted().await {
-        Ok(()) => {}
-        Err(NotAccepted::Claimed) => return Ok(None),
-        Err(NotAccepted::NotRecorded(not)) => {
-            return Err(answer::not_recorded(not.accepted, batch_id, ids.first().copied()));
-        }
-    }
     if let Some(reader) = reader {
         if known.is_empty() {
-            return Ok(Some(watch::stream(state.clone(), access.clone(), reader, ids, submitted, asked.said.clone())));
+            return Ok(watch::stream(state.clone(), access.clone(), reader, ids, submitted, asked.said.clone()));
         }
         let mut all = ids;
-        known.into_iter().for_each(|(place, id)| all.insert(place, id));
+        known.into_iter().for_each(|(index, id)| all.insert(index, id));
         let (_, guards) = submitted.detach();
-        return replay_events(state, access, asked, batch_id, all, guards).await.map(Some);
+        return replay_events(state, access, &asked, batch_id, all, guards).await;
     }
     let first = ids.first().copied();
-    // All at once: nobody waits longer because there are several.
+    // The calls are waited for together, so that several of them take no longer than one.
     let joined = try_join_all(known.iter().map(|(_, id)| join(state, access, *id, submission.wait)));
     let (seen, joined) = tokio::join!(submitted.seen(submission.wait), joined);
     let mut all = seen.map_err(|not| answer::not_recorded(not.accepted, batch_id, first))?;
-    for ((place, _), call) in known.into_iter().zip(joined?) {
-        all.insert(place, Seen::Ended(Arc::new(call)));
+    for ((index, _), call) in known.into_iter().zip(joined?) {
+        all.insert(index, Seen::Ended(Arc::new(call)));
     }
-    answer::seen(access, batch_id, all, asked.said.as_deref()).await.map(Some)
+    answer::seen(access, batch_id, all, asked.said.as_deref()).await
+}
+
+fn problem_of(error: KeyedError, id_places: &IdPlaces) -> Problem {
+    match error {
+        KeyedError::Reused { call } => Problem::key_reused(&call.map(|index| id_places.of(index)).unwrap_or_default()),
+        KeyedError::NotRecorded { accepted, batch_id, call } => answer::not_recorded(accepted, batch_id, call),
+        KeyedError::Refused(refusal) => refusal.into(),
+    }
 }
 
 /// The outcome of calls that are there already; those that still run are joined.

@@ -14,7 +14,7 @@ use super::described::HttpUrl;
 use super::extract::Params;
 use super::problem::Problem;
 use super::subscribers::Seat;
-use super::{AppState, cache_control, conversation, extract, once, watch};
+use super::{AppState, cache_control, extract, once, watch};
 use crate::access::Access;
 use crate::callbacks;
 use crate::domain::{LimitsSpec, Vendor};
@@ -117,7 +117,7 @@ pub(super) async fn pipe(
         ..Submission::default()
     };
     if template.session.is_some() {
-        conversation::join(&state, &access, &mut template).await?;
+        state.engine.join_session(&access, &mut template).await?;
     }
     // Without a position, the beginning of everything resumes it as well.
     let last = access.store().last_pos().await.unwrap_or_default();

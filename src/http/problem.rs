@@ -431,6 +431,8 @@ impl From<Refusal> for Problem {
         match refusal {
             Refusal::Overloaded => Self::overloaded(),
             Refusal::ShuttingDown => Self::shutting_down(),
+            Refusal::Store(error) => error.into(),
+            Refusal::Failed => Self::internal(),
         }
     }
 }

@@ -18,8 +18,6 @@ use crate::engine::{Footprint, NotAccepted, NotRecorded, Refusal, Submission, Su
 
 /// How long the last progress may take to arrive after the end itself.
 const LAST_PROGRESS: Duration = Duration::from_secs(5);
-/// Largest arguments, in bytes, that are checked on the spot.
-const QUICKLY_CHECKED: usize = 64 * 1024;
 /// JSON-RPC's code for what goes wrong on the server's side and may go well later.
 const TRY_AGAIN: ErrorCode = ErrorCode(-32000);
 
@@ -58,7 +56,7 @@ impl Server {
         let arguments = request.arguments.unwrap_or_default();
         // Over standard input nobody has counted.
         let bytes = if caller.bytes == 0 { json::size_of(&arguments) } else { caller.bytes };
-        let size = (bytes, caller.weight.max(bytes));
+        let size = Footprint { bytes, weight: caller.weight.max(bytes), ..Footprint::default() };
         let arguments = Some(Value::Object(arguments));
         let name = request.name.into_owned();
         let calls = vec![CallRequest { name, arguments, over_mcp: true, ..CallRequest::default() }];
@@ -66,7 +64,7 @@ impl Server {
         let submission = Submission { calls, wait, traceparent: caller.traceparent, ..Submission::default() };
         let id = self.0.engine.new_id();
         if is_task {
-            let mut submitted = self.submit(&access, submission, id, size).await?;
+            let mut submitted = self.0.engine.submit(&access, submission, vec![id], size).await.map_err(refused)?;
             submitted.accepted().await.map_err(not_accepted)?;
             return Self::created(&access, id).await.map(CallToolResponse::Task);
         }
@@ -76,7 +74,7 @@ impl Server {
             let reader = self.0.bus.subscribe(vec![id]);
             Watch { reader, token, peer: context.peer.clone() }
         });
-        let submitted = self.submit(&access, submission, id, size).await?;
+        let submitted = self.0.engine.submit(&access, submission, vec![id], size).await.map_err(refused)?;
         let call = self.ended(&access, submitted, id, watch, [&context.ct, &caller.gone]).await?;
         match &call.outcome.as_deref().and_then(|outcome| outcome.error.as_ref()) {
             // The protocol has an error of its own for it.
@@ -125,30 +123,13 @@ impl Server {
         }
         end.map_err(not_recorded)?.into_iter().next().ok_or_else(|| not_recorded(NotRecorded { accepted: true }))
     }
-
-    async fn submit(
-        &self,
-        access: &Access,
-        submission: Submission,
-        id: Uuid,
-        (bytes, weight): (usize, usize),
-    ) -> Result<Submitted, ErrorData> {
-        let request = Footprint { bytes, weight, ..Footprint::default() };
-        let (engine, access) = (self.0.engine.clone(), access.clone());
-        if bytes <= QUICKLY_CHECKED {
-            return engine.submit(&access, submission, vec![id], request).map_err(refused);
-        }
-        // Arguments that take long to check are not checked where others wait.
-        let submitted =
-            tokio::task::spawn_blocking(move || engine.submit(&access, submission, vec![id], request)).await;
-        submitted.map_err(|_| ErrorData::internal_error("the call could not be checked", None))?.map_err(refused)
-    }
 }
 
 pub(super) fn refused(refusal: Refusal) -> ErrorData {
     let (code, what) = match refusal {
-        Refusal::Overloaded => ("OVERLOADED", "too many calls are in flight; nothing was accepted, try again"),
         Refusal::ShuttingDown => ("SHUTTING_DOWN", "the service is stopping and takes no new calls"),
+        Refusal::Failed => return ErrorData::internal_error("the call could not be checked", None),
+        _ => ("OVERLOADED", "too many calls are in flight; nothing was accepted, try again"),
     };
     ErrorData::new(TRY_AGAIN, what, Some(serde_json::json!({"code": code, "retryable": true})))
 }

@@ -1,13 +1,18 @@
-//! Accepting calls on disk before anything else: whoever is told so can go away, and whoever sends them again finds them.
+//! The second step of a call, where it has to be durable before it runs: idempotency keys are looked up and claimed, and the
+//! call is committed. Its caller can then disconnect, or send the request again and find the call.
 
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use uuid::Uuid;
+
 use super::recorder::NotRecorded;
 use super::state::{Next, Ongoing, Planned};
-use crate::domain::{Clock, Failure, Ids};
+use crate::access::Access;
+use crate::domain::{Claim, Clock, Failure, Ids, Once};
 use crate::engine::live::Live;
+use crate::engine::submission::{KeyedError, Submission};
 use crate::fault::{self, Point};
 use crate::store::Journal;
 use crate::store::journal::{Change, JournalError};
@@ -63,6 +68,8 @@ impl Acceptor<'_> {
         match written {
             Ok(()) => {}
             Err(JournalError::Claimed) => {
+                // Their ids can be used again as soon as the caller knows.
+                drop(jobs);
                 say(Err(NotAccepted::Claimed));
                 return Vec::new();
             }
@@ -119,5 +126,64 @@ impl Acceptor<'_> {
             change = change.with_callback(self.ids.next());
         }
         change
+    }
+}
+
+/// The calls that the idempotency keys of a submission stand for already.
+pub(in crate::engine) enum KnownCalls {
+    /// All calls of the submission exist: these, in request order.
+    All { batch_id: Option<Uuid>, calls: Vec<Uuid> },
+    /// These exist, by their index in the request. The others are new.
+    Some(Vec<(usize, Uuid)>),
+}
+
+/// Looks up idempotency keys (contract, section 3).
+pub(in crate::engine) struct KeyLookup<'a> {
+    pub access: &'a Access,
+    pub clock: &'a Clock,
+}
+
+impl KeyLookup<'_> {
+    /// Finds the calls that the keys of a submission stand for.
+    ///
+    /// # Errors
+    /// Returns [`KeyedError::Reused`] if a key stands for another request, and [`KeyedError::Refused`] if the database fails.
+    pub async fn find(&self, submission: &Submission) -> Result<KnownCalls, KeyedError> {
+        if let Some(once) = submission.once
+            && let Some(Claim { batch_id, calls, .. }) = self.claim_of(once, None).await?
+        {
+            return Ok(KnownCalls::All { batch_id, calls });
+        }
+        let mut known = Vec::new();
+        for (index, request) in submission.calls.iter().enumerate() {
+            let Some(once) = request.once else { continue };
+            let claim = self.claim_of(once, Some(index)).await?;
+            known.extend(claim.and_then(|claim| claim.calls.first().copied()).map(|id| (index, id)));
+        }
+        if known.len() == submission.calls.len() {
+            let calls = known.into_iter().map(|(_, id)| id).collect();
+            return Ok(KnownCalls::All { batch_id: None, calls });
+        }
+        Ok(KnownCalls::Some(known))
+    }
+
+    /// Returns what a key stands for, if it is claimed.
+    async fn claim_of(&self, once: Once, call: Option<usize>) -> Result<Option<Claim>, KeyedError> {
+        match self.access.store().claim(&once.key, self.clock.now()).await? {
+            Some(claim) if claim.once.fingerprint != once.fingerprint || !self.may_replay(&claim).await? => {
+                Err(KeyedError::Reused { call })
+            }
+            claim => Ok(claim),
+        }
+    }
+
+    /// Returns `true` if the caller may see the outcomes of these calls: a caller with another allow-list gets no outcome of
+    /// a tool that is not on it.
+    async fn may_replay(&self, claim: &Claim) -> Result<bool, KeyedError> {
+        if self.access.allowed().is_none() {
+            return Ok(true);
+        }
+        let calls = self.access.store().calls_of(&claim.calls).await?;
+        Ok(calls.iter().all(|call| self.access.may_reach(call)))
     }
 }

@@ -160,6 +160,14 @@ impl Planned {
         }
     }
 
+    /// Returns `true` if the call is committed before it runs.
+    pub fn is_accepted_first(&self) -> bool {
+        !self.claims.is_empty()
+            || self.ongoing.call.callback_url.is_some()
+            || self.is_asynchronous()
+            || self.is_streamed()
+    }
+
     /// Returns `true` if its neighbours do not wait for it.
     pub fn is_asynchronous(&self) -> bool {
         matches!(&self.next, Next::Run(entry) if entry.definition.asynchronous)

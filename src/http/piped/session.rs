@@ -219,10 +219,10 @@ impl Session {
     ) -> Result<(Option<Draft>, Vec<crate::engine::Pending>, Vec<tokio_util::sync::DropGuard>), Failure> {
         let submission =
             Submission { batch_id: self.template.batch_id, ..self.template.with_calls(vec![request], Vec::new()) };
-        let submitted = self.state.engine.submit(&self.access, submission, vec![id], 0);
+        let submitted = self.state.engine.submit_now(&self.access, submission, &[id], 0);
         let mut submitted = submitted.map_err(|refusal| match refusal {
-            Refusal::Overloaded => Failure::overloaded("Too many calls are in flight; the call was not run"),
             Refusal::ShuttingDown => Failure::shutting_down(),
+            _ => Failure::overloaded("Too many calls are in flight; the call was not run"),
         })?;
         submitted.accepted().await.map_err(|not| match not {
             NotAccepted::Claimed | NotAccepted::NotRecorded(_) => {

@@ -1,0 +1,193 @@
+//! Submitting the calls of a request: its session is joined, its idempotency keys are looked up, and its calls are planned.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::call::accept::{KeyLookup, KnownCalls, NotAccepted};
+use super::call::recorder::NotRecorded;
+use super::call::state::Planned;
+use super::holding::{Holding, hold};
+use super::room::Footprint;
+use super::submission::{KeyedError, Refusal, Submission, Wait};
+use super::submitted::Submitted;
+use super::work::Work;
+use super::{Engine, schedule};
+use crate::access::Access;
+use crate::domain::{Session, SessionState};
+use crate::telemetry::Context;
+
+/// Largest request, in bytes, whose arguments are checked on the thread of the caller.
+const QUICKLY_CHECKED: usize = 64 * 1024;
+/// How often keys and sessions are looked up again that other requests create at the same moment.
+const TRIES: usize = 5;
+/// After this fraction of its idle time a session is recorded as used: not every call writes.
+const IDLE_PARTS: u64 = 4;
+
+/// The calls of a submission with idempotency keys.
+#[derive(Debug)]
+pub enum Keyed {
+    /// All of them exist; the request is a repetition.
+    Known {
+        /// Their batch, if the key of the request names one.
+        batch_id: Option<Uuid>,
+        /// Their ids, in request order.
+        calls: Vec<Uuid>,
+    },
+    /// Some of them are new, and are accepted.
+    New {
+        /// The new calls.
+        submitted: Submitted,
+        /// Their ids, in request order.
+        ids: Vec<Uuid>,
+        /// The calls that exist, with their index in the request.
+        known: Vec<(usize, Uuid)>,
+    },
+}
+
+/// Returns `true` if a submission can be planned without waiting for anything.
+pub(super) fn is_immediate(submission: &Submission, request: &Footprint) -> bool {
+    submission.session.is_none() && request.bytes <= QUICKLY_CHECKED
+}
+
+/// Joins the session of a submission, and plans its calls. Arguments that take long to check are checked on a thread of their
+/// own.
+pub(super) async fn submit(
+    engine: &Arc<Engine>,
+    access: &Access,
+    mut submission: Box<Submission>,
+    ids: Vec<Uuid>,
+    request: Footprint,
+) -> Result<Submitted, Refusal> {
+    if submission.conversation.is_none() {
+        join_session(engine, access, &mut submission).await?;
+    }
+    if request.bytes <= QUICKLY_CHECKED {
+        return plan(engine, access, submission, &ids, request);
+    }
+    let (engine, access) = (engine.clone(), access.clone());
+    let context = Context::current();
+    let planned = move || context.run(|| plan(&engine, &access, submission, &ids, request));
+    tokio::task::spawn_blocking(planned).await.map_err(|_| Refusal::Failed)?
+}
+
+/// Submits the calls whose idempotency keys are new, and finds the others. `ids` has one id for each call of the submission.
+pub(super) async fn submit_keyed(
+    engine: &Arc<Engine>,
+    access: &Access,
+    submission: &Submission,
+    ids: &[Uuid],
+    mut footprint: Footprint,
+) -> Result<Keyed, KeyedError> {
+    let keys = KeyLookup { access, clock: &engine.clock };
+    for _ in 0..TRIES {
+        let known = match keys.find(submission).await? {
+            KnownCalls::All { batch_id, calls } => return Ok(Keyed::Known { batch_id, calls }),
+            KnownCalls::Some(known) => known,
+        };
+        let is_new = |index: usize| known.iter().all(|(place, _)| *place != index);
+        let indices = || (0..submission.calls.len()).filter(|index| is_new(*index));
+        let new: Vec<_> = indices().map(|index| submission.call_at(index)).collect();
+        let ids: Vec<Uuid> = indices().filter_map(|index| ids.get(index).copied()).collect();
+        // What the request holds is given up with the first try; a later one acquires it again.
+        let request = Footprint { is_kept: true, held: footprint.held.take(), ..footprint };
+        let submission = submission.with_calls(new, known.clone()).into();
+        let mut submitted = submit(engine, access, submission, ids.clone(), request).await?;
+        match submitted.accepted().await {
+            Ok(()) => return Ok(Keyed::New { submitted, ids, known }),
+            // Another request has claimed one of the keys meanwhile. Nothing was accepted.
+            Err(NotAccepted::Claimed) => {}
+            Err(NotAccepted::NotRecorded(NotRecorded { accepted })) => {
+                return Err(KeyedError::NotRecorded {
+                    accepted,
+                    batch_id: submitted.batch_id,
+                    call: ids.first().copied(),
+                });
+            }
+        }
+    }
+    Err(Refusal::Overloaded.into())
+}
+
+/// Plans calls and spawns the rest of their path. Either all of them are taken, or none.
+pub(super) fn plan(
+    engine: &Arc<Engine>,
+    access: &Access,
+    submission: Box<Submission>,
+    ids: &[Uuid],
+    mut request: Footprint,
+) -> Result<Submitted, Refusal> {
+    engine.admit(submission.calls.len(), &mut request)?;
+    let batch_id = submission.batch_id.or_else(|| submission.is_batch.then(|| engine.ids.next()));
+    let (mode, wait) = (submission.mode, submission.wait);
+    let is_cancelled_with_caller = submission.cancel_on_disconnect;
+    let (mut jobs, calls, texts) = engine.planner().plan(access, submission, ids, batch_id);
+    let room = hold(&mut jobs, request, texts);
+    let is_detached = matches!(wait, Wait::Accepted | Wait::For(_));
+    if !is_detached && !is_cancelled_with_caller && !jobs.iter().any(Planned::is_accepted_first) {
+        let engine = engine.clone();
+        let tasks = engine.tasks.clone();
+        let work = async move {
+            schedule::run_all(engine, jobs, mode).await;
+            drop(room);
+        };
+        return Ok(Submitted::new(batch_id, calls, Work::new(work, &tasks)));
+    }
+    let room = room.map(Holding::shared);
+    let handles = jobs.iter().map(|job| job.ongoing.handle.cancel.clone()).collect::<Vec<_>>();
+    for job in jobs.iter_mut().filter(|job| job.is_to_run()) {
+        job.ongoing.holds.extend(room.clone());
+        if is_detached || wait == Wait::AsDeclared && job.is_asynchronous() {
+            job.ongoing.is_queued = true;
+            let place = engine.queue.clone().try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
+            job.ongoing.holds.push(Arc::new(place));
+        }
+    }
+    let (word, accepted) = oneshot::channel();
+    let (engine, tasks) = (engine.clone(), engine.tasks.clone());
+    let work = async move {
+        let jobs = engine.acceptor().accept(jobs, word).await;
+        schedule::run_all(engine, jobs, mode).await;
+        drop(room);
+    };
+    let submitted = Submitted::new(batch_id, calls, Work::new(work, &tasks)).accepted_first(accepted);
+    Ok(if is_cancelled_with_caller { submitted.cancelled_with_caller(handles) } else { submitted })
+}
+
+/// Reads the session of a submission; creates it on first use. A session that has ended becomes active again.
+pub(super) async fn join_session(engine: &Engine, access: &Access, submission: &mut Submission) -> Result<(), Refusal> {
+    let Some(id) = submission.session.clone() else { return Ok(()) };
+    let session = find_session(engine, access, &id).await?;
+    if submission.callback_url.is_none() {
+        submission.callback_url.clone_from(&session.callback_url);
+    }
+    submission.conversation = Some(Arc::new(session));
+    Ok(())
+}
+
+async fn find_session(engine: &Engine, access: &Access, id: &Arc<str>) -> Result<Session, Refusal> {
+    for _ in 0..TRIES {
+        let now = engine.clock.now();
+        let Some(mut session) = access.store().session(id).await? else {
+            // Another request that creates it at this moment creates the same session.
+            access.store().make_session(&Session::new(id.clone(), now)).await?;
+            continue;
+        };
+        let idle_ms = engine.settings.session_idle_ms;
+        let exists = if session.state != SessionState::Active {
+            let is_resumed = access.store().resume_session(id, now).await?;
+            (session.state, session.completion) = (SessionState::Active, None);
+            is_resumed
+        } else if idle_ms > 0 && now.millis_since(session.updated_at) >= idle_ms / IDLE_PARTS {
+            // It is not deleted under this call.
+            access.store().touch_session(id, now).await?
+        } else {
+            true
+        };
+        if exists {
+            return Ok(session);
+        }
+    }
+    Err(Refusal::Overloaded)
+}
