@@ -355,7 +355,8 @@ impl Builder {
         engine.sign_on(lease).await?;
         let heart = tokio::spawn(engine.clone().live_on(lease, background.clone()));
         if !is_command_line {
-            tokio::spawn(engine.clone().keep_sessions(background.clone()));
+            let idle = Duration::from_millis(config.sessions.idle_ms);
+            tokio::spawn(engine.clone().keep_sessions(idle, background.clone()));
             tokio::spawn(retention::run(store.stores().clone(), clock.clone(), config.retention, background.clone()));
         }
         if !is_command_line {

@@ -62,10 +62,8 @@ pub use turns::Turns;
 pub use work::Work;
 
 use call::Steps;
-use call::accept::Acceptor;
 use call::cached::Results;
 use call::interrupt::Shutdown;
-use call::plan::Planner;
 use hearing::Inbox;
 use live::Live;
 use pauses::Pauses;
@@ -247,32 +245,9 @@ impl Engine {
         &self.others
     }
 
-    fn planner(&self) -> Planner<'_> {
-        let Self { room, journal, stores, clock, sessions, settings, .. } = self;
-        let Settings { context, limits, node, store_patience, .. } = settings;
-        Planner { room, context, limits, journal, stores, patience: *store_patience, clock, node, sessions }
-    }
-
     /// The steps of calls after their acceptance.
     fn steps(&self) -> Steps<'_> {
         Steps::from(self)
-    }
-
-    fn acceptor(&self) -> Acceptor<'_> {
-        let Self { journal, clock, ids, live, settings, .. } = self;
-        let Settings { store_patience, callbacks_kick, .. } = settings;
-        Acceptor { journal, clock, ids, live, patience: *store_patience, callbacks_kick }
-    }
-
-    fn admit(&self, calls: usize, request: &mut Footprint) -> Result<(), Refusal> {
-        if self.shutdown.drain.is_cancelled() {
-            return Err(Refusal::ShuttingDown);
-        }
-        if !self.takes_calls() {
-            return Err(Refusal::Overloaded);
-        }
-        let kib = request.kib_with(calls);
-        self.room.cover(&mut request.held, kib).map_err(|_| Refusal::Overloaded)
     }
 
     /// The tools.
@@ -392,9 +367,9 @@ impl Engine {
         self.sessions().complete(store, session, completion).await
     }
 
-    /// Deletes sessions that are not used for longer than the settings allow, until `stop` fires.
-    pub async fn keep_sessions(self: Arc<Self>, stop: CancellationToken) {
-        self.sessions().keep(Duration::from_millis(self.settings.session_idle_ms), stop).await;
+    /// Deletes sessions that were not used for `idle`, until `stop` fires.
+    pub async fn keep_sessions(self: Arc<Self>, idle: Duration, stop: CancellationToken) {
+        self.sessions().keep(idle, stop).await;
     }
 
     /// Records the first heartbeat of this node, before it takes any call.

@@ -23,7 +23,7 @@ pub(super) fn hold(jobs: &mut [Planned], request: Footprint, texts: Option<Held>
         return held.map(Holding::OfSmall);
     }
     let held = Arc::new(held?);
-    jobs.iter_mut().for_each(|job| job.ongoing.call.counted = Counted(Some(held.clone())));
+    jobs.iter_mut().for_each(|job| job.ongoing.call.keep_counted(Counted(Some(held.clone()))));
     Some(Holding::OfLarge(held))
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::call::accept::{KeyLookup, KnownCalls, NotAccepted};
+use super::call::accept::{Acceptor, KeyLookup, KnownCalls, NotAccepted};
+use super::call::plan::Planner;
 use super::call::recorder::NotRecorded;
 use super::call::state::Planned;
 use super::holding::{Holding, hold};
@@ -13,7 +14,7 @@ use super::room::Footprint;
 use super::submission::{KeyedError, Refusal, Submission, Wait};
 use super::submitted::Submitted;
 use super::work::Work;
-use super::{Engine, schedule};
+use super::{Engine, Settings, schedule};
 use crate::access::Access;
 use crate::domain::{Session, SessionState};
 use crate::telemetry::Context;
@@ -118,11 +119,11 @@ pub(super) fn plan(
     ids: &[Uuid],
     mut request: Footprint,
 ) -> Result<Submitted, Refusal> {
-    engine.admit(submission.calls.len(), &mut request)?;
+    admit(engine, submission.calls.len(), &mut request)?;
     let batch_id = submission.batch_id.or_else(|| submission.is_batch.then(|| engine.ids.next()));
     let (mode, wait) = (submission.mode, submission.wait);
     let is_cancelled_with_caller = submission.cancel_on_disconnect;
-    let (mut jobs, calls, texts) = engine.planner().plan(access, submission, ids, batch_id);
+    let (mut jobs, calls, texts) = planner(engine).plan(access, submission, ids, batch_id);
     let room = hold(&mut jobs, request, texts);
     let is_detached = matches!(wait, Wait::Accepted | Wait::For(_));
     if !is_detached && !is_cancelled_with_caller && !jobs.iter().any(Planned::is_accepted_first) {
@@ -147,12 +148,36 @@ pub(super) fn plan(
     let (word, accepted) = oneshot::channel();
     let (engine, tasks) = (engine.clone(), engine.tasks.clone());
     let work = async move {
-        let jobs = engine.acceptor().accept(jobs, word).await;
+        let jobs = acceptor(&engine).accept(jobs, word).await;
         schedule::run_all(engine, jobs, mode).await;
         drop(room);
     };
     let submitted = Submitted::new(batch_id, calls, Work::new(work, &tasks)).accepted_first(accepted);
     Ok(if is_cancelled_with_caller { submitted.cancelled_with_caller(handles) } else { submitted })
+}
+
+/// Acquires the memory of a request, unless the service drains or too many calls wait to be recorded.
+fn admit(engine: &Engine, calls: usize, request: &mut Footprint) -> Result<(), Refusal> {
+    if engine.shutdown.drain.is_cancelled() {
+        return Err(Refusal::ShuttingDown);
+    }
+    if !engine.takes_calls() {
+        return Err(Refusal::Overloaded);
+    }
+    let kib = request.kib_with(calls);
+    engine.room.cover(&mut request.held, kib).map_err(|_| Refusal::Overloaded)
+}
+
+fn planner(engine: &Engine) -> Planner<'_> {
+    let Engine { room, journal, stores, clock, sessions, settings, .. } = engine;
+    let Settings { context, limits, node, store_patience, .. } = settings;
+    Planner { room, context, limits, journal, stores, patience: *store_patience, clock, node, sessions }
+}
+
+fn acceptor(engine: &Engine) -> Acceptor<'_> {
+    let Engine { journal, clock, ids, live, settings, .. } = engine;
+    let Settings { store_patience, callbacks_kick, .. } = settings;
+    Acceptor { journal, clock, ids, live, patience: *store_patience, callbacks_kick }
 }
 
 /// Reads the session of a submission; creates it on first use. A session that has ended becomes active again.

@@ -33,7 +33,7 @@ fn echo(name: &str, properties: Value, required: &[&str]) -> Value {
 
 async fn ended(app: &App, request: CallRequest) -> Arc<Call> {
     let submission = Submission { calls: vec![request], wait: Wait::Result, ..Submission::default() };
-    let submitted = app.engine.submit(&app.operator, submission, app.engine.ids(1), 0).unwrap();
+    let submitted = app.engine.submit_now(&app.operator, submission, &app.engine.ids(1), 0).unwrap();
     submitted.ended().await.unwrap().remove(0)
 }
 

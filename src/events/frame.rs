@@ -148,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::call::StatusUpdate;
+    use crate::domain::call::{CallRecord, StatusUpdate};
     use crate::domain::event::{Emission, EventKind, Reported, Stage};
     use crate::domain::{Call, ContentBlock, Failure, Outcome, Time};
 
@@ -167,9 +167,11 @@ mod tests {
     /// A call with this text in every place that a caller or a tool can fill.
     fn call(text: &str) -> Call {
         let arguments = Arc::new(serde_json::json!({text: [text]}));
-        let mut call = Call::accepted(uuid::Uuid::nil(), text.into(), Some(text), arguments, Time(0), text.into());
-        call.title = text.into();
-        call.session = Some(text.into());
+        let mut call = Call::from(CallRecord {
+            title: text.into(),
+            session: Some(text.into()),
+            ..CallRecord::accepted(uuid::Uuid::nil(), text.into(), Some(text), arguments, Time(0), text.into())
+        });
         call.start(Time(1)).unwrap();
         let members = serde_json::Map::from_iter([(text.to_owned(), text.into())]);
         let update = StatusUpdate {

@@ -55,13 +55,13 @@ impl Hooks {
                 self.counts.note_asked();
                 hook.counts.note_asked();
                 self.counts.note_ended(hook.event(), HookOutcome::Ok);
-                return Ok(redact.apply(image));
+                return Ok(image.rewrite(|record| redact.apply(record)));
             }
             Target::Truncate(truncate) => {
                 self.counts.note_asked();
                 hook.counts.note_asked();
                 self.counts.note_ended(hook.event(), HookOutcome::Ok);
-                return Ok(truncate.apply(image));
+                return Ok(image.rewrite(|record| truncate.apply(record)));
             }
             _ => {}
         }
@@ -77,7 +77,7 @@ impl Hooks {
         self.counts.note_ended(hook.event(), HookOutcome::Ok);
         let changes = !rewrite.is_empty();
         if changes {
-            rewrite.apply(image);
+            image.rewrite(|record| rewrite.apply(record));
         }
         Ok(changes)
     }

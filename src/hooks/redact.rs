@@ -9,8 +9,9 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::domain::call::CallRecord;
 use crate::domain::limits::Bounds;
-use crate::domain::{Call, ContentBlock, JsonText, Outcome, json, outcome, shape};
+use crate::domain::{ContentBlock, JsonText, Outcome, json, outcome, shape};
 
 /// Most pointers, and most patterns, of one hook.
 const MOST: usize = 64;
@@ -82,7 +83,7 @@ impl Redact {
     }
 
     /// Takes it out of what is stored of an ended call. Returns whether there was anything.
-    pub fn apply(&self, call: &mut Call) -> bool {
+    pub fn apply(&self, call: &mut CallRecord) -> bool {
         Pass { what: self, growth: Cell::new(MOST_GROWTH) }.call(call)
     }
 }
@@ -103,7 +104,7 @@ impl Deref for Pass<'_> {
 }
 
 impl Pass<'_> {
-    fn call(&self, call: &mut Call) -> bool {
+    fn call(&self, call: &mut CallRecord) -> bool {
         let mut changed = self.arguments(call);
         for members in [&mut call.params, &mut call.metadata] {
             changed |= self.texts_of(members);
@@ -126,7 +127,7 @@ impl Pass<'_> {
         changed
     }
 
-    fn arguments(&self, call: &mut Call) -> bool {
+    fn arguments(&self, call: &mut CallRecord) -> bool {
         let effective = call.effective_arguments.clone();
         let is_one = effective.as_ref().is_some_and(|effective| Arc::ptr_eq(effective, &call.arguments));
         let given = self.value_of(&call.arguments, "arguments");

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::answer::Rewrite;
-use crate::domain::{Call, ContentBlock, Outcome, json, outcome};
+use crate::domain::call::CallRecord;
+use crate::domain::{ContentBlock, Outcome, json, outcome};
 
 /// What is stored instead of a result that a hook should have looked at and could not.
 const WITHHELD: &str = "[The result is not stored: a tool_result_persist hook failed]";
 
 impl Rewrite {
     /// Changes what is stored of an ended call.
-    pub(super) fn apply(self, call: &mut Call) {
+    pub(super) fn apply(self, call: &mut CallRecord) {
         let Self { output, content, details, metadata } = self;
         json::merge_deep(&mut call.metadata, metadata);
         let Some(outcome) = &mut call.outcome else { return };
@@ -28,7 +29,7 @@ impl Rewrite {
 }
 
 /// Stores nothing of the result.
-pub fn withhold(call: &mut Call) {
+pub fn withhold(call: &mut CallRecord) {
     let Some(outcome) = &mut call.outcome else { return };
     let outcome = Arc::make_mut(outcome);
     outcome.details.clear();

@@ -6,8 +6,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::rewrite::set_text;
+use crate::domain::call::CallRecord;
 use crate::domain::limits::Bounds;
-use crate::domain::{Call, shape};
+use crate::domain::shape;
 
 /// What is kept of an output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -32,7 +33,7 @@ impl Truncate {
     }
 
     /// Cuts what is stored of an ended call; says so in its metadata. Returns whether it was too long.
-    pub fn apply(&self, call: &mut Call) -> bool {
+    pub fn apply(&self, call: &mut CallRecord) -> bool {
         let Some(outcome) = &mut call.outcome else { return false };
         let whole = outcome.whole_output();
         let kept = self.kept(&whole);

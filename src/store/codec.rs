@@ -7,7 +7,7 @@ use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 use uuid::Uuid;
 
 use super::StoreError;
-use crate::domain::call::Stopwatch;
+use crate::domain::call::{CallRecord, Counted, Stopwatch, Written};
 use crate::domain::{AllowList, Call, JsonText, Status, Tenant, Time, json};
 
 mod members;
@@ -143,7 +143,7 @@ impl CallRow {
         let status = status_from(self.status)?;
         let name: Arc<str> = record.name.unwrap_or(self.tool).into();
         let metadata = record.metadata;
-        Ok(Call {
+        Ok(Call::from(CallRecord {
             id,
             tenant: Tenant::stored(&self.tenant),
             call_id: record.call_id.unwrap_or_else(|| id.to_string()).into(),
@@ -185,9 +185,9 @@ impl CallRow {
             unrun_start: record.unrun.map(|after| Time(self.created_at.saturating_add(after))),
             has_posted_result: record.posted,
             stopwatch: Stopwatch::stored(record.measured),
-            written: crate::domain::call::Written::default(),
-            counted: crate::domain::call::Counted::default(),
-        })
+            written: Written::default(),
+            counted: Counted::default(),
+        }))
     }
 }
 

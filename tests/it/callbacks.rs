@@ -64,7 +64,7 @@ impl Service {
             ..CallRequest::default()
         };
         let submission = Submission { calls: vec![request], callback_url: Some(url.into()), ..Submission::default() };
-        let submitted = self.app.engine.submit(&self.app.operator, submission, self.app.engine.ids(1), 0).unwrap();
+        let submitted = self.app.engine.submit_now(&self.app.operator, submission, &self.app.engine.ids(1), 0).unwrap();
         bounded("a call", submitted.ended()).await.unwrap().pop().unwrap()
     }
 
@@ -80,7 +80,7 @@ impl Service {
     /// `metadata.callback` of the call once it is like this.
     async fn callback(&self, call: &Call, is_so: impl Fn(&Value) -> bool) -> Value {
         eventually("a callback to get on", || async {
-            let found = self.app.store.call(call.id).await.ok()??.metadata.remove("callback")?;
+            let found = self.app.store.call(call.id).await.ok()??.metadata.get("callback")?.clone();
             is_so(&found).then_some(found)
         })
         .await

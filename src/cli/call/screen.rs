@@ -117,6 +117,7 @@ fn last_lines(call: &Call) -> Vec<String> {
 mod tests {
     use std::sync::Arc;
 
+    use toolpost::domain::call::CallRecord;
     use toolpost::domain::event::EventKind;
     use toolpost::domain::{Failure, Ids, Outcome, Time};
 
@@ -128,7 +129,7 @@ mod tests {
 
     fn lines(screen: &mut Screen, stage: Stage) -> Vec<String> {
         let coerced = vec![Coercion { pointer: "/ms".into(), from: "string".into(), to: "integer".into() }];
-        let call = Arc::new(Call { coerced, ..call() });
+        let call = Arc::new(Call::from(CallRecord { coerced, ..call().into_record() }));
         screen.lines(&Event { pos: 1, seq: 1, call, stage })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Call;
+use super::{Call, CallRecord};
 
 /// Keeps the memory of a large request counted for as long as there is any image of its calls. What it is, is the engine's
 /// business.
@@ -19,7 +19,7 @@ impl Call {
         let id = self.id;
         let nothing: Arc<Value> = Arc::default();
         let node = self.node.clone();
-        Self {
+        let outline = CallRecord {
             tenant: self.tenant.clone(),
             title: self.title.clone(),
             session: self.session.clone(),
@@ -28,7 +28,8 @@ impl Call {
             status: self.status,
             phase: self.phase,
             last_seq: self.last_seq,
-            ..Self::accepted(id, self.name.clone(), Some(&self.call_id), nothing, self.created_at, node)
-        }
+            ..CallRecord::accepted(id, self.name.clone(), Some(&self.call_id), nothing, self.created_at, node)
+        };
+        outline.into()
     }
 }

@@ -82,7 +82,7 @@ fn a_jump_of_the_wall_clock_changes_timestamps_and_no_duration() {
         assert!(call.metadata.is_empty());
         let measured = call.measured();
         assert_eq!(measured == Measured::default(), jump_ms == 0, "{measured:?}");
-        let stored = Call { stopwatch: Stopwatch::stored(measured), ..call };
+        let stored = Call::from(CallRecord { stopwatch: Stopwatch::stored(measured), ..call.into_record() });
         assert_eq!((stored.queued_ms(), stored.duration_ms()), (30, Some(700)));
     }
 }
@@ -92,12 +92,12 @@ fn a_run_that_spans_a_restart_lasts_as_long_as_is_possible_and_says_so() {
     for (jump_ms, duration_ms) in [(0, 1_000), (TWENTY_YEARS_MS, 300 + 5_000), (-TWENTY_YEARS_MS, 300)] {
         let clock = Clock::manual(Time(1_767_225_600_000_000));
         let mut call = call_at(&clock);
-        call.limits = serde_json::from_value(serde_json::json!({"timeout_ms": 5_000})).unwrap();
+        call.record.limits = serde_json::from_value(serde_json::json!({"timeout_ms": 5_000})).unwrap();
         call.start(clock.moment()).unwrap();
         clock.advance_ms(700);
         clock.jump_ms(jump_ms);
         // Read back by the next process.
-        call.stopwatch = Stopwatch::stored(call.measured());
+        call.record.stopwatch = Stopwatch::stored(call.measured());
         call.resume(clock.moment());
         call.start_again().unwrap();
         clock.advance_ms(300);
@@ -112,7 +112,7 @@ fn a_wait_that_spans_a_restart_is_marked_and_the_run_after_it_is_measured() {
     let clock = Clock::manual(Time(1_767_225_600_000_000));
     let mut call = call_at(&clock);
     clock.advance_ms(30);
-    call.stopwatch = Stopwatch::default();
+    call.record.stopwatch = Stopwatch::default();
     call.resume(clock.moment());
     clock.jump_ms(-TWENTY_YEARS_MS);
     clock.advance_ms(5);

@@ -120,7 +120,7 @@ impl Equipper<'_> {
         let mut given = shown.as_object().cloned().unwrap_or_default();
         if !dropped.is_empty() {
             // A hook has put them there: they do not count either, and are not shown.
-            call.effective_arguments = Some(shown);
+            call.set_effective_arguments(shown);
             note_dropped(call, dropped);
         }
         for (name, preset) in presets {
@@ -223,12 +223,15 @@ pub(in crate::engine) fn note_dropped(call: &mut Call, names: Vec<String>) {
     if names.is_empty() {
         return;
     }
-    let noted = call.metadata.entry(DROPPED).or_insert_with(|| Value::Array(Vec::new()));
-    if let Value::Array(noted) = noted {
-        for name in names.into_iter().map(Value::String) {
-            if !noted.contains(&name) {
-                noted.push(name);
-            }
+    let mut dropped = match call.metadata.get(DROPPED) {
+        None => Vec::new(),
+        Some(Value::Array(dropped)) => dropped.clone(),
+        Some(_) => return,
+    };
+    for name in names.into_iter().map(Value::String) {
+        if !dropped.contains(&name) {
+            dropped.push(name);
         }
     }
+    call.extend_metadata([(DROPPED.to_owned(), Value::Array(dropped))]);
 }

@@ -115,7 +115,8 @@ impl Execution<'_> {
     /// Begins the next attempt, after one that failed so; without `failed`, the process that ran it was lost.
     async fn start_again(&self, job: &mut Ongoing, entry: &Entry, failed: Option<Failure>) -> Result<(), Stop> {
         job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
-        job.call.tip = Some(format!("Attempt {}", job.call.attempts));
+        let tip = format!("Attempt {}", job.call.attempts);
+        job.call.set_tip(tip);
         let change = job.status_change();
         if let Ahead::Recorded = self.write_ahead(job, entry, change).await? {
             return Ok(());

@@ -72,18 +72,18 @@ pub(super) fn send_on(server: &ServerLimits, job: &mut Planned, arguments: Value
     let snapshot = access.snapshot();
     let view = access.view(&snapshot, conversation.as_deref());
     let Sought { entry, through, refused } = seek(view, &mut request, false);
-    call.metadata.extend(called_as(entry.as_deref(), &request.name));
-    call.metadata.extend(through.map(|name| ("called_through".to_owned(), (*name).into())));
+    call.extend_metadata(called_as(entry.as_deref(), &request.name));
+    call.extend_metadata(through.map(|name| ("called_through".to_owned(), (*name).into())));
     job.next = match (entry, refused) {
         (Some(entry), refused) => {
-            (call.name, call.title) = (entry.name.clone(), entry.title.clone());
-            call.limits = Some(limits_of(server, &entry, &asked.limits, conversation.as_deref()));
-            call.context = asked.context.of(&entry.definition);
+            let limits = limits_of(server, &entry, &asked.limits, conversation.as_deref());
+            let context = asked.context.of(&entry.definition);
+            call.assign(entry.name.clone(), entry.title.clone(), Some((limits, context)));
             refused.map_or(Next::Run(entry), Next::Refuse)
         }
         (None, _) => {
-            call.name = std::mem::take(&mut request.name).into();
-            call.title = call.name.clone();
+            let name: Arc<str> = std::mem::take(&mut request.name).into();
+            call.assign(name.clone(), name, None);
             Next::Refuse(view.not_found(&call.name, Naming::Own).into())
         }
     };

@@ -119,8 +119,7 @@ impl CallHooks<'_> {
             arguments::checked(&entry, &merged, None)
         };
         let checked = checked.map_err(|failure| Stop::from(made_by_hook(*failure, hook.id())))?;
-        job.call.effective_arguments = Some(checked.arguments);
-        job.call.coerced.extend(checked.coerced);
+        job.call.add_checked(checked.arguments, checked.coerced);
         Ok(())
     }
 
@@ -157,14 +156,14 @@ impl CallHooks<'_> {
                 Err(fault) => {
                     self.note_hook_error(job, &fault).await;
                     if hook.definition().failure_policy == FailurePolicy::Closed {
-                        withhold(&mut image);
+                        image.rewrite(withhold);
                         differs = true;
                     }
                 }
             }
         }
         // What was told meanwhile took numbers of its own.
-        image.last_seq += job.call.last_seq - told_before;
+        image.skip_events(job.call.last_seq - told_before);
         differs.then_some(image)
     }
 

@@ -53,7 +53,7 @@ impl LastResult<'_> {
             }
         };
         let Some(posted) = posted else { return Stop::With(outcome) };
-        job.call.has_posted_result = true;
+        job.call.set_posted_result();
         let outcome = equipment.without_secrets(convert::outcome_of(&entry.name, posted));
         Stop::With(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
     }

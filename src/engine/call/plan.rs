@@ -11,6 +11,7 @@ use super::recorder::{self, Pending};
 use super::state::{Asked, Next, Planned, limits_of};
 use super::{equip, forward};
 use crate::access::Access;
+use crate::domain::call::CallRecord;
 use crate::domain::limits::ServerLimits;
 use crate::domain::{Call, CallRequest, Claim, Clock, Failure, Naming, Vendor};
 use crate::engine::context::ContextObjects;
@@ -67,25 +68,30 @@ impl Planner<'_> {
             let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());
             let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
             let node = self.node.clone();
-            let mut call = Call::accepted(*id, shown, call_id.as_deref(), arguments, self.clock.moment(), node);
-            call.tenant.clone_from(access.tenant());
-            call.allowed.clone_from(&access.caller().tools);
-            call.session.clone_from(&session);
-            call.batch_id = batch_id;
-            call.index = request.index.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX));
-            call.retry = own_retry.or(&retry);
-            call.priority = request.priority.unwrap_or(priority);
-            call.callback_url.clone_from(&callback_url);
-            call.cache_control = cache_control;
-            call.agent.clone_from(&agent);
+            let now = self.clock.moment();
+            let record = CallRecord {
+                tenant: access.tenant().clone(),
+                title: entry.map_or_else(|| shown.clone(), |entry| entry.title.clone()),
+                allowed: access.caller().tools.clone(),
+                session: session.clone(),
+                batch_id,
+                index: request.index.unwrap_or(u32::try_from(place).unwrap_or(u32::MAX)),
+                retry: own_retry.or(&retry),
+                priority: request.priority.unwrap_or(priority),
+                callback_url: callback_url.clone(),
+                cache_control,
+                agent: agent.clone(),
+                limits: entry.map(|entry| {
+                    limits_of(self.limits, entry, &own_limits.clone().or(&limits), conversation.as_deref())
+                }),
+                ..CallRecord::accepted(*id, shown, call_id.as_deref(), arguments, now, node)
+            };
+            let mut call = Call::from(record);
             let next = match entry {
                 Some(entry) => {
-                    call.title = entry.title.clone();
                     if !entry.definition.context.is_empty() {
-                        call.context = context.of(&entry.definition);
+                        call.set_context(context.of(&entry.definition));
                     }
-                    call.limits =
-                        Some(limits_of(self.limits, entry, &own_limits.clone().or(&limits), conversation.as_deref()));
                     match sought.refused {
                         Some(failure) => Next::Refuse(failure),
                         None if !is_alone && entry.stands == Some(COMPLETION) => {
@@ -106,8 +112,8 @@ impl Planner<'_> {
             if request.streamed {
                 call.await_arguments();
             }
-            call.metadata.extend(called_as);
-            call.metadata.extend(sought.through.map(|name| ("called_through".to_owned(), (*name).into())));
+            call.extend_metadata(called_as);
+            call.extend_metadata(sought.through.map(|name| ("called_through".to_owned(), (*name).into())));
             let (recorder, end) = recorder::pair(self.journal.clone(), self.stores.clone(), self.patience);
             let mut job = Planned::new(access.clone(), call, next, recorder);
             job.ongoing.naming = naming;
@@ -195,8 +201,7 @@ pub(in crate::engine) fn next(call: &mut Call, entry: &Arc<Entry>, checked: Resu
     }
     match checked {
         Ok(checked) => {
-            call.effective_arguments = Some(checked.arguments);
-            call.coerced = checked.coerced;
+            call.add_checked(checked.arguments, checked.coerced);
             Next::Run(entry.clone())
         }
         Err(failure) => Next::Refuse(failure),

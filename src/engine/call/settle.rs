@@ -37,7 +37,9 @@ impl Settler<'_> {
             Stop::Done(mut outcome) | Stop::With(mut outcome) => {
                 let bounds = job.call.limits.map_or_else(Bounds::default, |limits| limits.output());
                 outcome.truncate(&bounds, job.call.id);
-                job.call.has_posted_result |= job.handle.outside.is_taken();
+                if job.handle.outside.is_taken() {
+                    job.call.set_posted_result();
+                }
                 Stop::With(outcome)
             }
             end => end,

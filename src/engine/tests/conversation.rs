@@ -32,7 +32,7 @@ async fn ended_in(app: &App, session: Option<&Arc<Session>>, request: CallReques
         wait: Wait::Result,
         ..Submission::default()
     };
-    let submitted = app.engine.submit(&app.operator, submission, app.engine.ids(1), 0).unwrap();
+    let submitted = app.engine.submit_now(&app.operator, submission, &app.engine.ids(1), 0).unwrap();
     submitted.ended().await.unwrap().remove(0)
 }
 
@@ -95,7 +95,7 @@ async fn a_tool_named_in_arguments_that_come_piece_by_piece_is_seen_as_the_sessi
             ..Submission::default()
         };
         let ids = app.engine.ids(1);
-        let end = tokio::spawn(app.engine.submit(&app.operator, submission, ids.clone(), 0).unwrap().ended());
+        let end = tokio::spawn(app.engine.submit_now(&app.operator, submission, &ids, 0).unwrap().ended());
         let draft = loop {
             match app.engine.draft(app.operator.tenant(), ids[0]) {
                 Some(draft) => break draft,

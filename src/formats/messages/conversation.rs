@@ -107,6 +107,7 @@ fn arguments(given: &Arc<Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::call::CallRecord;
     use crate::domain::{Failure, Outcome, Time};
 
     const VENDORS: [Vendor; 4] = [Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini];
@@ -168,7 +169,10 @@ mod tests {
     #[test]
     fn a_batch_is_one_turn_in_its_order_whatever_came_in_between() {
         let batch = Uuid::from_u128(9);
-        let of_batch = |n, id, index| Call { batch_id: Some(batch), index, ..ended(call(n, id, json!({}))) };
+        let of_batch = |n, id, index| {
+            let record = ended(call(n, id, json!({}))).into_record();
+            Call::from(CallRecord { batch_id: Some(batch), index, ..record })
+        };
         let calls = [of_batch(1, "b", 1), ended(call(2, "alone", json!({}))), of_batch(3, "a", 0)];
         let messages = conversation(Vendor::OpenAi, &calls, |call| call.name.to_string());
         let roles: Vec<&str> = messages.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();

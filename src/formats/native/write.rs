@@ -282,10 +282,11 @@ mod tests {
 
     #[test]
     fn long_texts_are_written_as_they_are_and_not_copied() {
-        let mut call = call("echo", None);
-        call.arguments = Arc::new(json!({"text": "x".repeat(100_000)}));
-        call.arguments_text = crate::domain::JsonText::of(&call.arguments);
-        call.effective_arguments = Some(call.arguments.clone());
+        let mut record = call("echo", None).into_record();
+        record.arguments = Arc::new(json!({"text": "x".repeat(100_000)}));
+        record.arguments_text = crate::domain::JsonText::of(&record.arguments);
+        record.effective_arguments = Some(record.arguments.clone());
+        let mut call = Call::from(record);
         call.start(Time(1)).unwrap();
         let outcome = Outcome::data_as(call.arguments.clone(), call.arguments_text.clone());
         call.settle(outcome.truncated(&crate::domain::limits::Bounds::default(), call.id), Time(2)).unwrap();
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     fn what_few_calls_have_is_written_too() {
-        let mut rare = call("echo", None);
+        let mut rare = call("echo", None).into_record();
         rare.session = Some("a \"session\"".into());
         rare.batch_id = Some(Uuid::nil());
         rare.tip = Some("tip".into());
@@ -324,8 +325,8 @@ mod tests {
             max_output_lines: 6,
             truncate: crate::domain::limits::Truncate::default(),
         });
-        same(&rare);
+        same(&rare.clone().into());
         rare.limits = rare.limits.map(|limits| Limits { idle_timeout_ms: None, max_concurrency: None, ..limits });
-        same(&rare);
+        same(&rare.into());
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::MOST_CALLS;
 use super::answer::{Note, Shown};
 use crate::access::Access;
+use crate::domain::call::CallRecord;
 use crate::domain::event::EventKind;
 use crate::domain::{Call, CallRequest, Failure, Phase, Status, Vendor};
 use crate::engine::{Complete, Draft, DraftError, NotAccepted, Refusal, Submission, Turns};
@@ -203,9 +204,12 @@ impl Session {
         };
         let call_id = call_id.unwrap_or_else(|| id.to_string());
         let (clock, node) = (&self.state.clock, self.state.engine.node().clone());
-        let mut call = Call::accepted(id, name.into(), Some(&call_id), Arc::default(), clock.moment(), node);
-        call.tenant.clone_from(self.access.tenant());
-        (call.batch_id, call.index) = (self.template.batch_id, index);
+        let mut call = Call::from(CallRecord {
+            tenant: self.access.tenant().clone(),
+            batch_id: self.template.batch_id,
+            index,
+            ..CallRecord::accepted(id, name.into(), Some(&call_id), Arc::default(), clock.moment(), node)
+        });
         // A call that waits can always end.
         let _ = call.settle(failure.into(), clock.moment());
         self.tell(Note::Refused { shown, call: Arc::new(call) });

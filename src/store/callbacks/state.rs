@@ -107,7 +107,7 @@ impl Stores {
         for call in calls.iter_mut() {
             if let Some(state) = states.get(&call.id) {
                 let shown = serde_json::to_value(state).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-                call.metadata.insert("callback".to_owned(), shown);
+                call.extend_metadata([("callback".to_owned(), shown)]);
             }
         }
         Ok(())

@@ -85,9 +85,11 @@ fn call() -> impl Strategy<Value = Call> {
         let (arguments, effective, name, call_id, title) = asked;
         let (tip, params, metadata, [current, total]) = said;
         let id = Uuid::from_u128(7);
-        let mut call = Call::accepted(id, name.into(), Some(&call_id), Arc::new(arguments), Time(1), "node".into());
-        call.title = title.into();
-        call.effective_arguments = effective.map(Arc::new);
+        let mut call = Call::from(CallRecord {
+            title: title.into(),
+            effective_arguments: effective.map(Arc::new),
+            ..CallRecord::accepted(id, name.into(), Some(&call_id), Arc::new(arguments), Time(1), "node".into())
+        });
         call.start(Time(2)).unwrap();
         let progress = Progress { current, total: Some(total), message: tip.clone() };
         let progress = Some(progress).filter(|_| current.is_finite() && total.is_finite());
@@ -141,9 +143,12 @@ proptest! {
 /// A good call with these limits.
 fn ended(limits: &str) -> Call {
     let arguments = Arc::new(json!({"text": "hi"}));
-    let mut call = Call::accepted(Uuid::from_u128(7), "echo".into(), None, arguments, Time(1_000_000), "node".into());
-    call.effective_arguments = Some(call.arguments.clone());
-    call.limits = serde_json::from_str(limits).unwrap();
+    let (id, at) = (Uuid::from_u128(7), Time(1_000_000));
+    let mut call = Call::from(CallRecord {
+        effective_arguments: Some(arguments.clone()),
+        limits: serde_json::from_str(limits).unwrap(),
+        ..CallRecord::accepted(id, "echo".into(), None, arguments, at, "node".into())
+    });
     call.start(Time(1_000_040)).unwrap();
     call.settle(Outcome::data(Arc::new(json!({"text": "hi"}))), Time(1_002_000)).unwrap();
     call

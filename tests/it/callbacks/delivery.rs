@@ -54,10 +54,11 @@ on_both_databases!(
 async fn the_end_of_a_failed_call_is_told_too() {
     let service = Service::start(Backend::Sqlite).await;
     let receiver = HttpTool::answering(Answer::text("thanks")).await;
-    let mut call = (*service.ended(&receiver.url("/")).await).clone();
+    let call = (*service.ended(&receiver.url("/")).await).clone();
     // The same call, as it would be had its tool not been there.
-    call.id = service.app.engine.new_id();
-    call.status = toolpost::domain::Status::Wait;
+    let (id, status) = (service.app.engine.new_id(), toolpost::domain::Status::Wait);
+    let mut call =
+        toolpost::domain::Call::from(toolpost::domain::call::CallRecord { id, status, ..call.into_record() });
     call.settle(toolpost::domain::Failure::truncated("echo").into(), service.clock.now()).unwrap();
     let news = toolpost::store::journal::News { accepted: true, started: false, settled: true };
     let change = toolpost::store::journal::Change::new(call.clone().into(), news);

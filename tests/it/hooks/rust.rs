@@ -66,7 +66,7 @@ async fn all_three_kinds_work_together() {
     let ended = call(&app, json!({"a": 1})).await;
     assert_eq!(ended.outcome.as_ref().unwrap().output, r#"{"a":1,"by":"gate"}"#);
     let stored = app.store.call(ended.id).await.unwrap().unwrap();
-    assert_eq!(stored.outcome.unwrap().output, "19 bytes");
+    assert_eq!(stored.outcome.as_ref().unwrap().output, "19 bytes");
     let after = bounded("the after hook", told.recv()).await.unwrap();
     assert_eq!((after.id, after.result), (ended.id, ended.outcome.clone()));
     assert_eq!(*after.arguments, json!({"a": 1, "by": "gate"}));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, Outcome, Time};
 use toolpost::store::callbacks::{Busy, CallbackNote, CallbackRow, Delivery, DueCallback, Noted};
 use toolpost::store::calls::CallFilter;
@@ -22,8 +23,7 @@ fn later(seconds: i64) -> Time {
 impl Log {
     /// A call with a callback, as it is accepted.
     fn called_back(&self, url: &str) -> (Call, CallbackRow) {
-        let mut call = self.call("t");
-        call.callback_url = Some(url.into());
+        let call = Call::from(CallRecord { callback_url: Some(url.into()), ..self.call("t").into_record() });
         let row = CallbackRow::of(&call, self.ids.next()).unwrap();
         (call, row)
     }
@@ -200,7 +200,7 @@ on_both_databases!(
         note(&log.store, &calls[0], 1, failed(Some(later(5)))).await;
         note(&log.store, &calls[1], 1, Noted::Delivered { status: 200, at: later(1) }).await;
         let event = log.store.callback_state(calls[0].id).await.unwrap().unwrap().event_id;
-        let shown = log.stored(&calls[0]).await.metadata;
+        let shown = log.stored(&calls[0]).await.into_record().metadata;
         assert_eq!(
             shown["callback"],
             json!({"url": "http://a/x", "event_id": event.to_string(), "state": "pending", "attempts": 1,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, Failure, Ids, Outcome, Time};
 use toolpost::formats::native::ToolCall;
 use toolpost::store::journal::{Change, News};
@@ -97,7 +98,11 @@ on_both_databases!(
         let one = |text: &str| Arc::new(ended(&log.call("t"), Outcome::text(text), 1));
         let (awaited, left, large) = (one("x"), one("x"), one(&"x".repeat(10_000)));
         let told = one("told");
-        let stored = Arc::new(Call { outcome: Some(Arc::new(Outcome::text("stored"))), ..Call::clone(&told) });
+        let stored = Call::from(CallRecord {
+            outcome: Some(Arc::new(Outcome::text("stored"))),
+            ..Call::clone(&told).into_record()
+        });
+        let stored = Arc::new(stored);
         let changes = vec![
             Change::new(awaited.clone(), WHOLE).awaited(),
             Change::new(left.clone(), WHOLE),

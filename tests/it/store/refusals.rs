@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use toolpost::domain::Outcome;
+use toolpost::domain::call::CallRecord;
+use toolpost::domain::{Call, Outcome};
 use toolpost::store::journal::{Change, JournalError};
 
 use super::{ACCEPTED, Log, SETTLED, WHOLE, ended, life, whole};
@@ -52,7 +53,7 @@ on_both_databases!(
         let own = ended(&waiting, Outcome::text("own"), 5);
         assert_eq!(log.write(&own, SETTLED).await, Err(JournalError::Fenced));
         assert_eq!((log.counts("echo").await, log.commits().await), ((0, 0, 0), 1));
-        let others = toolpost::domain::Call { node: "another".into(), ..own };
+        let others = Call::from(CallRecord { node: "another".into(), ..own.into_record() });
         log.write(&others, SETTLED).await.unwrap();
         assert_eq!(log.stored(&others).await.outcome, others.outcome);
     }
@@ -74,7 +75,7 @@ on_both_databases!(
             .await;
         assert_eq!(ends, [Ok(()), Err(JournalError::Fenced), Ok(()), Ok(())]);
         assert_eq!(log.counts("echo").await, (3, 3, 0));
-        assert_eq!(log.stored(&running).await.outcome.unwrap().output, "first");
+        assert_eq!(log.stored(&running).await.outcome.as_ref().unwrap().output, "first");
         assert_eq!(log.events_of(&waiting).await.len(), 2);
         let told = log.read_back(0, 1).await;
         assert_eq!(log.told().await, told);
@@ -91,7 +92,7 @@ on_both_databases!(
         let ends = log.together(vec![first, second, whole(&neighbour)]).await;
         assert_eq!(ends, [Ok(()), Err(JournalError::Fenced), Ok(())]);
         assert_eq!(log.counts("echo").await, (2, 2, 0));
-        assert_eq!(log.stored(&running).await.outcome.unwrap().output, "first");
+        assert_eq!(log.stored(&running).await.outcome.as_ref().unwrap().output, "first");
         assert_eq!(log.events_of(&running).await.len(), 5);
     }
 );

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sqlx::Connection;
+use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, Outcome, Tenant, Time};
 use toolpost::store::callbacks::{CallbackNote, CallbackRow, Noted};
 use toolpost::store::inbox::Message;
@@ -81,7 +82,11 @@ on_both_databases!(
     async fn the_calls_of_all_tenants_go(backend: Backend) {
         let log = Log::open(backend).await;
         let one = Tenant::named("one").unwrap();
-        let theirs = ended(&Call { tenant: one.clone(), ..log.call("t") }, Outcome::text("done"), 3);
+        let theirs = ended(
+            &Call::from(CallRecord { tenant: one.clone(), ..log.call("t").into_record() }),
+            Outcome::text("done"),
+            3,
+        );
         log.write(&theirs, WHOLE).await.unwrap();
         let ours = log.whole_call("t").await;
         let store = log.store.stores().of(&one);

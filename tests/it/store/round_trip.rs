@@ -26,17 +26,17 @@ fn rich(log: &Log) -> Call {
         "text": HARD_TEXT, HARD_TEXT: "key", "deep": nested(120), "floats": [0.1, -0.0, 1e300, 5e-324],
         "integers": [u64::MAX, i64::MIN, i64::MAX, 9_007_199_254_740_993_u64, 0], "empty": [{}, [], "", null, false],
     });
-    let mut call = log.call("tool.with-every_thing");
-    call.call_id = "call_\u{0}_😀".into();
-    call.title = HARD_TEXT.into();
-    call.session = Some("session 😀 'quoted'; --".into());
-    call.batch_id = Some(log.ids.next());
-    call.index = 1023;
-    call.arguments = Arc::new(arguments.clone());
-    call.arguments_text = toolpost::domain::JsonText::of(&arguments);
-    call.effective_arguments = Some(Arc::new(json!({"mended": arguments})));
-    call.coerced = vec![Coercion { pointer: "/a~1b/0".into(), from: "string".into(), to: "integer".into() }];
-    call.limits = Some(Limits {
+    let mut record = log.call("tool.with-every_thing").into_record();
+    record.call_id = "call_\u{0}_😀".into();
+    record.title = HARD_TEXT.into();
+    record.session = Some("session 😀 'quoted'; --".into());
+    record.batch_id = Some(log.ids.next());
+    record.index = 1023;
+    record.arguments = Arc::new(arguments.clone());
+    record.arguments_text = toolpost::domain::JsonText::of(&arguments);
+    record.effective_arguments = Some(Arc::new(json!({"mended": arguments})));
+    record.coerced = vec![Coercion { pointer: "/a~1b/0".into(), from: "string".into(), to: "integer".into() }];
+    record.limits = Some(Limits {
         timeout_ms: u64::MAX,
         idle_timeout_ms: Some(1),
         queue_timeout_ms: None,
@@ -45,6 +45,7 @@ fn rich(log: &Log) -> Call {
         max_output_lines: 6,
         truncate: Truncate::Tail,
     });
+    let mut call = Call::from(record);
     call.start(Time(ACCEPTED_AT + 500)).unwrap();
     call.update(StatusUpdate {
         tip: Some(HARD_TEXT.into()),

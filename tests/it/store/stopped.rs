@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use sqlx::{Connection, PgConnection};
+use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, Claim, Ids, Once, Outcome, Time};
 use toolpost::store::StoreError;
 use toolpost::store::callbacks::{Busy, CallbackNote, CallbackRow, Noted};
@@ -148,8 +149,9 @@ fn claiming(call: &Call, key: &str, calls: &[&Call]) -> Change {
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_that_a_stale_try_accepts_again_are_there_once() {
     let mut scene = Scene::open().await;
-    let (mut one, other, alone) = (scene.log.call("one"), scene.log.call("other"), scene.log.call("alone"));
-    one.callback_url = Some("http://127.0.0.1:9/".into());
+    let (one, other, alone) = (scene.log.call("one"), scene.log.call("other"), scene.log.call("alone"));
+    let callback_url = Some("http://127.0.0.1:9/".into());
+    let one = Call::from(CallRecord { callback_url, ..one.into_record() });
     let alone = ended(&alone, Outcome::text("x"), 5);
     let units = |key: &str, one: &Call, other: &Call, alone: &Call| {
         let first = claiming(one, key, &[one, other]).with_callback(scene.log.ids.next());
@@ -259,7 +261,7 @@ async fn what_is_refused_beside_a_stale_try_stays_refused() {
     for refused in [&late, &beside] {
         assert!(scene.log.store.call(refused.id).await.unwrap().is_none(), "{}", refused.name);
     }
-    assert_eq!(scene.log.stored(&end).await.outcome.unwrap().output, "first");
+    assert_eq!(scene.log.stored(&end).await.outcome.as_ref().unwrap().output, "first");
     let stored = scene.log.read_back(0, 10).await;
     assert_eq!(scene.log.told().await, stored);
 }

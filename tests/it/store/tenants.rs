@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use toolpost::domain::call::CallRecord;
 use toolpost::domain::event::{EventKind, Reported};
-use toolpost::domain::{Claim, Once, Outcome, Tenant, Time};
+use toolpost::domain::{Call, Claim, Once, Outcome, Tenant, Time};
 use toolpost::store::journal::{Change, JournalError};
 
 use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, STARTED, WHOLE, ended};
@@ -16,9 +17,9 @@ on_both_databases!(
         let before = log.commits().await;
         let (mut changes, mut calls) = (Vec::new(), Vec::new());
         for (place, tenant) in tenants.iter().enumerate() {
-            let mut whole = log.call("t");
-            whole.tenant = tenant.clone();
-            whole.callback_url = Some(format!("http://127.0.0.1:9/{place}").into());
+            let callback_url = Some(format!("http://127.0.0.1:9/{place}").into());
+            let record = log.call("t").into_record();
+            let whole = Call::from(CallRecord { tenant: tenant.clone(), callback_url, ..record });
             let whole = ended(&whole, Outcome::text(tenant.as_str()), 5 + place as i64);
             // All of them take the same key.
             let once = Once::of_request("same", &serde_json::Value::Null);
@@ -56,11 +57,8 @@ on_both_databases!(
     async fn what_is_refused_in_a_commit_of_several_tenants_refuses_nobody_else(backend: Backend) {
         let log = Log::open(backend).await;
         let once = Once::of_request("same", &serde_json::Value::Null);
-        let call = |tenant: &str| {
-            let mut call = log.call("t");
-            call.tenant = Tenant::stored(tenant);
-            call
-        };
+        let call =
+            |tenant: &str| Call::from(CallRecord { tenant: Tenant::stored(tenant), ..log.call("t").into_record() });
         let claiming = |tenant: &str| {
             let call = call(tenant);
             let claim = Claim { once, batch_id: None, calls: vec![call.id] };

@@ -108,5 +108,5 @@ async fn a_second_end_is_refused_also_where_the_answer_was_lost() {
     let ends = cut.write_with_a_lost_answer(vec![second, super::whole(&neighbour)]).await;
     assert_eq!(ends, [Err(JournalError::Fenced), Ok(())]);
     assert_eq!(log.counts("echo").await, (2, 2, 0));
-    assert_eq!(log.stored(&running).await.outcome.unwrap().output, "first");
+    assert_eq!(log.stored(&running).await.outcome.as_ref().unwrap().output, "first");
 }
