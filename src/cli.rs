@@ -67,7 +67,7 @@ enum Command {
     /// Run one call without a server, on the same database
     Call(call::Args),
     /// Serve the tools to a client of the Model Context Protocol over standard input and output
-    Mcp(mcp::Args),
+    Mcp,
     /// List, show and check tools
     Tools(tools::Args),
     /// Make tools of an API's description
@@ -129,7 +129,7 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
     match command {
         Command::Serve(args) => serve::run(args, &options).await,
         Command::Call(args) => call::run(args, &options).await,
-        Command::Mcp(args) => mcp::run(args, &options).await,
+        Command::Mcp => mcp::run(&options).await,
         Command::Tools(args) => tools::run(args, &options).await,
         Command::Import(args) => import::run(args, &options).await,
         Command::Stats(args) => stats::run(args, &options).await,
@@ -143,18 +143,12 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
 
 /// The library with these settings, for a command that is not the service.
 async fn start(config: Config) -> Result<App, CliError> {
-    finish(config, with_fixtures).await
+    finish(config, App::builder).await
 }
 
 /// The same without a server: what others have left behind is left to one.
 async fn start_beside(config: Config) -> Result<App, CliError> {
-    finish(config, |config| with_fixtures(config).command_line()).await
-}
-
-/// With the tools of the conformance suite, where they are wanted.
-fn with_fixtures(config: Config) -> Builder {
-    let tools = if config.mcp.conformance { toolpost::mcp::conformance::tools() } else { Vec::new() };
-    tools.into_iter().fold(App::builder(config), Builder::tool)
+    finish(config, |config| App::builder(config).command_line()).await
 }
 
 async fn finish(config: Config, build: impl FnOnce(Config) -> Builder) -> Result<App, CliError> {

@@ -371,8 +371,6 @@ pub struct McpConfig {
     pub name_separator: NameSeparator,
     /// Most sessions of clients before 2026-07-28.
     pub sessions: usize,
-    /// Whether there is what the official conformance suite asks for.
-    pub conformance: bool,
 }
 
 /// Settings of upstream MCP servers.

@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorCode, Extensions, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse,
-    GetTaskParams, GetTaskResult, Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ReadResourceRequestMethod, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestMethod, SubscribeRequestMethod,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestMethod, UnsubscribeRequestParams,
-    UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestMethod, CompleteRequestParams,
+    CompleteResult, CustomRequest, CustomResult, ErrorCode, Extensions, GetTaskParams, GetTaskResult, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
+    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 
@@ -23,7 +21,6 @@ use crate::events::Bus;
 mod away;
 mod call;
 mod changes;
-pub mod conformance;
 mod endpoint;
 mod list;
 mod listing;
@@ -37,7 +34,6 @@ pub use endpoint::{Endpoint, Settings};
 pub use rmcp::ErrorData;
 pub use stdio::serve_stdio;
 
-use conformance::Fixtures;
 use list::Tools;
 
 /// Answers the clients of one service. Cheap to clone.
@@ -51,8 +47,6 @@ struct Inner {
     known: Option<Access>,
     bus: Bus,
     tools: Tools,
-    /// What the official conformance suite asks for beside the tools.
-    fixtures: Option<Fixtures>,
 }
 
 /// Methods that there are: a request for one of them that rmcp cannot read has wrong parameters.
@@ -62,24 +56,18 @@ const METHODS: [&str; 6] =
 impl Server {
     /// A server of this app's tools, for clients over HTTP that the gate has let in.
     #[must_use]
-    pub fn new(app: &App, conformance: bool) -> Self {
-        Self::with(app, None, conformance)
+    pub fn new(app: &App) -> Self {
+        Self::with(app, None)
     }
 
     /// A server for the one who started this program.
     #[must_use]
-    pub fn of_operator(app: &App, conformance: bool) -> Self {
-        Self::with(app, Some(Access::operator(app.store.stores(), app.engine.registry())), conformance)
+    pub fn of_operator(app: &App) -> Self {
+        Self::with(app, Some(Access::operator(app.store.stores(), app.engine.registry())))
     }
 
-    fn with(app: &App, known: Option<Access>, conformance: bool) -> Self {
-        Self(Arc::new(Inner {
-            engine: app.engine.clone(),
-            known,
-            bus: app.bus.clone(),
-            tools: Tools::default(),
-            fixtures: conformance.then(|| Fixtures::new(app)),
-        }))
+    fn with(app: &App, known: Option<Access>) -> Self {
+        Self(Arc::new(Inner { engine: app.engine.clone(), known, bus: app.bus.clone(), tools: Tools::default() }))
     }
 
     /// Who asks.
@@ -88,19 +76,12 @@ impl Server {
         let admitted = parts.and_then(|parts| parts.extensions.get::<Access>()).cloned();
         admitted.or_else(|| self.0.known.clone()).ok_or_else(|| ErrorData::invalid_request("a key is needed", None))
     }
-
-    fn fixtures<M: rmcp::model::ConstString>(&self) -> Result<&Fixtures, ErrorData> {
-        self.0.fixtures.as_ref().ok_or_else(ErrorData::method_not_found::<M>)
-    }
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let mut capabilities =
+        let capabilities =
             ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_tasks().build();
-        if let Some(fixtures) = &self.0.fixtures {
-            fixtures.declare(&mut capabilities);
-        }
         let server = Implementation::new("toolpost", env!("CARGO_PKG_VERSION")).with_title("Toolpost");
         ServerConfig::new(capabilities).with_server_info(server)
     }
@@ -122,11 +103,6 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if let Some(fixtures) = &self.0.fixtures
-            && let Some(answer) = fixtures.call(&request, &context).await
-        {
-            return answer;
-        }
         self.call(request, context).await
     }
 
@@ -183,28 +159,14 @@ impl ServerHandler for Server {
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
     }
 
-    // What follows is there for the conformance suite alone.
-
-    #[expect(deprecated, reason = "clients before 2026-07-28 still set a log level")]
-    async fn set_level(
-        &self,
-        _: rmcp::model::SetLevelRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        self.fixtures::<SetLevelRequestMethod>()?;
-        if conformance::is_modern(&context) {
-            return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
-        }
-        Ok(())
-    }
+    // There are tools only; unless refused here, rmcp would answer these with empty lists.
 
     async fn complete(
         &self,
         _: CompleteRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        self.fixtures::<rmcp::model::CompleteRequestMethod>()?;
-        Ok(CompleteResult::default())
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 
     async fn list_prompts(
@@ -212,15 +174,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        self.fixtures::<rmcp::model::ListPromptsRequestMethod>()?.prompts()
-    }
-
-    async fn get_prompt(
-        &self,
-        request: GetPromptRequestParams,
-        _: RequestContext<RoleServer>,
-    ) -> Result<GetPromptResponse, ErrorData> {
-        self.fixtures::<GetPromptRequestMethod>()?.prompt(&request)
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
     }
 
     async fn list_resources(
@@ -228,7 +182,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        self.fixtures::<rmcp::model::ListResourcesRequestMethod>()?.resources()
+        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
     }
 
     async fn list_resource_templates(
@@ -236,22 +190,6 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        self.fixtures::<rmcp::model::ListResourceTemplatesRequestMethod>()?.resource_templates()
-    }
-
-    async fn read_resource(
-        &self,
-        request: ReadResourceRequestParams,
-        _: RequestContext<RoleServer>,
-    ) -> Result<ReadResourceResponse, ErrorData> {
-        self.fixtures::<ReadResourceRequestMethod>()?.resource(&request.uri)
-    }
-
-    async fn subscribe(&self, _: SubscribeRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        self.fixtures::<SubscribeRequestMethod>().map(drop)
-    }
-
-    async fn unsubscribe(&self, _: UnsubscribeRequestParams, _: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        self.fixtures::<UnsubscribeRequestMethod>().map(drop)
+        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
     }
 }

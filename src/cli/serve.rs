@@ -22,14 +22,10 @@ pub struct Args {
     /// Ask nobody for a key, also on an address that others can reach: everybody is the operator
     #[arg(long)]
     insecure_no_auth: bool,
-    /// Add the fixtures of MCP's official conformance suite
-    #[arg(long, hide = true)]
-    conformance: bool,
 }
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let mut config = options.settings()?;
-    config.mcp.conformance |= args.conformance;
     if let Some(listen) = args.listen.or_else(|| options::variable(&options::environment, "TOOLPOST_LISTEN")) {
         config.server.listen = listen;
     }

@@ -42,7 +42,7 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
         sessions: config.sessions,
         max_body_bytes: app.config.server.max_body_bytes,
     };
-    Endpoint::new(Server::new(app, config.conformance), &settings, closing)
+    Endpoint::new(Server::new(app), app.engine.room().clone(), &settings, closing)
 }
 
 /// Speaks the Model Context Protocol (Streamable HTTP): one message of JSON-RPC 2.0.

@@ -14,11 +14,11 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use http_body_util::Full;
 use http_body_util::combinators::BoxBody;
-use rmcp::ErrorData;
 use rmcp::model::{ErrorCode, ProtocolVersion};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, ServerHandler};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -52,11 +52,10 @@ pub struct Settings {
 }
 
 /// Answers MCP over HTTP. Cheap to clone.
-#[derive(Clone)]
-pub struct Endpoint {
+pub struct Endpoint<S = Server> {
     room: Room,
-    alone: StreamableHttpService<Server, NeverSessionManager>,
-    in_sessions: StreamableHttpService<Server, LocalSessionManager>,
+    alone: StreamableHttpService<S, NeverSessionManager>,
+    in_sessions: StreamableHttpService<S, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     away: Away,
     /// Whose each session is.
@@ -67,16 +66,16 @@ pub struct Endpoint {
 /// A tenant and the id of a key; none where the service is open.
 type Owner = (Tenant, Option<Uuid>);
 
-impl std::fmt::Debug for Endpoint {
+impl<S> std::fmt::Debug for Endpoint<S> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Endpoint").field("most_sessions", &self.most_sessions).finish_non_exhaustive()
     }
 }
 
-impl Endpoint {
+impl<S: ServerHandler + Clone> Endpoint<S> {
     /// An endpoint of this server, whose streams end when `closing` fires.
     #[must_use]
-    pub fn new(server: Server, settings: &Settings, closing: CancellationToken) -> Self {
+    pub fn new(server: S, room: Room, settings: &Settings, closing: CancellationToken) -> Self {
         let any_host = settings.allowed_hosts.iter().any(|host| host == "*");
         let hosts: Vec<String> =
             LOOPBACK.iter().map(|host| (*host).to_owned()).chain(settings.allowed_hosts.iter().cloned()).collect();
@@ -90,7 +89,6 @@ impl Endpoint {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(IDLE);
         let sessions = Arc::new(sessions);
-        let room = server.0.engine.room().clone();
         let (one, other) = (server.clone(), server);
         Self {
             room,

@@ -4,9 +4,19 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
+use toolpost::app::App;
+use toolpost::config::Config;
+
 use super::node;
 use crate::support::fixture::project_file;
-use crate::support::{App, Backend, Options};
+
+mod asks;
+mod data;
+mod prompts;
+mod resources;
+mod rounds;
+mod server;
+mod tools;
 
 /// How long the suite may take before its test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -23,15 +33,17 @@ const NOT_PASSED: [&str; 5] = [
 
 /// What the suite prints about this revision.
 async fn judged(revision: &str) -> String {
-    let options = Options {
-        extra: toolpost::mcp::conformance::tools(),
-        configure: Some(|config| config.mcp.conformance = true),
-        ..Options::default()
-    };
-    let app = App::start_with(Backend::Sqlite, options).await;
+    let mut config = Config::default();
+    config.store.database_url = "sqlite::memory:".to_owned();
+    let builder = tools::tools().into_iter().fold(App::builder(config), |builder, tool| builder.tool(tool));
+    let app = builder.start().await.expect("the service starts");
+    let (address, _serving) = server::serve(&app).await;
     let suite = project_file("tests/clients/node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let mut command = Command::new(node());
-    command.arg(suite).args(["server", "--url", &app.url("/mcp"), "--requirements", revision]).kill_on_drop(true);
+    command
+        .arg(suite)
+        .args(["server", "--url", &format!("http://{address}/mcp"), "--requirements", revision])
+        .kill_on_drop(true);
     let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("the suite ends");
     let output = output.expect("`scripts/test` installs the conformance suite");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

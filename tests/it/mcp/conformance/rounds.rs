@@ -8,18 +8,14 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 
-use super::Fixtures;
 use super::resources::read;
+use super::server::ConformanceServer;
 
 type Answer = Result<CallToolResponse, ErrorData>;
 
-impl Fixtures {
+impl ConformanceServer {
     /// The next round of such a tool; `None` for any other.
-    pub(super) fn round(
-        &self,
-        request: &CallToolRequestParams,
-        context: &RequestContext<RoleServer>,
-    ) -> Option<Answer> {
+    pub fn round(&self, request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Option<Answer> {
         let name = request.name.strip_prefix("test_input_required_result_")?;
         let answers = request.input_responses.clone().unwrap_or_default();
         let answer = |key: &str| answers.get(key).cloned().unwrap_or_default();
@@ -102,7 +98,7 @@ fn asked(questions: impl IntoIterator<Item = (&'static str, Value)>, state: Opti
 }
 
 /// What the client is asked.
-pub(super) fn ask(
+pub fn ask(
     questions: impl IntoIterator<Item = (&'static str, Value)>,
     state: Option<String>,
 ) -> Result<InputRequiredResult, ErrorData> {
@@ -112,7 +108,7 @@ pub(super) fn ask(
 }
 
 /// A question to the user with one field.
-pub(super) fn elicitation(message: &str, field: &str, kind: &str) -> Value {
+pub fn elicitation(message: &str, field: &str, kind: &str) -> Value {
     let schema = json!({"type": "object", "properties": {field: {"type": kind}}, "required": [field]});
     json!({"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}})
 }

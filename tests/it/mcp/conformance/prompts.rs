@@ -4,12 +4,12 @@ use rmcp::ErrorData;
 use rmcp::model::{GetPromptRequestParams, GetPromptResponse, GetPromptResult, ListPromptsResult, Prompt};
 use serde_json::{Value, json};
 
-use super::Fixtures;
 use super::data::IMAGE;
 use super::resources::read;
 use super::rounds::{ask, elicitation};
+use super::server::ConformanceServer;
 
-impl Fixtures {
+impl ConformanceServer {
     pub fn prompts(&self) -> Result<ListPromptsResult, ErrorData> {
         let argument = |name: &str| json!({"name": name, "description": "An argument.", "required": true});
         let all = json!([

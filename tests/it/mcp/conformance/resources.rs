@@ -7,14 +7,14 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use super::Fixtures;
 use super::data::IMAGE;
+use super::server::ConformanceServer;
 
 const TEXT: &str = "test://static-text";
 const BINARY: &str = "test://static-binary";
 const WATCHED: &str = "test://watched-resource";
 
-impl Fixtures {
+impl ConformanceServer {
     pub fn resources(&self) -> Result<ListResourcesResult, ErrorData> {
         let all = json!([
             {"uri": TEXT, "name": "static-text", "description": "A text.", "mimeType": "text/plain"},
@@ -51,6 +51,6 @@ impl Fixtures {
 }
 
 /// A fixture as rmcp has it.
-pub(super) fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
+pub fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }

@@ -9,17 +9,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::data::{AUDIO, IMAGE};
-use crate::domain::{ContentBlock, ExecutorSpec, Time, ToolDefinition};
-use crate::registry::Registry;
-use crate::tool::{About, BuiltinTool, NoArgs, Run, ToolError, async_tool_fn, tool_fn};
+use toolpost::domain::{ContentBlock, ExecutorSpec, Time, ToolDefinition};
+use toolpost::registry::Registry;
+use toolpost::tool::{About, BuiltinTool, NoArgs, Run, ToolError, async_tool_fn, tool_fn};
 
 /// Changes the list of tools.
-pub(super) const CHANGE: &str = "test_trigger_tool_change";
+pub const CHANGE: &str = "test_trigger_tool_change";
 /// Comes and goes with it.
 const CHANGING: &str = "test_changing_tool";
 /// Between two reports, as the suite asks for it.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Tools that ask their client something: [`super::Fixtures::call`] answers them.
+/// Tools that ask their client something: [`super::server::ConformanceServer`] answers them.
 const ASKING: [(&str, Option<&str>); 16] = [
     (CHANGE, None),
     ("test_tool_with_logging", None),
@@ -163,7 +163,7 @@ fn asking(name: &str, argument: Option<&str>) -> BuiltinTool {
 }
 
 /// Shows one tool more, or one less.
-pub(super) fn change(registry: &Registry) -> CallToolResult {
+pub fn change(registry: &Registry) -> CallToolResult {
     let is_there = registry.default_shelf().snapshot().get(CHANGING).is_some();
     let shown = if is_there { Vec::new() } else { vec![(changing(), Time(0))] };
     match registry.show_files(shown) {

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The answer of such a tool; `None` for any other.
-pub(super) async fn call(request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Option<Answer> {
+pub async fn call(request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Option<Answer> {
     let argument = |name: &str| {
         let arguments = request.arguments.as_ref();
         arguments.and_then(|arguments| arguments.get(name)?.as_str()).unwrap_or_default()

@@ -1,8 +1,0 @@
-//! The smallest picture and the smallest sound.
-
-/// A PNG of one red pixel.
-pub(super) const IMAGE: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
-
-/// A WAV file without a sample.
-pub(super) const AUDIO: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA=";
