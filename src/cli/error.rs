@@ -71,6 +71,11 @@ impl CliError {
         match error {
             // Says itself what to write.
             StoreError::Url { .. } => what,
+            StoreError::Migrate(_) => what.hint(format!(
+                "The database is {}. `toolpost doctor` checks its migrations. If another build created it, use that build, or \
+                 name another database with --database-url URL (TOOLPOST_DATABASE_URL, DATABASE_URL).",
+                without_password(database)
+            )),
             _ => what.hint(format!(
                 "The database is {}. Check that it can be reached and written, or name another with --database-url URL \
                  (TOOLPOST_DATABASE_URL, DATABASE_URL).",

@@ -189,9 +189,9 @@ mod tests {
         let url = format!("sqlite://{}", folder.path().join("t.db").display());
         let store = Store::open(&url).await.unwrap();
         let statements = [
-            "DELETE FROM _sqlx_migrations WHERE version = 3",
-            "UPDATE _sqlx_migrations SET checksum = x'00' WHERE version = 2",
-            "UPDATE _sqlx_migrations SET version = 9999 WHERE version = 1",
+            "UPDATE _sqlx_migrations SET checksum = x'00' WHERE version = 1",
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+             VALUES (9999, 'newer', TRUE, x'00', 0)",
         ];
         for statement in statements {
             crate::store::db::on_writer!(store.db(), pool => sqlx::query(statement).execute(pool).await.map(drop))
@@ -199,6 +199,6 @@ mod tests {
         }
         store.close().await;
         let looked = found(&url).await;
-        assert_eq!((looked.pending, looked.newer, looked.changed), (2, 1, 1));
+        assert_eq!((looked.pending, looked.newer, looked.changed), (0, 1, 1));
     }
 }

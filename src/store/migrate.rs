@@ -13,19 +13,27 @@ use super::{Db, StoreError};
 struct Files;
 
 pub(super) async fn run(db: &Db) -> Result<(), StoreError> {
+    let migrator = match db {
+        Db::Sqlite(_) => migrator("sqlite/"),
+        Db::Postgres(_) => migrator("postgres/"),
+    };
+    apply(db, &migrator).await
+}
+
+async fn apply(db: &Db, migrator: &Migrator) -> Result<(), StoreError> {
     match db {
         Db::Sqlite(pools) => {
             // Nothing else stops two processes from both finding an empty file; on Postgres sqlx takes a lock itself.
             let mut alone = pools.writer.pool().begin_with("BEGIN IMMEDIATE").await?;
             // Hidden in sqlx's documents, but its own way around `run` not being general enough here.
-            migrator("sqlite/").run_direct(None, &mut *alone, false).await?;
+            migrator.run_direct(None, &mut *alone, false).await?;
             alone.commit().await?;
         }
         Db::Postgres(pools) => {
             let mut connection = pools.writer.pool().acquire().await?;
             // A migration may take its time.
             sqlx::query("SET statement_timeout = 0").execute(&mut *connection).await?;
-            migrator("postgres/").run_direct(None, &mut *connection, false).await?;
+            migrator.run_direct(None, &mut *connection, false).await?;
             sqlx::query("RESET statement_timeout").execute(&mut *connection).await?;
         }
     }
@@ -41,10 +49,17 @@ fn migrator(folder: &str) -> Migrator {
     let found = Files::iter().filter_map(|path| {
         let (number, name) = path.strip_prefix(folder)?.strip_suffix(".sql")?.split_once('_')?;
         let sql = String::from_utf8(Files::get(&path)?.data.into_owned()).ok()?;
-        let sql = AssertSqlSafe(sql).into_sql_str();
-        Some(Migration::new(number.parse().ok()?, name.to_owned().into(), MigrationType::Simple, sql, false))
+        Some(migration(number.parse().ok()?, name, sql))
     });
-    let mut migrator = Migrator::with_migrations(found.collect());
+    of(found.collect())
+}
+
+fn migration(number: i64, name: &str, sql: String) -> Migration {
+    Migration::new(number, name.to_owned().into(), MigrationType::Simple, AssertSqlSafe(sql).into_sql_str(), false)
+}
+
+fn of(migrations: Vec<Migration>) -> Migrator {
+    let mut migrator = Migrator::with_migrations(migrations);
     // A newer version may have been here: its migrations take nothing away from this one.
     migrator.set_ignore_missing(true);
     migrator
@@ -53,6 +68,7 @@ fn migrator(folder: &str) -> Migrator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::db::on_writer;
 
     #[test]
     fn both_databases_have_the_same_migrations_and_none_is_misnamed() {
@@ -61,5 +77,31 @@ mod tests {
         assert_eq!(numbers("sqlite/"), numbers("postgres/"));
         assert_eq!(numbers("sqlite/").len(), files("sqlite/"));
         assert_eq!(numbers("postgres/").len(), files("postgres/"));
+    }
+
+    #[tokio::test]
+    async fn an_old_schema_gets_the_missing_migration_and_keeps_its_rows() {
+        let old = || migration(1, "old", "CREATE TABLE notes (id INTEGER PRIMARY KEY)".to_owned());
+        let new = || migration(2, "new", "ALTER TABLE notes ADD COLUMN text TEXT NOT NULL DEFAULT '-'".to_owned());
+        let db = Db::open("sqlite::memory:").await.unwrap();
+        let insert = async |id: i64| {
+            let query = sqlx::query("INSERT INTO notes (id) VALUES ($1)").bind(id);
+            match &db {
+                Db::Sqlite(pools) => query.execute(&pools.writer).await.unwrap(),
+                Db::Postgres(_) => unreachable!(),
+            }
+        };
+        apply(&db, &of(vec![old()])).await.unwrap();
+        insert(1).await;
+        apply(&db, &of(vec![old(), new()])).await.unwrap();
+        // A node of the old version still writes.
+        insert(2).await;
+        let rows = on_writer!(&db, pool => sqlx::query_as::<_, (i64, String)>("SELECT id, text FROM notes ORDER BY id")
+            .fetch_all(pool).await.unwrap());
+        assert_eq!(rows, [(1, "-".to_owned()), (2, "-".to_owned())]);
+        apply(&db, &of(vec![old()])).await.expect("the old version starts again");
+        let other = migration(1, "other", "CREATE TABLE letters (id INTEGER PRIMARY KEY)".to_owned());
+        let error = apply(&db, &of(vec![other])).await.unwrap_err().to_string();
+        assert!(error.contains("migration 1 was previously applied but has been modified"), "{error}");
     }
 }

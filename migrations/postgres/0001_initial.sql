@@ -1,0 +1,331 @@
+-- The schema of Toolpost on PostgreSQL.
+--
+-- Times are microseconds since 1970-01-01T00:00:00Z unless a column says otherwise. JSON is stored as text, as jsonb
+-- rejects U+0000. Both databases have the same tables and columns.
+
+
+-- ---------------------------------------------------------------------------------------------------------------------
+-- Calls
+-- ---------------------------------------------------------------------------------------------------------------------
+
+-- One row per call.
+CREATE TABLE tool_calls (
+    id           UUID     NOT NULL PRIMARY KEY,
+    tenant       TEXT     NOT NULL,
+    session      TEXT,
+    batch_id     UUID,
+    tool         TEXT     NOT NULL,           -- the requested name, cut to the length that an index accepts
+    status       SMALLINT NOT NULL,           -- 0 WAIT, 1 DOING, 2 SUCCESS, 3 ERROR
+    attempt      INTEGER  NOT NULL,           -- fences writes: the row of a later attempt rejects those of earlier ones
+    node         TEXT     NOT NULL,
+    created_at   BIGINT   NOT NULL,
+    accepted_pos BIGINT   NOT NULL,           -- accepted, started, settled: position of the first event of each transition
+    started_pos  BIGINT,
+    settled_pos  BIGINT,
+    arguments    TEXT     NOT NULL,           -- JSON
+    record       TEXT     NOT NULL,           -- JSON: every other field of the call
+    seq          INTEGER  NOT NULL DEFAULT 0  -- number of the call's last event
+);
+CREATE INDEX tool_calls_by_session ON tool_calls (tenant, session, id) WHERE session IS NOT NULL;
+CREATE INDEX tool_calls_by_batch ON tool_calls (batch_id) WHERE batch_id IS NOT NULL;
+-- Unfinished and failed calls. A successful call has no entry, so that it costs nothing.
+CREATE INDEX tool_calls_not_well ON tool_calls (status, id) WHERE status <> 2;
+
+-- One row per event that cannot be derived from the call's row: what a running tool reported.
+CREATE TABLE call_events (
+    call_id UUID    NOT NULL,
+    seq     INTEGER NOT NULL,
+    pos     BIGINT  NOT NULL,
+    kind    TEXT    NOT NULL,
+    data    TEXT    NOT NULL,  -- JSON
+    PRIMARY KEY (call_id, seq)
+);
+
+-- One row per commit of the journal: its positions and its calls.
+CREATE TABLE commits (
+    id        UUID   NOT NULL,
+    first_pos BIGINT NOT NULL,
+    last_pos  BIGINT NOT NULL PRIMARY KEY,
+    at        BIGINT NOT NULL,
+    calls     BYTEA  NOT NULL,  -- ids, 16 bytes each
+    stats     TEXT              -- JSON: what the commit adds to `tool_stats` later; NULL if no call ended
+);
+
+-- A single row: the last position. The lock on the row serializes the commits of all nodes, so the order of positions
+-- is the order of commits. The table has no CHECK, which would be parsed again for every statement.
+CREATE TABLE event_clock (
+    one SMALLINT NOT NULL PRIMARY KEY,
+    pos BIGINT   NOT NULL
+) WITH (fillfactor = 10);  -- a row that changes all the time stays on its page
+INSERT INTO event_clock (one, pos) VALUES (1, 0);
+
+-- One row per idempotency key. Key and fingerprint are stored as SHA-256 only, as the key may be secret.
+CREATE TABLE idempotency_keys (
+    tenant      TEXT   NOT NULL,
+    key         BYTEA  NOT NULL,
+    fingerprint BYTEA  NOT NULL,
+    batch_id    UUID,
+    calls       BYTEA  NOT NULL,  -- ids, 16 bytes each
+    expires_at  BIGINT NOT NULL,
+    PRIMARY KEY (tenant, key)
+);
+CREATE INDEX idempotency_keys_by_end ON idempotency_keys (expires_at);
+
+-- One row per control message for a call of another node: a cancellation, a report or a result.
+CREATE TABLE inbox (
+    id      UUID NOT NULL PRIMARY KEY,
+    call_id UUID NOT NULL,
+    kind    TEXT NOT NULL,
+    body    TEXT NOT NULL
+);
+CREATE INDEX inbox_by_call ON inbox (call_id);
+-- The first result wins, whichever node received it.
+CREATE UNIQUE INDEX inbox_one_result ON inbox (call_id) WHERE kind = 'result';
+
+-- One row per call whose end is sent to a callback URL.
+CREATE TABLE callbacks (
+    call_id      UUID     NOT NULL PRIMARY KEY,
+    url          TEXT     NOT NULL,
+    host         TEXT     NOT NULL,            -- host and port of the URL: a slow host must not delay the others
+    event_id     UUID     NOT NULL,            -- the same for every attempt
+    state        SMALLINT NOT NULL DEFAULT 0,  -- 0 pending, 1 delivered, 2 failed
+    attempts     INTEGER  NOT NULL DEFAULT 0,  -- attempts started; fences the results of earlier ones
+    next_at      BIGINT,                       -- of a pending callback; NULL until its first attempt has failed
+    leased_until BIGINT,                       -- a node is making an attempt until then
+    last_status  SMALLINT,
+    last_error   TEXT,
+    delivered_at BIGINT,
+    lost         INTEGER  NOT NULL DEFAULT 0   -- attempts whose end was never recorded; they use up no step of the schedule
+);
+-- In the order in which they are claimed.
+CREATE INDEX callbacks_pending ON callbacks (next_at NULLS FIRST, call_id) WHERE state = 0;
+
+-- A single row: up to which position the history was deleted because of its age.
+CREATE TABLE retention (
+    one        SMALLINT NOT NULL PRIMARY KEY,
+    calls_pos  BIGINT   NOT NULL,  -- calls that ended up to here, and commits
+    events_pos BIGINT   NOT NULL   -- reported events of such calls
+) WITH (fillfactor = 10);
+INSERT INTO retention (one, calls_pos, events_pos) VALUES (1, 0, 0);
+
+
+-- ---------------------------------------------------------------------------------------------------------------------
+-- Statistics
+-- ---------------------------------------------------------------------------------------------------------------------
+
+-- One row per tool, minute, error code and bucket of the histogram of durations; minute 0 is the total.
+CREATE TABLE tool_stats (
+    tenant   TEXT     NOT NULL,
+    tool     TEXT     NOT NULL,
+    minute   BIGINT   NOT NULL,
+    executed SMALLINT NOT NULL,
+    code     TEXT     NOT NULL,
+    bucket   INTEGER  NOT NULL,
+    calls    BIGINT   NOT NULL,
+    total_ms BIGINT   NOT NULL,
+    min_ms   BIGINT   NOT NULL,
+    max_ms   BIGINT   NOT NULL,
+    retries  BIGINT   NOT NULL,
+    last_at  BIGINT   NOT NULL,
+    PRIMARY KEY (tenant, tool, minute, executed, code, bucket)
+) WITH (fillfactor = 50);
+
+-- A single row: up to which position `commits.stats` is included in `tool_stats`.
+CREATE TABLE stats_folded (
+    one SMALLINT NOT NULL PRIMARY KEY,
+    pos BIGINT   NOT NULL
+) WITH (fillfactor = 10);
+INSERT INTO stats_folded (one, pos) VALUES (1, 0);
+
+
+-- ---------------------------------------------------------------------------------------------------------------------
+-- Tools
+-- ---------------------------------------------------------------------------------------------------------------------
+
+-- One row per tool that was registered over the API.
+CREATE TABLE tools (
+    tenant     TEXT   NOT NULL,
+    name       TEXT   NOT NULL,
+    definition TEXT   NOT NULL,  -- JSON
+    revision   BIGINT NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+
+-- One row per group of tools, which are switched together.
+CREATE TABLE tool_groups (
+    tenant      TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    description TEXT    NOT NULL,
+    active      BOOLEAN NOT NULL,  -- its tools can be called
+    manageable  BOOLEAN NOT NULL,  -- a model may switch it in its own session
+    created_at  BIGINT  NOT NULL,
+    updated_at  BIGINT  NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+
+-- One row per preset argument that was set over the API; it takes precedence over the tool's definition.
+CREATE TABLE tool_presets (
+    tenant      TEXT     NOT NULL,
+    tool        TEXT     NOT NULL,
+    name        TEXT     NOT NULL,            -- the argument
+    overridable SMALLINT NOT NULL DEFAULT 0,
+    secret      TEXT,                         -- the name of a secret, never its value
+    key_id      TEXT,                         -- the key that decrypts `sealed`
+    sealed      BYTEA,                        -- nonce, ciphertext and tag; NULL like `secret` for a removed preset
+    revision    BIGINT   NOT NULL DEFAULT 1,  -- incremented by every change, also by the removal
+    updated_at  BIGINT   NOT NULL,
+    PRIMARY KEY (tenant, tool, name)
+);
+
+-- One row per hook that was registered over the API.
+CREATE TABLE hooks (
+    tenant     TEXT   NOT NULL,
+    id         UUID   NOT NULL,
+    definition TEXT   NOT NULL,  -- JSON, without the secret
+    secret     TEXT,             -- signs its requests; NULL for the secret of the service
+    created_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant, id)
+);
+
+-- One row per upstream MCP server that was registered over the API.
+CREATE TABLE upstreams (
+    tenant     TEXT   NOT NULL,
+    name       TEXT   NOT NULL,
+    definition TEXT   NOT NULL,  -- JSON, without address and headers, which may contain secrets
+    key_id     TEXT   NOT NULL,  -- the key that decrypts `sealed`
+    sealed     BYTEA  NOT NULL,  -- address and headers: nonce, ciphertext and tag
+    created_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+
+-- One row per tool of an upstream server whose definition is pinned.
+CREATE TABLE upstream_pins (
+    tenant     TEXT   NOT NULL,
+    upstream   TEXT   NOT NULL,  -- the server's name, wherever it is declared
+    tool       TEXT   NOT NULL,  -- the tool's name on that server
+    hash       TEXT   NOT NULL,  -- SHA-256 of what models see of it, in hexadecimal digits
+    updated_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant, upstream, tool)
+);
+
+-- A single row: a version that moves with every change of a table of this section, so that a node can check cheaply whether
+-- it has to read them again.
+CREATE TABLE tools_clock (
+    one     SMALLINT NOT NULL PRIMARY KEY,
+    version BIGINT   NOT NULL
+);
+INSERT INTO tools_clock (one, version) VALUES (1, 0);
+
+-- One row per tenant: the version of `tools_clock` at its last change.
+CREATE TABLE tenant_clocks (
+    tenant  TEXT   NOT NULL PRIMARY KEY,
+    version BIGINT NOT NULL
+);
+CREATE INDEX tenant_clocks_by_version ON tenant_clocks (version);
+
+
+-- ---------------------------------------------------------------------------------------------------------------------
+-- Sessions
+-- ---------------------------------------------------------------------------------------------------------------------
+
+-- One row per conversation.
+CREATE TABLE sessions (
+    tenant      TEXT     NOT NULL,
+    id          TEXT     NOT NULL,
+    state       SMALLINT NOT NULL,  -- 0 ACTIVE, 1 COMPLETED, 2 ABORTED
+    parent      TEXT,
+    parent_call UUID,               -- the call of the parent session that waits for the end of this one
+    switched    TEXT     NOT NULL,  -- JSON: groups that this session has switched on or off
+    completion  TEXT,               -- JSON: the outcome of its task
+    doc         TEXT     NOT NULL,  -- JSON: every other field
+    since_pos   BIGINT   NOT NULL,  -- only later calls belong to it, not those of a deleted session with the same id
+    created_at  BIGINT   NOT NULL,
+    updated_at  BIGINT   NOT NULL,
+    PRIMARY KEY (tenant, id)
+);
+CREATE INDEX sessions_by_age ON sessions (tenant, created_at, id);
+CREATE INDEX sessions_by_use ON sessions (updated_at);
+CREATE INDEX sessions_by_parent ON sessions (tenant, parent) WHERE parent IS NOT NULL;
+
+
+-- ---------------------------------------------------------------------------------------------------------------------
+-- Callers
+-- ---------------------------------------------------------------------------------------------------------------------
+
+-- One row per API key. Revoked keys stay: a service that has had a key never becomes open again on its own.
+CREATE TABLE api_keys (
+    id           UUID   NOT NULL PRIMARY KEY,
+    tenant       TEXT   NOT NULL,
+    name         TEXT   NOT NULL,
+    prefix       TEXT   NOT NULL,  -- the first characters of the key, to recognize it and to look it up
+    hash         BYTEA  NOT NULL,  -- SHA-256 of the whole key
+    scopes       TEXT   NOT NULL,  -- separated by spaces
+    tools        TEXT   NOT NULL,  -- JSON: globs; an empty list allows every tool
+    rate         BIGINT,           -- requests per minute; NULL for the default
+    concurrency  BIGINT,           -- concurrent requests; NULL for the default
+    created_at   BIGINT NOT NULL,
+    expires_at   BIGINT,
+    revoked_at   BIGINT,
+    last_used_at BIGINT            -- written at most once per minute
+);
+CREATE INDEX api_keys_by_prefix ON api_keys (prefix);
+CREATE INDEX api_keys_by_tenant ON api_keys (tenant, id);
+
+-- A single row: a version that moves with every change of `api_keys`, so that a node can check cheaply whether its cache is
+-- outdated.
+CREATE TABLE keys_clock (
+    one     SMALLINT NOT NULL PRIMARY KEY CHECK (one = 1),
+    version BIGINT   NOT NULL
+);
+INSERT INTO keys_clock (one, version) VALUES (1, 0);
+
+-- One row per ticket for an event stream, for clients that cannot send headers.
+CREATE TABLE event_tickets (
+    hash       BYTEA  NOT NULL PRIMARY KEY,  -- SHA-256 of the ticket
+    tenant     TEXT   NOT NULL,
+    path       TEXT   NOT NULL,              -- the path of the stream
+    key_id     UUID,                         -- the key that requested it
+    token      TEXT,                         -- JSON: the JWT that requested it; NULL like `key_id` on an open service
+    used_at    BIGINT,                       -- its first use
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX event_tickets_by_end ON event_tickets (expires_at);
+CREATE INDEX event_tickets_by_tenant ON event_tickets (tenant);
+
+
+-- ---------------------------------------------------------------------------------------------------------------------
+-- The service
+-- ---------------------------------------------------------------------------------------------------------------------
+
+-- One row per running node, with the lease of all its calls.
+CREATE TABLE nodes (
+    node     TEXT   NOT NULL PRIMARY KEY,
+    beat     BIGINT NOT NULL,  -- changes with every heartbeat
+    beat_at  BIGINT,           -- time of the last heartbeat by the clock of the database, in milliseconds
+    lease_ms BIGINT            -- how long a heartbeat is valid; NULL for the default
+);
+-- The database stamps each heartbeat, so that the clocks of the nodes do not matter.
+CREATE FUNCTION toolpost_stamp_beat() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.beat_at := (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER nodes_stamped BEFORE INSERT OR UPDATE OF beat ON nodes
+    FOR EACH ROW EXECUTE FUNCTION toolpost_stamp_beat();
+
+-- Fails a statement that did not write all its rows; the journal then finds out which were rejected.
+CREATE FUNCTION toolpost_expect(written BIGINT, expected BIGINT) RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+BEGIN
+    IF written <> expected THEN
+        RAISE EXCEPTION 'toolpost: % of % rows were written', written, expected USING ERRCODE = 'TP001';
+    END IF;
+    RETURN TRUE;
+END $$;
+
+-- One row per value that the service creates once and keeps.
+CREATE TABLE settings (
+    name  TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+);
