@@ -13,7 +13,7 @@ pub enum Answer {
     Nothing,
     /// Text that is no JSON.
     Text(String),
-    /// A JSON value, read by the rules of contract section 4.
+    /// A JSON value, read by the rules of docs/reference/contract.md, section 4.
     Json(Value),
     /// A value that is data whatever its shape: it is `structured`, its compact JSON is the output.
     Data(Arc<Value>),

@@ -1,4 +1,5 @@
-//! From what an executor hands back to an outcome: contract section 4, "Result conversion", the same for every executor.
+//! From what an executor hands back to an outcome: docs/reference/contract.md, section 4, "Result conversion", the same
+//! for every executor.
 
 use std::sync::Arc;
 

@@ -196,7 +196,8 @@ impl Failure {
         Self { details: Some(details), ..Self::new(Code::ArgumentsTruncated, message, text) }
     }
 
-    /// `TOOL_VALIDATION_ERROR`: one `(pointer, message)` line per violation; `details` as the contract names them.
+    /// `TOOL_VALIDATION_ERROR`: one `(pointer, message)` line per violation; `details` as in
+    /// docs/reference/contract.md, section 4.
     #[must_use]
     pub fn validation<'a>(name: &str, lines: impl IntoIterator<Item = (&'a str, &'a str)>, details: Value) -> Self {
         let message = format!("Invalid parameters for tool \"{name}\"");

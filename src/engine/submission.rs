@@ -25,7 +25,7 @@ pub enum Mode {
     Serial,
 }
 
-/// How long the caller of a request waits (contract, section 3).
+/// How long the caller of a request waits (docs/reference/contract.md, section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wait {
     /// As the tools have it: to the end, except for `async` ones.

@@ -1,4 +1,5 @@
-//! The data of each event (contract, section 6). The same call gives the same text, live or read back from the store.
+//! The data of each event (docs/reference/contract.md, section 6). The same call gives the same text, live or read back
+//! from the store.
 
 use serde::Serialize;
 use serde_json::{Map, Value};

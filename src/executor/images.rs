@@ -1,5 +1,5 @@
-//! Images of results: what they are is told from their bytes, and they are made small enough for a model (contract, section
-//! 4). What cannot be read becomes a text that says so.
+//! Images of results: what they are is told from their bytes, and they are made small enough for a model
+//! (docs/reference/contract.md, section 4). What cannot be read becomes a text that says so.
 
 use std::io::Cursor;
 

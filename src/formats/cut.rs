@@ -1,4 +1,5 @@
-//! Events stay small: long texts are cut and images left out, each with the address of the whole (contract, section 6).
+//! Events stay small: long texts are cut and images left out, each with the address of the whole
+//! (docs/reference/contract.md, section 6).
 
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};

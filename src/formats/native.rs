@@ -1,4 +1,4 @@
-//! A call in the service's own shape: the ToolCall of contract section 3.
+//! A call in the service's own shape: the ToolCall of docs/reference/contract.md, section 3.
 
 use std::sync::Arc;
 

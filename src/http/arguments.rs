@@ -1,4 +1,4 @@
-//! `PATCH /tool-calls/{id}/arguments`: arguments that come piece by piece (contract, section 8).
+//! `PATCH /tool-calls/{id}/arguments`: arguments that come piece by piece (docs/reference/contract.md, section 8).
 
 use std::time::Duration;
 

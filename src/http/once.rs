@@ -1,4 +1,5 @@
-//! The answers to requests with idempotency keys: calls that exist are joined or replayed (contract, section 3).
+//! The answers to requests with idempotency keys: calls that exist are joined or replayed
+//! (`docs/reference/contract.md`, section 3).
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::{Db, Store, StoreError, Stores, codec, db};
 use crate::domain::{Claim, Once, Tenant, Time};
 
-/// How long a key is kept, in milliseconds: 24 hours (contract, section 3).
+/// How long a key is kept, in milliseconds: 24 hours (docs/reference/contract.md, section 3).
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Most keys that one statement forgets.

@@ -1,7 +1,8 @@
 //! The oracle: holds all that callers, listeners and tools saw against all that is stored afterwards, and says what cannot
 //! be true if every accepted call ends once, is counted once, and runs no more often than it may.
 //!
-//! It asks for nothing but the contract, so what happened meanwhile to the service or its database makes no difference.
+//! It asks for nothing but the contract (docs/reference/contract.md), so what happened meanwhile to the service or its
+//! database makes no difference.
 
 use std::collections::BTreeMap;
 

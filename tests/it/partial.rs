@@ -1,4 +1,4 @@
-//! Arguments that come piece by piece (contract, section 8).
+//! Arguments that come piece by piece (docs/reference/contract.md, section 8).
 
 use reqwest::Method;
 use serde_json::{Value, json};

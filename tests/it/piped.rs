@@ -1,4 +1,4 @@
-//! `POST /tool-calls/stream`: a model's stream in, its calls' events out (contract, section 8).
+//! `POST /tool-calls/stream`: a model's stream in, its calls' events out (docs/reference/contract.md, section 8).
 
 use bytes::Bytes;
 use reqwest::Method;

@@ -1,4 +1,4 @@
-//! `/sessions`: what the calls of a conversation have in common (contract, section 10).
+//! `/sessions`: what the calls of a conversation have in common (docs/reference/contract.md, section 10).
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Results of any size: what a model is shown of them, and the whole beside it (contract, sections 2 to 4).
+//! Results of any size: what a model is shown of them, and the whole beside it (docs/reference/contract.md, sections 2
+//! to 4).
 
 use serde_json::{Value, json};
 

@@ -137,7 +137,7 @@ pub(in crate::engine) enum KnownCalls {
     Some(Vec<(usize, Uuid)>),
 }
 
-/// Looks up idempotency keys (contract, section 3).
+/// Looks up idempotency keys (docs/reference/contract.md, section 3).
 pub(in crate::engine) struct KeyLookup<'a> {
     pub access: &'a Access,
     pub clock: &'a Clock,

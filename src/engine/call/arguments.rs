@@ -83,7 +83,8 @@ pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<V
     check(entry, &presets::without(&entry.definition.presets, &arguments))
 }
 
-/// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (contract, section 3).
+/// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (docs/reference/contract.md,
+/// section 3).
 pub(in crate::engine) fn parse(
     given: &Arc<Value>,
     has_room: impl FnMut(usize) -> bool,

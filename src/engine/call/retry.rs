@@ -1,4 +1,4 @@
-//! Whether and when a failed attempt is made again (contract, section 4).
+//! Whether and when a failed attempt is made again (docs/reference/contract.md, section 4).
 
 use std::time::Duration;
 

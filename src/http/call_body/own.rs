@@ -9,7 +9,7 @@ use super::options::{CallOptions, check_length};
 use crate::domain::{CallRequest, json};
 use crate::formats::stream::partial;
 
-/// Longest id of a caller, in characters (contract, section 1).
+/// Longest id of a caller, in characters (docs/reference/contract.md, section 1).
 const LONGEST_ID: usize = 512;
 
 /// The calls of a batch, so many at most.
