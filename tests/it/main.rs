@@ -54,6 +54,7 @@ mod piped;
 mod presets;
 mod problems;
 mod process;
+mod prose;
 mod queue;
 mod readers;
 mod retention;
