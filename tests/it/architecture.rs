@@ -50,15 +50,16 @@ const SQL: [&str; 7] =
 const LONGEST_FILE: usize = 600;
 
 /// A source file without its tests.
-struct Source {
-    path: PathBuf,
+pub struct Source {
+    pub path: PathBuf,
     /// The module of the crate's root that it belongs to.
     module: String,
-    lines: usize,
-    code: Vec<String>,
+    pub lines: usize,
+    /// The lines without comments and without tests.
+    pub code: Vec<String>,
 }
 
-fn sources() -> Vec<Source> {
+pub fn sources() -> Vec<Source> {
     let mut paths = Vec::new();
     collect(&project_file("src"), &mut paths);
     paths.sort();

@@ -14,6 +14,7 @@ mod cancel;
 mod chaos;
 mod cli;
 mod clocks;
+mod code_size;
 mod conversion;
 mod definitions;
 mod deployment;
