@@ -34,8 +34,8 @@ use crate::telemetry::{Metrics, Tracer};
 use crate::tool::{BuiltinTool, builtin, system};
 use crate::upstreams::Upstreams;
 
-mod follow;
-mod given;
+mod background;
+mod from_config;
 mod retention;
 mod signing;
 
@@ -134,7 +134,7 @@ pub enum CallError {
 pub struct Builder {
     config: Config,
     tools: Vec<BuiltinTool>,
-    wraps: Vec<Wrap>,
+    layers: Vec<Wrap>,
     hooks: Vec<RustHook>,
     clock: Clock,
     ids: Ids,
@@ -166,7 +166,7 @@ pub struct App {
     /// How tools outside report back; it is told the address once the service listens.
     pub reporting: Reporting,
     /// Wakes the sender of callbacks.
-    pub callbacks_kick: Arc<Notify>,
+    pub callback_wakeup: Arc<Notify>,
     /// Seals values that are written over the API.
     pub vault: Vault,
     /// The upstream MCP servers.
@@ -180,7 +180,7 @@ pub struct App {
     node: Arc<str>,
     background: CancellationToken,
     writer: JoinHandle<()>,
-    heart: JoinHandle<()>,
+    heartbeat: JoinHandle<()>,
     callbacks: JoinHandle<()>,
     lock: Option<ServerLock>,
 }
@@ -196,7 +196,7 @@ impl Builder {
     /// Wraps every tool in a tower layer of one's own, outside the service's.
     #[must_use]
     pub fn wrap(mut self, wrap: Wrap) -> Self {
-        self.wraps.push(wrap);
+        self.layers.push(wrap);
         self
     }
 
@@ -230,11 +230,11 @@ impl Builder {
     /// # Errors
     /// What cannot be opened, read or used.
     pub async fn start(self) -> Result<App, StartError> {
-        let Self { config, tools, wraps, hooks, clock, ids, secrets, is_command_line } = self;
+        let Self { config, tools, layers: wraps, hooks, clock, ids, secrets, is_command_line } = self;
         let node: Arc<str> = node_name(&clock, is_command_line).into();
         let given_secret = given_signing_secret(&config)?;
-        let secrets = given::secrets(secrets, &config)?;
-        let declarations = given::declarations(&config)?;
+        let secrets = from_config::secrets(secrets, &config)?;
+        let declarations = from_config::declarations(&config)?;
         let egress = Egress::new(&config.egress.allow).map_err(StartError::Egress)?;
         let egress = egress.with_ports(config.egress.allow_ports.iter().copied());
         let stores = Stores::open(&config.database_url()).await?.bounded(config.tenants);
@@ -244,7 +244,7 @@ impl Builder {
             _ => None,
         };
         let signing_key = signing::signing_key(given_secret, &store).await?;
-        let vault = given::vault(&config, &signing_key)?;
+        let vault = from_config::vault(&config, &signing_key)?;
         let reporting = Reporting::new(signing_key.clone());
         if !config.server.public_url.is_empty() {
             reporting.set_base(&config.server.public_url);
@@ -258,11 +258,11 @@ impl Builder {
         let shown = Shown::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
         let read = BuiltinTool::new(builtin::ReadResult::new(stores.clone()));
-        let system = system::tools(&stores, &clock, follow::manageable_groups(&shown));
+        let system = system::tools(&stores, &clock, background::manageable_groups(&shown));
         let ProcessConfig { registration, helper, user, limits } = &config.process;
         let processes = Processes::new(helper, *registration, *limits, secrets.clone());
         let processes = processes.as_user(user).map_err(StartError::ProcessUser)?;
-        let given = given::tools(&config, &client, &processes)?;
+        let given = from_config::tools(&config, &client, &processes)?;
         let builtins = builtin::standard(&clock).into_iter().chain([read]).chain(given);
         let builtins = builtins.chain(discovery).chain(system).chain(tools).collect();
         let servers = Servers::default();
@@ -272,7 +272,7 @@ impl Builder {
             secrets: secrets.clone(),
             clock: clock.clone(),
             ids: ids.clone(),
-            pace: given::pace(&config.mcp_servers),
+            pace: from_config::pace(&config.mcp_servers),
             metrics: metrics.clone(),
         };
         let workshop = Workshop::new(builtins, client.clone(), wraps)
@@ -298,18 +298,18 @@ impl Builder {
         if !is_command_line {
             tokio::spawn(refresh::run(registry.clone(), background.clone()));
         }
-        tokio::spawn(follow::fold_stats(stores.clone(), background.clone()));
+        tokio::spawn(background::fold_stats(stores.clone(), background.clone()));
         let followed = (registry.clone(), hooks.clone(), upstreams.clone());
-        tokio::spawn(follow::follow_tools(stores.clone(), followed, !is_command_line, background.clone()));
+        tokio::spawn(background::follow_tools(stores.clone(), followed, !is_command_line, background.clone()));
         let idle = Duration::from_millis(config.instances.idle_ms);
-        tokio::spawn(follow::end_idle_instances(registry.instances().clone(), idle, background.clone()));
+        tokio::spawn(background::end_idle_instances(registry.instances().clone(), idle, background.clone()));
         let bus = Bus::default();
         let (publisher, counting) = (bus.clone(), metrics.clone());
         let sink = Arc::new(move |committed: &Committed| {
             publisher.publish(committed);
             counting.committed(committed.changes(), committed.took, committed.ended());
         });
-        tokio::spawn(follow::keep_metrics(metrics.clone(), background.clone()));
+        tokio::spawn(background::keep_metrics(metrics.clone(), background.clone()));
         let (journal, writer) = Journal::start(stores.db().clone(), clock.clone(), ids.clone(), sink);
         let callbacks_kick = Arc::<Notify>::default();
         let callbacks = Callbacks::new(stores.clone(), client, signing_key.clone(), clock.clone());
@@ -320,8 +320,8 @@ impl Builder {
             limits: config.limits,
             store_patience: Duration::from_millis(config.store.patience_ms),
             room_kib: config.server.max_in_flight_mib * 1024,
-            rush: given::rush(&config.server),
-            rates: given::rates(&config),
+            rush: from_config::rush(&config.server),
+            rates: from_config::rates(&config),
             max_queued: config.queue.max_length,
             max_running: config.queue.max_running,
             silence: Duration::from_millis(config.streams.silence_ms),
@@ -337,9 +337,9 @@ impl Builder {
             tracer: tracer.clone(),
         };
         let operator = Access::operator(&stores, &registry);
-        let jwt = Jwt::new(given::jwt(&config.auth.jwt), clock.clone(), reporting.clone());
+        let jwt = Jwt::new(from_config::jwt(&config.auth.jwt), clock.clone(), reporting.clone());
         let jwt = jwt.map_err(StartError::Issuer)?;
-        let bounds = given::bounds(&config);
+        let bounds = from_config::bounds(&config);
         let is_insecure = config.auth.insecure_no_auth;
         let auth = Auth::open(stores.clone(), registry.clone(), clock.clone(), jwt, bounds, is_insecure).await?;
         let auth = Arc::new(auth);
@@ -373,7 +373,7 @@ impl Builder {
             journal,
             signing_key,
             reporting,
-            callbacks_kick,
+            callback_wakeup: callbacks_kick,
             vault,
             upstreams,
             metrics,
@@ -382,7 +382,7 @@ impl Builder {
             node,
             background,
             writer,
-            heart,
+            heartbeat: heart,
             callbacks,
             lock,
         })
@@ -396,7 +396,7 @@ impl App {
         Builder {
             config,
             tools: Vec::new(),
-            wraps: Vec::new(),
+            layers: Vec::new(),
             hooks: Vec::new(),
             clock: Clock::system(),
             ids: Ids::random(),
@@ -439,7 +439,7 @@ impl App {
         // What is left behind is seen to by the next start, or by another node, at once.
         let signed_off = tokio::time::timeout(LAST_WRITES, async {
             // It might say once more that it lives.
-            let _ = self.heart.await;
+            let _ = self.heartbeat.await;
             self.store.sign_off(&self.node).await
         })
         .await;

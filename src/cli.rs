@@ -90,13 +90,13 @@ enum Command {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// All went well.
-    Good,
+    Success,
     /// The call ended in `ERROR`, a definition is not valid, an operation cannot be imported, or something is not well.
-    Bad,
+    Failure,
     /// Wrong usage or bad input; clap's own code.
     Usage,
     /// The service or the database could not be used.
-    Unusable,
+    Unavailable,
     /// Stopped by a signal: 128 and its number, as shells have it.
     Signal(u8),
 }
@@ -104,10 +104,10 @@ pub enum Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(match exit {
-            Exit::Good => 0,
-            Exit::Bad => 1,
+            Exit::Success => 0,
+            Exit::Failure => 1,
             Exit::Usage => 2,
-            Exit::Unusable => 3,
+            Exit::Unavailable => 3,
             Exit::Signal(number) => 128 + number,
         })
     }

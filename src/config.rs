@@ -70,12 +70,12 @@ pub struct Config {
     pub mcp_servers: McpServersConfig,
     /// Upstream MCP servers, by name. What they are given may be secrets.
     #[serde(default)]
-    pub upstreams: HiddenObjects,
+    pub upstreams: SecretObjects,
     /// Secrets that tools are given.
     pub secrets: SecretsConfig,
     /// Objects for tools that name them, by name.
     #[serde(default)]
-    pub context: HiddenObjects,
+    pub context: SecretObjects,
     /// Bounds of calls.
     pub limits: ServerLimits,
     /// Hooks around calls.
@@ -130,15 +130,15 @@ pub struct Server {
     /// How tools outside reach it; empty for the address that it listens on.
     pub public_url: String,
     /// What outgoing requests are signed with; empty for the one that the database keeps.
-    pub signing_secret: Hidden,
+    pub signing_secret: SecretString,
 }
 
 /// A setting that is never shown by `Debug`.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub struct Hidden(pub String);
+pub struct SecretString(pub String);
 
-impl std::fmt::Debug for Hidden {
+impl std::fmt::Debug for SecretString {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(if self.0.is_empty() { "\"\"" } else { "…" })
     }
@@ -151,15 +151,15 @@ pub struct SecretsConfig {
     /// A file of `NAME=value` lines; empty for none.
     pub file: String,
     /// What values that are written over the API are sealed with: `id:base64,…`.
-    pub encryption_keys: Hidden,
+    pub encryption_keys: SecretString,
 }
 
 /// Objects by name that are never shown by `Debug`.
 #[derive(Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
-pub struct HiddenObjects(pub BTreeMap<String, Map<String, Value>>);
+pub struct SecretObjects(pub BTreeMap<String, Map<String, Value>>);
 
-impl std::fmt::Debug for HiddenObjects {
+impl std::fmt::Debug for SecretObjects {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_set().entries(self.0.keys()).finish()
     }

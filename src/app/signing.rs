@@ -40,11 +40,11 @@ pub(super) async fn signing_key(given: Option<String>, store: &Store) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Hidden;
+    use crate::config::SecretString;
 
     fn given(text: &str) -> Result<Option<String>, StartError> {
         let mut config = Config::default();
-        config.server.signing_secret = Hidden(text.to_owned());
+        config.server.signing_secret = SecretString(text.to_owned());
         given_signing_secret(&config)
     }
 

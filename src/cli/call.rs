@@ -16,7 +16,7 @@ use toolpost::formats::native::ToolCall;
 
 use super::error::CliError;
 use super::options::Options;
-use super::tenant::Whose;
+use super::tenant::TenantArg;
 use super::{Exit, print};
 
 mod screen;
@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     timeout_ms: Option<u64>,
     #[command(flatten)]
-    whose: Whose,
+    tenant: TenantArg,
     /// Print the whole call as one line of JSON, and no progress
     #[arg(long)]
     json: bool,
@@ -55,7 +55,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let mut signals =
         Signals::new().map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
     let app = super::start_beside(config).await?;
-    let access = match args.whose.access(&app).await {
+    let access = match args.tenant.access(&app).await {
         Ok(access) => access,
         Err(error) => {
             app.stop().await;
@@ -96,8 +96,8 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     printed?;
     Ok(match signal {
         Some(number) => Exit::Signal(number),
-        None if call.outcome.as_deref().is_some_and(|outcome| !outcome.is_error()) => Exit::Good,
-        None => Exit::Bad,
+        None if call.outcome.as_deref().is_some_and(|outcome| !outcome.is_error()) => Exit::Success,
+        None => Exit::Failure,
     })
 }
 

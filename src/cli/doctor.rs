@@ -104,7 +104,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     } else {
         print::result(&checks.iter().map(Check::text).collect::<Vec<_>>().join("\n"))?;
     }
-    Ok(if is_well { Exit::Good } else { Exit::Bad })
+    Ok(if is_well { Exit::Success } else { Exit::Failure })
 }
 
 /// Everything, in the order of a start.

@@ -11,25 +11,25 @@ use super::Exit;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CliError {
     exit: Exit,
-    what: String,
-    way_out: Option<String>,
+    message: String,
+    hint: Option<String>,
 }
 
 impl CliError {
     /// Wrong usage or bad input.
     pub fn usage(what: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, what: what.into(), way_out: None }
+        Self { exit: Exit::Usage, message: what.into(), hint: None }
     }
 
     /// The service or the database could not be used.
     pub fn unusable(what: impl Into<String>) -> Self {
-        Self { exit: Exit::Unusable, what: what.into(), way_out: None }
+        Self { exit: Exit::Unavailable, message: what.into(), hint: None }
     }
 
     /// What to do about it.
     #[must_use]
     pub fn hint(self, way_out: impl Into<String>) -> Self {
-        Self { way_out: Some(way_out.into()), ..self }
+        Self { hint: Some(way_out.into()), ..self }
     }
 
     /// The library could not be started on this database.
@@ -86,7 +86,7 @@ impl CliError {
 
     /// What went wrong, in a sentence.
     pub fn what(&self) -> &str {
-        &self.what
+        &self.message
     }
 
     /// Returns the exit code of a command that ends with it.
@@ -97,8 +97,8 @@ impl CliError {
 
 impl std::fmt::Display for CliError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "error: {}", self.what)?;
-        self.way_out.as_ref().map_or(Ok(()), |way_out| write!(formatter, "\n  {way_out}"))
+        write!(formatter, "error: {}", self.message)?;
+        self.hint.as_ref().map_or(Ok(()), |way_out| write!(formatter, "\n  {way_out}"))
     }
 }
 
@@ -124,6 +124,6 @@ mod tests {
     fn bad_input_and_a_bad_database_have_their_own_exit_codes() {
         let egress = CliError::start(StartError::Egress("x".into()), "");
         let store = CliError::start(StoreError::Url { url: "x".into() }.into(), "x");
-        assert_eq!((egress.exit, store.exit), (Exit::Usage, Exit::Unusable));
+        assert_eq!((egress.exit, store.exit), (Exit::Usage, Exit::Unavailable));
     }
 }

@@ -55,7 +55,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let store = stores.of(&tenant);
     let written = write(&store, filter, &mut target, &database).await;
     store.close().await;
-    let Written { calls, unreadable, is_cut_off } = written?;
+    let ExportSummary { calls, unreadable, is_cut_off } = written?;
     target.finish(is_cut_off)?;
     if unreadable > 0 {
         print::note(&format!("{unreadable} calls cannot be read and are left out"));
@@ -63,29 +63,34 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     if out.is_some() {
         print::note(&format!("{calls} calls"));
     }
-    Ok(if unreadable > 0 { Exit::Bad } else { Exit::Good })
+    Ok(if unreadable > 0 { Exit::Failure } else { Exit::Success })
 }
 
 /// What came of it.
 #[derive(Debug, Default)]
-struct Written {
+struct ExportSummary {
     calls: u64,
     unreadable: u64,
     /// The reader has seen enough, as `head` has.
     is_cut_off: bool,
 }
 
-async fn write(store: &Store, filter: ExportFilter, target: &mut Target, database: &str) -> Result<Written, CliError> {
+async fn write(
+    store: &Store,
+    filter: ExportFilter,
+    target: &mut Target,
+    database: &str,
+) -> Result<ExportSummary, CliError> {
     let mut export = store.export(filter);
-    let mut written = Written::default();
-    let mut screen = Screen::new();
+    let mut written = ExportSummary::default();
+    let mut screen = ExportProgress::new();
     while let Some(calls) = export.next().await.map_err(|error| CliError::store(&error, database))? {
         for call in calls {
             match call {
                 Ok(call) => match target.line(&ToolCall::from(&call)) {
                     Ok(()) => written.calls += 1,
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                        return Ok(Written { is_cut_off: true, ..written });
+                        return Ok(ExportSummary { is_cut_off: true, ..written });
                     }
                     Err(error) => return Err(target.failed(&error)),
                 },
@@ -148,13 +153,13 @@ impl Target {
 }
 
 /// How far it is, on a terminal.
-struct Screen {
+struct ExportProgress {
     is_on: bool,
     shown: Instant,
     is_written: bool,
 }
 
-impl Screen {
+impl ExportProgress {
     fn new() -> Self {
         Self { is_on: std::io::stderr().is_terminal(), shown: Instant::now(), is_written: false }
     }

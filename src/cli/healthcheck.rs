@@ -36,17 +36,19 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     Ok(match client.execute(request).await {
         Ok(answer) if answer.status().is_success() => {
             print::result(&format!("{url} answers {}", answer.status()))?;
-            Exit::Good
+            Exit::Success
         }
-        Ok(answer) => is_ill(&format!("{url} answers {}", answer.status())),
-        Err(error) if error.is_timeout() => is_ill(&format!("{url} did not answer within {} ms", args.timeout_ms)),
-        Err(error) => is_ill(&format!("{url} does not answer: {}", innermost(&error.without_url()))),
+        Ok(answer) => is_unhealthy(&format!("{url} answers {}", answer.status())),
+        Err(error) if error.is_timeout() => {
+            is_unhealthy(&format!("{url} did not answer within {} ms", args.timeout_ms))
+        }
+        Err(error) => is_unhealthy(&format!("{url} does not answer: {}", innermost(&error.without_url()))),
     })
 }
 
-fn is_ill(what: &str) -> Exit {
+fn is_unhealthy(what: &str) -> Exit {
     print::note(what);
-    Exit::Bad
+    Exit::Failure
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

@@ -77,7 +77,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
     } else {
         print::result(&show::text(&report, &asked))?;
     }
-    Ok(if report.refused.is_empty() { Exit::Good } else { Exit::Bad })
+    Ok(if report.refused.is_empty() { Exit::Success } else { Exit::Failure })
 }
 
 /// Imports without a service: into the database, or a file, which needs the rules only.

@@ -37,7 +37,7 @@ enum Command {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct SigningSecretOutput<'a> {
     signing_secret: &'a str,
 }
 
@@ -67,9 +67,9 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
     };
     let secret = secret.map_err(|error| CliError::start(error, &database))?;
     if json {
-        print::json_line(&Shown { signing_secret: &secret })?
+        print::json_line(&SigningSecretOutput { signing_secret: &secret })?
     } else {
         print::result(&secret)?
     }
-    Ok(Exit::Good)
+    Ok(Exit::Success)
 }

@@ -17,5 +17,5 @@ pub async fn run(options: &Options) -> Result<Exit, CliError> {
     let served = serve_stdio(Server::of_operator(&app), stop).await;
     app.stop().await;
     served.map_err(|error| CliError::unusable(format!("the client cannot be served: {error}")))?;
-    Ok(Exit::Good)
+    Ok(Exit::Success)
 }

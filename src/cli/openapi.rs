@@ -5,5 +5,5 @@ use super::{Exit, print};
 
 pub fn run() -> Result<Exit, CliError> {
     print::json(&toolpost::http::openapi())?;
-    Ok(Exit::Good)
+    Ok(Exit::Success)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
-use toolpost::config::{Config, Hidden, HiddenObjects, LogFormat};
+use toolpost::config::{Config, LogFormat, SecretObjects, SecretString};
 
 use super::error::CliError;
 
@@ -69,7 +69,7 @@ impl Options {
         config.tools.dir.clear();
         config.workspace.dir.clear();
         config.mcp_servers.file.clear();
-        config.upstreams = HiddenObjects::default();
+        config.upstreams = SecretObjects::default();
         Ok(config)
     }
 
@@ -99,10 +99,10 @@ impl Options {
         }
         // No flag: the arguments of a process are everybody's to read.
         if let Some(secret) = variable(env, "TOOLPOST_SIGNING_SECRET") {
-            config.server.signing_secret = Hidden(secret);
+            config.server.signing_secret = SecretString(secret);
         }
         if let Some(keys) = variable(env, "TOOLPOST_ENCRYPTION_KEYS") {
-            config.secrets.encryption_keys = Hidden(keys);
+            config.secrets.encryption_keys = SecretString(keys);
         }
         if let Some(file) = variable(env, "TOOLPOST_SECRETS_FILE") {
             config.secrets.file = file;

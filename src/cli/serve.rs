@@ -35,7 +35,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     config.auth.insecure_no_auth |= args.insecure_no_auth;
     let is_insecure = config.auth.insecure_no_auth;
     let listener = bind(&config.server.listen, &addresses).await?;
-    refuse_strangers(&addresses, is_insecure, &config).await?;
+    require_auth_unless_loopback(&addresses, is_insecure, &config).await?;
     let address = listener.local_addr().map_err(|error| CliError::unusable(error.to_string()))?;
     let drain = CancellationToken::new();
     toolpost::lifecycle::on_signals(drain.clone())
@@ -43,7 +43,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let connections = config.server.max_connections;
     let app = tokio::select! {
         started = super::start(config) => started?,
-        () = drain.cancelled() => return Ok(Exit::Good),
+        () = drain.cancelled() => return Ok(Exit::Success),
     };
     match app.auth.operator() {
         None => tracing::info!("callers have to show a key, or a token of the issuer"),
@@ -66,7 +66,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     toolpost::http::serve(app, listener, drain)
         .await
         .map_err(|error| CliError::unusable(format!("the server failed: {error}")))?;
-    Ok(Exit::Good)
+    Ok(Exit::Success)
 }
 
 async fn resolve(listen: &str) -> Result<Vec<SocketAddr>, CliError> {
@@ -81,8 +81,12 @@ async fn resolve(listen: &str) -> Result<Vec<SocketAddr>, CliError> {
 }
 
 /// Without keys, whoever reaches the port can run tools; so only this machine may reach it, unless told otherwise.
-async fn refuse_strangers(addresses: &[SocketAddr], is_insecure: bool, config: &Config) -> Result<(), CliError> {
-    let Some(address) = reached_by_others(addresses).filter(|_| !is_insecure) else { return Ok(()) };
+async fn require_auth_unless_loopback(
+    addresses: &[SocketAddr],
+    is_insecure: bool,
+    config: &Config,
+) -> Result<(), CliError> {
+    let Some(address) = is_exposed(addresses).filter(|_| !is_insecure) else { return Ok(()) };
     if !config.auth.jwt.issuer.is_empty() || has_keys(&config.database_url()).await? {
         return Ok(());
     }
@@ -94,7 +98,7 @@ async fn refuse_strangers(addresses: &[SocketAddr], is_insecure: bool, config: &
 }
 
 /// An address among these that is not this machine's alone.
-pub(super) fn reached_by_others(addresses: &[SocketAddr]) -> Option<&SocketAddr> {
+pub(super) fn is_exposed(addresses: &[SocketAddr]) -> Option<&SocketAddr> {
     addresses.iter().find(|address| !is_loopback(address))
 }
 
@@ -144,7 +148,7 @@ mod tests {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
         let mut config = Config::default();
         config.store.database_url = "sqlite::memory:".into();
-        refuse_strangers(&addresses, insecure, &config).await.is_err()
+        require_auth_unless_loopback(&addresses, insecure, &config).await.is_err()
     }
 
     #[tokio::test]

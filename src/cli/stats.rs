@@ -9,7 +9,7 @@ use toolpost::domain::stats::{ToolStats, UNKNOWN_TOOL};
 
 use super::error::CliError;
 use super::options::Options;
-use super::tenant::Whose;
+use super::tenant::TenantArg;
 use super::{Exit, print, tools};
 
 /// Whose counts.
@@ -18,7 +18,7 @@ pub struct Args {
     /// Of this tool only
     name: Option<String>,
     #[command(flatten)]
-    whose: Whose,
+    tenant: TenantArg,
     /// Print JSON, as `GET /stats` answers it
     #[arg(long)]
     json: bool,
@@ -36,12 +36,12 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let app = super::start_beside(options.quiet_settings()?).await?;
     let shown = show(&app, &args).await;
     app.stop().await;
-    shown.map(|()| Exit::Good)
+    shown.map(|()| Exit::Success)
 }
 
-async fn show(app: &App, Args { name, whose, json }: &Args) -> Result<(), CliError> {
+async fn show(app: &App, Args { name, tenant, json }: &Args) -> Result<(), CliError> {
     let database = app.config.database_url();
-    let access = whose.access(app).await?;
+    let access = tenant.access(app).await?;
     let stored = access.store().stats(name.as_deref()).await.map_err(|error| CliError::store(&error, &database))?;
     if let Some(name) = name {
         let stats = match stored.into_iter().next() {

@@ -9,13 +9,13 @@ use super::keys;
 
 /// Whose.
 #[derive(Debug, clap::Args)]
-pub struct Whose {
+pub struct TenantArg {
     /// The tenant; what it registered comes over what the server declares for all
     #[arg(long, default_value = "default", value_name = "NAME", value_parser = keys::tenant)]
     tenant: Tenant,
 }
 
-impl Whose {
+impl TenantArg {
     /// All that this tenant has, with everything allowed.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use toolpost::schema;
 
 use super::error::CliError;
 use super::options::Options;
-use super::tenant::Whose;
+use super::tenant::TenantArg;
 use super::{Exit, print};
 
 mod show;
@@ -36,7 +36,7 @@ enum Command {
     /// List the tools; those that cannot be called are marked, and left out of --json and --format
     List {
         #[command(flatten)]
-        whose: Whose,
+        tenant: TenantArg,
         /// Print JSON, as `GET /tools` answers it
         #[arg(long)]
         json: bool,
@@ -49,7 +49,7 @@ enum Command {
         /// The tool
         name: String,
         #[command(flatten)]
-        whose: Whose,
+        tenant: TenantArg,
         /// Print its definition as JSON, as `GET /tools/NAME` answers it
         #[arg(long)]
         json: bool,
@@ -73,9 +73,9 @@ struct List<'a> {
 
 pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliError> {
     match command {
-        Command::List { whose, json, format } => {
+        Command::List { tenant, json, format } => {
             let app = started(options).await?;
-            let shown = whose.access(&app).await.and_then(|access| {
+            let shown = tenant.access(&app).await.and_then(|access| {
                 let snapshot = access.snapshot().clone();
                 match format {
                     Some(format) => print::result(&String::from_utf8_lossy(&snapshot.rendered(format, false).body)),
@@ -83,11 +83,11 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
                 }
             });
             app.stop().await;
-            shown.map(|()| Exit::Good)
+            shown.map(|()| Exit::Success)
         }
-        Command::Show { name, whose, json } => {
+        Command::Show { name, tenant, json } => {
             let app = started(options).await?;
-            let shown = whose.access(&app).await.and_then(|access| {
+            let shown = tenant.access(&app).await.and_then(|access| {
                 let entry = find(&access, &name)?;
                 let active = View::from(&**access.snapshot()).is_available(&entry);
                 if json {
@@ -97,7 +97,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
                 }
             });
             app.stop().await;
-            shown.map(|()| Exit::Good)
+            shown.map(|()| Exit::Success)
         }
         Command::Validate { files, json } => validate::run(&files, json, options).await,
     }

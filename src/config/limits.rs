@@ -8,13 +8,13 @@ use super::Config;
 
 /// What becomes of what is beyond a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beyond {
+pub enum LimitAction {
     /// It is refused with this status and this code.
-    Refused(u16, &'static str),
+    Reject(u16, &'static str),
     /// The call ends with this code.
-    Ends(&'static str),
+    EndCall(&'static str),
     /// Something else, in words.
-    Else(&'static str),
+    Other(&'static str),
 }
 
 /// A limit.
@@ -25,79 +25,75 @@ pub struct Limit {
     /// What it bounds.
     pub bounds: &'static str,
     /// What becomes of more.
-    pub beyond: Beyond,
+    pub beyond: LimitAction,
 }
 
-const fn limit(setting: &'static str, bounds: &'static str, beyond: Beyond) -> Limit {
+const fn limit(setting: &'static str, bounds: &'static str, beyond: LimitAction) -> Limit {
     Limit { setting, bounds, beyond }
 }
 
-use Beyond::{Else, Ends, Refused};
+use LimitAction::{EndCall, Other, Reject};
 
 /// Connections are closed without a word where nobody has asked anything.
-const CLOSED: Beyond = Else("the connection is closed");
-const FORGOTTEN: Beyond = Else("it is forgotten");
-const KILLED: Beyond = Else("the kernel refuses it, or the program is ended; the call ends as the program does");
+const CLOSED: LimitAction = Other("the connection is closed");
+const FORGOTTEN: LimitAction = Other("it is forgotten");
+const KILLED: LimitAction = Other("the kernel refuses it, or the program is ended; the call ends as the program does");
 
 /// All of them.
 pub const CATALOG: &[Limit] = &[
-    limit("server.max_connections", "Connections at once", Refused(503, "OVERLOADED")),
+    limit("server.max_connections", "Connections at once", Reject(503, "OVERLOADED")),
     limit("server.idle_timeout_ms", "How long a connection may ask nothing", CLOSED),
-    limit("server.header_timeout_ms", "How long the headers of a request may take", Refused(408, "REQUEST_TIMEOUT")),
-    limit("server.max_header_bytes", "Address and headers of a request", Refused(431, "REQUEST_HEAD_TOO_LARGE")),
-    limit("server.body_timeout_ms", "How long a request body may take", Refused(408, "REQUEST_TIMEOUT")),
-    limit("server.max_body_bytes", "A request body, but of an import", Refused(413, "PAYLOAD_TOO_LARGE")),
-    limit("server.max_batch_calls", "Calls of one request", Refused(413, "BATCH_TOO_LARGE")),
+    limit("server.header_timeout_ms", "How long the headers of a request may take", Reject(408, "REQUEST_TIMEOUT")),
+    limit("server.max_header_bytes", "Address and headers of a request", Reject(431, "REQUEST_HEAD_TOO_LARGE")),
+    limit("server.body_timeout_ms", "How long a request body may take", Reject(408, "REQUEST_TIMEOUT")),
+    limit("server.max_body_bytes", "A request body, but of an import", Reject(413, "PAYLOAD_TOO_LARGE")),
+    limit("server.max_batch_calls", "Calls of one request", Reject(413, "BATCH_TOO_LARGE")),
     limit("server.write_timeout_ms", "How long a client may read nothing of what there is for it", CLOSED),
-    limit("server.max_in_flight_mib", "Memory of all calls on their way", Refused(503, "OVERLOADED")),
-    limit("server.max_backlog", "Calls at once that wait to be recorded", Refused(503, "OVERLOADED")),
-    limit("server.burst", "The same in a rush", Refused(503, "OVERLOADED")),
-    limit("server.burst_ms", "How long a rush may last", Refused(503, "OVERLOADED")),
-    limit("server.drain_ms", "How long running calls may take to end when the service stops", Ends("SHUTTING_DOWN")),
-    limit(
-        "store.patience_ms",
-        "How long a caller waits for a database that is away",
-        Refused(503, "STORE_UNAVAILABLE"),
-    ),
-    limit("queue.max_length", "Accepted calls that nobody waits for", Refused(503, "OVERLOADED")),
+    limit("server.max_in_flight_mib", "Memory of all calls on their way", Reject(503, "OVERLOADED")),
+    limit("server.max_backlog", "Calls at once that wait to be recorded", Reject(503, "OVERLOADED")),
+    limit("server.burst", "The same in a rush", Reject(503, "OVERLOADED")),
+    limit("server.burst_ms", "How long a rush may last", Reject(503, "OVERLOADED")),
+    limit("server.drain_ms", "How long running calls may take to end when the service stops", EndCall("SHUTTING_DOWN")),
+    limit("store.patience_ms", "How long a caller waits for a database that is away", Reject(503, "STORE_UNAVAILABLE")),
+    limit("queue.max_length", "Accepted calls that nobody waits for", Reject(503, "OVERLOADED")),
     limit(
         "queue.max_running",
         "Those of them that run at once",
-        Else("it waits for its place, as long as `queue_timeout_ms`"),
+        Other("it waits for its place, as long as `queue_timeout_ms`"),
     ),
-    limit("limits.timeout_ms", "An attempt of a call, unless it is declared", Ends("TOOL_TIMEOUT")),
-    limit("limits.async_timeout_ms", "The same of an `async` tool", Ends("TOOL_TIMEOUT")),
-    limit("limits.idle_timeout_ms", "Silence of a running call, unless it is declared", Ends("TOOL_TIMEOUT")),
-    limit("limits.queue_timeout_ms", "Wait for a place, unless it is declared", Ends("TOOL_TIMEOUT")),
-    limit("limits.max_timeout_ms", "What can be declared as `timeout_ms`", Else("this holds instead")),
+    limit("limits.timeout_ms", "An attempt of a call, unless it is declared", EndCall("TOOL_TIMEOUT")),
+    limit("limits.async_timeout_ms", "The same of an `async` tool", EndCall("TOOL_TIMEOUT")),
+    limit("limits.idle_timeout_ms", "Silence of a running call, unless it is declared", EndCall("TOOL_TIMEOUT")),
+    limit("limits.queue_timeout_ms", "Wait for a place, unless it is declared", EndCall("TOOL_TIMEOUT")),
+    limit("limits.max_timeout_ms", "What can be declared as `timeout_ms`", Other("this holds instead")),
     limit(
         "limits.max_output_bytes",
         "What a model is shown of an output",
-        Else("it is cut; the whole is kept and served"),
+        Other("it is cut; the whole is kept and served"),
     ),
-    limit("limits.max_output_lines", "The same in lines", Else("it is cut; the whole is kept and served")),
-    limit("pause.after_timeouts", "Timeouts of one tool in a row", Ends("TOOL_PAUSED")),
-    limit("tools.limits.NAME.rate_per_minute", "Calls of the tool NAME a minute", Ends("OVERLOADED")),
-    limit("streams.silence_ms", "Silence of arguments that come piece by piece", Ends("ARGUMENTS_TRUNCATED")),
-    limit("auth.rate", "Requests a minute of a key", Refused(429, "TOO_MANY_REQUESTS")),
-    limit("auth.concurrency", "Requests at once of a key", Refused(429, "TOO_MANY_REQUESTS")),
-    limit("auth.jwt.rate", "Requests a minute of a subject of the issuer", Refused(429, "TOO_MANY_REQUESTS")),
-    limit("auth.jwt.concurrency", "Requests at once of a subject", Refused(429, "TOO_MANY_REQUESTS")),
-    limit("events.max_subscribers", "Event streams at once", Refused(503, "OVERLOADED")),
+    limit("limits.max_output_lines", "The same in lines", Other("it is cut; the whole is kept and served")),
+    limit("pause.after_timeouts", "Timeouts of one tool in a row", EndCall("TOOL_PAUSED")),
+    limit("tools.limits.NAME.rate_per_minute", "Calls of the tool NAME a minute", EndCall("OVERLOADED")),
+    limit("streams.silence_ms", "Silence of arguments that come piece by piece", EndCall("ARGUMENTS_TRUNCATED")),
+    limit("auth.rate", "Requests a minute of a key", Reject(429, "TOO_MANY_REQUESTS")),
+    limit("auth.concurrency", "Requests at once of a key", Reject(429, "TOO_MANY_REQUESTS")),
+    limit("auth.jwt.rate", "Requests a minute of a subject of the issuer", Reject(429, "TOO_MANY_REQUESTS")),
+    limit("auth.jwt.concurrency", "Requests at once of a subject", Reject(429, "TOO_MANY_REQUESTS")),
+    limit("events.max_subscribers", "Event streams at once", Reject(503, "OVERLOADED")),
     limit(
         "events.max_subscribers_per_key",
         "Event streams at once of a key or subject",
-        Refused(429, "TOO_MANY_STREAMS"),
+        Reject(429, "TOO_MANY_STREAMS"),
     ),
-    limit("tenants.max_tools", "Registered tools of a tenant", Refused(429, "TOO_MANY_TOOLS")),
-    limit("tenants.max_groups", "Groups of tools of a tenant", Refused(429, "TOO_MANY_GROUPS")),
-    limit("tenants.max_hooks", "Registered hooks of a tenant", Refused(429, "TOO_MANY_HOOKS")),
-    limit("tenants.max_sessions", "Sessions of a tenant", Refused(429, "TOO_MANY_SESSIONS")),
-    limit("tenants.max_keys", "Keys of a tenant that are not revoked", Refused(429, "TOO_MANY_KEYS")),
+    limit("tenants.max_tools", "Registered tools of a tenant", Reject(429, "TOO_MANY_TOOLS")),
+    limit("tenants.max_groups", "Groups of tools of a tenant", Reject(429, "TOO_MANY_GROUPS")),
+    limit("tenants.max_hooks", "Registered hooks of a tenant", Reject(429, "TOO_MANY_HOOKS")),
+    limit("tenants.max_sessions", "Sessions of a tenant", Reject(429, "TOO_MANY_SESSIONS")),
+    limit("tenants.max_keys", "Keys of a tenant that are not revoked", Reject(429, "TOO_MANY_KEYS")),
     limit("sessions.idle_ms", "How long a session may be idle", FORGOTTEN),
     limit("instances.idle_ms", "How long a session may do nothing with what a tool keeps for it", FORGOTTEN),
-    limit("cache.max_mib", "Memory of results that are kept", Else("the least used ones go")),
-    limit("mcp.sessions", "Sessions of MCP clients before 2026-07-28", Else("the client is served without one")),
+    limit("cache.max_mib", "Memory of results that are kept", Other("the least used ones go")),
+    limit("mcp.sessions", "Sessions of MCP clients before 2026-07-28", Other("the client is served without one")),
     limit("process.limits.cpu_ms", "CPU time of each process of a tool", KILLED),
     limit("process.limits.memory_bytes", "Memory of each of its processes", KILLED),
     limit("process.limits.processes", "Processes of a tool at once", KILLED),
@@ -173,12 +169,12 @@ pub fn reference() -> String {
     text
 }
 
-fn in_words(beyond: Beyond) -> String {
+fn in_words(beyond: LimitAction) -> String {
     match beyond {
-        Refused(status @ (429 | 503), code) => format!("{status} `{code}`, `Retry-After`"),
-        Refused(status, code) => format!("{status} `{code}`"),
-        Ends(code) => format!("the call ends as `{code}`"),
-        Else(words) => words.to_owned(),
+        Reject(status @ (429 | 503), code) => format!("{status} `{code}`, `Retry-After`"),
+        Reject(status, code) => format!("{status} `{code}`"),
+        EndCall(code) => format!("the call ends as `{code}`"),
+        Other(words) => words.to_owned(),
     }
 }
 

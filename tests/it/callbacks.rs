@@ -73,7 +73,7 @@ impl Service {
         let call = self.ended(url).await;
         let row = CallbackRow::of(&call, self.app.engine.new_id()).unwrap();
         self.app.store.insert_callbacks(&[row]).await.unwrap();
-        self.app.callbacks_kick.notify_one();
+        self.app.callback_wakeup.notify_one();
         call
     }
 
@@ -101,7 +101,7 @@ impl Service {
         let next = Time::parse(callback["next_attempt_at"].as_str().unwrap()).unwrap();
         // Shown times are cut to the millisecond.
         self.clock.advance_ms((next.0 - self.clock.now().0) / 1000 + 2);
-        self.app.callbacks_kick.notify_one();
+        self.app.callback_wakeup.notify_one();
     }
 }
 

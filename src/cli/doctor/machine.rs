@@ -36,7 +36,7 @@ pub async fn listen(config: &Config, has_keys: Option<bool>) -> Check {
         }
     };
     match std::net::TcpListener::bind(addresses.as_slice()) {
-        Ok(_) if serve::reached_by_others(&addresses).is_some() => of_open(config, has_keys),
+        Ok(_) if serve::is_exposed(&addresses).is_some() => of_open(config, has_keys),
         Ok(_) => Check::ok(NAME, format!("{listen} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse => match is_alive(&addresses).await {
             true => Check::warn(

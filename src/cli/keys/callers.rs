@@ -69,7 +69,7 @@ pub fn tenant(text: &str) -> Result<Tenant, String> {
 
 /// A key as a program reads it.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct KeyOutput<'a> {
     id: Uuid,
     name: &'a str,
     prefix: &'a str,
@@ -84,7 +84,7 @@ struct Shown<'a> {
     last_used_at: Option<Time>,
 }
 
-impl<'a> From<&'a StoredKey> for Shown<'a> {
+impl<'a> From<&'a StoredKey> for KeyOutput<'a> {
     fn from(key: &'a StoredKey) -> Self {
         Self {
             id: key.id,
@@ -119,7 +119,7 @@ pub async fn create(args: Create, options: &Options) -> Result<Exit, CliError> {
         stored.tenant.as_str()
     ));
     print::result(&key)?;
-    Ok(Exit::Good)
+    Ok(Exit::Success)
 }
 
 /// The flag for what is wrong at this place.
@@ -146,8 +146,8 @@ pub async fn list(List { tenant, json }: List, options: &Options) -> Result<Exit
     })
     .await?;
     if json {
-        print::json(&keys.iter().map(Shown::from).collect::<Vec<_>>())?;
-        return Ok(Exit::Good);
+        print::json(&keys.iter().map(KeyOutput::from).collect::<Vec<_>>())?;
+        return Ok(Exit::Success);
     }
     let now = Clock::system().now();
     let rows = keys.iter().map(|key| {
@@ -166,7 +166,7 @@ pub async fn list(List { tenant, json }: List, options: &Options) -> Result<Exit
     });
     let header = ["ID", "KEY", "TENANT", "SCOPES", "TOOLS", "STATE", "LAST USE", "NAME"];
     print::result(&print::table(&header, rows, usize::MAX))?;
-    Ok(Exit::Good)
+    Ok(Exit::Success)
 }
 
 fn state(key: &StoredKey, now: Time) -> String {
@@ -184,7 +184,7 @@ pub async fn revoke(Revoke { id }: Revoke, options: &Options) -> Result<Exit, Cl
     if !is_there {
         return Err(CliError::usage(format!("there is no key {id}")).hint("`toolpost keys list` shows them."));
     }
-    Ok(Exit::Good)
+    Ok(Exit::Success)
 }
 
 /// Only the store is needed: no tools are read, and nothing runs.

@@ -21,12 +21,12 @@ struct Checked {
     file: String,
     valid: bool,
     tools: Vec<String>,
-    errors: Vec<Found>,
+    errors: Vec<FaultReport>,
 }
 
 /// One fault.
 #[derive(Debug, Serialize)]
-struct Found {
+struct FaultReport {
     /// The tool, where one could be read.
     tool: Option<String>,
     /// Where in its definition (RFC 6901).
@@ -48,7 +48,7 @@ pub async fn run(files: &[PathBuf], json: bool, options: &Options) -> Result<Exi
     } else {
         print::result(&checked.iter().map(text).collect::<Vec<_>>().join("\n"))?;
     }
-    Ok(if checked.iter().all(|file| file.valid) { Exit::Good } else { Exit::Bad })
+    Ok(if checked.iter().all(|file| file.valid) { Exit::Success } else { Exit::Failure })
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, CliError> {
@@ -71,14 +71,15 @@ fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<
                 let readable = Readable::new(value);
                 checked.errors.extend(readable.errors.iter().map(|ShapeError { pointer, message }| {
                     let message = if name.is_some() { message.clone() } else { unnamed(message.clone()) };
-                    Found { tool: name.clone(), pointer: Some(pointer.clone()), message }
+                    FaultReport { tool: name.clone(), pointer: Some(pointer.clone()), message }
                 }));
                 let Some(definition) = readable.definition.clone() else { continue };
                 let found = faults(definition.clone(), file, registry).into_iter();
-                let is_its_own = |found: &Found| !found.pointer.as_deref().is_some_and(|at| readable.is_left_out(at));
-                let found: Vec<Found> = found.filter(is_its_own).collect();
+                let is_its_own =
+                    |found: &FaultReport| !found.pointer.as_deref().is_some_and(|at| readable.is_left_out(at));
+                let found: Vec<FaultReport> = found.filter(is_its_own).collect();
                 if readable.is_left_out("/name") {
-                    checked.errors.extend(found.into_iter().map(|found| Found { tool: None, ..found }));
+                    checked.errors.extend(found.into_iter().map(|found| FaultReport { tool: None, ..found }));
                     continue;
                 }
                 checked.tools.push(definition.name.clone());
@@ -90,18 +91,18 @@ fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<
                         format!("is already declared in {}", other.display())
                     };
                     let tool = Some(definition.name.clone());
-                    checked.errors.push(Found { tool, pointer: Some("/name".into()), message });
+                    checked.errors.push(FaultReport { tool, pointer: Some("/name".into()), message });
                 }
                 checked.errors.extend(found);
             }
         }
-        Err(message) => checked.errors.push(Found { tool: None, pointer: None, message }),
+        Err(message) => checked.errors.push(FaultReport { tool: None, pointer: None, message }),
     }
     checked.valid = checked.errors.is_empty();
     checked
 }
 
-fn faults(mut definition: ToolDefinition, file: &Path, registry: &Registry) -> Vec<Found> {
+fn faults(mut definition: ToolDefinition, file: &Path, registry: &Registry) -> Vec<FaultReport> {
     let name = definition.name.clone();
     let mut faults = files::scripts::resolve(&mut definition, file).err().unwrap_or_default();
     let others = registry.try_definition(definition).err().unwrap_or_default();
@@ -109,7 +110,7 @@ fn faults(mut definition: ToolDefinition, file: &Path, registry: &Registry) -> V
     let is_new = |fault: &Fault| !faults.iter().any(|known| known.pointer == fault.pointer);
     let others: Vec<Fault> = others.into_iter().filter(is_new).collect();
     faults.extend(others);
-    let found = |(pointer, message)| Found { tool: Some(name.clone()), pointer: Some(pointer), message };
+    let found = |(pointer, message)| FaultReport { tool: Some(name.clone()), pointer: Some(pointer), message };
     faults.into_iter().map(|fault| found((fault.pointer, fault.message))).collect()
 }
 
@@ -118,7 +119,7 @@ fn text(Checked { file, valid, tools, errors }: &Checked) -> String {
         return format!("{file}: ok ({})", tools.join(", "));
     }
     let mut lines = vec![format!("{file}: not valid")];
-    lines.extend(errors.iter().map(|Found { tool, pointer, message }| {
+    lines.extend(errors.iter().map(|FaultReport { tool, pointer, message }| {
         let tool = tool.as_ref().map_or_else(String::new, |tool| format!("{tool} "));
         let pointer = pointer.as_ref().map_or_else(String::new, |pointer| format!("{}: ", json::place(pointer)));
         format!("  {tool}{pointer}{message}")

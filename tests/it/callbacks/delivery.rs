@@ -65,7 +65,7 @@ async fn the_end_of_a_failed_call_is_told_too() {
     service.app.journal.write(change).await.unwrap();
     let row = toolpost::store::callbacks::CallbackRow::of(&call, service.app.engine.new_id()).unwrap();
     service.app.store.insert_callbacks(&[row]).await.unwrap();
-    service.app.callbacks_kick.notify_one();
+    service.app.callback_wakeup.notify_one();
     service.delivered(&call).await;
     let told: Vec<Value> = receiver.requests().iter().map(Received::json).collect();
     let told = told.iter().find(|told| told["id"] == call.id.to_string()).unwrap();
@@ -99,7 +99,7 @@ on_both_databases!(
         for n in 0..150 {
             calls.push(service.call(&receiver.url(&format!("/{}", n % 7))).await);
             if let Some(other) = &other {
-                other.app.callbacks_kick.notify_one();
+                other.app.callback_wakeup.notify_one();
             }
         }
         for call in &calls {

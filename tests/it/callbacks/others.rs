@@ -56,7 +56,7 @@ async fn retries_that_hang_leave_room_for_first_tries() {
         service.tried(call, 1).await;
     }
     service.clock.advance_ms(5_000);
-    service.app.callbacks_kick.notify_one();
+    service.app.callback_wakeup.notify_one();
     let begun = || receivers.iter().map(|receiver| receiver.requests().len()).sum::<usize>() - failed.len();
     crate::support::eventually("retries", || async { (begun() >= 32).then_some(()) }).await;
     let other = HttpTool::answering(Answer::text("ok")).await;

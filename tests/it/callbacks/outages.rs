@@ -143,7 +143,7 @@ on_both_databases!(
         service.tried(&call, 1).await;
         service.clock.jump_ms(-YEARS_MS);
         has_recovered.store(true, Ordering::SeqCst);
-        service.app.callbacks_kick.notify_one();
+        service.app.callback_wakeup.notify_one();
         eventually("the callback", || async { (receiver.requests().len() == 2).then_some(()) }).await;
         service.delivered(&call).await;
         service.app.stop().await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolpost::config::Config;
-use toolpost::config::limits::{Beyond, CATALOG};
+use toolpost::config::limits::{CATALOG, LimitAction};
 
 use crate::jwt;
 use crate::support::app::{echo_tool, http_tool};
@@ -201,7 +201,7 @@ async fn behind(app: App, taken: usize) -> Told {
 async fn hold(section: &str) {
     let mut tried = 0;
     for limit in CATALOG.iter().filter(|limit| limit.setting.starts_with(section)) {
-        let Beyond::Refused(status, code) = limit.beyond else { continue };
+        let LimitAction::Reject(status, code) = limit.beyond else { continue };
         let expected = Told { status, code: code.to_owned(), has_retry_after: [429, 503].contains(&status) };
         assert_eq!(beyond(limit.setting).await, expected, "{}", limit.setting);
         tried += 1;
@@ -226,7 +226,7 @@ async fn beyond_the_limits_of_callers_and_tenants_everybody_is_told_what_the_ref
 #[test]
 fn no_section_of_the_reference_is_left_out() {
     let shown = ["server.", "store.", "queue.", "auth.", "events.", "tenants."];
-    for limit in CATALOG.iter().filter(|limit| matches!(limit.beyond, Beyond::Refused(..))) {
+    for limit in CATALOG.iter().filter(|limit| matches!(limit.beyond, LimitAction::Reject(..))) {
         assert!(shown.iter().any(|section| limit.setting.starts_with(section)), "{}", limit.setting);
     }
 }
