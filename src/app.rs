@@ -14,7 +14,7 @@ use crate::access::Access;
 use crate::auth::{Auth, Jwt};
 use crate::callbacks::{self, Callbacks};
 use crate::config::{Config, ProcessConfig};
-use crate::domain::{Call, CallRequest, Clock, Ids, Tenant};
+use crate::domain::{Call, CallRequest, Clock, IdGenerator, Tenant};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
 use crate::executor::mcp::{Outfit, Servers};
@@ -137,7 +137,7 @@ pub struct Builder {
     layers: Vec<Wrap>,
     hooks: Vec<RustHook>,
     clock: Clock,
-    ids: Ids,
+    ids: IdGenerator,
     secrets: Secrets,
     is_command_line: bool,
 }
@@ -209,7 +209,7 @@ impl Builder {
 
     /// Where time and ids come from; the machine's unless given.
     #[must_use]
-    pub fn clock(self, clock: Clock, ids: Ids) -> Self {
+    pub fn clock(self, clock: Clock, ids: IdGenerator) -> Self {
         Self { clock, ids, ..self }
     }
 
@@ -399,7 +399,7 @@ impl App {
             layers: Vec::new(),
             hooks: Vec::new(),
             clock: Clock::system(),
-            ids: Ids::random(),
+            ids: IdGenerator::random(),
             secrets: Secrets::from_env(),
             is_command_line: false,
         }
@@ -462,7 +462,7 @@ fn hooks_of(
     client: &HttpClient,
     key: &SigningKey,
     clock: &Clock,
-    ids: &Ids,
+    ids: &IdGenerator,
 ) -> Result<Arc<Hooks>, StartError> {
     let hooks = Hooks::new(client.clone(), key.clone(), clock.clone(), ids.clone(), own, &config.hooks);
     let hooks = hooks.map_err(|(place, faults)| {

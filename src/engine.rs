@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::access::Access;
 use crate::dispatch::Slots;
-use crate::domain::{Answer, Clock, Completion, Ids, Session, Tenant};
+use crate::domain::{Clock, Completion, IdGenerator, Session, Tenant, ToolOutput};
 use crate::executor::report::Report;
 use crate::hooks::Hooks;
 use crate::registry::Registry;
@@ -83,7 +83,7 @@ pub struct Engine {
     registry: Arc<Registry>,
     journal: Journal,
     clock: Clock,
-    ids: Ids,
+    ids: IdGenerator,
     settings: Settings,
     stores: Stores,
     room: Room,
@@ -109,7 +109,7 @@ impl Engine {
         journal: Journal,
         stores: Stores,
         clock: Clock,
-        ids: Ids,
+        ids: IdGenerator,
         settings: Settings,
     ) -> Self {
         let live = Live::default();
@@ -308,7 +308,7 @@ impl Engine {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn post_result(&self, id: Uuid, answer: Answer) -> Result<Reached, StoreError> {
+    pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<Reached, StoreError> {
         self.reach().post_result(id, answer).await
     }
 

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::domain::limits::Bounds;
-use crate::domain::{Agent, AllowList, Answer, Failure, Naming, Session, Tenant};
+use crate::domain::{Agent, AllowList, Failure, Naming, Session, Tenant, ToolOutput};
 
 pub mod emitter;
 pub mod external;
@@ -124,7 +124,7 @@ pub type Available = Arc<dyn Fn(&Session) -> bool + Send + Sync>;
 /// Runs calls of one tool.
 pub trait Executor: Send + Sync + 'static {
     /// Runs one call. Dropping the future stops the work.
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>>;
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>>;
 
     /// What it stands for, if it is there for the sake of other tools.
     fn stands(&self) -> Option<Stands> {

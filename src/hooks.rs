@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::domain::{Clock, HookDefinition, HookEvent, Ids, Tenant, Time};
+use crate::domain::{Clock, HookDefinition, HookEvent, IdGenerator, Tenant, Time};
 use crate::executor::HttpClient;
 use crate::executor::token::SigningKey;
 use crate::store::hooks::StoredHook;
@@ -60,7 +60,7 @@ pub struct Hooks {
     client: HttpClient,
     key: SigningKey,
     clock: Clock,
-    ids: Ids,
+    ids: IdGenerator,
     /// Of the program and of the settings.
     fixed: Vec<Arc<Hook>>,
     /// All of them.
@@ -82,7 +82,7 @@ impl Hooks {
         client: HttpClient,
         key: SigningKey,
         clock: Clock,
-        ids: Ids,
+        ids: IdGenerator,
         own: Vec<RustHook>,
         declared: &[HookDefinition],
     ) -> Result<Self, (usize, Vec<(String, String)>)> {

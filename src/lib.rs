@@ -38,7 +38,7 @@
 //! assert_eq!(greet.definition.description, "Greets somebody.");
 //!
 //! let answer = greet.try_out(serde_json::json!({"name": "Ada"})).await;
-//! assert_eq!(answer, Ok(toolpost::domain::Answer::Text("Hello, Ada!".into())));
+//! assert_eq!(answer, Ok(toolpost::domain::ToolOutput::Text("Hello, Ada!".into())));
 //! # }
 //! ```
 //!

@@ -8,13 +8,13 @@ use std::task::{Context, Poll};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceBuilder};
 
-use crate::domain::{Answer, Failure, ToolDefinition};
+use crate::domain::{Failure, ToolDefinition, ToolOutput};
 use crate::executor::{BoxFuture, Executor, ExternalExecutor, Invocation};
 
 pub mod timeout;
 
 /// One tool, ready to be called.
-pub type Stack = BoxCloneSyncService<Invocation, Answer, Failure>;
+pub type Stack = BoxCloneSyncService<Invocation, ToolOutput, Failure>;
 
 /// Wraps every tool's stack in a layer of one's own.
 pub type Wrap = Arc<dyn Fn(&ToolDefinition, Stack) -> Stack + Send + Sync>;
@@ -31,9 +31,9 @@ pub fn stack(definition: &ToolDefinition, executor: Arc<dyn Executor>, wraps: &[
 struct Run(Arc<dyn Executor>);
 
 impl Service<Invocation> for Run {
-    type Response = Answer;
+    type Response = ToolOutput;
     type Error = Failure;
-    type Future = BoxFuture<Result<Answer, Failure>>;
+    type Future = BoxFuture<Result<ToolOutput, Failure>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         Poll::Ready(Ok(()))

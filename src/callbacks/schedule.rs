@@ -69,7 +69,7 @@ fn share(event: Uuid, attempt: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Ids;
+    use crate::domain::IdGenerator;
 
     const SECOND: i64 = 1_000_000;
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn there_are_nine_tries_over_more_than_a_day_and_none_is_late() {
-        let ids = Ids::random();
+        let ids = IdGenerator::random();
         for _ in 0..1000 {
             let starts = starts(ids.next(), |_| 0);
             let latest = [0, 5, 20, 120, 600, 3600, 4 * 3600, 12 * 3600, 26 * 3600].map(|seconds| seconds * SECOND);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_receiver_that_never_answers_is_tried_three_times_within_half_a_minute() {
-        let ids = Ids::random();
+        let ids = IdGenerator::random();
         for _ in 0..1000 {
             let starts = starts(ids.next(), |one| i64::try_from(one.timeout.as_micros()).unwrap());
             // With room for two looks for what is due, a second apart.
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_failed_together_comes_back_apart_and_the_same_try_at_the_same_time() {
-        let ids = Ids::random();
+        let ids = IdGenerator::random();
         let of = |event| next_at(event, 5, Time(0), Time(0)).unwrap();
         let mut times: Vec<Time> = (0..100).map(|_| of(ids.next())).collect();
         times.sort_unstable();

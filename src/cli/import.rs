@@ -115,8 +115,10 @@ fn write(file: &str, imported: Imported, dry_run: bool) -> Result<Report, CliErr
     let Imported { title, offered, refused, warnings } = imported;
     let created = offered.iter().map(|tool| tool.definition.name.clone()).collect();
     if !dry_run {
-        let kept: Result<Vec<serde_json::Value>, _> =
-            offered.iter().map(|tool| tool.definition.kept().and_then(|text| serde_json::from_str(&text))).collect();
+        let kept: Result<Vec<serde_json::Value>, _> = offered
+            .iter()
+            .map(|tool| tool.definition.to_stored().and_then(|text| serde_json::from_str(&text)))
+            .collect();
         let text = kept.and_then(|kept| serde_json::to_string_pretty(&kept));
         let text = text.map_err(|error| CliError::unusable(format!("the definitions cannot be written: {error}")))?;
         if file == "-" {

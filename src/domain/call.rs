@@ -10,18 +10,18 @@ use uuid::Uuid;
 use super::{Failure, JsonText, Limits, Moment, Outcome, Time, json};
 
 mod counted;
+mod json_cache;
 mod record;
 mod request;
 mod stopwatch;
 mod update;
-mod written;
 
 pub use counted::Counted;
+pub use json_cache::JsonCache;
 pub use record::CallRecord;
 pub use request::{CacheControl, CallRequest};
 pub use stopwatch::Stopwatch;
 pub use update::{Progress, StatusUpdate};
-pub use written::Written;
 
 /// The member of a call's metadata with the name that its caller used, where that is another one than the tool's own.
 pub const CALLED_AS: &str = "called_as";
@@ -49,7 +49,7 @@ impl Status {
 
     /// Whether `next` may follow.
     #[must_use]
-    pub fn may_become(self, next: Self) -> bool {
+    pub fn can_become(self, next: Self) -> bool {
         matches!(
             (self, next),
             (Self::Wait, Self::Doing | Self::Error) | (Self::Doing, Self::Doing | Self::Success | Self::Error)
@@ -222,7 +222,7 @@ impl Call {
     }
 
     fn enter(&mut self, next: Status) -> Result<(), ForbiddenTransition> {
-        if !self.record.status.may_become(next) {
+        if !self.record.status.can_become(next) {
             return Err(ForbiddenTransition { from: self.record.status, to: next });
         }
         self.record.status = next;

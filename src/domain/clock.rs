@@ -11,10 +11,10 @@ use super::moment::{Moment, Tick};
 
 /// Tells the wall-clock time, and measures durations by a clock that never jumps. Cheap to clone; all clones tell the same time.
 #[derive(Clone, Debug)]
-pub struct Clock(Arc<Hands>);
+pub struct Clock(Arc<TimeSource>);
 
 #[derive(Debug)]
-enum Hands {
+enum TimeSource {
     /// The machine's clocks; the monotonic one is counted from here.
     System(Instant),
     Manual {
@@ -27,13 +27,13 @@ impl Clock {
     /// The machine's clock.
     #[must_use]
     pub fn system() -> Self {
-        Self(Arc::new(Hands::System(Instant::now())))
+        Self(Arc::new(TimeSource::System(Instant::now())))
     }
 
     /// A clock that stands still until [`Clock::advance_ms`] or [`Clock::jump_ms`] moves it.
     #[must_use]
     pub fn manual(start: Time) -> Self {
-        Self(Arc::new(Hands::Manual { wall: AtomicI64::new(start.0), ticks: AtomicU64::new(0) }))
+        Self(Arc::new(TimeSource::Manual { wall: AtomicI64::new(start.0), ticks: AtomicU64::new(0) }))
     }
 
     /// The time now.
@@ -41,11 +41,11 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     pub fn now(&self) -> Time {
         match &*self.0 {
-            Hands::System(_) => {
+            TimeSource::System(_) => {
                 let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Time(i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX))
             }
-            Hands::Manual { wall, .. } => Time(wall.load(Ordering::Relaxed)),
+            TimeSource::Manual { wall, .. } => Time(wall.load(Ordering::Relaxed)),
         }
     }
 
@@ -53,15 +53,15 @@ impl Clock {
     #[must_use]
     pub fn moment(&self) -> Moment {
         let micros = match &*self.0 {
-            Hands::System(origin) => u64::try_from(origin.elapsed().as_micros()).unwrap_or(u64::MAX),
-            Hands::Manual { ticks, .. } => ticks.load(Ordering::Relaxed),
+            TimeSource::System(origin) => u64::try_from(origin.elapsed().as_micros()).unwrap_or(u64::MAX),
+            TimeSource::Manual { ticks, .. } => ticks.load(Ordering::Relaxed),
         };
         Moment { at: self.now(), tick: Some(Tick::after_micros(micros)) }
     }
 
     /// Lets time pass on a manual clock; the machine's clock is left alone.
     pub fn advance_ms(&self, millis: i64) {
-        if let Hands::Manual { wall, ticks } = &*self.0 {
+        if let TimeSource::Manual { wall, ticks } = &*self.0 {
             wall.fetch_add(millis * 1000, Ordering::Relaxed);
             ticks.fetch_add(millis.unsigned_abs() * 1000, Ordering::Relaxed);
         }
@@ -69,7 +69,7 @@ impl Clock {
 
     /// Sets a manual wall clock forward or back while no time passes, as an operator or NTP does.
     pub fn jump_ms(&self, millis: i64) {
-        if let Hands::Manual { wall, .. } = &*self.0 {
+        if let TimeSource::Manual { wall, .. } = &*self.0 {
             wall.fetch_add(millis * 1000, Ordering::Relaxed);
         }
     }
@@ -77,25 +77,25 @@ impl Clock {
 
 /// Makes the ids of calls and batches: UUIDv7 (RFC 9562, section 5.7), increasing within one process.
 #[derive(Clone, Debug)]
-pub struct Ids(Arc<Maker>);
+pub struct IdGenerator(Arc<IdSource>);
 
 #[derive(Debug)]
-enum Maker {
+enum IdSource {
     Random,
     Counted(AtomicU64),
 }
 
-impl Ids {
+impl IdGenerator {
     /// Ids from the machine's clock and randomness.
     #[must_use]
     pub fn random() -> Self {
-        Self(Arc::new(Maker::Random))
+        Self(Arc::new(IdSource::Random))
     }
 
     /// Predictable ids for tests: version 7, counted up from 1.
     #[must_use]
     pub fn counted() -> Self {
-        Self(Arc::new(Maker::Counted(AtomicU64::new(0))))
+        Self(Arc::new(IdSource::Counted(AtomicU64::new(0))))
     }
 
     /// The next id.
@@ -103,8 +103,8 @@ impl Ids {
     #[expect(clippy::disallowed_methods, reason = "the one place that makes ids")]
     pub fn next(&self) -> Uuid {
         match &*self.0 {
-            Maker::Random => Uuid::now_v7(),
-            Maker::Counted(last) => {
+            IdSource::Random => Uuid::now_v7(),
+            IdSource::Counted(last) => {
                 let number = last.fetch_add(1, Ordering::Relaxed) + 1;
                 Uuid::from_u128((0x7 << 76) | (0x2 << 62) | u128::from(number))
             }

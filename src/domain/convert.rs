@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base64::Engine;
 use serde_json::{Map, Value};
 
-use super::{Answer, ContentBlock, Failure, Outcome};
+use super::{ContentBlock, Failure, Outcome, ToolOutput};
 
 /// What the model reads when a tool answered nothing.
 const DONE: &str = "Done";
@@ -16,27 +16,27 @@ const OUTCOME_KEYS: [&str; 6] = ["output", "content", "details", "structured", "
 
 /// The outcome of a run of the tool `name` that answered `answer`.
 ///
-/// - A string is the text as it is, never quoted; [`Answer::Nothing`] is `Done`; an image is one image block, base64 as in
+/// - A string is the text as it is, never quoted; [`ToolOutput::Nothing`] is `Done`; an image is one image block, base64 as in
 ///   RFC 4648, section 4.
 /// - An object whose `output` is a string or whose `content` is an array of typed blocks is taken as given, with
 ///   `details`, `structured`, `is_error` and `metadata`. Where both are there, `content` counts, because `output` is
 ///   always the text of the blocks.
 /// - Any other JSON is its compact text, and `structured` is the value. Such an object is an error if it has
 ///   `success: false`, `status: "error"` or an `error` that is neither `null`, `false`, `0`, `""`, `[]` nor `{}`.
-/// - [`Answer::Data`] is data whatever its shape, so never an error.
+/// - [`ToolOutput::Data`] is data whatever its shape, so never an error.
 #[must_use]
-pub fn outcome_of(name: &str, answer: Answer) -> Outcome {
+pub fn outcome_of(name: &str, answer: ToolOutput) -> Outcome {
     match answer {
-        Answer::Nothing => Outcome::text(DONE),
-        Answer::Text(text) => Outcome::text(text),
-        Answer::Data(value) => Outcome::data(value),
-        Answer::Image { bytes, mime_type } => {
+        ToolOutput::Nothing => Outcome::text(DONE),
+        ToolOutput::Text(text) => Outcome::text(text),
+        ToolOutput::Data(value) => Outcome::data(value),
+        ToolOutput::Image { bytes, mime_type } => {
             let data = base64::engine::general_purpose::STANDARD.encode(bytes);
             Outcome::blocks(vec![ContentBlock::Image { data, mime_type }])
         }
-        Answer::Outcome(outcome) => *outcome,
-        Answer::Json(Value::String(text)) => Outcome::text(text),
-        Answer::Json(Value::Object(object)) => match as_given(name, object) {
+        ToolOutput::Outcome(outcome) => *outcome,
+        ToolOutput::Json(Value::String(text)) => Outcome::text(text),
+        ToolOutput::Json(Value::Object(object)) => match as_given(name, object) {
             Ok(outcome) => outcome,
             Err(object) => match error_message(&object) {
                 Some(message) => {
@@ -46,7 +46,7 @@ pub fn outcome_of(name: &str, answer: Answer) -> Outcome {
                 None => Outcome::data(Arc::new(Value::Object(object))),
             },
         },
-        Answer::Json(value) => Outcome::data(Arc::new(value)),
+        ToolOutput::Json(value) => Outcome::data(Arc::new(value)),
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn of(value: Value) -> Outcome {
-        outcome_of("t", Answer::Json(value))
+        outcome_of("t", ToolOutput::Json(value))
     }
 
     fn failed(value: Value) -> Option<String> {
@@ -142,7 +142,7 @@ mod tests {
     fn a_string_is_the_text_as_it_is() {
         for text in ["plain", "", "\"quoted\"", "a\nb\u{0}😀", "{\"error\":1}"] {
             assert_eq!(of(json!(text)), Outcome::text(text));
-            assert_eq!(outcome_of("t", Answer::Text(text.into())), Outcome::text(text));
+            assert_eq!(outcome_of("t", ToolOutput::Text(text.into())), Outcome::text(text));
         }
         assert_eq!(of(json!("x")).structured, None);
     }
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn no_body_is_done_and_bytes_of_an_image_are_a_block() {
-        assert_eq!(outcome_of("t", Answer::Nothing), Outcome::text("Done"));
-        let image = outcome_of("t", Answer::Image { bytes: vec![0, 255, 16], mime_type: "image/png".into() });
+        assert_eq!(outcome_of("t", ToolOutput::Nothing), Outcome::text("Done"));
+        let image = outcome_of("t", ToolOutput::Image { bytes: vec![0, 255, 16], mime_type: "image/png".into() });
         assert_eq!(image.content, [ContentBlock::Image { data: "AP8Q".into(), mime_type: "image/png".into() }]);
         assert_eq!((image.output.as_str(), image.is_error()), ("", false));
     }
@@ -264,15 +264,15 @@ mod tests {
     #[test]
     fn data_is_never_an_error_and_never_copied() {
         let value = Arc::new(json!({"error": "e", "output": "o"}));
-        let outcome = outcome_of("t", Answer::Data(value.clone()));
+        let outcome = outcome_of("t", ToolOutput::Data(value.clone()));
         assert_eq!((outcome.output.as_str(), outcome.is_error()), ("{\"error\":\"e\",\"output\":\"o\"}", false));
         assert!(Arc::ptr_eq(&value, outcome.structured.as_ref().unwrap()));
-        assert_eq!(outcome_of("t", Answer::Data(Arc::new(json!("s")))).output, "\"s\"");
+        assert_eq!(outcome_of("t", ToolOutput::Data(Arc::new(json!("s")))).output, "\"s\"");
     }
 
     #[test]
     fn an_outcome_stays_what_it_is() {
         let outcome = Outcome::failed(Failure::execution("u", "x"));
-        assert_eq!(outcome_of("t", Answer::Outcome(Box::new(outcome.clone()))), outcome);
+        assert_eq!(outcome_of("t", ToolOutput::Outcome(Box::new(outcome.clone()))), outcome);
     }
 }

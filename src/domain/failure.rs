@@ -103,12 +103,12 @@ pub struct Failure {
     pub text: String,
     /// Whether the request provably never left, so that the tool has not seen it: any tool may then be tried again.
     #[serde(skip)]
-    pub never_left: bool,
+    pub not_sent: bool,
 }
 
 impl Failure {
     fn new(code: Code, message: String, text: String) -> Self {
-        Self { code, message, retryable: false, retry_after_ms: None, details: None, text, never_left: false }
+        Self { code, message, retryable: false, retry_after_ms: None, details: None, text, not_sent: false }
     }
 
     /// Names the tool as its caller does. Returns where its own name was in the text, in bytes.
@@ -297,7 +297,7 @@ impl Failure {
     /// Marks the failure as one of a request that the tool has never seen.
     #[must_use]
     pub fn never_left(self) -> Self {
-        Self { never_left: true, ..self }
+        Self { not_sent: true, ..self }
     }
 
     /// Marks the failure as one that may pass, after `retry_after_ms` where that is known.

@@ -87,16 +87,16 @@ impl<'de> Deserialize<'de> for ContentBlock {
 /// The text of a result before it was cut.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Whole {
+pub enum FullOutput {
     /// The compact JSON of `structured`.
     Structured,
     /// The texts of all text blocks, in order.
-    Texts(Vec<WholeText>),
+    Texts(Vec<FullText>),
 }
 
 /// One text block before it was cut.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WholeText {
+pub struct FullText {
     /// The block of `content` that shows of it what is kept; `None` if nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<usize>,
@@ -116,7 +116,7 @@ pub struct Outcome {
     /// The compact JSON of `structured`, where that is the output: serialised once, shown often.
     pub structured_text: Option<JsonText>,
     /// The texts before they were cut for the model, if they were.
-    pub whole: Option<Arc<Whole>>,
+    pub full_output: Option<Arc<FullOutput>>,
     /// For people only; no model ever sees it.
     pub details: Map<String, Value>,
     /// Merged into the call's metadata.
@@ -176,7 +176,7 @@ impl Outcome {
         if let Some(ContentBlock::Text(text)) = self.content.first_mut() {
             rename(text);
         }
-        if let Some(Whole::Texts(texts)) = self.whole.as_mut().map(Arc::make_mut)
+        if let Some(FullOutput::Texts(texts)) = self.full_output.as_mut().map(Arc::make_mut)
             && let Some(first) = texts.first_mut()
         {
             rename(&mut first.text);
@@ -192,10 +192,10 @@ impl Outcome {
     /// The whole text, cut or not.
     #[must_use]
     pub fn whole_output(&self) -> Cow<'_, str> {
-        match self.whole.as_deref() {
+        match self.full_output.as_deref() {
             None => self.output.as_str().into(),
-            Some(Whole::Structured) => self.data_text(),
-            Some(Whole::Texts(texts)) => match texts.as_slice() {
+            Some(FullOutput::Structured) => self.data_text(),
+            Some(FullOutput::Texts(texts)) => match texts.as_slice() {
                 [one] => one.text.as_str().into(),
                 texts => texts.iter().map(|whole| whole.text.as_str()).collect::<Vec<_>>().join("\n").into(),
             },
@@ -205,9 +205,9 @@ impl Outcome {
     /// The whole text of a block of `content` that was cut.
     #[must_use]
     pub fn whole_block(&self, number: usize) -> Option<Cow<'_, str>> {
-        match self.whole.as_deref()? {
-            Whole::Structured => (number == 0).then(|| self.data_text()),
-            Whole::Texts(texts) => {
+        match self.full_output.as_deref()? {
+            FullOutput::Structured => (number == 0).then(|| self.data_text()),
+            FullOutput::Texts(texts) => {
                 texts.iter().find(|whole| whole.block == Some(number)).map(|whole| whole.text.as_str().into())
             }
         }
@@ -225,13 +225,14 @@ impl Outcome {
 /// The text is no more than another form of `structured`.
 impl PartialEq for Outcome {
     fn eq(&self, other: &Self) -> bool {
-        let Self { output, content, structured, structured_text: _, whole, details, metadata, error } = self;
+        let Self { output, content, structured, structured_text: _, full_output: whole, details, metadata, error } =
+            self;
         (output, content, structured, whole, details, metadata, error)
             == (
                 &other.output,
                 &other.content,
                 &other.structured,
-                &other.whole,
+                &other.full_output,
                 &other.details,
                 &other.metadata,
                 &other.error,

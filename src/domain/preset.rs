@@ -15,14 +15,14 @@ pub type Presets = BTreeMap<String, Preset>;
 #[serde(into = "PresetShape", try_from = "PresetShape")]
 pub struct Preset {
     /// Where its value comes from.
-    pub origin: Origin,
+    pub origin: PresetSource,
     /// The model sees the argument and may give another value.
     pub overridable: bool,
 }
 
 /// Where a preset's value comes from.
 #[derive(Clone, PartialEq)]
-pub enum Origin {
+pub enum PresetSource {
     /// It stands here.
     Value(Value),
     /// The secret of this name.
@@ -81,13 +81,13 @@ impl Preset {
     /// A value that only the tool sees.
     #[must_use]
     pub fn value(value: impl Into<Value>) -> Self {
-        Self { origin: Origin::Value(value.into()), overridable: false }
+        Self { origin: PresetSource::Value(value.into()), overridable: false }
     }
 
     /// A secret that only the tool sees.
     #[must_use]
     pub fn secret(name: impl Into<String>) -> Self {
-        Self { origin: Origin::Secret(name.into()), overridable: false }
+        Self { origin: PresetSource::Secret(name.into()), overridable: false }
     }
 
     /// The same, only as the default of an argument that the model sees.
@@ -100,9 +100,9 @@ impl Preset {
     #[must_use]
     pub fn kind(&self) -> PresetKind {
         match self.origin {
-            Origin::Value(_) => PresetKind::Value,
-            Origin::Secret(_) => PresetKind::Secret,
-            Origin::Stored(_) => PresetKind::Stored,
+            PresetSource::Value(_) => PresetKind::Value,
+            PresetSource::Secret(_) => PresetKind::Secret,
+            PresetSource::Stored(_) => PresetKind::Stored,
         }
     }
 
@@ -110,9 +110,9 @@ impl Preset {
     #[must_use]
     pub fn told(&self) -> Value {
         match &self.origin {
-            Origin::Value(value) => json!({"value": value, "overridable": self.overridable}),
-            Origin::Secret(name) => json!({"secret": name, "overridable": self.overridable}),
-            Origin::Stored(_) => json!({"overridable": self.overridable}),
+            PresetSource::Value(value) => json!({"value": value, "overridable": self.overridable}),
+            PresetSource::Secret(name) => json!({"secret": name, "overridable": self.overridable}),
+            PresetSource::Stored(_) => json!({"overridable": self.overridable}),
         }
     }
 }
@@ -123,7 +123,7 @@ pub fn told(presets: &Presets) -> Map<String, Value> {
     presets.iter().map(|(name, preset)| (name.clone(), preset.told())).collect()
 }
 
-impl std::fmt::Debug for Origin {
+impl std::fmt::Debug for PresetSource {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Value(_) => "Value",
@@ -137,8 +137,8 @@ impl From<Preset> for PresetShape {
     fn from(preset: Preset) -> Self {
         let kind = Some(preset.kind());
         let secret = match preset.origin {
-            Origin::Secret(name) => Some(name),
-            Origin::Value(_) | Origin::Stored(_) => None,
+            PresetSource::Secret(name) => Some(name),
+            PresetSource::Value(_) | PresetSource::Stored(_) => None,
         };
         Self { kind, value: None, secret, overridable: preset.overridable }
     }
@@ -150,9 +150,9 @@ impl TryFrom<PresetShape> for Preset {
     fn try_from(shape: PresetShape) -> Result<Self, Self::Error> {
         let origin = match (shape.value, shape.secret) {
             (Some(_), Some(_)) => return Err("a preset has a `value` or a `secret`, not both"),
-            (Some(value), None) => Origin::Value(value),
-            (None, Some(name)) => Origin::Secret(name),
-            (None, None) => Origin::Stored(None),
+            (Some(value), None) => PresetSource::Value(value),
+            (None, Some(name)) => PresetSource::Secret(name),
+            (None, None) => PresetSource::Stored(None),
         };
         Ok(Self { origin, overridable: shape.overridable })
     }

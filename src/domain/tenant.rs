@@ -78,7 +78,7 @@ impl Default for TenantLimits {
 
 /// Something of which a tenant has only so many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owned {
+pub enum QuotaResource {
     /// A registered tool.
     Tool,
     /// A group of tools.
@@ -91,7 +91,7 @@ pub enum Owned {
     Key,
 }
 
-impl Owned {
+impl QuotaResource {
     /// Several of them, in words.
     #[must_use]
     pub fn words(self) -> &'static str {
@@ -108,13 +108,13 @@ impl Owned {
 impl TenantLimits {
     /// Most of these.
     #[must_use]
-    pub fn most(&self, what: Owned) -> u32 {
+    pub fn most(&self, what: QuotaResource) -> u32 {
         match what {
-            Owned::Tool => self.max_tools,
-            Owned::Group => self.max_groups,
-            Owned::Hook => self.max_hooks,
-            Owned::Session => self.max_sessions,
-            Owned::Key => self.max_keys,
+            QuotaResource::Tool => self.max_tools,
+            QuotaResource::Group => self.max_groups,
+            QuotaResource::Hook => self.max_hooks,
+            QuotaResource::Session => self.max_sessions,
+            QuotaResource::Key => self.max_keys,
         }
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::decode::{self, DecodeError};
 use super::json::{ReplacedBound, SCHEMA_MAPS};
 use super::preset::{self, Presets};
 use super::process::ProcessSpec;
 use super::serialization::{BodyType, ValueStyle};
-use super::shape::{self, ShapeError};
 use super::{LimitsSpec, Time, json};
 
 mod every_fault;
@@ -19,7 +19,7 @@ mod upstream;
 
 pub use super::secret::SecretRef;
 pub use every_fault::Readable;
-pub use upstream::ToldByUpstream;
+pub use upstream::UpstreamMetadata;
 
 /// Where a definition comes from; a later variant shadows an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -349,7 +349,7 @@ pub struct ToolDefinition {
     pub executor: ExecutorSpec,
     /// What its upstream MCP server says of it beside all this.
     #[serde(skip)]
-    pub upstream: Option<Arc<ToldByUpstream>>,
+    pub upstream: Option<Arc<UpstreamMetadata>>,
 }
 
 fn yes() -> bool {
@@ -365,7 +365,7 @@ impl ToolDefinition {
 
     /// Whether a call that may have run can be run again: the tool changes nothing, or nothing more.
     #[must_use]
-    pub fn may_repeat(&self) -> bool {
+    pub fn is_repeatable(&self) -> bool {
         self.annotations.read_only || self.annotations.idempotent
     }
 
@@ -385,7 +385,7 @@ impl ToolDefinition {
     ///
     /// # Errors
     /// Never: all keys are strings, and all numbers came from JSON.
-    pub fn kept(&self) -> Result<String, serde_json::Error> {
+    pub fn to_stored(&self) -> Result<String, serde_json::Error> {
         let mut kept = serde_json::to_value(self)?;
         if !self.presets.is_empty() {
             kept["presets"] = Value::Object(preset::told(&self.presets));
@@ -433,41 +433,41 @@ pub fn parse_definition(
 ///
 /// # Errors
 /// The first thing that does not fit, as a member that there is not.
-pub fn read_definition(mut value: Value) -> Result<ToolDefinition, ShapeError> {
+pub fn read_definition(mut value: Value) -> Result<ToolDefinition, DecodeError> {
     let parts = ["", "/annotations", "/limits", "/retry", "/executor", "/executor/auth", "/executor/auth/token"];
-    shape::expect_objects(&value, &parts)?;
-    shape::expect_objects(&value, &["/executor/auth/password", "/presets", "/executor/cookies", "/executor/styles"])?;
+    decode::expect_objects(&value, &parts)?;
+    decode::expect_objects(&value, &["/executor/auth/password", "/presets", "/executor/cookies", "/executor/styles"])?;
     check_presets(&value)?;
-    shape::expect_objects(&value, &["/cache", "/executor/limits", "/output_schema"])?;
+    decode::expect_objects(&value, &["/cache", "/executor/limits", "/output_schema"])?;
     for place in 0..value["examples"].as_array().map_or(0, Vec::len) {
-        shape::expect_objects(&value, &[&format!("/examples/{place}")])?;
+        decode::expect_objects(&value, &[&format!("/examples/{place}")])?;
     }
-    shape::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
-    shape::expect_strings(&value, &["/executor/body_type", "/executor/auth/type"])?;
+    decode::expect_strings(&value, &["/output_check", "/limits/truncate", "/executor/type", "/cache/scope"])?;
+    decode::expect_strings(&value, &["/executor/body_type", "/executor/auth/type"])?;
     // Within a tagged shape nobody would know where they stand.
     let limits = value.pointer_mut("/executor/limits").and_then(Value::as_object_mut);
     for limit in limits.into_iter().flat_map(|limits| limits.values_mut()) {
-        shape::make_integer(limit);
+        decode::make_integer(limit);
     }
     if let Value::Object(members) = &mut value {
         for name in READ_ONLY {
             members.shift_remove(name);
         }
     }
-    shape::read(value)
+    decode::read(value)
 }
 
 /// What stands where a preset should be may be one's secret: it is never repeated.
-fn check_presets(value: &Value) -> Result<(), ShapeError> {
+fn check_presets(value: &Value) -> Result<(), DecodeError> {
     let presets = value.get("presets").and_then(Value::as_object).into_iter().flatten();
     for (name, preset) in presets {
         let pointer = format!("/presets/{}", json::pointer_token(name));
         if !preset.is_object() {
             let message = r#"must be an object: {"value": …} or {"secret": "NAME"}"#.to_owned();
-            return Err(ShapeError { pointer, message });
+            return Err(DecodeError { pointer, message });
         }
-        shape::expect_strings(preset, &["/secret", "/kind"])
-            .map_err(|error| ShapeError { pointer: format!("{pointer}{}", error.pointer), ..error })?;
+        decode::expect_strings(preset, &["/secret", "/kind"])
+            .map_err(|error| DecodeError { pointer: format!("{pointer}{}", error.pointer), ..error })?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::limits::{Bounds, Truncate};
-use super::outcome::{Whole, WholeText, joined_text};
+use super::outcome::{FullOutput, FullText, joined_text};
 use super::{ContentBlock, Outcome};
 
 mod notice;
@@ -87,7 +87,7 @@ impl Outcome {
         let is_data = self.structured_text.is_some();
         let texts = cut_blocks(&mut self.content, &gap, &notice);
         self.output = joined_text(&self.content);
-        self.whole = Some(Arc::new(if is_data { Whole::Structured } else { Whole::Texts(texts) }));
+        self.full_output = Some(Arc::new(if is_data { FullOutput::Structured } else { FullOutput::Texts(texts) }));
         if let Some(error) = &mut self.error {
             error.text.clone_from(&self.output);
         }
@@ -96,14 +96,14 @@ impl Outcome {
     /// The same before it was cut.
     #[must_use]
     pub fn untruncated(mut self) -> Self {
-        let Some(whole) = self.whole.take() else { return self };
+        let Some(whole) = self.full_output.take() else { return self };
         let texts = match &*whole {
-            Whole::Texts(texts) => texts.clone(),
-            Whole::Structured => vec![WholeText { block: Some(0), text: self.data_text().into_owned() }],
+            FullOutput::Texts(texts) => texts.clone(),
+            FullOutput::Structured => vec![FullText { block: Some(0), text: self.data_text().into_owned() }],
         };
         let mut shown: Vec<Vec<ContentBlock>> = self.content.into_iter().map(|block| vec![block]).collect();
         let mut last = 0;
-        for WholeText { block, text } in texts {
+        for FullText { block, text } in texts {
             let text = ContentBlock::Text(text);
             match block.and_then(|block| shown.get_mut(block)) {
                 Some(place) => *place = vec![text],
@@ -126,7 +126,7 @@ impl Outcome {
 
 /// Takes the gap, which is one of the joined texts, out of the blocks, and gives what they were. Of a block of which nothing
 /// is left, nothing is shown.
-fn cut_blocks(content: &mut Vec<ContentBlock>, gap: &Range<usize>, notice: &str) -> Vec<WholeText> {
+fn cut_blocks(content: &mut Vec<ContentBlock>, gap: &Range<usize>, notice: &str) -> Vec<FullText> {
     let (mut texts, mut shown) = (Vec::new(), Vec::with_capacity(content.len()));
     let (mut start, mut is_noted) = (0, false);
     for block in std::mem::take(content) {
@@ -146,7 +146,7 @@ fn cut_blocks(content: &mut Vec<ContentBlock>, gap: &Range<usize>, notice: &str)
             text.clone()
         };
         let is_left_out = is_touched && kept.is_empty();
-        texts.push(WholeText { block: (!is_left_out).then_some(shown.len()), text });
+        texts.push(FullText { block: (!is_left_out).then_some(shown.len()), text });
         if !is_left_out {
             shown.push(ContentBlock::Text(kept));
         }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use super::process::EnvValue;
 use super::tool::OutputCheck;
 
-mod read;
+mod parse;
 
-pub use read::{Declared, read_registered, read_settings, server_name};
+pub use parse::{Declared, read_registered, read_settings, server_name};
 
 /// An upstream MCP server. Whatever it is given may be a secret, so it is not shown by `Debug`.
 #[derive(Clone, PartialEq)]
 pub struct Upstream {
     /// How it is reached.
-    pub reached: Reached,
+    pub transport: UpstreamTransport,
     /// Whether a tool whose definition has changed rests until somebody has accepted it.
     pub pin: bool,
     /// What a result means that does not match its tool's output schema.
@@ -25,7 +25,7 @@ pub struct Upstream {
 
 /// How an upstream server is reached.
 #[derive(Clone, PartialEq)]
-pub enum Reached {
+pub enum UpstreamTransport {
     /// A program that speaks on its standard input and output.
     Stdio {
         /// The program.

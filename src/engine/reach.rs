@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::hearing::Inbox;
 use super::live::{Handle, Live};
 use super::said::Said;
-use crate::domain::{Answer, Call, Ids, Phase, Status, Tenant};
+use crate::domain::{Call, IdGenerator, Phase, Status, Tenant, ToolOutput};
 use crate::executor::report::Report;
 use crate::registry::{Entry, Registry};
 use crate::store::{StoreError, Stores};
@@ -65,7 +65,7 @@ enum Standing {
 pub(super) struct Reach<'a> {
     pub registry: &'a Registry,
     pub stores: &'a Stores,
-    pub ids: &'a Ids,
+    pub ids: &'a IdGenerator,
     pub node: &'a Arc<str>,
     pub live: &'a Live,
     pub inbox: &'a Inbox,
@@ -154,7 +154,7 @@ impl Reach<'_> {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn post_result(&self, id: Uuid, answer: Answer) -> Result<Reached, StoreError> {
+    pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<Reached, StoreError> {
         let said = Said::Result { answer: answer.into() }.message(id)?;
         let until = Instant::now() + HANDING_OUT;
         loop {

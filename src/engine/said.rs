@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::domain::{Answer, Failure, Outcome};
+use crate::domain::{Failure, Outcome, ToolOutput};
 use crate::store::StoreError;
 use crate::store::inbox::{CANCEL, Message, PROGRESS, RESULT};
 
@@ -54,19 +54,19 @@ impl Said {
     }
 }
 
-impl From<Answer> for WireAnswer {
-    fn from(answer: Answer) -> Self {
+impl From<ToolOutput> for WireAnswer {
+    fn from(answer: ToolOutput) -> Self {
         match answer {
-            Answer::Text(text) => Self::Text(text),
-            Answer::Json(value) => Self::Json(value),
-            Answer::Data(value) => Self::Json(Arc::unwrap_or_clone(value)),
-            Answer::Image { bytes, mime_type } => Self::Image { data: STANDARD.encode(bytes), mime_type },
-            Answer::Nothing | Answer::Outcome(_) => Self::Nothing,
+            ToolOutput::Text(text) => Self::Text(text),
+            ToolOutput::Json(value) => Self::Json(value),
+            ToolOutput::Data(value) => Self::Json(Arc::unwrap_or_clone(value)),
+            ToolOutput::Image { bytes, mime_type } => Self::Image { data: STANDARD.encode(bytes), mime_type },
+            ToolOutput::Nothing | ToolOutput::Outcome(_) => Self::Nothing,
         }
     }
 }
 
-impl From<WireAnswer> for Answer {
+impl From<WireAnswer> for ToolOutput {
     fn from(answer: WireAnswer) -> Self {
         match answer {
             WireAnswer::Nothing => Self::Nothing,

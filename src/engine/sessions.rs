@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::reach::{Reach, Reached};
-use crate::domain::{Answer, Clock, Completion, Session, SessionState, Tenant, Time};
+use crate::domain::{Clock, Completion, Session, SessionState, Tenant, Time, ToolOutput};
 use crate::registry::Registry;
 use crate::store::{Store, StoreError, Stores};
 
@@ -235,7 +235,7 @@ impl Sessions<'_> {
 }
 
 /// How the end of a task is told to the call that has asked for it.
-fn result_of(session: &str, completion: &Completion) -> Answer {
+fn result_of(session: &str, completion: &Completion) -> ToolOutput {
     let Completion { success, summary, error } = completion;
     let text = match (success, error.as_deref().filter(|error| !error.trim().is_empty())) {
         (true, _) | (false, None) => summary.clone(),
@@ -243,5 +243,5 @@ fn result_of(session: &str, completion: &Completion) -> Answer {
         (false, Some(error)) => format!("{error}\n{summary}"),
     };
     let structured = json!({"session": session, "success": success, "summary": summary, "error": error});
-    Answer::Json(json!({"output": text, "structured": structured, "is_error": !success}))
+    ToolOutput::Json(json!({"output": text, "structured": structured, "is_error": !success}))
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::domain::call::CacheControl;
 use crate::domain::tool::RetryOverride;
-use crate::domain::{Agent, CallRequest, LimitsSpec, Once, Session};
+use crate::domain::{Agent, CallRequest, IdempotencyKey, LimitsSpec, Session};
 use crate::store::StoreError;
 
 /// How the calls of a batch run.
@@ -72,7 +72,7 @@ pub struct Submission {
     /// How long the caller waits.
     pub wait: Wait,
     /// What makes it the same as another request.
-    pub once: Option<Once>,
+    pub once: Option<IdempotencyKey>,
     /// Whether the calls end when the caller goes away.
     pub cancel_on_disconnect: bool,
     /// The model's output was cut off: none of them runs.
@@ -134,7 +134,7 @@ impl Submission {
     /// Returns `true` if the request or one of its calls has an idempotency key.
     #[must_use]
     pub fn is_keyed(&self) -> bool {
-        self.once.is_some() || self.calls.iter().any(|call| call.once.is_some())
+        self.once.is_some() || self.calls.iter().any(|call| call.idempotency_key.is_some())
     }
 
     /// Returns a copy of the call with this index, which it keeps.

@@ -99,7 +99,7 @@ impl Emitter {
         let mut said = self.0.said();
         said.last_sign = Some(Instant::now());
         if !update.is_empty() {
-            said.status.get_or_insert_default().absorb(update);
+            said.status.get_or_insert_default().merge(update);
             said.status_waiters.extend(waiter);
             drop(said);
             self.0.changed.notify_one();

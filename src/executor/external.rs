@@ -2,14 +2,14 @@
 
 use super::{BoxFuture, Executor, Invocation};
 use crate::domain::call::{Phase, StatusUpdate};
-use crate::domain::{Answer, Failure};
+use crate::domain::{Failure, ToolOutput};
 
 /// Waits for the result that someone posts.
 #[derive(Debug, Clone, Copy)]
 pub struct ExternalExecutor;
 
 impl Executor for ExternalExecutor {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         Box::pin(async move {
             invocation.outside.open();
             invocation.emitter.status(StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() });

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{BoxFuture, Executor, Invocation};
 use crate::domain::tool::HttpSpec;
-use crate::domain::{Answer, Failure};
+use crate::domain::{Failure, ToolOutput};
 
 mod answer;
 mod body;
@@ -70,7 +70,7 @@ impl HttpExecutor {
 }
 
 impl Executor for HttpExecutor {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let Self { plan, client } = self.clone();
         Box::pin(async move {
             exchange::run(&plan, &client, &invocation).await.map_err(|fault| fault.into_failure(&invocation.name))

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::{BoxFuture, Executor, Invocation};
-use crate::domain::{Answer, Failure};
+use crate::domain::{Failure, ToolOutput};
 use crate::telemetry::metrics::UpstreamOutcome;
 
 pub mod annotations;
@@ -64,7 +64,7 @@ impl McpExecutor {
 }
 
 impl Executor for McpExecutor {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let Self { servers, server, tool } = self.clone();
         Box::pin(async move {
             let refused = |reason: String| {
@@ -95,9 +95,9 @@ impl Executor for McpExecutor {
 }
 
 /// As it is counted.
-fn outcome(answer: &Result<Answer, Failure>) -> UpstreamOutcome {
+fn outcome(answer: &Result<ToolOutput, Failure>) -> UpstreamOutcome {
     match answer {
-        Ok(Answer::Outcome(outcome)) if outcome.is_error() => UpstreamOutcome::Error,
+        Ok(ToolOutput::Outcome(outcome)) if outcome.is_error() => UpstreamOutcome::Error,
         Ok(_) => UpstreamOutcome::Ok,
         Err(_) => UpstreamOutcome::Failed,
     }

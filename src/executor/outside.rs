@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::domain::Answer;
+use crate::domain::ToolOutput;
 
 /// Where a posted result arrives. Cheap to clone; all clones are the same place.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +29,7 @@ enum State {
     /// A result is awaited.
     Open,
     /// It is here.
-    Posted(Box<Answer>),
+    Posted(Box<ToolOutput>),
     /// It was here, and was taken.
     Taken,
     /// The run has answered by itself.
@@ -122,7 +122,7 @@ impl Outside {
 
     /// Takes a result from outside.
     #[must_use]
-    pub fn post(&self, answer: Answer) -> Posted {
+    pub fn post(&self, answer: ToolOutput) -> Posted {
         let mut state = self.state();
         match *state {
             State::Shut => Posted::NotAwaited,
@@ -137,18 +137,18 @@ impl Outside {
 
     /// The run has an answer of its own. The result that was posted before it, if there is one: then that counts.
     #[must_use]
-    pub fn answered(&self) -> Option<Answer> {
+    pub fn answered(&self) -> Option<ToolOutput> {
         self.end(State::Answered)
     }
 
     /// No result is awaited any more. The one that is here and was not taken, if there is one.
     #[must_use]
-    pub fn close(&self) -> Option<Answer> {
+    pub fn close(&self) -> Option<ToolOutput> {
         self.end(State::Closed)
     }
 
     /// The same, once those who are about to post have done so.
-    pub async fn close_after_posters(&self) -> Option<Answer> {
+    pub async fn close_after_posters(&self) -> Option<ToolOutput> {
         loop {
             let mut left = std::pin::pin!(self.0.left.notified());
             // Heard from here on: a leaving between the look and the wait is not missed.
@@ -163,11 +163,11 @@ impl Outside {
         }
     }
 
-    fn end(&self, end: State) -> Option<Answer> {
+    fn end(&self, end: State) -> Option<ToolOutput> {
         self.ended(self.state(), end)
     }
 
-    fn ended(&self, mut state: MutexGuard<'_, State>, end: State) -> Option<Answer> {
+    fn ended(&self, mut state: MutexGuard<'_, State>, end: State) -> Option<ToolOutput> {
         let (after, answer) = match std::mem::take(&mut *state) {
             State::Posted(answer) => (State::Taken, Some(*answer)),
             State::Shut | State::Open => (end, None),
@@ -180,7 +180,7 @@ impl Outside {
     }
 
     /// The posted result, when it is here.
-    pub async fn result(&self) -> Answer {
+    pub async fn result(&self) -> ToolOutput {
         loop {
             {
                 let mut state = self.state();
@@ -202,20 +202,20 @@ mod tests {
     #[tokio::test]
     async fn the_first_result_wins_and_none_comes_where_none_is_awaited() {
         let outside = Outside::default();
-        assert_eq!(outside.post(Answer::Text("early".into())), Posted::NotAwaited);
+        assert_eq!(outside.post(ToolOutput::Text("early".into())), Posted::NotAwaited);
         outside.open();
-        assert_eq!(outside.post(Answer::Text("first".into())), Posted::Accepted);
-        assert_eq!(outside.post(Answer::Text("second".into())), Posted::TooLate);
-        assert_eq!(outside.result().await, Answer::Text("first".into()));
-        assert_eq!((outside.post(Answer::Text("third".into())), outside.close()), (Posted::TooLate, None));
+        assert_eq!(outside.post(ToolOutput::Text("first".into())), Posted::Accepted);
+        assert_eq!(outside.post(ToolOutput::Text("second".into())), Posted::TooLate);
+        assert_eq!(outside.result().await, ToolOutput::Text("first".into()));
+        assert_eq!((outside.post(ToolOutput::Text("third".into())), outside.close()), (Posted::TooLate, None));
     }
 
     #[test]
     fn what_was_posted_last_of_all_is_not_lost() {
         let outside = Outside::default();
         outside.open();
-        assert_eq!(outside.post(Answer::Nothing), Posted::Accepted);
-        assert_eq!((outside.close(), outside.post(Answer::Nothing)), (Some(Answer::Nothing), Posted::TooLate));
+        assert_eq!(outside.post(ToolOutput::Nothing), Posted::Accepted);
+        assert_eq!((outside.close(), outside.post(ToolOutput::Nothing)), (Some(ToolOutput::Nothing), Posted::TooLate));
     }
 
     #[tokio::test]
@@ -226,9 +226,9 @@ mod tests {
         let posting = outside.posting().unwrap();
         let mut closing = std::pin::pin!(outside.close_after_posters());
         assert!(futures_util::poll!(closing.as_mut()).is_pending());
-        assert_eq!(outside.post(Answer::Nothing), Posted::Accepted);
+        assert_eq!(outside.post(ToolOutput::Nothing), Posted::Accepted);
         drop(posting);
-        assert_eq!(closing.await, Some(Answer::Nothing));
+        assert_eq!(closing.await, Some(ToolOutput::Nothing));
         let closed = Outside::default();
         closed.open();
         assert_eq!(closed.close_after_posters().await, None);
@@ -239,12 +239,12 @@ mod tests {
     fn an_answer_of_the_runs_own_comes_after_a_posted_one() {
         let outside = Outside::default();
         outside.open();
-        assert_eq!(outside.post(Answer::Nothing), Posted::Accepted);
-        assert_eq!((outside.answered(), outside.is_answered()), (Some(Answer::Nothing), false));
+        assert_eq!(outside.post(ToolOutput::Nothing), Posted::Accepted);
+        assert_eq!((outside.answered(), outside.is_answered()), (Some(ToolOutput::Nothing), false));
         let outside = Outside::default();
         outside.open();
         assert_eq!((outside.answered(), outside.is_answered()), (None, true));
-        assert_eq!((outside.post(Answer::Nothing), outside.close()), (Posted::TooLate, None));
+        assert_eq!((outside.post(ToolOutput::Nothing), outside.close()), (Posted::TooLate, None));
     }
 
     #[tokio::test]

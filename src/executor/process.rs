@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{BoxFuture, Executor, Invocation, Secrets};
 use crate::domain::process::{ProcessSpec, ResourceLimits};
-use crate::domain::{Answer, Failure};
+use crate::domain::{Failure, ToolOutput};
 
 mod call;
 mod confine;
@@ -128,7 +128,7 @@ impl ProcessExecutor {
 }
 
 impl Executor for ProcessExecutor {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let Self { plan, processes } = self.clone();
         Box::pin(async move { call::run(&plan, &processes, &invocation).await })
     }

@@ -133,7 +133,8 @@ impl Redaction {
     #[must_use]
     pub fn outcome(&self, mut outcome: Outcome) -> Outcome {
         // It was not cut yet: `whole` is empty.
-        let Outcome { output, content, structured, structured_text, whole: _, details, metadata, error } = &mut outcome;
+        let Outcome { output, content, structured, structured_text, full_output: _, details, metadata, error } =
+            &mut outcome;
         let has_text_of_its_own = structured_text.is_none();
         if let Some(value) = structured
             && self.is_in(value)

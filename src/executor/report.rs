@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use super::Emitter;
 use super::emitter::Recorded;
 use crate::domain::call::StatusUpdate;
+use crate::domain::decode::{self, DecodeError};
 use crate::domain::event::Emission;
-use crate::domain::shape::{self, ShapeError};
 use crate::domain::{ContentBlock, Progress, json};
 
 /// How much is shown of what does not fit, in characters.
@@ -60,14 +60,14 @@ impl Report {
     ///
     /// # Errors
     /// The first thing that does not fit, and where; an unknown member is one.
-    pub fn read(value: Value) -> Result<Self, ShapeError> {
+    pub fn read(value: Value) -> Result<Self, DecodeError> {
         // A derived shape would take an array for its members in order, and `null` for nothing at all.
         if !value.is_object() {
             let message = format!("must be an object, not {}", json::type_name(&value));
-            return Err(ShapeError { pointer: String::new(), message });
+            return Err(DecodeError { pointer: String::new(), message });
         }
-        shape::expect_objects(&value, &["/params", "/metadata", "/progress", "/details"])?;
-        shape::read(value)
+        decode::expect_objects(&value, &["/params", "/metadata", "/progress", "/details"])?;
+        decode::read(value)
     }
 
     /// Whether it says nothing but that the tool is still there.
@@ -83,7 +83,7 @@ impl Report {
 
     /// Instead of a report that does not fit: people are shown why.
     #[must_use]
-    pub fn invalid(fault: &ShapeError) -> Self {
+    pub fn invalid(fault: &DecodeError) -> Self {
         let fault = serde_json::json!({
             "pointer": json::shorten(&fault.pointer, SHOWN_CHARS), "message": json::shorten(&fault.message, SHOWN_CHARS),
         });

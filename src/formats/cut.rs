@@ -69,7 +69,7 @@ pub struct ShortFailure<'a>(pub &'a Failure);
 
 impl Serialize for ShortFailure<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Failure { code, message, retryable, retry_after_ms, details, text: _, never_left: _ } = self.0;
+        let Failure { code, message, retryable, retry_after_ms, details, text: _, not_sent: _ } = self.0;
         let mut map = serializer.serialize_map(Some(5))?;
         map.serialize_entry("code", code)?;
         map.serialize_entry("message", text(message))?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::domain::shape::ShapeError;
+use crate::domain::decode::DecodeError;
 use crate::domain::{Call, Vendor};
 
 mod anthropic;
@@ -73,7 +73,7 @@ pub fn is_cut_off(reason: &str) -> bool {
 /// # Errors
 /// If it does not have that shape; also if it has no call in this vendor's shape and some in another's, so that none is
 /// passed over in silence.
-pub fn read(vendor: Vendor, body: Value) -> Result<Spoken, ShapeError> {
+pub fn read(vendor: Vendor, body: Value) -> Result<Spoken, DecodeError> {
     let other = recognise(&body).filter(|other| *other != vendor).map(|other| (other, body.clone()));
     let spoken = read_as(vendor, body)?;
     match other {
@@ -88,7 +88,7 @@ pub fn read(vendor: Vendor, body: Value) -> Result<Spoken, ShapeError> {
     }
 }
 
-fn read_as(vendor: Vendor, body: Value) -> Result<Spoken, ShapeError> {
+fn read_as(vendor: Vendor, body: Value) -> Result<Spoken, DecodeError> {
     let (calls, is_cut_off) = match vendor {
         Vendor::OpenAi => openai::read(body)?,
         Vendor::OpenAiResponses => responses::read(body)?,

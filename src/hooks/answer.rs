@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::domain::{ContentBlock, json, shape};
+use crate::domain::{ContentBlock, decode, json};
 
 /// Longest reason that is repeated to a model, in characters.
 const LONGEST_REASON: usize = 2000;
@@ -102,7 +102,7 @@ fn read<T: Default + serde::de::DeserializeOwned>(body: &[u8]) -> Option<T> {
     if !value.is_object() {
         return None;
     }
-    shape::read(value).ok()
+    decode::read(value).ok()
 }
 
 #[cfg(test)]

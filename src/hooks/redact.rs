@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::call::CallRecord;
 use crate::domain::limits::Bounds;
-use crate::domain::{ContentBlock, JsonText, Outcome, json, outcome, shape};
+use crate::domain::{ContentBlock, JsonText, Outcome, decode, json, outcome};
 
 /// Most pointers, and most patterns, of one hook.
 const MOST: usize = 64;
@@ -50,7 +50,7 @@ pub(super) struct Redact {
 impl Redact {
     /// Reads `{pointers:[…], patterns:[…], replacement?}`.
     pub fn read(options: &Value) -> Result<Self, Vec<(String, String)>> {
-        let options: Options = shape::read(options.clone()).map_err(|error| vec![(error.pointer, error.message)])?;
+        let options: Options = decode::read(options.clone()).map_err(|error| vec![(error.pointer, error.message)])?;
         let (mut pointers, mut patterns, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for (place, text) in options.pointers.iter().enumerate() {
             match way(text) {

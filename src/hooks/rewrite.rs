@@ -47,7 +47,7 @@ pub(super) fn set_text(outcome: &mut Outcome, text: String) {
 fn set_content(outcome: &mut Outcome, content: Vec<ContentBlock>) {
     outcome.output = outcome::joined_text(&content);
     outcome.content = content;
-    (outcome.structured, outcome.structured_text, outcome.whole) = (None, None, None);
+    (outcome.structured, outcome.structured_text, outcome.full_output) = (None, None, None);
     if let Some(error) = &mut outcome.error {
         error.text.clone_from(&outcome.output);
         error.message.clone_from(&outcome.output);

@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::*;
-use crate::domain::shape;
+use crate::domain::decode;
 use crate::executor::{Egress, Reporting, Secrets};
 
 fn definition(value: serde_json::Value) -> HookDefinition {
-    shape::read(value).unwrap()
+    decode::read(value).unwrap()
 }
 
 fn hooks(declared: &[HookDefinition]) -> Hooks {
@@ -18,7 +18,7 @@ pub(super) fn hooks_of(own: Vec<RustHook>, declared: &[HookDefinition]) -> Hooks
     let (clock, key) = (Clock::manual(Time(0)), SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap());
     let client =
         HttpClient::new(Egress::new([""; 0]).unwrap(), Secrets::from_env(), clock.clone(), Reporting::new(key.clone()));
-    Hooks::new(client.unwrap(), key, clock, Ids::counted(), own, declared).unwrap()
+    Hooks::new(client.unwrap(), key, clock, IdGenerator::counted(), own, declared).unwrap()
 }
 
 fn refused(value: serde_json::Value) -> String {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::rewrite::set_text;
 use crate::domain::call::CallRecord;
+use crate::domain::decode;
 use crate::domain::limits::Bounds;
-use crate::domain::shape;
 
 /// What is kept of an output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -21,7 +21,7 @@ pub(super) struct Truncate {
 impl Truncate {
     /// Reads `{max_bytes?, max_lines?}`.
     pub fn read(options: &Value) -> Result<Self, Vec<(String, String)>> {
-        let truncate: Self = shape::read(options.clone()).map_err(|error| vec![(error.pointer, error.message)])?;
+        let truncate: Self = decode::read(options.clone()).map_err(|error| vec![(error.pointer, error.message)])?;
         if truncate == Self::default() {
             return Err(vec![(String::new(), "needs max_bytes or max_lines".to_owned())]);
         }

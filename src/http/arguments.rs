@@ -15,7 +15,7 @@ use super::preference::Preference;
 use super::problem::Problem;
 use super::{AppState, end, reply};
 use crate::access::Access;
-use crate::domain::{Phase, Status, shape};
+use crate::domain::{Phase, Status, decode};
 use crate::engine::{Complete, Draft, DraftError, Wait};
 use crate::executor::Stands;
 use crate::formats::native::ToolCall;
@@ -82,7 +82,7 @@ pub(super) async fn patch(
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
-    shape::expect_objects(&body.value, &[""])?;
+    decode::expect_objects(&body.value, &[""])?;
     let Piece { delta, seq, r#final } = body.read()?;
     if seq == Some(0) {
         return Err(Problem::field("/seq", "must be 1 or more: what the call was opened with comes before"));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::problem::{FieldError, Problem};
-use crate::domain::{CallRequest, Once, Vendor, json};
+use crate::domain::{CallRequest, IdempotencyKey, Vendor, json};
 use crate::engine::{Submission, Wait};
 use crate::formats::messages::{self, Continuation};
 use crate::registry::Snapshot;
@@ -179,7 +179,8 @@ fn finish(
             if !seen.insert(id.clone()) {
                 return Err(Problem::field(place(), "is another call's too: `dedupe` goes by it"));
             }
-            request.once = Some(Once::of_call(session, id, &request.name, request.arguments.as_ref()));
+            request.idempotency_key =
+                Some(IdempotencyKey::of_call(session, id, &request.name, request.arguments.as_ref()));
         }
     }
     let is_batch = is_batch || said.is_some();

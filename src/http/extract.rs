@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::AppState;
 use super::problem::Problem;
-use crate::domain::{json, shape, tool};
+use crate::domain::{decode, json, tool};
 use crate::engine::{Footprint, NoRoom, Room, Unread};
 
 /// How many times the size of its text a definition is counted that is not weighed value by value.
@@ -89,7 +89,7 @@ pub(super) fn no_room(why: NoRoom) -> Problem {
 impl JsonBody {
     /// Reads the value into a shape. What it was is no more.
     pub fn read<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
-        Ok(shape::read(self.value.take())?)
+        Ok(decode::read(self.value.take())?)
     }
 }
 

@@ -11,7 +11,7 @@ use super::extract::{JsonBody, Params};
 use super::problem::Problem;
 use super::{AppState, reply};
 use crate::access::Access;
-use crate::domain::{Group, Session, Time, json, shape, tool};
+use crate::domain::{Group, Session, Time, decode, json, tool};
 use crate::registry::View;
 
 mod session;
@@ -108,7 +108,7 @@ pub(super) async fn create(
     access: Access,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    shape::expect_objects(&body.value, &[""])?;
+    decode::expect_objects(&body.value, &[""])?;
     let GroupBody { name, description, active, manageable } = body.read()?;
     if !tool::is_valid_name(&name) {
         return Err(Problem::field("/name", "must be 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`"));

@@ -13,7 +13,7 @@ use super::extract::JsonBody;
 use super::problem::{FieldError, Problem};
 use super::{AppState, reply};
 use crate::access::Access;
-use crate::domain::{HookDefinition, json, shape};
+use crate::domain::{HookDefinition, decode, json};
 use crate::hooks::{Hook, HookSource, HookView};
 use crate::store::hooks::StoredHook;
 
@@ -50,8 +50,8 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     // It is asked about calls of all tools.
     require_all_tools(&access)?;
-    shape::expect_objects(&body.value, &["", "/match", "/options"])?;
-    shape::expect_strings(&body.value, &["/event", "/builtin", "/failure_policy"])?;
+    decode::expect_objects(&body.value, &["", "/match", "/options"])?;
+    decode::expect_strings(&body.value, &["/event", "/builtin", "/failure_policy"])?;
     let definition: HookDefinition = body.read()?;
     let (id, now) = (state.engine.new_id(), state.clock.now());
     let hook = compile(id.to_string().into(), definition, now).await?;

@@ -13,7 +13,7 @@ use super::described::BodyRefused;
 use super::problem::{FieldError, Problem};
 use super::{AppState, extract, reply};
 use crate::access::Access;
-use crate::domain::{json, shape};
+use crate::domain::{decode, json};
 use crate::engine::Footprint;
 use crate::import::document::{self, Bounds, Document};
 use crate::import::{Credential, ImportError, Options, Report};
@@ -130,8 +130,8 @@ async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Re
         let document = Document { value, warnings };
         return Ok(Asked { document, options: Options::default(), how: How::default(), is_bare: true });
     }
-    shape::expect_objects(&value, &[""])?;
-    let body: ImportBody = shape::read(value)?;
+    decode::expect_objects(&value, &[""])?;
+    let body: ImportBody = decode::read(value)?;
     let document_url = body.url.as_deref().map(document_url).transpose()?;
     let options = Options {
         server: body.server,

@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::{AppState, reply};
 use crate::access::Access;
 use crate::auth::make::NewKey;
-use crate::domain::{Caller, Scope, Scopes, Tenant, Time, json, shape};
+use crate::domain::{Caller, Scope, Scopes, Tenant, Time, decode, json};
 use crate::store::keys::StoredKey;
 
 /// Keys of a page unless asked otherwise, and at most.
@@ -144,7 +144,7 @@ pub(super) async fn create(
     access: Access,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    shape::expect_objects(&body.value, &[""])?;
+    decode::expect_objects(&body.value, &[""])?;
     let KeyBody { name, scopes, tools, tenant, expires, rate, concurrency } = body.read()?;
     let tenant = match tenant {
         None => access.tenant().clone(),

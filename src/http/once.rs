@@ -17,7 +17,7 @@ use super::call_body::{Asked, IdPlaces};
 use super::problem::Problem;
 use super::{AppState, answer, end, watch};
 use crate::access::Access;
-use crate::domain::{Call, Once};
+use crate::domain::{Call, IdempotencyKey};
 use crate::engine::{Footprint, Keyed, KeyedError, Seen, Submission, Wait};
 use crate::events::{frame, stream as events};
 
@@ -26,14 +26,14 @@ pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 const LONGEST_KEY: usize = 512;
 
 /// The request's `Idempotency-Key`, if it has one.
-pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<Once>, Problem> {
+pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<IdempotencyKey>, Problem> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default().trim();
     if key.is_empty() || key.chars().count() > LONGEST_KEY {
         let message = format!("header Idempotency-Key: must have 1 to {LONGEST_KEY} visible characters");
         return Err(Problem::field("", message));
     }
-    Ok(Some(Once::of_request(key, body)))
+    Ok(Some(IdempotencyKey::of_request(key, body)))
 }
 
 /// Runs calls whose idempotency keys are new, and joins the others.

@@ -13,7 +13,7 @@ use super::problem::{FieldError, Problem};
 use super::{AppState, Shared, reply, tools};
 use crate::access::Access;
 use crate::domain::json::{pointer_token, type_name};
-use crate::domain::preset::{Origin, PresetShape};
+use crate::domain::preset::{PresetShape, PresetSource};
 use crate::domain::{Preset, Presets};
 use crate::executor::secrets::is_valid_secret_name;
 use crate::executor::vault::{Place, VaultError};
@@ -135,20 +135,20 @@ fn kept(
     let Some(shape) = preset else { return Ok(Some(None)) };
     let Preset { origin, overridable } = shape.try_into().map_err(|fault: &str| ("", fault.to_owned()))?;
     let origin = match origin {
-        Origin::Stored(_) => return Ok(None),
-        Origin::Secret(secret) if is_valid_secret_name(&secret) => Origin::Secret(secret),
-        Origin::Secret(_) => {
+        PresetSource::Stored(_) => return Ok(None),
+        PresetSource::Secret(secret) if is_valid_secret_name(&secret) => PresetSource::Secret(secret),
+        PresetSource::Secret(_) => {
             let message = "the name of a secret has 1 to 128 letters, digits and underscores, as MAIL_API_KEY";
             return Err(("/secret", message.to_owned()));
         }
-        Origin::Value(value) => {
+        PresetSource::Value(value) => {
             let value = value.to_string();
             if value.len() > LONGEST_VALUE {
                 return Err(("/value", format!("must have at most {LONGEST_VALUE} bytes")));
             }
             let place = Place { tenant: access.tenant(), tool: &entry.name, name };
             let sealed = state.vault.seal(value.as_bytes(), &place);
-            Origin::Stored(Some(sealed.map_err(|error: VaultError| ("/value", error.to_string()))?))
+            PresetSource::Stored(Some(sealed.map_err(|error: VaultError| ("/value", error.to_string()))?))
         }
     };
     Ok(Some(Some(Preset { origin, overridable })))

@@ -7,8 +7,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::domain::Scope;
-use crate::domain::shape::ShapeError;
-use crate::domain::tenant::Owned;
+use crate::domain::decode::DecodeError;
+use crate::domain::tenant::QuotaResource;
 use crate::engine::Refusal;
 use crate::registry::Fault;
 use crate::store::StoreError;
@@ -205,15 +205,15 @@ impl Problem {
     }
 
     /// 429: the tenant has as many of these as it may have.
-    pub fn quota(what: Owned, most: u32) -> Self {
+    pub fn quota(what: QuotaResource, most: u32) -> Self {
         let code = match what {
-            Owned::Tool => "TOO_MANY_TOOLS",
-            Owned::Group => "TOO_MANY_GROUPS",
-            Owned::Hook => "TOO_MANY_HOOKS",
-            Owned::Session => "TOO_MANY_SESSIONS",
-            Owned::Key => "TOO_MANY_KEYS",
+            QuotaResource::Tool => "TOO_MANY_TOOLS",
+            QuotaResource::Group => "TOO_MANY_GROUPS",
+            QuotaResource::Hook => "TOO_MANY_HOOKS",
+            QuotaResource::Session => "TOO_MANY_SESSIONS",
+            QuotaResource::Key => "TOO_MANY_KEYS",
         };
-        let way_out = if what == Owned::Key { "revoke" } else { "delete" };
+        let way_out = if what == QuotaResource::Key { "revoke" } else { "delete" };
         let detail = format!("there are {most} {}, and no more can be made; {way_out} one first", what.words());
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, code, detail);
         Self { retry_after_s: Some(SOMEBODY_MAKES_ROOM_S), ..problem }
@@ -413,8 +413,8 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl From<ShapeError> for Problem {
-    fn from(error: ShapeError) -> Self {
+impl From<DecodeError> for Problem {
+    fn from(error: DecodeError) -> Self {
         Self::field(error.pointer, error.message)
     }
 }

@@ -15,7 +15,7 @@ use super::extract::{self, JsonBody};
 use super::problem::Problem;
 use super::{AppState, end, reply};
 use crate::access::Access;
-use crate::domain::{Answer, Call, Caller, Scopes, Status};
+use crate::domain::{Call, Caller, Scopes, Status, ToolOutput};
 use crate::engine::{Footprint, Reached};
 use crate::executor::report::Report;
 use crate::formats::native::ToolCall;
@@ -130,25 +130,25 @@ pub(super) async fn result(
     Ok(reply::json(StatusCode::OK, &Accepted { id, status, ignored }))
 }
 
-async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<(Answer, Footprint), Problem> {
+async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<(ToolOutput, Footprint), Problem> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let media_type = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let room = state.engine.room_of_others();
     let (bytes, mut footprint) = extract::read(headers, body, state, room).await?;
     if bytes.is_empty() {
-        return Ok((Answer::Nothing, footprint));
+        return Ok((ToolOutput::Nothing, footprint));
     }
     if media_type == "application/json" || media_type.ends_with("+json") {
         let value = footprint.parse(room, &bytes).map_err(extract::unread)?;
-        return Ok((Answer::Json(value), footprint));
+        return Ok((ToolOutput::Json(value), footprint));
     }
     footprint.take(room, bytes.len()).map_err(extract::no_room)?;
     if media_type.starts_with("image/") {
-        return Ok((Answer::Image { bytes: bytes.to_vec(), mime_type: media_type }, footprint));
+        return Ok((ToolOutput::Image { bytes: bytes.to_vec(), mime_type: media_type }, footprint));
     }
     if media_type.starts_with("text/") {
         let text = String::from_utf8(bytes.to_vec()).map_err(|_| Problem::bad_json("the text is not UTF-8"))?;
-        return Ok((Answer::Text(text), footprint));
+        return Ok((ToolOutput::Text(text), footprint));
     }
     Err(Problem::not_json(&media_type))
 }

@@ -15,7 +15,7 @@ use super::{AppState, call_body, groups, reply};
 use crate::access::Access;
 use crate::callbacks;
 use crate::domain::tool::is_valid_name;
-use crate::domain::{LimitsSpec, Session, SessionState, Time, json, shape};
+use crate::domain::{LimitsSpec, Session, SessionState, Time, decode, json};
 use crate::store::sessions::{SessionCursor, SessionFilter};
 
 pub(super) mod ending;
@@ -77,7 +77,7 @@ pub(super) async fn create(
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
     name_active_groups(&mut body.value);
-    shape::expect_objects(&body.value, &["", "/context", "/groups", "/limits"])?;
+    decode::expect_objects(&body.value, &["", "/context", "/groups", "/limits"])?;
     let new: NewSession = body.read()?;
     check(&new)?;
     for name in new.groups.keys() {

@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::{AppState, reply};
 use crate::access::Access;
 use crate::auth::tickets::TicketError;
-use crate::domain::{Scope, Time, shape};
+use crate::domain::{Scope, Time, decode};
 
 /// Which stream a ticket is for.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -59,7 +59,7 @@ pub(super) async fn create(
     CallerCredential(credential): CallerCredential,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    shape::expect_objects(&body.value, &[""])?;
+    decode::expect_objects(&body.value, &[""])?;
     let TicketBody { path } = body.read()?;
     let events = EventsPath::parse(&path).map_err(|fault| Problem::field("/path", fault))?;
     require(&access, scopes_of(&events))?;

@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::{AppState, Shared, reply};
 use crate::access::Access;
 use crate::domain::call::Coercion;
-use crate::domain::{ExecutorSpec, ToolDefinition, json, shape, tool};
+use crate::domain::{ExecutorSpec, ToolDefinition, decode, json, tool};
 use crate::engine;
 use crate::registry::entry::ToolView;
 use crate::registry::fetched::{self, Fetched};
@@ -188,7 +188,7 @@ pub(super) async fn validate(
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
     let entry = find(&access, &name)?;
-    shape::expect_objects(&body.value, &[""])?;
+    decode::expect_objects(&body.value, &[""])?;
     let given = Arc::new(body.read::<ValidateBody>()?.arguments);
     let validation = match engine::try_arguments(&entry, &given) {
         Ok(checked) => {

@@ -12,11 +12,11 @@ use super::extract::JsonBody;
 use super::problem::{FieldError, Problem};
 use super::{AppState, Shared, reply};
 use crate::access::Access;
+use crate::domain::decode;
 use crate::domain::json::{pointer_token, shorten};
 use crate::domain::process::EnvValue;
-use crate::domain::shape;
 use crate::domain::tool::OutputCheck;
-use crate::domain::upstream::{Reached, Upstream, read_registered};
+use crate::domain::upstream::{Upstream, UpstreamTransport, read_registered};
 use crate::executor::http::check_url;
 use crate::executor::mcp::header_fault;
 use crate::executor::secrets::is_valid_secret_name;
@@ -160,7 +160,7 @@ pub(super) async fn accept(
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
     require_operator(&access, &name)?;
-    shape::expect_objects(&body.value, &[""])?;
+    decode::expect_objects(&body.value, &[""])?;
     let Acceptance { tools } = body.read()?;
     state.upstreams.accept(&name, tools.as_deref()).await.map_err(problem)?;
     shown(&state, &name, StatusCode::OK)
@@ -182,7 +182,7 @@ fn no_such_upstream(name: &str) -> Problem {
 
 /// Everything about a server that needs no connection.
 fn faults(upstream: &Upstream) -> Vec<FieldError> {
-    let Reached::Http { url, headers } = &upstream.reached else { return Vec::new() };
+    let UpstreamTransport::Http { url, headers } = &upstream.transport else { return Vec::new() };
     let mut faults = Vec::new();
     let mut fault = |pointer: String, message: String| faults.push(FieldError { pointer, message });
     if let Err(message) = check_url(url) {

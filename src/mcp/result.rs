@@ -62,7 +62,7 @@ fn other(members: &Map<String, Value>) -> Block {
 /// `structuredContent` is an object. Of a result that was cut it would be the whole, so it is left out, unless clients
 /// look for it.
 fn data(outcome: &Outcome, has_schema: bool) -> Option<Value> {
-    if outcome.whole.is_some() && !has_schema {
+    if outcome.full_output.is_some() && !has_schema {
         return None;
     }
     let value = outcome.structured.as_deref()?;
@@ -76,7 +76,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::domain::{Answer, Failure, Time, outcome_of};
+    use crate::domain::{Failure, Time, ToolOutput, outcome_of};
 
     fn result(outcome: Outcome) -> Value {
         let mut call = Call::accepted(Uuid::nil(), "a".into(), None, Arc::new(json!({})), Time(0), "n".into());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     fn answered(value: Value) -> Value {
-        result(outcome_of("a", Answer::Json(value)))
+        result(outcome_of("a", ToolOutput::Json(value)))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use crate::domain::{Answer, Failure};
+use crate::domain::{Failure, ToolOutput};
 use crate::executor::{BoxFuture, Emitter, Invocation};
 
 /// Bounds each attempt by its invocation's `timeout_ms`, and its silence by `idle_timeout_ms`.
@@ -42,12 +42,12 @@ pub struct TimeoutService<S> {
 
 impl<S> Service<Invocation> for TimeoutService<S>
 where
-    S: Service<Invocation, Response = Answer, Error = Failure>,
+    S: Service<Invocation, Response = ToolOutput, Error = Failure>,
     S::Future: Send + 'static,
 {
-    type Response = Answer;
+    type Response = ToolOutput;
     type Error = Failure;
-    type Future = BoxFuture<Result<Answer, Failure>>;
+    type Future = BoxFuture<Result<ToolOutput, Failure>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         self.inner.poll_ready(context)
@@ -124,7 +124,7 @@ mod tests {
     async fn run(invocation: Invocation, every_ms: u64, times: u64) -> (Failure, u128, bool) {
         let (begun, cancel) = (Instant::now(), invocation.cancel.clone());
         let tool = tower::service_fn(move |invocation: Invocation| {
-            let run: BoxFuture<Result<Answer, Failure>> = Box::pin(async move {
+            let run: BoxFuture<Result<ToolOutput, Failure>> = Box::pin(async move {
                 for _ in 0..times {
                     tokio::time::sleep(Duration::from_millis(every_ms)).await;
                     invocation.emitter.status(StatusUpdate { tip: Some("on it".into()), ..StatusUpdate::default() });

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::View;
 use super::shelf::Shelves;
-use crate::domain::{Answer, Failure};
+use crate::domain::{Failure, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation, Stands};
 use crate::tool::{About, BuiltinTool};
 
@@ -84,14 +84,14 @@ fn found(shown: &Weak<Shelves>, invocation: &Invocation) -> Value {
 }
 
 impl Executor for FindTools {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let shown = self.0.clone();
         Box::pin(async move {
             let name = invocation.name.clone();
             // The first search of a snapshot reads all of it.
             let found = tokio::task::spawn_blocking(move || found(&shown, &invocation)).await;
             let found = found.map_err(|_| Failure::execution(&name, "the search broke off"))?;
-            Ok(Answer::Data(Arc::new(found)))
+            Ok(ToolOutput::Data(Arc::new(found)))
         })
     }
 
@@ -127,7 +127,7 @@ impl CallTool {
 }
 
 impl Executor for CallTool {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         // Its calls become those of the tools that they name before anything runs.
         let failure = Failure::execution(&invocation.name, "it stands for another tool and is not run itself");
         Box::pin(std::future::ready(Err(failure)))

@@ -13,7 +13,7 @@ use super::check::{self, Fault};
 use super::fetched::Fetched;
 use super::lowered::LoweredForms;
 use super::presets;
-use crate::domain::tool::{DefinitionError, ToldByUpstream};
+use crate::domain::tool::{DefinitionError, UpstreamMetadata};
 use crate::domain::{ExecutorSpec, NameSeparator, Paused, Session, Source, Tenant, Time, ToolDefinition};
 use crate::executor::http::{HttpClient, HttpExecutor};
 use crate::executor::mcp::{McpExecutor, Servers};
@@ -87,7 +87,7 @@ pub struct ToolView<'a> {
     definition: &'a ToolDefinition,
     /// What its upstream MCP server says of it beside the definition; only of such tools.
     #[serde(skip_serializing_if = "Option::is_none")]
-    upstream: Option<&'a ToldByUpstream>,
+    upstream: Option<&'a UpstreamMetadata>,
     /// Where it comes from.
     source: Source,
     /// Counted up by every change.
@@ -196,7 +196,7 @@ impl Entry {
     #[must_use]
     pub fn may_repeat(&self) -> bool {
         // The session of a task has the id of its call: made twice, it is one.
-        self.definition.may_repeat() || self.stands == Some(Stands::ForSession(System::NewTask))
+        self.definition.is_repeatable() || self.stands == Some(Stands::ForSession(System::NewTask))
     }
 
     /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.

@@ -73,7 +73,7 @@ impl Overlay {
 /// # Errors
 /// If it cannot be said in JSON.
 pub fn to_store(definition: &ToolDefinition, fetched: &Fetched) -> Result<String, serde_json::Error> {
-    let kept = definition.kept()?;
+    let kept = definition.to_stored()?;
     if *fetched == Fetched::default() {
         return Ok(kept);
     }

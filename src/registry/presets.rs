@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::check::Fault;
 use crate::domain::json::pointer_token;
-use crate::domain::preset::{Origin, Presets};
+use crate::domain::preset::{PresetSource, Presets};
 use crate::domain::tool::Example;
 use crate::domain::{Preset, ToolDefinition};
 use crate::executor::secrets::is_valid_secret_name;
@@ -53,7 +53,7 @@ pub fn without(presets: &Presets, arguments: &Arc<Value>) -> Arc<Value> {
 /// Presets that come without a value keep the one that they had.
 pub(super) fn keep(presets: &mut Presets, before: &Presets) {
     for (name, preset) in presets {
-        if preset.origin == Origin::Stored(None)
+        if preset.origin == PresetSource::Stored(None)
             && let Some(known) = before.get(name)
         {
             preset.origin = known.origin.clone();
@@ -82,7 +82,7 @@ fn open(schema: &mut Value, name: &str, preset: &Preset) {
     if let Some(Value::Object(property)) = schema.get_mut("properties").and_then(|all| all.get_mut(name)) {
         // The preset comes before the schema's own default, also where it is not to be shown.
         property.shift_remove("default");
-        if let Origin::Value(value) = &preset.origin {
+        if let PresetSource::Value(value) = &preset.origin {
             property.insert("default".to_owned(), value.clone());
         }
     }
@@ -177,11 +177,11 @@ pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
             ));
         }
         match &preset.origin {
-            Origin::Secret(secret) if !is_valid_secret_name(secret) => {
+            PresetSource::Secret(secret) if !is_valid_secret_name(secret) => {
                 let message = "the name of a secret has 1 to 128 letters, digits and underscores, as MAIL_API_KEY";
                 faults.push(Fault::at(format!("{place}/secret"), message));
             }
-            Origin::Value(value) => {
+            PresetSource::Value(value) => {
                 let alone = Value::Object([(name.clone(), value.clone())].into_iter().collect());
                 let within = format!("/{}", pointer_token(name));
                 let violations = whole.as_ref().map(|whole| whole.violations(&alone)).unwrap_or_default();
@@ -195,7 +195,7 @@ pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
                     faults.push(Fault::at(format!("{place}/value"), message));
                 }
             }
-            Origin::Secret(_) | Origin::Stored(_) => {}
+            PresetSource::Secret(_) | PresetSource::Stored(_) => {}
         }
     }
 }

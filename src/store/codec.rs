@@ -7,7 +7,7 @@ use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 use uuid::Uuid;
 
 use super::StoreError;
-use crate::domain::call::{CallRecord, Counted, Stopwatch, Written};
+use crate::domain::call::{CallRecord, Counted, JsonCache, Stopwatch};
 use crate::domain::{AllowList, Call, JsonText, Status, Tenant, Time, json};
 
 mod members;
@@ -185,7 +185,7 @@ impl CallRow {
             unrun_start: record.unrun.map(|after| Time(self.created_at.saturating_add(after))),
             has_posted_result: record.posted,
             stopwatch: Stopwatch::stored(record.measured),
-            written: Written::default(),
+            written: JsonCache::default(),
             counted: Counted::default(),
         }))
     }

@@ -10,7 +10,7 @@ use sqlx::{ConnectOptions, Connection, Database, Postgres, Sqlite};
 use tokio::time::Instant;
 
 use super::bound::{ANSWER, Bounded};
-use crate::domain::tenant::Owned;
+use crate::domain::tenant::QuotaResource;
 
 /// Connections that read at the same time.
 const READERS: u32 = 4;
@@ -69,7 +69,7 @@ pub enum StoreError {
     #[error("there are {most} {} already", what.words())]
     TooMany {
         /// What there are too many of.
-        what: Owned,
+        what: QuotaResource,
         /// How many there may be.
         most: u32,
     },

@@ -7,7 +7,7 @@ use sqlx::Connection;
 use super::db::in_transaction;
 use super::tools::{BUMP, MARK};
 use super::{Store, StoreError, db, room};
-use crate::domain::tenant::Owned;
+use crate::domain::tenant::QuotaResource;
 use crate::domain::{Group, Time};
 
 mod delete;
@@ -76,12 +76,12 @@ impl Store {
                 .rows_affected();
             if rows > 0 {
                 let room = sqlx::query(room::GROUPS).bind(self.tenant.as_str().to_owned());
-                let room = room.bind(self.room.most(Owned::Group)).execute(&mut *transaction).await?;
+                let room = room.bind(self.room.most(QuotaResource::Group)).execute(&mut *transaction).await?;
                 fits = room.rows_affected() > 0;
             }
             (rows > 0 && fits).then_some(())
         })?;
-        if fits { Ok(made.is_some()) } else { Err(self.room.too_many(Owned::Group)) }
+        if fits { Ok(made.is_some()) } else { Err(self.room.too_many(QuotaResource::Group)) }
     }
 
     /// Changes all these groups or, if one of them is not there, none. Returns whether it did.

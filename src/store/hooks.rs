@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::tools::{Statement, change, change_all};
 use super::{Db, Store, StoreError, Stores, db, room};
-use crate::domain::tenant::Owned;
+use crate::domain::tenant::QuotaResource;
 use crate::domain::{Tenant, Time};
 
 /// A registered hook as it is stored.
@@ -59,10 +59,11 @@ impl Store {
                     .bind(hook.definition.clone())
                     .bind(hook.secret.clone())
                     .bind(hook.created_at.0);
-                let room =
-                    sqlx::query(room::HOOKS).bind(self.tenant.as_str().to_owned()).bind(self.room.most(Owned::Hook));
+                let room = sqlx::query(room::HOOKS)
+                    .bind(self.tenant.as_str().to_owned())
+                    .bind(self.room.most(QuotaResource::Hook));
                 let statements = vec![Statement::Counts(query), Statement::Fits(room)];
-                self.fitting(Owned::Hook, change_all($pool, &self.tenant, statements).await).map(drop)
+                self.fitting(QuotaResource::Hook, change_all($pool, &self.tenant, statements).await).map(drop)
             }};
         }
         match &self.db {

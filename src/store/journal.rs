@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{Db, codec};
 use crate::domain::event::{Event, Reported, Stage};
-use crate::domain::{Call, Claim, Clock, Ids, Tenant};
+use crate::domain::{Call, Clock, IdGenerator, KeyClaim, Tenant};
 
 mod batch;
 mod bucket;
@@ -44,7 +44,7 @@ pub struct Change {
     news: News,
     reported: Option<Arc<Reported>>,
     /// Idempotency keys that are taken with it.
-    claims: Vec<Claim>,
+    claims: Vec<KeyClaim>,
     /// The event id under which its end will be told to the call's callback URL.
     callback: Option<Uuid>,
     /// Whether somebody waits for the call.
@@ -88,12 +88,12 @@ impl Change {
 
     /// Takes idempotency keys with it; if one is taken already, nothing is written.
     #[must_use]
-    pub fn claiming(self, claims: Vec<Claim>) -> Self {
+    pub fn claiming(self, claims: Vec<KeyClaim>) -> Self {
         Self { claims, ..self }
     }
 
     /// The keys, each with whose it is.
-    fn claims(&self) -> impl Iterator<Item = (&Tenant, &Claim)> {
+    fn claims(&self) -> impl Iterator<Item = (&Tenant, &KeyClaim)> {
         self.claims.iter().map(|claim| (&self.call.tenant, claim))
     }
 
@@ -261,7 +261,7 @@ pub type Receipt = oneshot::Receiver<Result<(), JournalError>>;
 impl Journal {
     /// Starts the writer; the handle ends after [`Journal::close`], once everything is written.
     #[must_use]
-    pub fn start(db: Db, clock: Clock, ids: Ids, sink: Sink) -> (Self, tokio::task::JoinHandle<()>) {
+    pub fn start(db: Db, clock: Clock, ids: IdGenerator, sink: Sink) -> (Self, tokio::task::JoinHandle<()>) {
         let (queue, entries) = mpsc::channel(QUEUE);
         let healthy = Arc::new(AtomicBool::new(true));
         let closing = CancellationToken::new();

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::bound::within;
 use super::{Db, StoreError, Stores, db, room};
-use crate::domain::tenant::Owned;
+use crate::domain::tenant::QuotaResource;
 use crate::domain::{Scopes, Tenant, Time};
 
 /// A key as it is stored. Of the key itself only the hash and the beginning are.
@@ -216,7 +216,7 @@ impl Stores {
                         .await?;
                     let room = sqlx::query(room::KEYS)
                         .bind(key.tenant.as_str().to_owned())
-                        .bind(self.room.most(Owned::Key))
+                        .bind(self.room.most(QuotaResource::Key))
                         .execute(&mut *transaction)
                         .await?;
                     let fits = room.rows_affected() > 0;
@@ -226,7 +226,7 @@ impl Stores {
                         transaction.rollback().await?;
                     }
                     lease.answered(&Ok(()));
-                    if fits { Ok(()) } else { Err(self.room.too_many(Owned::Key)) }
+                    if fits { Ok(()) } else { Err(self.room.too_many(QuotaResource::Key)) }
                 })
                 .await
             };

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{Db, Store, StoreError, Stores, codec, db};
-use crate::domain::{Claim, Once, Tenant, Time};
+use crate::domain::{IdempotencyKey, KeyClaim, Tenant, Time};
 
 /// How long a key is kept, in milliseconds: 24 hours (docs/reference/contract.md, section 3).
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
@@ -12,7 +12,12 @@ pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 const FORGOTTEN_AT_ONCE: i64 = 500;
 
 /// The key as it is taken now, if it is.
-pub(super) async fn stored(db: &Db, tenant: &Tenant, key: &[u8; 32], now: Time) -> Result<Option<Claim>, StoreError> {
+pub(super) async fn stored(
+    db: &Db,
+    tenant: &Tenant,
+    key: &[u8; 32],
+    now: Time,
+) -> Result<Option<KeyClaim>, StoreError> {
     const SQL: &str = "SELECT fingerprint, batch_id, calls FROM idempotency_keys \
         WHERE tenant = $1 AND key = $2 AND expires_at > $3";
     let row: Option<(Vec<u8>, Option<Uuid>, Vec<u8>)> = db::on_reader!(db, pool =>
@@ -22,7 +27,7 @@ pub(super) async fn stored(db: &Db, tenant: &Tenant, key: &[u8; 32], now: Time) 
     let Some((fingerprint, batch_id, calls)) = row else { return Ok(None) };
     let fingerprint =
         fingerprint.try_into().map_err(|_| StoreError::Corrupt("the fingerprint of an idempotency key".to_owned()))?;
-    Ok(Some(Claim { once: Once { key: *key, fingerprint }, batch_id, calls: codec::ids_of(&calls) }))
+    Ok(Some(KeyClaim { once: IdempotencyKey { key: *key, fingerprint }, batch_id, calls: codec::ids_of(&calls) }))
 }
 
 impl Store {
@@ -30,7 +35,7 @@ impl Store {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn claim(&self, key: &[u8; 32], now: Time) -> Result<Option<Claim>, StoreError> {
+    pub async fn claim(&self, key: &[u8; 32], now: Time) -> Result<Option<KeyClaim>, StoreError> {
         stored(&self.db, &self.tenant, key, now).await
     }
 }

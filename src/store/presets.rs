@@ -4,7 +4,7 @@ use super::db::{self, Db};
 use super::tools::{Statement, change_all};
 use super::{Store, StoreError};
 use crate::domain::Time;
-use crate::domain::preset::{Origin, Preset, Sealed};
+use crate::domain::preset::{Preset, PresetSource, Sealed};
 
 /// A preset as it is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,8 +41,8 @@ impl Store {
             sqlx::query_as(SQL).bind(self.tenant.as_str().to_owned()).fetch_all(pool).await)?;
         let presets = rows.into_iter().map(|(tool, name, overridable, secret, key_id, sealed, revision, updated)| {
             let origin = match (secret, key_id, sealed) {
-                (Some(secret), _, _) => Some(Origin::Secret(secret)),
-                (None, Some(key_id), Some(bytes)) => Some(Origin::Stored(Some(Sealed { key_id, bytes }))),
+                (Some(secret), _, _) => Some(PresetSource::Secret(secret)),
+                (None, Some(key_id), Some(bytes)) => Some(PresetSource::Stored(Some(Sealed { key_id, bytes }))),
                 _ => None,
             };
             let preset = origin.map(|origin| Preset { origin, overridable: overridable != 0 });
@@ -65,10 +65,10 @@ impl Store {
             ($pool:expr) => {{
                 let statements = presets.iter().map(|(name, preset)| {
                     let (secret, sealed) = match preset.as_ref().map(|preset| &preset.origin) {
-                        Some(Origin::Secret(secret)) => (Some(secret.clone()), None),
-                        Some(Origin::Stored(sealed)) => (None, sealed.clone()),
+                        Some(PresetSource::Secret(secret)) => (Some(secret.clone()), None),
+                        Some(PresetSource::Stored(sealed)) => (None, sealed.clone()),
                         // A plain value has no place here.
-                        Some(Origin::Value(_)) | None => (None, None),
+                        Some(PresetSource::Value(_)) | None => (None, None),
                     };
                     let (key_id, bytes) = sealed.map(|sealed| (sealed.key_id, sealed.bytes)).unzip();
                     sqlx::query(PUT)

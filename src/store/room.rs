@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{Store, StoreError, db};
 use crate::domain::Tenant;
-use crate::domain::tenant::{Owned, TenantLimits};
+use crate::domain::tenant::{QuotaResource, TenantLimits};
 
 /// Changes nothing, and no row at all if the tenant $1 has more than $2 tools, when $3 is new among them.
 pub(super) const TOOLS: &str = "UPDATE tools_clock SET version = version WHERE \
@@ -55,12 +55,12 @@ impl Room {
     }
 
     /// Most of these, as it is bound to a statement.
-    pub fn most(&self, what: Owned) -> i64 {
+    pub fn most(&self, what: QuotaResource) -> i64 {
         i64::from(self.limits.most(what))
     }
 
     /// What is told if there are too many.
-    pub fn too_many(&self, what: Owned) -> StoreError {
+    pub fn too_many(&self, what: QuotaResource) -> StoreError {
         StoreError::TooMany { what, most: self.limits.most(what) }
     }
 
@@ -120,7 +120,7 @@ impl Store {
                 room.note_sessions(&self.tenant, count.unsigned_abs())
             }
         };
-        if is_room { Ok(()) } else { Err(room.too_many(Owned::Session)) }
+        if is_room { Ok(()) } else { Err(room.too_many(QuotaResource::Session)) }
     }
 }
 

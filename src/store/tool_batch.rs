@@ -3,7 +3,7 @@
 use super::tools::{Expected, INSERT, REPLACE, REPLACE_REVISION, Statement, change_all};
 use super::{Db, Store, StoreError, room};
 use crate::domain::Time;
-use crate::domain::tenant::Owned;
+use crate::domain::tenant::QuotaResource;
 
 /// A tool to be written.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ impl Store {
                 let takes_room = writes.iter().any(|write| !matches!(write.expected, Expected::Revision(_)));
                 let room = takes_room.then(|| {
                     let room = sqlx::query(room::TOOLS).bind(self.tenant.as_str().to_owned());
-                    Statement::Fits(room.bind(self.room.most(Owned::Tool)).bind(String::new()))
+                    Statement::Fits(room.bind(self.room.most(QuotaResource::Tool)).bind(String::new()))
                 });
                 let statements = writes.iter().map(|write| {
                     let text = match write.expected {
@@ -47,7 +47,7 @@ impl Store {
                     Statement::Counts(query)
                 });
                 let statements = statements.chain(room).collect();
-                self.fitting(Owned::Tool, change_all($pool, &self.tenant, statements).await)
+                self.fitting(QuotaResource::Tool, change_all($pool, &self.tenant, statements).await)
             }};
         }
         match &self.db {

@@ -4,7 +4,7 @@ use sqlx::{Connection, Database, Encode, Executor, IntoArguments, Type};
 
 use super::bound::{Bounded, within};
 use super::{Db, Store, StoreError, Stores, db, room};
-use crate::domain::tenant::Owned;
+use crate::domain::tenant::QuotaResource;
 use crate::domain::{Tenant, Time};
 
 /// A registered definition as it is stored.
@@ -110,10 +110,10 @@ impl Store {
                 }
                 let room = sqlx::query(room::TOOLS)
                     .bind(self.tenant.as_str().to_owned())
-                    .bind(self.room.most(Owned::Tool))
+                    .bind(self.room.most(QuotaResource::Tool))
                     .bind(name.to_owned());
                 let statements = vec![Statement::Counts(query), Statement::Fits(room)];
-                self.fitting(Owned::Tool, change_all($pool, &self.tenant, statements).await)
+                self.fitting(QuotaResource::Tool, change_all($pool, &self.tenant, statements).await)
             }};
         }
         match &self.db {
@@ -173,7 +173,11 @@ impl Stores {
 
 impl Store {
     /// Whether a change was made, if there is room for it.
-    pub(super) fn fitting(&self, what: Owned, changed: Result<Changed, StoreError>) -> Result<bool, StoreError> {
+    pub(super) fn fitting(
+        &self,
+        what: QuotaResource,
+        changed: Result<Changed, StoreError>,
+    ) -> Result<bool, StoreError> {
         match changed? {
             Changed::Yes => Ok(true),
             Changed::No => Ok(false),

@@ -182,10 +182,11 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Call, Failure, Ids, Outcome, Time};
+    use crate::domain::{Call, Failure, IdGenerator, Outcome, Time};
 
     fn ended(name: &str, outcome: Outcome, ran: bool) -> Call {
-        let mut call = Call::accepted(Ids::counted().next(), name.into(), None, Arc::default(), Time(0), "n".into());
+        let mut call =
+            Call::accepted(IdGenerator::counted().next(), name.into(), None, Arc::default(), Time(0), "n".into());
         if ran {
             call.start(Time(1_000)).unwrap();
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::ToolError;
-use crate::domain::{Answer, ContentBlock, Outcome};
+use crate::domain::{ContentBlock, Outcome, ToolOutput};
 
 /// Whatever a tool can give.
 ///
@@ -19,13 +19,13 @@ use crate::domain::{Answer, ContentBlock, Outcome};
 /// | [`Value`] | by the rules for every executor: `{"output": …}` is an outcome, `{"success": false}` an error | |
 /// | `()`, `None` | `Done` | – |
 /// | [`ContentBlock`]s | the blocks | – |
-/// | [`Outcome`], [`Answer`] | as given | as given |
+/// | [`Outcome`], [`ToolOutput`] | as given | as given |
 pub trait IntoAnswer: Send + 'static {
     /// Makes an answer of it.
     ///
     /// # Errors
     /// If it cannot be written as JSON.
-    fn into_answer(self) -> Result<Answer, ToolError>;
+    fn into_answer(self) -> Result<ToolOutput, ToolError>;
 }
 
 /// Data: its compact JSON is the output, and it is `structured`, whatever its shape.
@@ -33,16 +33,16 @@ pub trait IntoAnswer: Send + 'static {
 pub struct Json<T>(pub T);
 
 impl<T: Serialize + Send + 'static> IntoAnswer for Json<T> {
-    fn into_answer(self) -> Result<Answer, ToolError> {
+    fn into_answer(self) -> Result<ToolOutput, ToolError> {
         let value = serde_json::to_value(self.0)
             .map_err(|error| ToolError::new(format!("the result cannot be written as JSON: {error}")))?;
-        Ok(Answer::Data(Arc::new(value)))
+        Ok(ToolOutput::Data(Arc::new(value)))
     }
 }
 
 impl<T: IntoAnswer> IntoAnswer for Option<T> {
-    fn into_answer(self) -> Result<Answer, ToolError> {
-        self.map_or(Ok(Answer::Nothing), T::into_answer)
+    fn into_answer(self) -> Result<ToolOutput, ToolError> {
+        self.map_or(Ok(ToolOutput::Nothing), T::into_answer)
     }
 }
 
@@ -50,7 +50,7 @@ impl<T: IntoAnswer> IntoAnswer for Option<T> {
 macro_rules! answers {
     ($($type:ty: $value:ident => $answer:expr;)*) => {$(
         impl IntoAnswer for $type {
-            fn into_answer(self) -> Result<Answer, ToolError> {
+            fn into_answer(self) -> Result<ToolOutput, ToolError> {
                 let $value = self;
                 Ok($answer)
             }
@@ -59,29 +59,29 @@ macro_rules! answers {
 }
 
 answers! {
-    (): _nothing => Answer::Nothing;
-    String: text => Answer::Text(text);
-    &'static str: text => Answer::Text(text.to_owned());
-    Cow<'static, str>: text => Answer::Text(text.into_owned());
-    Value: value => Answer::Json(value);
-    Map<String, Value>: object => Answer::Json(Value::Object(object));
-    ContentBlock: block => Answer::Outcome(Box::new(Outcome::blocks(vec![block])));
-    Vec<ContentBlock>: blocks => Answer::Outcome(Box::new(Outcome::blocks(blocks)));
-    Outcome: outcome => Answer::Outcome(Box::new(outcome));
-    Answer: answer => answer;
-    bool: value => Answer::Json(value.into());
-    i8: number => Answer::Json(number.into());
-    i16: number => Answer::Json(number.into());
-    i32: number => Answer::Json(number.into());
-    i64: number => Answer::Json(number.into());
-    isize: number => Answer::Json(number.into());
-    u8: number => Answer::Json(number.into());
-    u16: number => Answer::Json(number.into());
-    u32: number => Answer::Json(number.into());
-    u64: number => Answer::Json(number.into());
-    usize: number => Answer::Json(number.into());
+    (): _nothing => ToolOutput::Nothing;
+    String: text => ToolOutput::Text(text);
+    &'static str: text => ToolOutput::Text(text.to_owned());
+    Cow<'static, str>: text => ToolOutput::Text(text.into_owned());
+    Value: value => ToolOutput::Json(value);
+    Map<String, Value>: object => ToolOutput::Json(Value::Object(object));
+    ContentBlock: block => ToolOutput::Outcome(Box::new(Outcome::blocks(vec![block])));
+    Vec<ContentBlock>: blocks => ToolOutput::Outcome(Box::new(Outcome::blocks(blocks)));
+    Outcome: outcome => ToolOutput::Outcome(Box::new(outcome));
+    ToolOutput: answer => answer;
+    bool: value => ToolOutput::Json(value.into());
+    i8: number => ToolOutput::Json(number.into());
+    i16: number => ToolOutput::Json(number.into());
+    i32: number => ToolOutput::Json(number.into());
+    i64: number => ToolOutput::Json(number.into());
+    isize: number => ToolOutput::Json(number.into());
+    u8: number => ToolOutput::Json(number.into());
+    u16: number => ToolOutput::Json(number.into());
+    u32: number => ToolOutput::Json(number.into());
+    u64: number => ToolOutput::Json(number.into());
+    usize: number => ToolOutput::Json(number.into());
     f32: number => f64::from(number).into_answer()?;
-    f64: number => Answer::Json(finite(number)?);
+    f64: number => ToolOutput::Json(finite(number)?);
 }
 
 /// JSON has no infinities, and `null` in their place would be a lie.
@@ -97,17 +97,17 @@ mod tests {
 
     #[test]
     fn every_kind_of_result_has_its_answer() {
-        let of = |answer: Result<Answer, ToolError>| answer.unwrap();
-        assert_eq!(of(().into_answer()), Answer::Nothing);
-        assert_eq!(of(None::<u8>.into_answer()), Answer::Nothing);
-        assert_eq!(of("a".into_answer()), Answer::Text("a".into()));
-        assert_eq!(of(Some(7_u64).into_answer()), Answer::Json(json!(7)));
-        assert_eq!(of(true.into_answer()), Answer::Json(json!(true)));
-        assert_eq!(of(0.5.into_answer()), Answer::Json(json!(0.5)));
+        let of = |answer: Result<ToolOutput, ToolError>| answer.unwrap();
+        assert_eq!(of(().into_answer()), ToolOutput::Nothing);
+        assert_eq!(of(None::<u8>.into_answer()), ToolOutput::Nothing);
+        assert_eq!(of("a".into_answer()), ToolOutput::Text("a".into()));
+        assert_eq!(of(Some(7_u64).into_answer()), ToolOutput::Json(json!(7)));
+        assert_eq!(of(true.into_answer()), ToolOutput::Json(json!(true)));
+        assert_eq!(of(0.5.into_answer()), ToolOutput::Json(json!(0.5)));
         let error_like = json!({"success": false});
-        assert_eq!(of(Json(error_like.clone()).into_answer()), Answer::Data(Arc::new(error_like.clone())));
-        assert_eq!(of(error_like.clone().into_answer()), Answer::Json(error_like));
-        assert_eq!(of(Outcome::text("a").into_answer()), Answer::Outcome(Box::new(Outcome::text("a"))));
+        assert_eq!(of(Json(error_like.clone()).into_answer()), ToolOutput::Data(Arc::new(error_like.clone())));
+        assert_eq!(of(error_like.clone().into_answer()), ToolOutput::Json(error_like));
+        assert_eq!(of(Outcome::text("a").into_answer()), ToolOutput::Outcome(Box::new(Outcome::text("a"))));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 
 use super::error::{panic_message, read};
 use super::{About, BuiltinTool, IntoAnswer, Invalid, Run, Tool, ToolError};
-use crate::domain::{Answer, Failure, Session};
+use crate::domain::{Failure, Session, ToolOutput};
 use crate::executor::instances::{Instances, Pool, Scope};
 use crate::executor::{Available, BoxFuture, Executor, Invocation};
 
@@ -146,7 +146,7 @@ impl<F: ToolFactory> Made<F> {
 }
 
 impl<F: ToolFactory> Executor for Made<F> {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let (kept, schema) = (self.kept.clone(), self.schema.clone());
         Box::pin(async move {
             let name = invocation.name.clone();
@@ -190,7 +190,7 @@ struct Limited {
 }
 
 impl Executor for Limited {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         self.inner.execute(invocation)
     }
 

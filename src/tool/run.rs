@@ -185,10 +185,10 @@ impl Run {
     /// .about(|about| about.context("user"));
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// use toolpost::domain::Answer;
+    /// use toolpost::domain::ToolOutput;
     ///
     /// let context = json!({"user": {"name": "Ada"}});
-    /// assert_eq!(greet.try_out_with(json!({}), context).await, Ok(Answer::Text("Hello, Ada!".into())));
+    /// assert_eq!(greet.try_out_with(json!({}), context).await, Ok(ToolOutput::Text("Hello, Ada!".into())));
     /// # });
     /// ```
     ///

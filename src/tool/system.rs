@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{BuiltinTool, Run, ToolError};
-use crate::domain::{Answer, Clock, Failure, Session, Tenant};
+use crate::domain::{Clock, Failure, Session, Tenant, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation, Stands, System};
 use crate::store::{StoreError, Stores};
 
@@ -45,7 +45,7 @@ fn marked(tool: BuiltinTool, system: System) -> BuiltinTool {
 }
 
 impl Executor for Marked {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         self.executor.execute(invocation)
     }
 

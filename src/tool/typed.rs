@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::error::{panic_message, read};
 use super::{About, IntoAnswer, Invalid, Run, Tool, ToolError};
-use crate::domain::{Answer, Failure, ToolDefinition};
+use crate::domain::{Failure, ToolDefinition, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation, Outside, emitter};
 
 /// Says what is wrong with arguments that the schema let pass.
@@ -65,7 +65,7 @@ impl BuiltinTool {
     ///
     /// # Errors
     /// As its calls would fail.
-    pub async fn try_out(&self, arguments: Value) -> Result<Answer, Failure> {
+    pub async fn try_out(&self, arguments: Value) -> Result<ToolOutput, Failure> {
         self.try_out_with(arguments, Value::Null).await
     }
 
@@ -73,7 +73,7 @@ impl BuiltinTool {
     ///
     /// # Errors
     /// As its calls would fail.
-    pub async fn try_out_with(&self, arguments: Value, context: Value) -> Result<Answer, Failure> {
+    pub async fn try_out_with(&self, arguments: Value, context: Value) -> Result<ToolOutput, Failure> {
         let context = match context {
             Value::Object(objects) => Arc::new(objects),
             _ => Arc::default(),
@@ -209,7 +209,7 @@ where
     R: Future<Output = Result<O, ToolError>> + Send + 'static,
     O: IntoAnswer,
 {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let typed = self.0.clone();
         Box::pin(async move {
             let name = invocation.name.clone();

@@ -44,8 +44,8 @@ impl Declarations {
         let cleaned =
             server_name(name).map_err(|fault| format!("the name \"{}\" {fault}", json::shorten(name, 100)))?;
         let declared = match declared {
-            Ok(Declared::Off) => return Ok(()),
-            Ok(Declared::On(upstream)) => Ok(upstream),
+            Ok(Declared::Disabled) => return Ok(()),
+            Ok(Declared::Enabled(upstream)) => Ok(upstream),
             Err(fault) => Err(fault),
         };
         if self.0.insert(cleaned.clone(), declared).is_some() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::upstream::{Reached, Upstream, read_registered};
+use crate::domain::upstream::{Upstream, UpstreamTransport, read_registered};
 use crate::domain::{Tenant, Time};
 use crate::executor::Vault;
 use crate::executor::vault::Place;
@@ -22,7 +22,7 @@ pub fn seal(
     tenant: &Tenant,
     now: Time,
 ) -> Result<StoredUpstream, String> {
-    let Reached::Http { url, headers } = &upstream.reached else {
+    let UpstreamTransport::Http { url, headers } = &upstream.transport else {
         return Err("a server that is a program is not stored".to_owned());
     };
     let secret = json!({ "url": url, "headers": headers }).to_string();

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{ChangeKind, Held, Origin, Upstreams};
 use crate::domain::Time;
 use crate::domain::tool::OutputCheck;
-use crate::domain::upstream::Reached;
+use crate::domain::upstream::UpstreamTransport;
 use crate::executor::mcp::State;
 
 /// An upstream MCP server.
@@ -143,13 +143,13 @@ fn view(name: &str, held: &Held) -> UpstreamView {
     let offered = held.offered.iter().filter(|_| !held.is_gone).map(String::as_str);
     let (withheld, free): (Vec<&str>, Vec<&str>) = offered.partition(|tool| held.withheld.contains(*tool));
     let (mut command, mut url, mut env, mut headers, mut transport) = (None, None, Vec::new(), Vec::new(), None);
-    match upstream.map(|upstream| &upstream.reached) {
-        Some(Reached::Stdio { command: program, env: variables, .. }) => {
+    match upstream.map(|upstream| &upstream.transport) {
+        Some(UpstreamTransport::Stdio { command: program, env: variables, .. }) => {
             command = Some(program.clone());
             env = variables.keys().cloned().collect();
             transport = Some("stdio");
         }
-        Some(Reached::Http { url: address, headers: named }) => {
+        Some(UpstreamTransport::Http { url: address, headers: named }) => {
             // What stands behind it is often a key.
             url = Some(address.split(['?', '#']).next().unwrap_or_default().to_owned());
             headers = named.keys().cloned().collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolpost::app::App;
 use toolpost::config::Config;
-use toolpost::domain::{Call, CallRequest, Clock, Ids, Time};
+use toolpost::domain::{Call, CallRequest, Clock, IdGenerator, Time};
 use toolpost::engine::Submission;
 use toolpost::formats::native::ToolCall;
 use toolpost::store::callbacks::CallbackRow;
@@ -37,7 +37,7 @@ impl Service {
         config.store.database_url.clone_from(&database.url);
         config.egress.allow = allow.iter().map(|&entry| entry.to_owned()).collect();
         let allow = config.egress.allow.clone();
-        let app = App::builder(config).clock(clock.clone(), Ids::random()).start().await.unwrap();
+        let app = App::builder(config).clock(clock.clone(), IdGenerator::random()).start().await.unwrap();
         Self { app, clock, database, allow }
     }
 

@@ -6,7 +6,7 @@ use sqlx::AssertSqlSafe;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use toolpost::domain::event::{Event, EventKind, Reported};
-use toolpost::domain::{Call, Clock, Failure, Ids, Outcome, Time};
+use toolpost::domain::{Call, Clock, Failure, IdGenerator, Outcome, Time};
 use toolpost::events::render;
 use toolpost::store::journal::{Change, Committed, JournalError, News};
 use toolpost::store::{Db, Journal, Store};
@@ -52,7 +52,7 @@ type Told = (i64, u32, &'static str, String);
 struct Log {
     store: Store,
     journal: Journal,
-    ids: Ids,
+    ids: IdGenerator,
     told: Arc<Mutex<Vec<Told>>>,
     door: DoorKeeper,
     writer: JoinHandle<()>,
@@ -61,11 +61,11 @@ struct Log {
 
 impl Log {
     async fn open(backend: Backend) -> Self {
-        Self::on(Database::fresh(backend).await, Ids::counted()).await
+        Self::on(Database::fresh(backend).await, IdGenerator::counted()).await
     }
 
     /// A journal on a database that may have others.
-    async fn on(database: Database, ids: Ids) -> Self {
+    async fn on(database: Database, ids: IdGenerator) -> Self {
         let store = Store::open(&database.url).await.unwrap();
         let (told, door) = (Arc::<Mutex<Vec<Told>>>::default(), Arc::<Door>::default());
         let (heard, passed) = (told.clone(), door.clone());

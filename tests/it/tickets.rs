@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolpost::auth::text;
 use toolpost::config::Config;
-use toolpost::domain::{Clock, Ids, Time};
+use toolpost::domain::{Clock, IdGenerator, Time};
 use toolpost::store::Stores;
 
 use crate::support::app::echo_tool;
@@ -193,7 +193,7 @@ async fn path_of_no_event_stream_gets_no_ticket() {
 async fn clocked(database: &Database, clock: Clock) -> (Client, Stores, DropGuard) {
     let mut config = Config::default();
     config.store.database_url.clone_from(&database.url);
-    let app = toolpost::app::App::builder(config).clock(clock, Ids::random()).start().await.unwrap();
+    let app = toolpost::app::App::builder(config).clock(clock, IdGenerator::random()).start().await.unwrap();
     let stores = app.store.stores().clone();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = Client::new(&format!("http://{}", listener.local_addr().unwrap()));

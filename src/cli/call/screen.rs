@@ -119,12 +119,12 @@ mod tests {
 
     use toolpost::domain::call::CallRecord;
     use toolpost::domain::event::EventKind;
-    use toolpost::domain::{Failure, Ids, Outcome, Time};
+    use toolpost::domain::{Failure, IdGenerator, Outcome, Time};
 
     use super::*;
 
     fn call() -> Call {
-        Call::accepted(Ids::counted().next(), "t".into(), None, std::sync::Arc::default(), Time(0), "n".into())
+        Call::accepted(IdGenerator::counted().next(), "t".into(), None, std::sync::Arc::default(), Time(0), "n".into())
     }
 
     fn lines(screen: &mut Screen, stage: Stage) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use toolpost::auth::make::NewKey;
-use toolpost::domain::{Clock, Ids, Scope, Tenant, Time};
+use toolpost::domain::{Clock, IdGenerator, Scope, Tenant, Time};
 use toolpost::store::keys::StoredKey;
 use toolpost::store::{StoreError, Stores};
 use uuid::Uuid;
@@ -107,7 +107,7 @@ pub async fn create(args: Create, options: &Options) -> Result<Exit, CliError> {
     let Create { scopes, tenant, tools, expires, name, rate, concurrency } = args;
     let scopes = scopes.into_iter().collect();
     let new = NewKey { tenant, name, scopes, tools, expires, rate, concurrency };
-    let (stored, key) = new.make(Ids::random().next(), Clock::system().now()).map_err(|fault| match fault {
+    let (stored, key) = new.make(IdGenerator::random().next(), Clock::system().now()).map_err(|fault| match fault {
         Some((place, message)) => CliError::usage(format!("{}: {message}", flag_of(&place))),
         None => CliError::unusable("the machine gives no random bytes"),
     })?;

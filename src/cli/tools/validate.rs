@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
-use toolpost::domain::shape::ShapeError;
+use toolpost::domain::decode::DecodeError;
 use toolpost::domain::tool::Readable;
 use toolpost::domain::{ToolDefinition, json};
 use toolpost::registry::check::Fault;
@@ -69,7 +69,7 @@ fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<
                 let unnamed =
                     |message: String| if is_one { message } else { format!("definition {}: {message}", place + 1) };
                 let readable = Readable::new(value);
-                checked.errors.extend(readable.errors.iter().map(|ShapeError { pointer, message }| {
+                checked.errors.extend(readable.errors.iter().map(|DecodeError { pointer, message }| {
                     let message = if name.is_some() { message.clone() } else { unnamed(message.clone()) };
                     FaultReport { tool: name.clone(), pointer: Some(pointer.clone()), message }
                 }));

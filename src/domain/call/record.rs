@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::super::tool::RetryOverride;
 use super::super::{Agent, AllowList, JsonText, Limits, Moment, Outcome, Tenant, Time};
-use super::{CacheControl, Coercion, Counted, Phase, Progress, Status, Stopwatch, Written};
+use super::{CacheControl, Coercion, Counted, JsonCache, Phase, Progress, Status, Stopwatch};
 
 /// The fields of a call: all that has happened to it. A [`Call`](super::Call) shows them and alone changes them.
 #[derive(Debug, Clone)]
@@ -89,7 +89,7 @@ pub struct CallRecord {
     /// How long it waited and ran.
     pub stopwatch: Stopwatch,
     /// Its JSON, where that was written ahead of the answer.
-    pub written: Written,
+    pub written: JsonCache,
     /// Keeps the memory of its request counted.
     pub counted: Counted,
 }
@@ -157,7 +157,7 @@ impl CallRecord {
             unrun_start: None,
             has_posted_result: false,
             stopwatch: Stopwatch::accepted(now),
-            written: Written::default(),
+            written: JsonCache::default(),
             counted: Counted::default(),
         }
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::tool::RetryOverride;
-use super::super::{LimitsSpec, Naming, Once, Vendor};
+use super::super::{IdempotencyKey, LimitsSpec, Naming, Vendor};
 
 /// What a caller says of kept results (RFC 9111, `Cache-Control` of a request).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub struct CallRequest {
     /// Higher ones leave the queue first.
     pub priority: Option<i32>,
     /// What makes it the same as another request for it.
-    pub once: Option<Once>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// Its place in the request, where others of it are left out.
     pub index: Option<u32>,
     /// Whose model asked, where its own message says so: tools are known to it by their aliases.

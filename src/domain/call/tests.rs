@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Clock, Ids};
+use crate::domain::{Clock, IdGenerator};
 
 const TWENTY_YEARS_MS: i64 = 20 * 365 * 24 * 3600 * 1000;
 
 fn call() -> Call {
-    Call::accepted(Ids::counted().next(), "t".into(), None, Arc::default(), Time(0), "n".into())
+    Call::accepted(IdGenerator::counted().next(), "t".into(), None, Arc::default(), Time(0), "n".into())
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn measured_over_jumps(jump_ms: i64) -> Call {
 }
 
 fn call_at(clock: &Clock) -> Call {
-    Call::accepted(Ids::counted().next(), "t".into(), None, Arc::default(), clock.moment(), "n".into())
+    Call::accepted(IdGenerator::counted().next(), "t".into(), None, Arc::default(), clock.moment(), "n".into())
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn updates_add_up_over_the_whole_call() {
 
 /// Everything that can be asked of a call.
 #[derive(Debug, Clone, Copy)]
-enum Asked {
+enum Operation {
     Start,
     StartAgain,
     Update(Option<Phase>),
@@ -146,14 +146,14 @@ enum Asked {
     Fail,
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn asked() -> impl Strategy<Value = Operation> {
     let phase = prop_oneof![Just(None), Just(Some(Phase::Retrying)), Just(Some(Phase::External))];
     prop_oneof![
-        Just(Asked::Start),
-        Just(Asked::StartAgain),
-        phase.prop_map(Asked::Update),
-        Just(Asked::Succeed),
-        Just(Asked::Fail),
+        Just(Operation::Start),
+        Just(Operation::StartAgain),
+        phase.prop_map(Operation::Update),
+        Just(Operation::Succeed),
+        Just(Operation::Fail),
     ]
 }
 
@@ -173,13 +173,13 @@ proptest! {
         for (time, asked) in (1..).zip(asked) {
             let (before, seq, attempts) = (call.status, call.last_seq, call.attempts);
             let done = match asked {
-                Asked::Start => call.start(Time(time)),
-                Asked::StartAgain => call.start_again(),
-                Asked::Update(phase) => call.update(StatusUpdate { phase, ..StatusUpdate::default() }),
-                Asked::Succeed => call.settle(Outcome::text("x"), Time(time)),
-                Asked::Fail => call.settle(Failure::cancelled().into(), Time(time)),
+                Operation::Start => call.start(Time(time)),
+                Operation::StartAgain => call.start_again(),
+                Operation::Update(phase) => call.update(StatusUpdate { phase, ..StatusUpdate::default() }),
+                Operation::Succeed => call.settle(Outcome::text("x"), Time(time)),
+                Operation::Fail => call.settle(Failure::cancelled().into(), Time(time)),
             };
-            prop_assert_eq!(done.is_ok(), before.may_become(call.status) && (call.last_seq > seq));
+            prop_assert_eq!(done.is_ok(), before.can_become(call.status) && (call.last_seq > seq));
             prop_assert!(rank(call.status) >= rank(before), "{:?} after {:?}", call.status, before);
             match done {
                 // What is refused leaves no trace, and every event has a number of its own.

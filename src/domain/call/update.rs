@@ -41,7 +41,7 @@ impl StatusUpdate {
     }
 
     /// Adds a later update to this one.
-    pub fn absorb(&mut self, later: Self) {
+    pub fn merge(&mut self, later: Self) {
         self.tip = later.tip.or(self.tip.take());
         self.progress = later.progress.or(self.progress.take());
         self.phase = later.phase.or(self.phase);

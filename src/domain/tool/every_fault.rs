@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{ToolDefinition, read_definition};
+use crate::domain::decode::DecodeError;
 use crate::domain::json::pointer_token;
-use crate::domain::shape::ShapeError;
 
 /// Most faults of one definition that are looked for.
 const MOST: usize = 50;
@@ -15,14 +15,14 @@ pub struct Readable {
     /// The rest; `None` if that is nothing.
     pub definition: Option<ToolDefinition>,
     /// What does not fit, and is not in the rest.
-    pub errors: Vec<ShapeError>,
+    pub errors: Vec<DecodeError>,
 }
 
 impl Readable {
     /// Reads a definition.
     #[must_use]
     pub fn new(mut value: Value) -> Self {
-        let mut errors: Vec<ShapeError> = Vec::new();
+        let mut errors: Vec<DecodeError> = Vec::new();
         while errors.len() < MOST {
             let error = match read_definition(value.clone()) {
                 Ok(definition) => return Self { definition: Some(definition), errors },

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 /// What an upstream server says of a tool, and a definition of ours has no word for. MCP's clients are told it as it was.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, utoipa::ToSchema)]
-pub struct ToldByUpstream {
+#[schema(as = ToldByUpstream)]
+pub struct UpstreamMetadata {
     /// Its `title`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,

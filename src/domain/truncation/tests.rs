@@ -42,7 +42,7 @@ fn a_long_line_is_cut_within_but_not_within_a_character() {
 fn data_keeps_its_value_and_a_failure_its_text() {
     let value = Arc::new(json!({"rows": "x".repeat(500)}));
     let cut = Outcome::data(value.clone()).truncated(&bounds(100, 9, Truncate::Head), Uuid::nil());
-    assert_eq!((cut.structured.as_ref(), cut.whole.as_deref()), (Some(&value), Some(&Whole::Structured)));
+    assert_eq!((cut.structured.as_ref(), cut.full_output.as_deref()), (Some(&value), Some(&FullOutput::Structured)));
     assert_eq!(cut.whole_output(), value.to_string());
     assert_eq!(cut.whole_block(0).as_deref(), Some(value.to_string().as_str()));
     assert!(cut.output.starts_with("{\"rows\":\"xxx") && cut.output.ends_with("/output]"), "{}", cut.output);

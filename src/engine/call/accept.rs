@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::recorder::NotRecorded;
 use super::state::{Next, Ongoing, Planned};
 use crate::access::Access;
-use crate::domain::{Claim, Clock, Failure, Ids, Once};
+use crate::domain::{Clock, Failure, IdGenerator, IdempotencyKey, KeyClaim};
 use crate::engine::live::Live;
 use crate::engine::submission::{KeyedError, Submission};
 use crate::fault::{self, Point};
@@ -34,7 +34,7 @@ pub(in crate::engine) type Word = oneshot::Sender<Result<(), NotAccepted>>;
 pub(in crate::engine) struct Acceptor<'a> {
     pub journal: &'a Journal,
     pub clock: &'a Clock,
-    pub ids: &'a Ids,
+    pub ids: &'a IdGenerator,
     pub live: &'a Live,
     pub patience: Duration,
     pub callbacks_kick: &'a Notify,
@@ -150,13 +150,13 @@ impl KeyLookup<'_> {
     /// Returns [`KeyedError::Reused`] if a key stands for another request, and [`KeyedError::Refused`] if the database fails.
     pub async fn find(&self, submission: &Submission) -> Result<KnownCalls, KeyedError> {
         if let Some(once) = submission.once
-            && let Some(Claim { batch_id, calls, .. }) = self.claim_of(once, None).await?
+            && let Some(KeyClaim { batch_id, calls, .. }) = self.claim_of(once, None).await?
         {
             return Ok(KnownCalls::All { batch_id, calls });
         }
         let mut known = Vec::new();
         for (index, request) in submission.calls.iter().enumerate() {
-            let Some(once) = request.once else { continue };
+            let Some(once) = request.idempotency_key else { continue };
             let claim = self.claim_of(once, Some(index)).await?;
             known.extend(claim.and_then(|claim| claim.calls.first().copied()).map(|id| (index, id)));
         }
@@ -168,7 +168,7 @@ impl KeyLookup<'_> {
     }
 
     /// Returns what a key stands for, if it is claimed.
-    async fn claim_of(&self, once: Once, call: Option<usize>) -> Result<Option<Claim>, KeyedError> {
+    async fn claim_of(&self, once: IdempotencyKey, call: Option<usize>) -> Result<Option<KeyClaim>, KeyedError> {
         match self.access.store().claim(&once.key, self.clock.now()).await? {
             Some(claim) if claim.once.fingerprint != once.fingerprint || !self.may_replay(&claim).await? => {
                 Err(KeyedError::Reused { call })
@@ -179,7 +179,7 @@ impl KeyLookup<'_> {
 
     /// Returns `true` if the caller may see the outcomes of these calls: a caller with another allow-list gets no outcome of
     /// a tool that is not on it.
-    async fn may_replay(&self, claim: &Claim) -> Result<bool, KeyedError> {
+    async fn may_replay(&self, claim: &KeyClaim) -> Result<bool, KeyedError> {
         if self.access.allowed().is_none() {
             return Ok(true);
         }

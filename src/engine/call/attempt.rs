@@ -16,7 +16,7 @@ use super::state::{Begin, Ongoing};
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::{Emission, EventKind, Reported};
 use crate::domain::limits::Bounds;
-use crate::domain::{Answer, Call, Clock, Code, Failure, Outcome, convert};
+use crate::domain::{Call, Clock, Code, Failure, Outcome, ToolOutput, convert};
 use crate::engine::live::Live;
 use crate::events::render;
 use crate::executor::Invocation;
@@ -137,7 +137,7 @@ impl Attempts<'_> {
             Ok(Some(Ok(Ok(answer)))) => {
                 let outcome = match answer {
                     // What a tool gives back as it is was written already.
-                    Answer::Data(value) if Arc::ptr_eq(&value, &job.call.arguments) => {
+                    ToolOutput::Data(value) if Arc::ptr_eq(&value, &job.call.arguments) => {
                         Outcome::data_as(value, job.call.arguments_text.clone())
                     }
                     answer => convert::outcome_of(&job.call.name, answer),

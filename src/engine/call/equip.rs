@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::domain::preset::Origin;
+use crate::domain::preset::PresetSource;
 use crate::domain::process::EnvValue;
 use crate::domain::tool::{HttpAuth, SecretRef};
 use crate::domain::{Call, Code, ExecutorSpec, Failure, Outcome, Preset, Tenant, json};
@@ -147,15 +147,15 @@ impl Equipper<'_> {
     fn value(&self, tenant: &Tenant, tool: &str, name: &str, preset: &Preset) -> Result<(Value, bool), String> {
         match &preset.origin {
             // What the model may see is no secret; what it may not is to come back to it in no way.
-            Origin::Value(value) => Ok((value.clone(), !preset.overridable)),
-            Origin::Secret(secret) => Ok((self.secrets.get(secret)?.into(), true)),
-            Origin::Stored(Some(sealed)) => {
+            PresetSource::Value(value) => Ok((value.clone(), !preset.overridable)),
+            PresetSource::Secret(secret) => Ok((self.secrets.get(secret)?.into(), true)),
+            PresetSource::Stored(Some(sealed)) => {
                 let place = Place { tenant, tool, name };
                 let opened = self.vault.open(sealed, &place).map_err(|error| error.to_string())?;
                 let value = json::parse(&opened).map_err(|_| "what is stored is no value".to_owned())?;
                 Ok((value, true))
             }
-            Origin::Stored(None) => Err(format!("it has no value; PUT /tools/{tool}/presets gives it one")),
+            PresetSource::Stored(None) => Err(format!("it has no value; PUT /tools/{tool}/presets gives it one")),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::output::check_output;
 use super::recorder::Recorded;
 use super::retry;
 use super::state::{Begin, Executed, Ongoing, Stop};
-use crate::domain::{Clock, Code, Failure, Ids, Outcome};
+use crate::domain::{Clock, Code, Failure, IdGenerator, Outcome};
 use crate::engine::live::Live;
 use crate::engine::pauses::Pauses;
 use crate::executor::images;
@@ -36,7 +36,7 @@ pub(super) struct Execution<'a> {
     pub backoff: Backoff<'a>,
     pub pauses: &'a Pauses,
     pub clock: &'a Clock,
-    pub ids: &'a Ids,
+    pub ids: &'a IdGenerator,
     pub live: &'a Live,
 }
 

@@ -9,7 +9,7 @@ use super::equip::Equipment;
 use super::interrupt::{Race, Shutdown};
 use super::output::check_output;
 use super::state::{Begin, Ongoing, Stop};
-use crate::domain::{Answer, Call, Ids, Outcome, Phase, convert};
+use crate::domain::{Call, IdGenerator, Outcome, Phase, ToolOutput, convert};
 use crate::engine::said::{Said, WireAnswer};
 use crate::executor::images;
 use crate::registry::Entry;
@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct LastResult<'a> {
     pub stores: &'a Stores,
-    pub ids: &'a Ids,
+    pub ids: &'a IdGenerator,
     pub node: &'a str,
     pub patience: Duration,
     pub shutdown: &'a Shutdown,
@@ -66,7 +66,7 @@ impl LastResult<'_> {
         begin: Begin,
         entry: &Entry,
         outcome: &Outcome,
-    ) -> Option<Option<Answer>> {
+    ) -> Option<Option<ToolOutput>> {
         loop {
             match self.look_for_result(call, begin, entry, outcome).await {
                 Ok(found) => return Some(found),
@@ -82,7 +82,7 @@ impl LastResult<'_> {
         begin: Begin,
         entry: &Entry,
         outcome: &Outcome,
-    ) -> Result<Option<Answer>, StoreError> {
+    ) -> Result<Option<ToolOutput>, StoreError> {
         // Where the tool may post a result, the first one to be on disk counts: a result, or this end. It costs a failed call
         // one write, as another node may acknowledge a result at any moment before the end is on disk.
         let may_post = entry.works_outside() || entry.definition.has_token();

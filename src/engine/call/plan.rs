@@ -13,7 +13,7 @@ use super::{equip, forward};
 use crate::access::Access;
 use crate::domain::call::CallRecord;
 use crate::domain::limits::ServerLimits;
-use crate::domain::{Call, CallRequest, Claim, Clock, Failure, Naming, Vendor};
+use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Naming, Vendor};
 use crate::engine::context::ContextObjects;
 use crate::engine::draft::Draft;
 use crate::engine::room::{Held, Room};
@@ -135,7 +135,7 @@ impl Planner<'_> {
                 let (tool, cancel) = (job.ongoing.call.name.clone(), job.ongoing.handle.cancel.clone());
                 self.sessions.enter((access.tenant().clone(), session), *id, tool, cancel)
             });
-            job.claims.extend(request.once.map(|once| Claim { once, batch_id: None, calls: vec![*id] }));
+            job.claims.extend(request.idempotency_key.map(|once| KeyClaim { once, batch_id: None, calls: vec![*id] }));
             let is_awaited = !job.is_asynchronous();
             (job, Pending { id: *id, is_awaited, end })
         });
@@ -143,7 +143,7 @@ impl Planner<'_> {
         if let (Some(once), Some(first)) = (once, jobs.first_mut()) {
             let mut calls = ids.to_vec();
             known.iter().for_each(|(place, id)| calls.insert(*place, *id));
-            first.claims.push(Claim { once, batch_id, calls });
+            first.claims.push(KeyClaim { once, batch_id, calls });
         }
         (jobs, pending, texts.held)
     }

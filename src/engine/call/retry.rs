@@ -18,7 +18,7 @@ pub(super) fn wait(
     failure: &Failure,
     random: f64,
 ) -> Option<Duration> {
-    let may = failure.retryable && (definition.may_repeat() || failure.never_left);
+    let may = failure.retryable && (definition.is_repeatable() || failure.not_sent);
     if !may || attempts >= retry.max_attempts {
         return None;
     }

@@ -12,7 +12,9 @@ use crate::access::Access;
 use crate::dispatch::Place;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::limits::ServerLimits;
-use crate::domain::{Call, Claim, Failure, Limits, LimitsSpec, Naming, Outcome, Phase, Session, Status, Time, Vendor};
+use crate::domain::{
+    Call, Failure, KeyClaim, Limits, LimitsSpec, Naming, Outcome, Phase, Session, Status, Time, Vendor,
+};
 use crate::engine::context::ContextObjects;
 use crate::engine::live::{Handle, Live, Registration};
 use crate::engine::sessions::Presence;
@@ -60,7 +62,7 @@ pub(in crate::engine) struct Planned {
     pub ongoing: Box<Ongoing>,
     pub next: Next,
     /// Its idempotency keys, which are claimed on disk before it runs.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<KeyClaim>,
     /// What was asked for, as long as its arguments are still streamed.
     pub asked: Option<Box<Asked>>,
     /// Its place in the queue, where it was taken beforehand.

@@ -5,7 +5,7 @@ use reqwest::Response;
 use super::fault::Fault;
 use super::read::{self, Media, check_encoding};
 use super::stream;
-use crate::domain::Answer;
+use crate::domain::ToolOutput;
 use crate::executor::Emitter;
 
 /// The answer of a 2xx response. What an event stream says before its result goes to `emitter`.
@@ -13,7 +13,7 @@ use crate::executor::Emitter;
 /// # Errors
 /// A body that is too large, cut off, compressed, of a type that is neither text, JSON nor an image, or not what its type
 /// says. `hide` takes secrets out of what is cut.
-pub async fn read(response: Response, emitter: &Emitter, hide: impl Fn(String) -> String) -> Result<Answer, Fault> {
+pub async fn read(response: Response, emitter: &Emitter, hide: impl Fn(String) -> String) -> Result<ToolOutput, Fault> {
     let media = Media::of(response.headers());
     check_encoding(response.headers())?;
     if media.essence == "text/event-stream" {

@@ -7,27 +7,27 @@ use super::client::HttpClient;
 use super::fault::Fault;
 use super::plan::{Outgoing, Plan};
 use super::{answer, read, status};
-use crate::domain::Answer;
+use crate::domain::ToolOutput;
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::executor::Invocation;
 
 /// What a request was answered.
 enum Answered {
     /// The result.
-    Now(Answer),
+    Now(ToolOutput),
     /// 202: the result will be posted.
     Later(Response),
 }
 
 /// Runs one call. The details of a fault name the URL as it was declared: what stands in the placeholders may be secret.
-pub async fn run(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> Result<Answer, Fault> {
+pub async fn run(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> Result<ToolOutput, Fault> {
     outcome(plan, client, invocation).await.map_err(|mut fault| {
         fault.details.insert("url".to_owned(), plan.declared_url().into());
         fault
     })
 }
 
-async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> Result<Answer, Fault> {
+async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> Result<ToolOutput, Fault> {
     let Invocation { outside, .. } = invocation;
     let outgoing = plan.request(invocation, &client.secrets, &client.reporting).map_err(Fault::unsent)?;
     // The tool may post its result before it answers, and one of an earlier attempt may be here already.

@@ -159,8 +159,8 @@ mod tests {
         let fault = Fault { retryable: true, retry_after_ms: Some(5), ..Fault::unsent("m") };
         let failure = fault.into_failure("t");
         assert_eq!(failure.text, "Error executing tool \"t\": m");
-        assert_eq!((failure.retryable, failure.retry_after_ms, failure.never_left), (true, Some(5), true));
+        assert_eq!((failure.retryable, failure.retry_after_ms, failure.not_sent), (true, Some(5), true));
         assert_eq!(failure.details, Some(serde_json::json!({"request_sent": false})));
-        assert!(!Fault::terminal("m").into_failure("t").never_left);
+        assert!(!Fault::terminal("m").into_failure("t").not_sent);
     }
 }

@@ -6,7 +6,7 @@ use reqwest::header::{self, HeaderMap, HeaderName};
 
 use super::fault::Fault;
 use super::limits::MAX_ANSWER_BYTES;
-use crate::domain::{Answer, json};
+use crate::domain::{ToolOutput, json};
 
 /// JSON above this size is parsed on a thread of its own, because it would keep other calls of this one waiting.
 const PARSE_INLINE_BYTES: usize = 256 * 1024;
@@ -135,24 +135,24 @@ impl Media {
     ///
     /// # Errors
     /// Returns a sentence for the model if the type is not supported, or the body is not of its type.
-    pub fn read(&self, bytes: Vec<u8>) -> Result<Answer, String> {
+    pub fn read(&self, bytes: Vec<u8>) -> Result<ToolOutput, String> {
         if bytes.is_empty() {
-            return Ok(Answer::Nothing);
+            return Ok(ToolOutput::Nothing);
         }
         if self.is_json() {
             let text = self.decode(bytes)?;
-            return Answer::of_json(text)
+            return ToolOutput::of_json(text)
                 .map_err(|(_, error)| format!("the answer says that it is JSON but is not: {error}"));
         }
         if self.essence.starts_with("image/") {
-            return Ok(Answer::Image { bytes, mime_type: self.essence.clone() });
+            return Ok(ToolOutput::Image { bytes, mime_type: self.essence.clone() });
         }
         if self.is_text() {
-            return self.decode(bytes).map(Answer::Text);
+            return self.decode(bytes).map(ToolOutput::Text);
         }
         if self.essence.is_empty() {
             let text = self.decode(bytes)?;
-            return Ok(Answer::of_json(text).unwrap_or_else(|(text, _)| Answer::Text(text)));
+            return Ok(ToolOutput::of_json(text).unwrap_or_else(|(text, _)| ToolOutput::Text(text)));
         }
         let (essence, length) = (json::shorten(&self.essence, 100), bytes.len());
         Err(format!("the answer is {length} bytes of {essence}, which is neither text nor JSON nor an image"))
@@ -181,28 +181,28 @@ mod tests {
 
     use super::*;
 
-    fn read(content_type: &str, bytes: &[u8]) -> Result<Answer, String> {
+    fn read(content_type: &str, bytes: &[u8]) -> Result<ToolOutput, String> {
         Media::parse(content_type).read(bytes.to_vec())
     }
 
-    fn text(text: &str) -> Result<Answer, String> {
-        Ok(Answer::Text(text.to_owned()))
+    fn text(text: &str) -> Result<ToolOutput, String> {
+        Ok(ToolOutput::Text(text.to_owned()))
     }
 
     #[test]
     fn the_media_type_decides() {
-        let json = || Ok(Answer::Json(json!({"a": 1})));
+        let json = || Ok(ToolOutput::Json(json!({"a": 1})));
         for content_type in ["application/json", "Application/JSON; charset=utf-8", "application/problem+json", ""] {
             assert_eq!(read(content_type, br#"{"a":1}"#), json(), "{content_type}");
         }
         for content_type in ["text/plain", "text/html; charset=\"UTF-8\"", "application/xml", "application/atom+xml"] {
             assert_eq!(read(content_type, b"{\"a\":1}"), text("{\"a\":1}"), "{content_type}");
-            assert_eq!(read(content_type, b""), Ok(Answer::Nothing));
+            assert_eq!(read(content_type, b""), Ok(ToolOutput::Nothing));
         }
         assert_eq!(read("", b"{a"), text("{a"));
         assert_eq!(
             read("image/PNG;x=y", &[1, 255]),
-            Ok(Answer::Image { bytes: vec![1, 255], mime_type: "image/png".into() })
+            Ok(ToolOutput::Image { bytes: vec![1, 255], mime_type: "image/png".into() })
         );
         assert_eq!(
             read("application/octet-stream", b"abc").unwrap_err(),
@@ -214,7 +214,7 @@ mod tests {
     fn the_charset_is_honoured_and_checked() {
         assert_eq!(read("text/plain; charset=iso-8859-1", b"caf\xe9"), text("café"));
         assert_eq!(read("text/plain;charset=UTF-16LE", b"h\0i\0"), text("hi"));
-        assert_eq!(read("application/json;charset=utf-16be", b"\0[\0]"), Ok(Answer::Json(json!([]))));
+        assert_eq!(read("application/json;charset=utf-16be", b"\0[\0]"), Ok(ToolOutput::Json(json!([]))));
         assert_eq!(read("text/plain", b"\xef\xbb\xbfx"), text("x"));
         for (content_type, bytes) in [
             ("text/plain", b"\xff".as_slice()),
@@ -242,7 +242,7 @@ mod tests {
             ("[1e400]", "a number beyond a double"),
         ] {
             for content_type in ["application/json", ""] {
-                let Ok(Answer::Outcome(outcome)) = read(content_type, body.as_bytes()) else { panic!("{body}") };
+                let Ok(ToolOutput::Outcome(outcome)) = read(content_type, body.as_bytes()) else { panic!("{body}") };
                 assert_eq!((outcome.output.as_str(), outcome.is_error()), (body, false));
                 assert!(outcome.details["note"].as_str().unwrap().contains(note), "{:?}", outcome.details);
                 assert_eq!(outcome.structured, None);

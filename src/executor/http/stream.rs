@@ -5,8 +5,8 @@ use reqwest::Response;
 use super::fault::Fault;
 use super::limits::MAX_ANSWER_BYTES;
 use super::{read, status};
-use crate::domain::shape::ShapeError;
-use crate::domain::{Answer, json};
+use crate::domain::decode::DecodeError;
+use crate::domain::{ToolOutput, json};
 use crate::executor::Emitter;
 use crate::executor::report::Report;
 use crate::formats::sse::Parser;
@@ -23,7 +23,7 @@ pub async fn answer(
     mut response: Response,
     emitter: &Emitter,
     hide: impl Fn(String) -> String,
-) -> Result<Answer, Fault> {
+) -> Result<ToolOutput, Fault> {
     let mut parser = Parser::new(MAX_ANSWER_BYTES + FIELD_NAMES);
     loop {
         let chunk = match response.chunk().await {
@@ -60,7 +60,7 @@ fn ended_without_result(parser: &Parser) -> Fault {
 fn report(data: Vec<u8>) -> Report {
     let Ok(text) = String::from_utf8(data) else {
         let message = "is not valid UTF-8".to_owned();
-        return Report::invalid(&ShapeError { pointer: String::new(), message });
+        return Report::invalid(&DecodeError { pointer: String::new(), message });
     };
     match json::parse(text.as_bytes()) {
         Ok(value) if value.is_object() => Report::read(value).unwrap_or_else(|fault| Report::invalid(&fault)),
@@ -71,12 +71,12 @@ fn report(data: Vec<u8>) -> Report {
 }
 
 /// JSON where it is such, else text.
-fn result(data: Vec<u8>) -> Result<Answer, Fault> {
+fn result(data: Vec<u8>) -> Result<ToolOutput, Fault> {
     let text = String::from_utf8(data).map_err(|_| Fault::terminal("the `result` event is not valid UTF-8"))?;
     if text.is_empty() {
-        return Ok(Answer::Nothing);
+        return Ok(ToolOutput::Nothing);
     }
-    Ok(Answer::of_json(text).unwrap_or_else(|(text, _)| Answer::Text(text)))
+    Ok(ToolOutput::of_json(text).unwrap_or_else(|(text, _)| ToolOutput::Text(text)))
 }
 
 fn error(data: &str) -> Fault {

@@ -70,7 +70,7 @@ pub(super) fn executor(spec: Value, client: HttpClient) -> HttpExecutor {
 }
 
 /// One run of a tool that may reach this machine.
-pub(super) async fn run(spec: Value, arguments: Value) -> Result<Answer, Failure> {
+pub(super) async fn run(spec: Value, arguments: Value) -> Result<ToolOutput, Failure> {
     executor(spec, client(&["127.0.0.1"])).execute(invocation(arguments)).await
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn failure_of(answer: impl Into<Vec<u8>>) -> Failure {
 async fn a_call_is_posted_and_its_answer_read() {
     let mut server = TestServer::answering(response("200 OK\r\ncontent-type: application/json", r#"{"sum":3}"#)).await;
     let answer = run(json!({"url": server.url("/sum")}), json!({"a": 1, "b": "é\u{0}"})).await;
-    assert_eq!(answer, Ok(Answer::Json(json!({"sum": 3}))));
+    assert_eq!(answer, Ok(ToolOutput::Json(json!({"sum": 3}))));
     let request = server.received.recv().await.unwrap();
     assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/sum"));
     let body: Value = serde_json::from_slice(&request.body).unwrap();
@@ -120,13 +120,13 @@ async fn private_addresses_are_refused_by_name_and_by_number() {
         let failure = executor(spec, client(&["10.0.0.0/8"])).execute(invocation(json!({}))).await.unwrap_err();
         assert!(failure.message.contains("is not allowed (loopback address; "), "{host}: {}", failure.message);
         assert!(failure.message.contains("--egress-allow"), "{host}");
-        assert!(!failure.retryable && failure.never_left, "{host}");
+        assert!(!failure.retryable && failure.not_sent, "{host}");
         assert_eq!(failure.details.unwrap()["request_sent"], false);
     }
     let by_name = json!({"url": format!("http://localhost:{}/", server.port)});
     let allowed = executor(by_name, client(&["localhost"])).execute(invocation(json!({}))).await;
     // `localhost` may be ::1 first, where nobody listens; the client then goes on to 127.0.0.1.
-    assert_eq!(allowed, Ok(Answer::Text("secret".into())));
+    assert_eq!(allowed, Ok(ToolOutput::Text("secret".into())));
     assert!(server.received.recv().await.is_some());
     assert!(server.received.try_recv().is_err(), "only the allowed request arrived");
 }

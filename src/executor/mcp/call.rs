@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::link::Link;
 use super::server::Server;
 use super::{convert, fault};
-use crate::domain::{Answer, Failure};
+use crate::domain::{Failure, ToolOutput};
 use crate::executor::Invocation;
 
 /// How long telling a server that nobody waits any more may take.
@@ -41,7 +41,12 @@ impl Drop for InFlight {
 }
 
 /// Runs one call.
-pub async fn run(link: &Arc<Link>, server: &Server, tool: &str, invocation: &Invocation) -> Result<Answer, Failure> {
+pub async fn run(
+    link: &Arc<Link>,
+    server: &Server,
+    tool: &str,
+    invocation: &Invocation,
+) -> Result<ToolOutput, Failure> {
     let name = &*invocation.name;
     let mut params = CallToolRequestParams::new(tool.to_owned());
     if let Value::Object(arguments) = &*invocation.arguments {
@@ -84,5 +89,5 @@ pub async fn run(link: &Arc<Link>, server: &Server, tool: &str, invocation: &Inv
         Some(redaction) => redaction.outcome(outcome),
         None => outcome,
     };
-    Ok(Answer::Outcome(Box::new(outcome)))
+    Ok(ToolOutput::Outcome(Box::new(outcome)))
 }

@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResult, ContentBlock as RmcpBlock};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::domain::{Answer, ContentBlock, Outcome, outcome_of};
+use crate::domain::{ContentBlock, Outcome, ToolOutput, outcome_of};
 
 /// The outcome of a call of the tool `name`.
 pub fn outcome(name: &str, result: CallToolResult) -> Outcome {
@@ -32,12 +32,12 @@ fn of_blocks(name: &str, blocks: impl Iterator<Item = Value>, structured: Option
         // One conversion for every executor.
         let mut given = Map::from_iter([("content".to_owned(), json!(content)), ("is_error".to_owned(), true.into())]);
         given.extend(structured.map(|structured| ("structured".to_owned(), structured)));
-        return outcome_of(name, Answer::Json(Value::Object(given)));
+        return outcome_of(name, ToolOutput::Json(Value::Object(given)));
     }
     match structured {
         // The text of data is the data.
         Some(data) if content.is_empty() => Outcome::data(Arc::new(data)),
-        None if content.is_empty() => outcome_of(name, Answer::Nothing),
+        None if content.is_empty() => outcome_of(name, ToolOutput::Nothing),
         structured => Outcome { structured: structured.map(Arc::new), ..Outcome::blocks(content) },
     }
 }

@@ -1,7 +1,7 @@
 //! What all upstream servers of a node share.
 
 use super::backoff::Pace;
-use crate::domain::{Clock, Ids};
+use crate::domain::{Clock, IdGenerator};
 use crate::executor::{HttpClient, Processes, Secrets};
 use crate::telemetry::Metrics;
 
@@ -17,7 +17,7 @@ pub struct Outfit {
     /// The time.
     pub clock: Clock,
     /// Chance.
-    pub ids: Ids,
+    pub ids: IdGenerator,
     /// Their clocks.
     pub pace: Pace,
     /// Where they are counted.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::annotations;
-use crate::domain::once::fingerprint;
-use crate::domain::tool::{Annotations, OutputCheck, ToldByUpstream};
+use crate::domain::idempotency::fingerprint;
+use crate::domain::tool::{Annotations, OutputCheck, UpstreamMetadata};
 use crate::domain::{ExecutorSpec, ToolDefinition};
 
 /// What a server said of a tool: one item of its `tools/list`.
@@ -68,7 +68,7 @@ pub fn definition(server: &str, told: &Told, output_check: OutputCheck) -> Resul
     };
     let usual = Annotations::default();
     let title = text(tool.get("title"));
-    let upstream = ToldByUpstream {
+    let upstream = UpstreamMetadata {
         title: title.clone(),
         icons: tool.get("icons").filter(|icons| icons.is_array()).cloned(),
         annotations: hints.clone(),

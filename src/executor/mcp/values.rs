@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::domain::process::EnvValue;
-use crate::domain::upstream::{Reached, Upstream};
+use crate::domain::upstream::{Upstream, UpstreamTransport};
 use crate::executor::Secrets;
 
 /// Words in the names of variables whose values are secrets.
@@ -73,8 +73,8 @@ pub fn fill(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Given, String> {
     let mut filler = Filler { expands: upstream.expands, secrets, environment, hidden: Vec::new() };
-    let reached = match &upstream.reached {
-        Reached::Stdio { command, args, env, cwd } => {
+    let reached = match &upstream.transport {
+        UpstreamTransport::Stdio { command, args, env, cwd } => {
             let mut argv = vec![filler.text(command)?];
             for argument in args {
                 argv.push(filler.text(argument)?);
@@ -92,7 +92,7 @@ pub fn fill(
             let cwd = cwd.as_deref().map(|cwd| filler.text(cwd)).transpose()?;
             Filled::Stdio { argv, env: whole, cwd }
         }
-        Reached::Http { url, headers } => {
+        UpstreamTransport::Http { url, headers } => {
             let url = filler.text(url)?;
             let mut whole = BTreeMap::new();
             for (name, value) in headers {
@@ -201,7 +201,9 @@ mod tests {
     use crate::domain::upstream::{Declared, read_settings};
 
     fn filled(value: Value) -> Result<Given, String> {
-        let Ok(Declared::On(upstream)) = read_settings(value.as_object().unwrap(), true) else { panic!("{value}") };
+        let Ok(Declared::Enabled(upstream)) = read_settings(value.as_object().unwrap(), true) else {
+            panic!("{value}")
+        };
         let secrets = Secrets::new(|name| (name == "KEY").then(|| "of-a-secret".to_owned()));
         let environment = |name: &str| match name {
             "PATH" => Some("/bin".to_owned()),

@@ -13,7 +13,7 @@ use super::protocol::Place;
 use super::run::Said;
 use super::tail::Tail;
 use super::{Processes, verdict};
-use crate::domain::{Agent, Answer, Failure};
+use crate::domain::{Agent, Failure, ToolOutput};
 use crate::executor::http::MAX_ANSWER_BYTES;
 use crate::executor::{Emitter, Invocation};
 
@@ -36,7 +36,7 @@ struct Envelope<'a> {
 }
 
 /// Runs one call.
-pub(super) async fn run(plan: &Plan, processes: &Processes, invocation: &Invocation) -> Result<Answer, Failure> {
+pub(super) async fn run(plan: &Plan, processes: &Processes, invocation: &Invocation) -> Result<ToolOutput, Failure> {
     let failed = |message: String| Failure::execution(&invocation.name, message);
     let program = program(plan, processes, invocation).map_err(failed)?;
     let mut running = processes.start(program).await.map_err(|error| failed(error.to_string()))?;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::domain::{Answer, json};
+use crate::domain::{ToolOutput, json};
 use crate::executor::http::MAX_ANSWER_BYTES;
 use crate::executor::report::Report;
 
@@ -94,16 +94,16 @@ impl Output {
 
     /// The result, or else the plain output: JSON where it is such, else text, in which what is no UTF-8 is replaced.
     #[must_use]
-    pub fn answer(self) -> Answer {
+    pub fn answer(self) -> ToolOutput {
         if let Some(result) = self.result {
-            return Answer::Json(result);
+            return ToolOutput::Json(result);
         }
         if self.plain.is_empty() {
-            return Answer::Nothing;
+            return ToolOutput::Nothing;
         }
         match String::from_utf8(self.plain) {
-            Ok(text) => Answer::of_json(text).unwrap_or_else(|(text, _)| Answer::Text(text)),
-            Err(error) => Answer::Text(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+            Ok(text) => ToolOutput::of_json(text).unwrap_or_else(|(text, _)| ToolOutput::Text(text)),
+            Err(error) => ToolOutput::Text(String::from_utf8_lossy(error.as_bytes()).into_owned()),
         }
     }
 
@@ -176,7 +176,7 @@ mod tests {
         0
     }
 
-    fn read(text: &[u8]) -> (Answer, usize) {
+    fn read(text: &[u8]) -> (ToolOutput, usize) {
         let of_pieces = |pieces: &mut dyn Iterator<Item = &[u8]>| {
             let mut output = Output::default();
             let mut reports: usize = pieces.map(|piece| take(&mut output, piece).unwrap()).sum();
@@ -194,29 +194,29 @@ mod tests {
 
     #[test]
     fn plain_output_is_json_or_text_as_it_is() {
-        assert_eq!(read(b""), (Answer::Nothing, 0));
-        assert_eq!(read(b"hi\nthere\n"), (Answer::Text("hi\nthere\n".into()), 0));
-        assert_eq!(read(b"{\"a\":\n 1}\n"), (Answer::Json(json!({"a": 1})), 0));
-        assert_eq!(read(b"caf\xe9"), (Answer::Text("caf\u{fffd}".into()), 0));
+        assert_eq!(read(b""), (ToolOutput::Nothing, 0));
+        assert_eq!(read(b"hi\nthere\n"), (ToolOutput::Text("hi\nthere\n".into()), 0));
+        assert_eq!(read(b"{\"a\":\n 1}\n"), (ToolOutput::Json(json!({"a": 1})), 0));
+        assert_eq!(read(b"caf\xe9"), (ToolOutput::Text("caf\u{fffd}".into()), 0));
     }
 
     #[test]
     fn events_are_no_output() {
         let (answer, reports) = read(b"a\n{\"event\":\"progress\",\"tip\":\"x\"}\r\nb\n  {\"event\":\"progress\"}");
-        assert_eq!((answer, reports), (Answer::Text("a\nb\n".into()), 2));
+        assert_eq!((answer, reports), (ToolOutput::Text("a\nb\n".into()), 2));
         let result = read(b"noise\n{\"event\":\"result\",\"output\":\"o\"}\n{\"event\":\"result\",\"result\":2}\nmore");
-        assert_eq!(result, (Answer::Json(json!({"output": "o"})), 0));
-        assert_eq!(read(b"{\"event\":\"result\",\"result\":[1]}").0, Answer::Json(json!([1])));
+        assert_eq!(result, (ToolOutput::Json(json!({"output": "o"})), 0));
+        assert_eq!(read(b"{\"event\":\"result\",\"result\":[1]}").0, ToolOutput::Json(json!([1])));
     }
 
     #[test]
     fn what_only_looks_like_an_event_is_output() {
         for text in ["{\"event\":\"other\"}", "{\"event\":5}"] {
-            assert_eq!(read(text.as_bytes()).0, Answer::Json(serde_json::from_str(text).unwrap()));
+            assert_eq!(read(text.as_bytes()).0, ToolOutput::Json(serde_json::from_str(text).unwrap()));
         }
-        assert!(matches!(read(b"{\"event\":\"progress\"").0, Answer::Text(_)));
+        assert!(matches!(read(b"{\"event\":\"progress\"").0, ToolOutput::Text(_)));
         let pretty = b"text {\"event\":\"progress\"}\n \n{}\n";
-        assert_eq!(read(pretty), (Answer::Text(String::from_utf8(pretty.to_vec()).unwrap()), 0));
+        assert_eq!(read(pretty), (ToolOutput::Text(String::from_utf8(pretty.to_vec()).unwrap()), 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::output::Output;
 use super::protocol::Ended;
 use super::tail::{self, Tail};
 use crate::domain::limits::Bounds;
-use crate::domain::{Answer, Failure, Outcome, outcome_of};
+use crate::domain::{Failure, Outcome, ToolOutput, outcome_of};
 use crate::executor::Redaction;
 
 /// Bytes and lines that are for other things than what a program has written: how it ended, and that it is an error.
@@ -21,7 +21,7 @@ pub fn outcome(
     tail: Tail,
     redaction: Option<&Redaction>,
     bounds: Bounds,
-) -> Answer {
+) -> ToolOutput {
     let most = room(bounds);
     let stderr = tail.text(redaction, most);
     let outcome = match ended.end.fault() {
@@ -46,12 +46,12 @@ fn room(bounds: Bounds) -> Bounds {
     Bounds { bytes: bounds.bytes.saturating_sub(bytes) / 2, lines: bounds.lines.saturating_sub(lines) / 2, ..bounds }
 }
 
-fn with_details(mut outcome: Outcome, sandbox: Map<String, Value>, stderr: String) -> Answer {
+fn with_details(mut outcome: Outcome, sandbox: Map<String, Value>, stderr: String) -> ToolOutput {
     outcome.details.insert("sandbox".to_owned(), Value::Object(sandbox));
     if !stderr.is_empty() {
         outcome.details.insert("stderr".to_owned(), Value::String(stderr));
     }
-    Answer::Outcome(Box::new(outcome))
+    ToolOutput::Outcome(Box::new(outcome))
 }
 
 #[cfg(test)]
@@ -74,7 +74,7 @@ mod tests {
         tail.take(stderr.as_bytes());
         let sandbox = json!({"landlock": true}).as_object().unwrap().clone();
         let answer = outcome("t", Ended { end, sandbox }, output, tail, None, Bounds::default());
-        let Answer::Outcome(outcome) = answer else { panic!("an outcome") };
+        let ToolOutput::Outcome(outcome) = answer else { panic!("an outcome") };
         assert_eq!(outcome.details["sandbox"]["landlock"], true);
         *outcome
     }

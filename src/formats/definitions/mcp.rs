@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{DefinitionLoss, Told, description};
 use crate::domain::ToolDefinition;
-use crate::domain::tool::{Annotations, ToldByUpstream};
+use crate::domain::tool::{Annotations, UpstreamMetadata};
 
 /// Whether clients are told of this output schema: they hold `structuredContent` against it, which is an object there.
 #[must_use]
@@ -53,7 +53,7 @@ pub(super) fn tool(told: &Told<'_>) -> (Value, Vec<DefinitionLoss>) {
 }
 
 /// A tool of an upstream server is told as that server tells it, but for its name.
-fn as_told(tool: &mut Value, upstream: &ToldByUpstream, definition: &ToolDefinition) {
+fn as_told(tool: &mut Value, upstream: &UpstreamMetadata, definition: &ToolDefinition) {
     let Value::Object(members) = tool else { return };
     let mut put = |name: &str, value: Option<Value>| match value {
         Some(value) => drop(members.insert(name.to_owned(), value)),

@@ -7,10 +7,10 @@ use super::members::{array, has, id, name, object, says, take, type_of, wrong};
 use super::shown::{ForModel, Piece, is_common_image};
 use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
 use crate::domain::Call;
-use crate::domain::shape::ShapeError;
+use crate::domain::decode::DecodeError;
 
 /// The message, its content, or one block.
-pub(super) fn read(body: Value) -> Result<Found, ShapeError> {
+pub(super) fn read(body: Value) -> Result<Found, DecodeError> {
     let mut body = match body {
         Value::Array(content) => return Ok((blocks(content, "")?, false)),
         body => object(body, "")?,
@@ -26,7 +26,7 @@ pub(super) fn read(body: Value) -> Result<Found, ShapeError> {
     }
 }
 
-fn blocks(content: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, ShapeError> {
+fn blocks(content: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, DecodeError> {
     let mut found = Vec::new();
     for (index, one) in content.into_iter().enumerate() {
         let pointer = format!("{pointer}/{index}");
@@ -35,7 +35,7 @@ fn blocks(content: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, ShapeEr
     Ok(found)
 }
 
-fn block(mut block: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, ShapeError> {
+fn block(mut block: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, DecodeError> {
     if type_of(&block) != "tool_use" {
         return Ok(None);
     }

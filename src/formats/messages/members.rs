@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value};
 
+use crate::domain::decode::DecodeError;
 use crate::domain::json::type_name;
-use crate::domain::shape::ShapeError;
 
 /// A refusal.
-pub(super) fn wrong(pointer: &str, message: impl Into<String>) -> ShapeError {
-    ShapeError { pointer: pointer.to_owned(), message: message.into() }
+pub(super) fn wrong(pointer: &str, message: impl Into<String>) -> DecodeError {
+    DecodeError { pointer: pointer.to_owned(), message: message.into() }
 }
 
 /// The first of these members that is there.
@@ -21,14 +21,14 @@ pub(super) fn has(object: &Map<String, Value>, names: &[&str]) -> bool {
     names.iter().any(|name| object.get(*name).is_some_and(|value| !value.is_null()))
 }
 
-pub(super) fn object(value: Value, pointer: &str) -> Result<Map<String, Value>, ShapeError> {
+pub(super) fn object(value: Value, pointer: &str) -> Result<Map<String, Value>, DecodeError> {
     match value {
         Value::Object(object) => Ok(object),
         other => Err(wrong(pointer, format!("must be an object, not {}", type_name(&other)))),
     }
 }
 
-pub(super) fn array(value: Value, pointer: &str) -> Result<Vec<Value>, ShapeError> {
+pub(super) fn array(value: Value, pointer: &str) -> Result<Vec<Value>, DecodeError> {
     match value {
         Value::Array(items) => Ok(items),
         other => Err(wrong(pointer, format!("must be an array, not {}", type_name(&other)))),
@@ -36,7 +36,7 @@ pub(super) fn array(value: Value, pointer: &str) -> Result<Vec<Value>, ShapeErro
 }
 
 /// A text, if it is there.
-pub(super) fn text(object: &mut Map<String, Value>, name: &str, pointer: &str) -> Result<Option<String>, ShapeError> {
+pub(super) fn text(object: &mut Map<String, Value>, name: &str, pointer: &str) -> Result<Option<String>, DecodeError> {
     match take(object, &[name]) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -45,12 +45,12 @@ pub(super) fn text(object: &mut Map<String, Value>, name: &str, pointer: &str) -
 }
 
 /// The name of a tool.
-pub(super) fn name(object: &mut Map<String, Value>, pointer: &str) -> Result<String, ShapeError> {
+pub(super) fn name(object: &mut Map<String, Value>, pointer: &str) -> Result<String, DecodeError> {
     text(object, "name", pointer)?.ok_or_else(|| wrong(&format!("{pointer}/name"), "is missing"))
 }
 
 /// An id; an empty one is none.
-pub(super) fn id(object: &mut Map<String, Value>, name: &str, pointer: &str) -> Result<Option<String>, ShapeError> {
+pub(super) fn id(object: &mut Map<String, Value>, name: &str, pointer: &str) -> Result<Option<String>, DecodeError> {
     Ok(text(object, name, pointer)?.filter(|id| !id.is_empty()))
 }
 

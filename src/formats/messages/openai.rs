@@ -6,10 +6,10 @@ use super::members::{array, has, id, name, object, says, take, text, type_of, wr
 use super::shown::ForModel;
 use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
 use crate::domain::Call;
-use crate::domain::shape::ShapeError;
+use crate::domain::decode::DecodeError;
 
 /// The whole answer, a choice of it, its message, or what stands in `tool_calls`.
-pub(super) fn read(body: Value) -> Result<Found, ShapeError> {
+pub(super) fn read(body: Value) -> Result<Found, DecodeError> {
     let mut body = match body {
         Value::Array(calls) => return Ok((tool_calls(calls, "")?, false)),
         body => object(body, "")?,
@@ -33,14 +33,14 @@ pub(super) fn read(body: Value) -> Result<Found, ShapeError> {
     Ok((message(body, "")?, is_cut_off))
 }
 
-fn choice(mut choice: Map<String, Value>, pointer: &str) -> Result<Found, ShapeError> {
+fn choice(mut choice: Map<String, Value>, pointer: &str) -> Result<Found, DecodeError> {
     let pointer = format!("{pointer}/message");
     let said = take(&mut choice, &["message"]).ok_or_else(|| wrong(&pointer, "is missing"))?;
     let calls = message(object(said, &pointer)?, &pointer)?;
     Ok((calls, says(&choice, "finish_reason", is_cut_off)))
 }
 
-fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<SpokenCall>, ShapeError> {
+fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<SpokenCall>, DecodeError> {
     let calls = match take(&mut message, &["tool_calls"]) {
         Some(calls) => tool_calls(array(calls, &format!("{pointer}/tool_calls"))?, &format!("{pointer}/tool_calls"))?,
         None => Vec::new(),
@@ -58,7 +58,7 @@ fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<SpokenC
     }
 }
 
-fn tool_calls(calls: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, ShapeError> {
+fn tool_calls(calls: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, DecodeError> {
     let mut found = Vec::with_capacity(calls.len());
     for (index, call) in calls.into_iter().enumerate() {
         let pointer = format!("{pointer}/{index}");
@@ -68,7 +68,7 @@ fn tool_calls(calls: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, Shape
 }
 
 /// `None` for a call of a type that the provider runs itself.
-fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, ShapeError> {
+fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, DecodeError> {
     let id = id(&mut call, "id", pointer)?;
     let (kind, member) = match has(&call, &["custom"]) {
         true => (Kind::Custom, "custom"),

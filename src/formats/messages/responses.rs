@@ -7,10 +7,10 @@ use super::members::{array, has, id, name, object, says, text, type_of, wrong};
 use super::shown::{ForModel, Piece, is_common_image};
 use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
 use crate::domain::Call;
-use crate::domain::shape::ShapeError;
+use crate::domain::decode::DecodeError;
 
 /// The whole answer, its output, or one item.
-pub(super) fn read(body: Value) -> Result<Found, ShapeError> {
+pub(super) fn read(body: Value) -> Result<Found, DecodeError> {
     let mut body = match body {
         Value::Array(output) => return Ok((items(output, "")?, false)),
         body => object(body, "")?,
@@ -35,7 +35,7 @@ fn is_answer_cut_off(answer: &Map<String, Value>) -> bool {
     }
 }
 
-fn items(output: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, ShapeError> {
+fn items(output: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, DecodeError> {
     let mut found = Vec::new();
     for (index, one) in output.into_iter().enumerate() {
         let pointer = format!("{pointer}/{index}");
@@ -44,7 +44,7 @@ fn items(output: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, ShapeErro
     Ok(found)
 }
 
-fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, ShapeError> {
+fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, DecodeError> {
     let kind = match type_of(&item) {
         "function_call" => Kind::Function,
         "custom_tool_call" => Kind::Custom,

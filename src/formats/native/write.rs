@@ -235,11 +235,11 @@ mod tests {
 
     use super::*;
     use crate::domain::call::Coercion;
-    use crate::domain::{Call, Failure, Ids, Outcome};
+    use crate::domain::{Call, Failure, IdGenerator, Outcome};
 
     fn call(name: &str, outcome: Option<Outcome>) -> Call {
         let mut call = Call::accepted(
-            Ids::counted().next(),
+            IdGenerator::counted().next(),
             name.into(),
             Some("toolu_\"1\""),
             Arc::new(json!({"city": "北\n京", "n": [1, 2.5, null]})),

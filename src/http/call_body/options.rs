@@ -10,7 +10,7 @@ use super::{FieldError, MessageFormat, Problem, unknown};
 use crate::callbacks;
 use crate::domain::limits::LimitsSpec;
 use crate::domain::tool::RetryOverride;
-use crate::domain::{Agent, json, shape};
+use crate::domain::{Agent, decode, json};
 use crate::engine::{Mode, Submission, Wait};
 use crate::formats::messages;
 use crate::registry::check;
@@ -204,25 +204,25 @@ impl CallOptions {
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(mut rest: Value) -> Result<T, shape::ShapeError> {
-    shape::expect_objects(&rest, &["/limits", "/retry", "/agent", "/agent/metadata"])?;
+fn read<T: serde::de::DeserializeOwned>(mut rest: Value) -> Result<T, decode::DecodeError> {
+    decode::expect_objects(&rest, &["/limits", "/retry", "/agent", "/agent/metadata"])?;
     check_context(rest.get("context"))?;
-    shape::expect_strings(&rest, &["/mode", "/dedupe", "/on_disconnect", "/format", "/limits/truncate"])?;
-    rest.get_mut("wait").map(shape::make_integer);
+    decode::expect_strings(&rest, &["/mode", "/dedupe", "/on_disconnect", "/format", "/limits/truncate"])?;
+    rest.get_mut("wait").map(decode::make_integer);
     let is_wait = |wait: &Value| match serde_json::from_value(wait.clone()) {
         Ok(Some(WaitOption::Millis(millis))) => i64::try_from(millis).is_ok(),
         wait => wait.is_ok(),
     };
     if rest.get("wait").is_some_and(|wait| !is_wait(wait)) {
         let message = "must be \"result\", \"accepted\" or a number of milliseconds".to_owned();
-        return Err(shape::ShapeError { pointer: "/wait".to_owned(), message });
+        return Err(decode::DecodeError { pointer: "/wait".to_owned(), message });
     }
-    shape::read(rest)
+    decode::read(rest)
 }
 
 /// Context is objects by name. What stands there instead is repeated to nobody.
-pub(in crate::http) fn check_context(context: Option<&Value>) -> Result<(), shape::ShapeError> {
-    let wrong = |pointer: String| Err(shape::ShapeError { pointer, message: "must be an object".to_owned() });
+pub(in crate::http) fn check_context(context: Option<&Value>) -> Result<(), decode::DecodeError> {
+    let wrong = |pointer: String| Err(decode::DecodeError { pointer, message: "must be an object".to_owned() });
     match context {
         None => Ok(()),
         Some(Value::Object(objects)) => match objects.iter().find(|(_, object)| !object.is_object()) {

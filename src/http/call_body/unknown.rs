@@ -1,6 +1,6 @@
 //! What is said of a member that a body cannot have: all that it can have, the nearest first.
 
-use crate::domain::shape::ShapeError;
+use crate::domain::decode::DecodeError;
 use crate::schema;
 
 /// Longest name that is compared, in bytes.
@@ -8,7 +8,7 @@ const LONGEST: usize = 128;
 
 /// The same error; if a member of the object itself is unknown, with the members that there are in the order of how near
 /// they are to it.
-pub(super) fn named(error: ShapeError, calls: &[&'static str], options: &[&'static str]) -> ShapeError {
+pub(super) fn named(error: DecodeError, calls: &[&'static str], options: &[&'static str]) -> DecodeError {
     let beginning = error.message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let Some((name, _)) = beginning.filter(|_| error.pointer.matches('/').count() == 1) else { return error };
     let mut members: Vec<&str> = calls.iter().chain(options).copied().collect();
@@ -23,7 +23,7 @@ pub(super) fn named(error: ShapeError, calls: &[&'static str], options: &[&'stat
     let listed: Vec<String> = members.iter().map(|member| format!("`{member}`")).collect();
     let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
     let message = format!("unknown field `{name}`: {meant}expected one of {}", listed.join(", "));
-    ShapeError { message, ..error }
+    DecodeError { message, ..error }
 }
 
 /// The first member that this name shortens, as `args` does `arguments`: its letters are in that order there, and begin alike.
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     fn message(name: &str) -> String {
-        let error = ShapeError { pointer: format!("/{name}"), message: format!("unknown field `{name}`, expected x") };
+        let error = DecodeError { pointer: format!("/{name}"), message: format!("unknown field `{name}`, expected x") };
         named(error, &["name", "arguments", "id"], &["session", "agent", "wait", "mode"]).message
     }
 
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn other_errors_stay() {
-        let error = ShapeError { pointer: "/limits/x".into(), message: "unknown field `x`, expected y".into() };
+        let error = DecodeError { pointer: "/limits/x".into(), message: "unknown field `x`, expected y".into() };
         assert_eq!(named(error.clone(), &[], &[]), error);
     }
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::session::no_such_session;
 use super::{GroupList, GroupView, ViewParams, check_description, find_session, known_group, listed, shown};
 use crate::access::Access;
-use crate::domain::{Scope, Session, json, shape};
+use crate::domain::{Scope, Session, decode, json};
 use crate::http::auth::{require, require_all_tools};
 use crate::http::described::BodyRefused;
 use crate::http::extract::{JsonBody, Params};
@@ -56,7 +56,7 @@ pub(in crate::http) async fn switch(
     Params(params): Params<ViewParams>,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    shape::expect_objects(&body.value, &[""])?;
+    decode::expect_objects(&body.value, &[""])?;
     let Switches { activate, deactivate } = body.read()?;
     let mut switches: BTreeMap<String, bool> = activate.into_iter().map(|name| (name, true)).collect();
     for (place, name) in deactivate.into_iter().enumerate() {
@@ -94,7 +94,7 @@ pub(in crate::http) async fn change(
     Params(params): Params<ViewParams>,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    shape::expect_objects(&body.value, &[""])?;
+    decode::expect_objects(&body.value, &[""])?;
     let ChangeBody { description, active, manageable } = body.read()?;
     description.as_deref().map_or(Ok(()), check_description)?;
     let Some(id) = params.session else {

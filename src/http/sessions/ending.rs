@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::find;
 use super::view::SessionView;
 use crate::access::Access;
-use crate::domain::{Completion, Session, shape};
+use crate::domain::{Completion, Session, decode};
 use crate::http::auth::require_tools;
 use crate::http::described::BodyRefused;
 use crate::http::extract::JsonBody;
@@ -73,7 +73,7 @@ pub(in crate::http) async fn complete(
     Path(id): Path<String>,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    shape::expect_objects(&body.value, &[""])?;
+    decode::expect_objects(&body.value, &[""])?;
     let completion: Completion = body.read()?;
     let session = find(&access, &id).await?;
     if access.allowed().is_some() {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::members::Members;
 use super::present;
-use crate::domain::outcome::Whole;
+use crate::domain::outcome::FullOutput;
 use crate::domain::{ContentBlock, Failure, JsonText, Outcome, outcome};
 use crate::formats::data::Data;
 
@@ -15,7 +15,7 @@ use crate::formats::data::Data;
 pub(super) fn write(out: &mut Vec<u8>, outcome: &Outcome) {
     let mut written = Members::begin(out);
     // Absent: the compact JSON of `structured`. What was cut is no longer the data's own text.
-    if outcome.structured_text.is_none() || outcome.whole.is_some() {
+    if outcome.structured_text.is_none() || outcome.full_output.is_some() {
         written.text("output", &outcome.output);
     }
     // Absent: one text block with the output.
@@ -28,7 +28,7 @@ pub(super) fn write(out: &mut Vec<u8>, outcome: &Outcome) {
         None => {}
     }
     // Absent: the output is the whole.
-    if let Some(whole) = &outcome.whole {
+    if let Some(whole) = &outcome.full_output {
         written.value("whole", &**whole);
     }
     if !outcome.details.is_empty() {
@@ -46,7 +46,7 @@ pub(super) struct OutcomeIn {
     content: Option<Vec<ContentBlock>>,
     #[serde(default, deserialize_with = "present")]
     structured: Option<Value>,
-    whole: Option<Whole>,
+    whole: Option<FullOutput>,
     #[serde(default)]
     details: Map<String, Value>,
     error: Option<Failure>,
@@ -54,7 +54,7 @@ pub(super) struct OutcomeIn {
 
 impl OutcomeIn {
     pub(super) fn decode(self) -> Outcome {
-        let is_structured = self.output.is_none() || self.whole == Some(Whole::Structured);
+        let is_structured = self.output.is_none() || self.whole == Some(FullOutput::Structured);
         let output = match (self.output, &self.content, &self.structured) {
             (Some(output), _, _) => output,
             (None, _, Some(structured)) => structured.to_string(),
@@ -66,7 +66,7 @@ impl OutcomeIn {
             details: self.details,
             structured_text: self.structured.as_ref().filter(|_| is_structured).map(JsonText::of),
             structured: self.structured.map(Arc::new),
-            whole: self.whole.map(Arc::new),
+            full_output: self.whole.map(Arc::new),
             metadata: Map::new(),
             error: self.error.map(|failure| Failure { text: output.clone(), ..failure }),
             output,

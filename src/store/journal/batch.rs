@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Change, Committed, Tally, Told, Unit};
 use crate::domain::event::Reported;
-use crate::domain::{Call, Claim, Tenant, Time};
+use crate::domain::{Call, KeyClaim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 
 /// Bytes of a row after which memory is given back.
@@ -47,7 +47,7 @@ pub(super) struct Batch<'a> {
     pub fenced: Vec<usize>,
     /// Places of units whose key another one of the same commit takes; nothing of them is written.
     pub claimed: Vec<usize>,
-    pub claims: Vec<(&'a Tenant, &'a Claim)>,
+    pub claims: Vec<(&'a Tenant, &'a KeyClaim)>,
     pub callbacks: Vec<CallbackRow>,
     told: Vec<Told>,
     positions: i32,
@@ -71,7 +71,7 @@ impl<'a> Batch<'a> {
         let mut places: HashMap<Uuid, usize> = HashMap::with_capacity(units.len());
         for (index, unit) in units.iter().enumerate() {
             let mut claims = unit.changes().iter().flat_map(Change::claims);
-            let key = |(tenant, claim): &(&Tenant, &Claim)| ((*tenant).clone(), claim.once.key);
+            let key = |(tenant, claim): &(&Tenant, &KeyClaim)| ((*tenant).clone(), claim.once.key);
             if claims.any(|claim| batch.claims.iter().any(|other| key(other) == key(&claim))) {
                 batch.claimed.push(index);
                 continue;
@@ -177,15 +177,15 @@ impl<'a> Batch<'a> {
 mod tests {
     use super::super::News;
     use super::*;
-    use crate::domain::{Ids, Outcome};
+    use crate::domain::{IdGenerator, Outcome};
 
-    fn call(ids: &Ids) -> Call {
+    fn call(ids: &IdGenerator) -> Call {
         Call::accepted(ids.next(), "echo".into(), None, Arc::default(), Time(0), "n".into())
     }
 
     #[test]
     fn changes_of_one_call_become_one_row_and_keep_all_their_events() {
-        let ids = Ids::counted();
+        let ids = IdGenerator::counted();
         let mut one = call(&ids);
         one.start(Time(1)).unwrap();
         let started = Change::new(Arc::new(one.clone()), News { accepted: true, started: true, settled: false });

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::batch::{Batch, RowImage};
 use super::commit::{CommitError, CommitResult};
 use super::sql;
-use crate::domain::{Claim, Tenant, Time};
+use crate::domain::{KeyClaim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
 use crate::store::{codec, once};
 
@@ -183,7 +183,7 @@ fn bind_again(query: Query, row: &&RowImage<'_>, first: i64) -> Query {
         .bind(row.record.to_owned())
 }
 
-fn bind_claim(query: Query, (tenant, claim): &(&Tenant, &Claim), now: Time) -> Query {
+fn bind_claim(query: Query, (tenant, claim): &(&Tenant, &KeyClaim), now: Time) -> Query {
     query
         .bind(tenant.as_str().to_owned())
         .bind(claim.once.key.to_vec())

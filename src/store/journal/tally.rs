@@ -131,12 +131,13 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Failure, Ids, Outcome, Time};
+    use crate::domain::{Failure, IdGenerator, Outcome, Time};
 
     const MINUTE: i64 = 60_000_000;
 
     fn ended(outcome: Outcome, from: i64, until: i64) -> Call {
-        let mut call = Call::accepted(Ids::counted().next(), "echo".into(), None, Arc::default(), Time(0), "n".into());
+        let mut call =
+            Call::accepted(IdGenerator::counted().next(), "echo".into(), None, Arc::default(), Time(0), "n".into());
         call.start(Time(from)).unwrap();
         call.settle(outcome, Time(until)).unwrap();
         call
@@ -144,7 +145,8 @@ mod tests {
 
     #[test]
     fn a_rejected_call_is_no_execution_and_an_unknown_tool_has_no_name() {
-        let mut call = Call::accepted(Ids::counted().next(), "echo".into(), None, Arc::default(), Time(0), "n".into());
+        let mut call =
+            Call::accepted(IdGenerator::counted().next(), "echo".into(), None, Arc::default(), Time(0), "n".into());
         call.settle(Failure::not_found("echo", &[], None).into(), Time(MINUTE)).unwrap();
         let mut tally = Tally::default();
         tally.count(&call);

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::batch::Batch;
 use super::commit::{CommitError, CommitResult, PATIENCE};
 use super::{Change, Committed, Entry, JournalError, Sink, Unit, postgres, sqlite};
-use crate::domain::{Claim, Clock, Ids, Tenant, Time};
+use crate::domain::{Clock, IdGenerator, KeyClaim, Tenant, Time};
 use crate::formats::native::ToolCall;
 use crate::store::Db;
 use crate::store::calls::Reached;
@@ -40,7 +40,7 @@ type Done = oneshot::Sender<Result<(), JournalError>>;
 pub(super) struct Writer {
     pub db: Db,
     pub clock: Clock,
-    pub ids: Ids,
+    pub ids: IdGenerator,
     pub sink: Sink,
     pub healthy: Arc<AtomicBool>,
     /// The last position that its own commits are known to have reached: one whose end is unknown lies behind it.
@@ -146,7 +146,7 @@ impl Writer {
     async fn write_the_unrefused(&mut self, units: Vec<Unit>, done: Vec<Done>, at: Time) {
         let changes = || units.iter().flat_map(Unit::changes);
         let ids: Vec<Uuid> = changes().map(|change| change.call.id).collect();
-        let claims: Vec<(&Tenant, &Claim)> = changes().flat_map(Change::claims).collect();
+        let claims: Vec<(&Tenant, &KeyClaim)> = changes().flat_map(Change::claims).collect();
         let (reached, taken) = (self.reached(&ids).await, self.taken(&claims, at).await);
         let refusal = |unit: &Unit| {
             let mut changes = unit.changes().iter();
@@ -297,7 +297,7 @@ impl Writer {
     }
 
     /// Which of these keys others had taken at the time of the commit. A database that is away is waited for.
-    async fn taken(&self, claims: &[(&Tenant, &Claim)], at: Time) -> HashSet<(Tenant, [u8; 32])> {
+    async fn taken(&self, claims: &[(&Tenant, &KeyClaim)], at: Time) -> HashSet<(Tenant, [u8; 32])> {
         let mut taken = HashSet::new();
         for (tenant, claim) in claims {
             loop {

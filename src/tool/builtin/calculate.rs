@@ -49,12 +49,12 @@ impl Tool for Calculate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Answer, Code, Failure};
+    use crate::domain::{Code, Failure, ToolOutput};
     use crate::tool::BuiltinTool;
 
     async fn calculate(expression: &str) -> Result<Value, Failure> {
         match BuiltinTool::new(Calculate).try_out(json!({"expression": expression})).await? {
-            Answer::Data(value) => Ok((*value).clone()),
+            ToolOutput::Data(value) => Ok((*value).clone()),
             other => panic!("{other:?}"),
         }
     }

@@ -108,14 +108,14 @@ fn nearest(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Answer;
+    use crate::domain::ToolOutput;
     use crate::tool::BuiltinTool;
     use serde_json::Value;
 
     async fn at_noon(arguments: Value) -> Outcome {
         let clock = Clock::manual(Time::parse("2026-01-31T12:00:00.250Z").unwrap());
         match BuiltinTool::new(CurrentTime::new(clock)).try_out(arguments).await {
-            Ok(Answer::Outcome(outcome)) => *outcome,
+            Ok(ToolOutput::Outcome(outcome)) => *outcome,
             Ok(other) => panic!("{other:?}"),
             Err(failure) => Outcome::failed(failure),
         }

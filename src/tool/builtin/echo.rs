@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::domain::{Answer, Failure};
+use crate::domain::{Failure, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation};
 use crate::tool::{About, BuiltinTool};
 
@@ -28,8 +28,8 @@ impl Echo {
 }
 
 impl Executor for Echo {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
-        Box::pin(std::future::ready(Ok(Answer::Data(invocation.arguments))))
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
+        Box::pin(std::future::ready(Ok(ToolOutput::Data(invocation.arguments))))
     }
 }
 
@@ -41,7 +41,7 @@ mod tests {
     async fn whatever_comes_in_is_data_even_if_it_looks_like_an_error() {
         for arguments in [json!({}), json!({"success": false, "error": "x"}), json!({"output": "\u{0}🦀"})] {
             let answer = Echo::tool().try_out(arguments.clone()).await;
-            assert_eq!(answer, Ok(Answer::Data(Arc::new(arguments))));
+            assert_eq!(answer, Ok(ToolOutput::Data(Arc::new(arguments))));
         }
     }
 }

@@ -67,7 +67,7 @@ impl Tool for Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Answer;
+    use crate::domain::ToolOutput;
     use crate::executor::emitter::Report;
     use crate::tool::BuiltinTool;
     use crate::tool::typed::tests::invocation;
@@ -77,7 +77,7 @@ mod tests {
         for (ms, steps) in [(0, 1), (50, 1), (300_000, 7)] {
             let start = Instant::now();
             let answer = BuiltinTool::new(Wait).try_out(json!({"ms": ms, "steps": steps})).await;
-            assert_eq!(answer, Ok(Answer::Text(format!("Waited {ms} ms"))));
+            assert_eq!(answer, Ok(ToolOutput::Text(format!("Waited {ms} ms"))));
             assert_eq!(start.elapsed(), Duration::from_millis(ms));
         }
     }

@@ -66,7 +66,7 @@ async fn called(executor: &Arc<dyn Executor>, call: u128, session: Option<&str>)
     let (mut invocation, _reports) = invocation(json!({}));
     (invocation.id, invocation.session) = (Uuid::from_u128(call), session.map(Arc::from));
     match executor.execute(invocation).await {
-        Ok(Answer::Text(text)) => text.into(),
+        Ok(ToolOutput::Text(text)) => text.into(),
         other => panic!("{other:?}"),
     }
 }

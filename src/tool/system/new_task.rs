@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{NO_SESSION, away};
 use crate::domain::call::{Phase, StatusUpdate};
-use crate::domain::{Answer, Clock, Failure, Session, Task};
+use crate::domain::{Clock, Failure, Session, Task, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation};
 use crate::store::Stores;
 use crate::tool::{About, BuiltinTool, object};
@@ -91,7 +91,7 @@ impl NewTask {
 }
 
 impl Executor for NewTask {
-    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<Answer, Failure>> {
+    fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let task = self.clone();
         Box::pin(async move {
             if !invocation.is_outside {

@@ -91,13 +91,13 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::domain::{Answer, Failure, Session, Tenant, Time};
+    use crate::domain::{Failure, Session, Tenant, Time, ToolOutput};
     use crate::executor::Invocation;
     use crate::store::Store;
     use crate::tool::BuiltinTool;
     use crate::tool::typed::tests::invocation;
 
-    async fn equipped(store: &Store, to_activate: &[&str]) -> Result<Answer, Failure> {
+    async fn equipped(store: &Store, to_activate: &[&str]) -> Result<ToolOutput, Failure> {
         let manageable = Arc::new(|_: &Tenant| vec!["files".to_owned(), "mail".to_owned(), "web".to_owned()]);
         let tool = BuiltinTool::new(ResetEquippedTools::new(store.stores().clone(), manageable));
         let (invocation, _reports) = invocation(json!({"to_activate": to_activate}));
@@ -116,7 +116,7 @@ mod tests {
         store.make_session(&session).await.unwrap();
         let answer = equipped(&store, &["web", "files", "web"]).await;
         let expected = json!({"active": ["files", "web"], "inactive": ["mail"]});
-        assert_eq!(answer, Ok(Answer::Data(Arc::new(expected))));
+        assert_eq!(answer, Ok(ToolOutput::Data(Arc::new(expected))));
         let now = [("files", true), ("mail", false), ("own", false), ("web", true)];
         assert_eq!(groups(&store).await, now.map(|(name, on)| (name.to_owned(), on)));
         let failure = equipped(&store, &["mail", "own", "none"]).await.unwrap_err();

@@ -83,7 +83,7 @@ async fn a_tool_is_described_by_its_arguments_and_answers_its_calls() {
     assert_eq!(tool.definition.description, "A span of time.");
     assert_eq!(tool.definition.input_schema["required"], json!(["from", "to"]));
     assert!(tool.definition.annotations.read_only);
-    assert_eq!(tool.try_out(json!({"from": 1, "to": 4})).await, Ok(Answer::Json(json!(3))));
+    assert_eq!(tool.try_out(json!({"from": 1, "to": 4})).await, Ok(ToolOutput::Json(json!(3))));
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn a_function_is_enough() {
     });
     assert_eq!((sync.definition.description.as_str(), sync.definition.display_name()), ("Its length", "Span"));
     for tool in [sync, asynchronous, blocking] {
-        assert_eq!(tool.try_out(json!({"from": 1, "to": 4})).await, Ok(Answer::Json(json!(3))));
+        assert_eq!(tool.try_out(json!({"from": 1, "to": 4})).await, Ok(ToolOutput::Json(json!(3))));
     }
 }
 
@@ -174,7 +174,7 @@ async fn a_panic_is_the_failure_of_its_own_call_only() {
         let failure = bad.unwrap_err();
         assert_eq!(failure.code, Code::ToolExecutionError);
         assert!(failure.message.starts_with("the tool panicked: ") && failure.message.contains("in a bad mood"));
-        assert_eq!(good, Ok(Answer::Json(json!({"mood": "good"}))));
+        assert_eq!(good, Ok(ToolOutput::Json(json!({"mood": "good"}))));
     }
     let silent = tool_fn("t", "", |_: NoArgs| -> Result<(), ToolError> { std::panic::panic_any(7) });
     assert_eq!(silent.try_out(json!({})).await.unwrap_err().message, "the tool panicked: it did not say why");
@@ -250,7 +250,7 @@ async fn cancelling_the_run_tells_a_blocking_tool() {
     reports.next().await;
     cancel.cancel();
     assert!(stopped.await.unwrap());
-    assert_eq!(running.await.unwrap(), Ok(Answer::Nothing));
+    assert_eq!(running.await.unwrap(), Ok(ToolOutput::Nothing));
 }
 
 #[tokio::test]
@@ -270,7 +270,7 @@ async fn what_a_run_reports_reaches_its_call() {
     let (invocation, mut reports) = invocation(json!({}));
     let answer = tool.executor.execute(invocation).await.unwrap();
     let expected = json!(["00000000-0000-0000-0000-000000000001", "call_1", "t", 2, 30_000]);
-    assert_eq!(answer, Answer::Data(Arc::new(expected)));
+    assert_eq!(answer, ToolOutput::Data(Arc::new(expected)));
     let progress = |current, total, message: &str| Some(Progress { current, total, message: Some(message.into()) });
     let status = Report::Status(StatusUpdate {
         tip: Some("one".into()),

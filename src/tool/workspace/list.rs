@@ -165,12 +165,12 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::domain::Answer;
+    use crate::domain::ToolOutput;
     use crate::tool::BuiltinTool;
 
     async fn list(folder: &std::path::Path, arguments: Value) -> String {
         match BuiltinTool::new(List::new(Workspace::open(folder).unwrap())).try_out(arguments).await {
-            Ok(Answer::Outcome(outcome)) => outcome.output,
+            Ok(ToolOutput::Outcome(outcome)) => outcome.output,
             Ok(other) => panic!("{other:?}"),
             Err(failure) => failure.message,
         }

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolpost::domain::call::StatusUpdate;
 use toolpost::domain::event::{EventKind, Reported};
-use toolpost::domain::{Call, Clock, Ids, Outcome, Time};
+use toolpost::domain::{Call, Clock, IdGenerator, Outcome, Time};
 use toolpost::events::follow::Followers;
 use toolpost::events::frame::HEARTBEAT;
 use toolpost::events::{Bus, render, stream};
@@ -44,7 +44,7 @@ impl Desk {
                 told.publish(committed);
             }
         });
-        let (journal, _) = Journal::start(store.db().clone(), Clock::manual(Time(0)), Ids::counted(), sink);
+        let (journal, _) = Journal::start(store.db().clone(), Clock::manual(Time(0)), IdGenerator::counted(), sink);
         Self { store, journal, bus, elsewhere, _database: database }
     }
 
@@ -54,7 +54,8 @@ impl Desk {
 
     /// A running call, as the node that has it knows it.
     async fn running(&self) -> Call {
-        let mut call = Call::accepted(Ids::random().next(), "job".into(), None, Arc::default(), Time(0), "node".into());
+        let mut call =
+            Call::accepted(IdGenerator::random().next(), "job".into(), None, Arc::default(), Time(0), "node".into());
         call.start(Time(1)).unwrap();
         self.write(Change::new(Arc::new(call.clone()), News { accepted: true, started: true, settled: false })).await;
         call

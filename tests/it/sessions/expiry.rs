@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use toolpost::config::Config;
-use toolpost::domain::{Clock, Ids, Session, Time};
+use toolpost::domain::{Clock, IdGenerator, Session, Time};
 
 use super::{external, made};
 use crate::support::{App, Backend, Database, bounded, eventually};
@@ -40,7 +40,8 @@ on_both_databases!(
         let mut config = Config::default();
         config.store.database_url.clone_from(&database.url);
         config.sessions.idle_ms = 0;
-        let app = toolpost::app::App::builder(config).clock(clock.clone(), Ids::random()).start().await.unwrap();
+        let app =
+            toolpost::app::App::builder(config).clock(clock.clone(), IdGenerator::random()).start().await.unwrap();
         app.store.make_session(&Session::new("s".into(), clock.now())).await.unwrap();
         // One look each, by the test's own clock.
         let look = async || {

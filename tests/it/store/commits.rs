@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolpost::domain::call::CallRecord;
-use toolpost::domain::{Call, Failure, Ids, Outcome, Time};
+use toolpost::domain::{Call, Failure, IdGenerator, Outcome, Time};
 use toolpost::formats::native::ToolCall;
 use toolpost::store::journal::{Change, News};
 
@@ -118,7 +118,7 @@ on_both_databases!(
 
 on_both_databases!(
     async fn changes_in_commits_of_their_own_give_the_events_of_one_commit(backend: Backend) {
-        let ids = Ids::counted();
+        let ids = IdGenerator::counted();
         let mut apart = Log::on(Database::fresh(backend).await, ids.clone()).await;
         let at_once = Log::on(Database::fresh(backend).await, ids).await;
         let call = apart.call("echo");

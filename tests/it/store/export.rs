@@ -1,6 +1,6 @@
 //! The walk through all calls: all of them, in order, whatever happens beside it.
 
-use toolpost::domain::{Call, Ids, Outcome, Time};
+use toolpost::domain::{Call, IdGenerator, Outcome, Time};
 use toolpost::store::export::ExportFilter;
 use uuid::Uuid;
 
@@ -45,7 +45,7 @@ on_both_databases!(
 
 on_both_databases!(
     async fn large_calls_and_those_that_go_meanwhile_break_nothing(backend: Backend) {
-        let log = Log::on(Database::fresh(backend).await, Ids::random()).await;
+        let log = Log::on(Database::fresh(backend).await, IdGenerator::random()).await;
         let mut calls = Vec::new();
         for n in 0..6 {
             let call = ended(&log.call("t"), Outcome::text("x".repeat(n * 2_000_000)), 1);

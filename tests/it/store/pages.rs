@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use toolpost::domain::{Ids, Outcome};
+use toolpost::domain::{IdGenerator, Outcome};
 
 use super::{Log, WHOLE, ended, life, whole};
 use crate::support::{Backend, Database};
@@ -30,7 +30,7 @@ on_both_databases!(
 
 on_both_databases!(
     async fn two_journals_on_one_database_share_its_positions(backend: Backend) {
-        let (database, ids) = (Database::fresh(backend).await, Ids::counted());
+        let (database, ids) = (Database::fresh(backend).await, IdGenerator::counted());
         let one = Arc::new(Log::on(database.clone(), ids.clone()).await);
         let two = Arc::new(Log::on(database, ids).await);
         let tasks: Vec<_> = (0..8)

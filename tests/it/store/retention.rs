@@ -213,7 +213,7 @@ on_both_databases!(
 #[tokio::test(flavor = "multi_thread")]
 async fn while_another_node_deletes_nothing_is_done_and_nothing_waits() {
     let database = Database::fresh(Backend::Postgres).await;
-    let log = Log::on(database.clone(), toolpost::domain::Ids::counted()).await;
+    let log = Log::on(database.clone(), toolpost::domain::IdGenerator::counted()).await;
     let call = log.whole_call("t").await;
     let mut other = sqlx::PgConnection::connect(&database.url).await.unwrap();
     let mut held = other.begin().await.unwrap();

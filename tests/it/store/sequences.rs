@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use toolpost::domain::call::StatusUpdate;
 use toolpost::domain::event::{EventKind, Reported};
-use toolpost::domain::{Call, Failure, Ids, Outcome, Status, Time};
+use toolpost::domain::{Call, Failure, IdGenerator, Outcome, Status, Time};
 use toolpost::events::render;
 use toolpost::store::calls::CallFilter;
 use toolpost::store::journal::{Change, JournalError, News};
@@ -181,7 +181,7 @@ fn check(cases: u32, follow: impl AsyncFn(&Plan)) {
 }
 
 async fn in_memory(plan: &Plan) -> Picture {
-    follow(plan, Log::on(Database::at("sqlite::memory:".to_owned()), Ids::counted()).await, None).await
+    follow(plan, Log::on(Database::at("sqlite::memory:".to_owned()), IdGenerator::counted()).await, None).await
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn any_changes_with_answers_lost_come_to_the_same_on_both_databases() {
         let database = Database::fresh(Backend::Postgres).await;
         let loss = Loss::new(plan.steps.len() as u64, LOST);
         let proxy = PgProxy::losing(&database.url, &loss);
-        let log = Log::on(Database::at(proxy.url().to_owned()), Ids::counted()).await;
+        let log = Log::on(Database::at(proxy.url().to_owned()), IdGenerator::counted()).await;
         assert_eq!(follow(plan, log, Some(&loss)).await, in_memory(plan).await);
     });
 }

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use sqlx::{Connection, PgConnection};
 use toolpost::domain::call::CallRecord;
-use toolpost::domain::{Call, Claim, Ids, Once, Outcome, Time};
+use toolpost::domain::{Call, IdGenerator, IdempotencyKey, KeyClaim, Outcome, Time};
 use toolpost::store::StoreError;
 use toolpost::store::callbacks::{Busy, CallbackNote, CallbackRow, Noted};
 use toolpost::store::calls::CallFilter;
@@ -71,7 +71,7 @@ impl Scene {
         .await
         .unwrap();
         let beside = PgConnection::connect(&url).await.unwrap();
-        let log = Log::on(Database::at(url), Ids::counted()).await;
+        let log = Log::on(Database::at(url), IdGenerator::counted()).await;
         Self { log, beside, stopped: Stopped::default(), cluster }
     }
 
@@ -141,8 +141,8 @@ impl Scene {
 }
 
 fn claiming(call: &Call, key: &str, calls: &[&Call]) -> Change {
-    let once = Once::of_request(key, &serde_json::Value::Null);
-    let claim = Claim { once, batch_id: None, calls: calls.iter().map(|call| call.id).collect() };
+    let once = IdempotencyKey::of_request(key, &serde_json::Value::Null);
+    let claim = KeyClaim { once, batch_id: None, calls: calls.iter().map(|call| call.id).collect() };
     Change::new(Arc::new(call.clone()), ACCEPTED).claiming(vec![claim])
 }
 
@@ -169,7 +169,7 @@ async fn calls_that_a_stale_try_accepts_again_are_there_once() {
     let before = scene.state(&[&one, &other, &alone]).await;
     scene.go_on().await;
     assert_eq!(scene.state(&[&one, &other, &alone]).await, before);
-    let key = Once::of_request("key", &serde_json::Value::Null).key;
+    let key = IdempotencyKey::of_request("key", &serde_json::Value::Null).key;
     let claim = scene.log.store.claim(&key, Time(ACCEPTED_AT)).await.unwrap().unwrap();
     assert_eq!(claim.calls, [one.id, other.id]);
     assert_eq!((scene.log.counts("one").await, scene.log.counts("alone").await), ((1, 1, 0), (1, 1, 0)));

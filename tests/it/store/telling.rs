@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use sqlx::{Connection, PgConnection};
-use toolpost::domain::{Call, Ids, Outcome};
+use toolpost::domain::{Call, IdGenerator, Outcome};
 use toolpost::store::journal::{Change, News};
 
 use super::{ACCEPTED, Log, ended, whole};
@@ -17,7 +17,7 @@ const FULL: usize = 512;
 async fn watchers_are_told_of_a_commit_while_the_next_one_waits_for_the_database() {
     let database = Database::fresh(Backend::Postgres).await;
     let mut holder = PgConnection::connect(&database.url).await.unwrap();
-    let log = Log::on(database, Ids::counted()).await;
+    let log = Log::on(database, IdGenerator::counted()).await;
     let slow = log.call("slow");
     log.write(&slow, ACCEPTED).await.unwrap();
     let mut holding = holder.begin().await.unwrap();

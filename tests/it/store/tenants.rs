@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use toolpost::domain::call::CallRecord;
 use toolpost::domain::event::{EventKind, Reported};
-use toolpost::domain::{Call, Claim, Once, Outcome, Tenant, Time};
+use toolpost::domain::{Call, IdempotencyKey, KeyClaim, Outcome, Tenant, Time};
 use toolpost::store::journal::{Change, JournalError};
 
 use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, STARTED, WHOLE, ended};
@@ -22,8 +22,8 @@ on_both_databases!(
             let whole = Call::from(CallRecord { tenant: tenant.clone(), callback_url, ..record });
             let whole = ended(&whole, Outcome::text(tenant.as_str()), 5 + place as i64);
             // All of them take the same key.
-            let once = Once::of_request("same", &serde_json::Value::Null);
-            let claim = Claim { once, batch_id: None, calls: vec![whole.id] };
+            let once = IdempotencyKey::of_request("same", &serde_json::Value::Null);
+            let claim = KeyClaim { once, batch_id: None, calls: vec![whole.id] };
             let change = Change::new(Arc::new(whole.clone()), WHOLE).claiming(vec![claim]);
             changes.push(change.with_callback(log.ids.next()));
             calls.push(whole);
@@ -44,7 +44,7 @@ on_both_databases!(
             assert!(events.iter().any(|event| event.call.id == calls[place].id));
             let stats = store.stats(Some("t")).await.unwrap().pop().unwrap();
             assert_eq!((stats.success_count, stats.total_duration_ms), (1, 5 + place as u64));
-            let once = Once::of_request("same", &serde_json::Value::Null);
+            let once = IdempotencyKey::of_request("same", &serde_json::Value::Null);
             let claim = store.claim(&once.key, Time(ACCEPTED_AT)).await.unwrap().unwrap();
             assert_eq!(claim.calls, [calls[place].id]);
             let url = store.callback_state(calls[place].id).await.unwrap().unwrap().url;
@@ -56,12 +56,12 @@ on_both_databases!(
 on_both_databases!(
     async fn what_is_refused_in_a_commit_of_several_tenants_refuses_nobody_else(backend: Backend) {
         let log = Log::open(backend).await;
-        let once = Once::of_request("same", &serde_json::Value::Null);
+        let once = IdempotencyKey::of_request("same", &serde_json::Value::Null);
         let call =
             |tenant: &str| Call::from(CallRecord { tenant: Tenant::stored(tenant), ..log.call("t").into_record() });
         let claiming = |tenant: &str| {
             let call = call(tenant);
-            let claim = Claim { once, batch_id: None, calls: vec![call.id] };
+            let claim = KeyClaim { once, batch_id: None, calls: vec![call.id] };
             Change::new(Arc::new(call), ACCEPTED).claiming(vec![claim])
         };
         assert_eq!(log.together(vec![claiming("one")]).await, [Ok(())]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sqlx::{Connection, PgConnection};
-use toolpost::domain::{Ids, Outcome};
+use toolpost::domain::{IdGenerator, Outcome};
 use toolpost::store::journal::{Change, JournalError};
 
 use super::{ACCEPTED, Log, STARTED, WHOLE, ended, life};
@@ -23,7 +23,7 @@ impl Cut {
         let proxy = PgProxy::before(&database.url);
         let holder = PgConnection::connect(&database.url).await.unwrap();
         let through = Database::at(proxy.url().to_owned());
-        Self { log: Arc::new(Log::on(through, Ids::counted()).await), proxy, holder }
+        Self { log: Arc::new(Log::on(through, IdGenerator::counted()).await), proxy, holder }
     }
 
     /// Writes the changes in one commit that the server makes without being able to say so; a second try of the same

@@ -1,6 +1,6 @@
 //! A database is brought to the newest version once.
 
-use toolpost::domain::{Ids, Outcome};
+use toolpost::domain::{IdGenerator, Outcome};
 use toolpost::store::Store;
 
 use super::{Log, WHOLE, ended};
@@ -9,7 +9,7 @@ use crate::support::{Backend, Database};
 on_both_databases!(
     async fn a_database_is_opened_again_with_all_that_is_in_it(backend: Backend) {
         let database = Database::fresh(backend).await;
-        let mut log = Log::on(database.clone(), Ids::counted()).await;
+        let mut log = Log::on(database.clone(), IdGenerator::counted()).await;
         let call = ended(&log.call("t"), Outcome::text("kept"), 1);
         log.write(&call, WHOLE).await.unwrap();
         log.told().await;

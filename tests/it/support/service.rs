@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use toolpost::app::App;
 use toolpost::config::Config;
 use toolpost::domain::event::Emission;
-use toolpost::domain::{Clock, ContentBlock, Ids, Time};
+use toolpost::domain::{Clock, ContentBlock, IdGenerator, Time};
 use toolpost::executor::Secrets;
 use toolpost::store::Store;
 use toolpost::tool::{
@@ -142,10 +142,10 @@ impl Service {
             builder = builder.secrets(secrets);
         }
         if let Some(time) = options.frozen_at {
-            builder = builder.clock(Clock::manual(time), Ids::counted());
+            builder = builder.clock(Clock::manual(time), IdGenerator::counted());
         }
         if let Some(clock) = &options.clock {
-            builder = builder.clock(clock.clone(), Ids::random());
+            builder = builder.clock(clock.clone(), IdGenerator::random());
         }
         let app = builder.start().await.expect("the service starts");
         let store = app.store.clone();

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::domain::once::{fingerprint, hash};
+use crate::domain::idempotency::{fingerprint, hash};
 use crate::domain::tool::CacheScope;
 use crate::domain::{Agent, Time};
 use crate::engine::call::equip::Equipment;

@@ -2,32 +2,33 @@
 
 use super::*;
 
-async fn answer_of(head: &str, body: &[u8]) -> Result<Answer, String> {
+async fn answer_of(head: &str, body: &[u8]) -> Result<ToolOutput, String> {
     let server = TestServer::answering(response(head, body)).await;
     run(json!({"url": server.url("/x"), "method": "GET"}), json!({})).await.map_err(|failure| failure.message)
 }
 
 #[tokio::test]
 async fn a_2xx_is_read_by_its_type() {
-    assert_eq!(answer_of("200 OK\r\ncontent-type: text/plain", b"hi").await, Ok(Answer::Text("hi".into())));
+    assert_eq!(answer_of("200 OK\r\ncontent-type: text/plain", b"hi").await, Ok(ToolOutput::Text("hi".into())));
     assert_eq!(
         answer_of("201 Created\r\ncontent-type: application/json", b"null").await,
-        Ok(Answer::Json(Value::Null))
+        Ok(ToolOutput::Json(Value::Null))
     );
-    assert_eq!(answer_of("200 OK", b"[1]").await, Ok(Answer::Json(json!([1]))));
-    assert_eq!(answer_of("200 OK\r\ncontent-type: application/json", b"").await, Ok(Answer::Nothing));
+    assert_eq!(answer_of("200 OK", b"[1]").await, Ok(ToolOutput::Json(json!([1]))));
+    assert_eq!(answer_of("200 OK\r\ncontent-type: application/json", b"").await, Ok(ToolOutput::Nothing));
     assert_eq!(
         answer_of("200 OK\r\ncontent-type: image/png", b"\x89PNG").await,
-        Ok(Answer::Image { bytes: b"\x89PNG".to_vec(), mime_type: "image/png".into() })
+        Ok(ToolOutput::Image { bytes: b"\x89PNG".to_vec(), mime_type: "image/png".into() })
     );
     let none = TestServer::answering("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
-    assert_eq!(run(json!({"url": none.url("/")}), json!({})).await, Ok(Answer::Nothing));
+    assert_eq!(run(json!({"url": none.url("/")}), json!({})).await, Ok(ToolOutput::Nothing));
 }
 
 #[tokio::test]
 async fn a_large_answer_arrives_whole() {
     let body = format!("[\"{}\"]", "x".repeat(MAX_ANSWER_BYTES - 4));
-    let Ok(Answer::Json(value)) = answer_of("200 OK\r\ncontent-type: application/json", body.as_bytes()).await else {
+    let Ok(ToolOutput::Json(value)) = answer_of("200 OK\r\ncontent-type: application/json", body.as_bytes()).await
+    else {
         panic!("an answer of exactly the limit is read");
     };
     assert_eq!(value[0].as_str().map(str::len), Some(MAX_ANSWER_BYTES - 4));
@@ -74,6 +75,6 @@ async fn only_429_and_5xx_may_pass_and_say_when() {
     ] {
         let failure = failure_of(response(head, "")).await;
         assert_eq!((failure.retryable, failure.retry_after_ms), (retryable, after), "{head}");
-        assert!(!failure.never_left, "{head}");
+        assert!(!failure.not_sent, "{head}");
     }
 }

@@ -18,7 +18,7 @@ async fn a_connection_closed_without_an_answer_may_be_tried_again_but_the_tool_m
     for answer in ["", "HTTP/1.1 200 OK\r\ncontent-le"] {
         let failure = failure_of(answer).await;
         assert!(failure.message.ends_with(" closed the connection without an answer"), "{}", failure.message);
-        assert!(failure.retryable && !failure.never_left);
+        assert!(failure.retryable && !failure.not_sent);
         assert_eq!(failure.details.as_ref().unwrap()["request_sent"], true);
         plain(&failure);
     }
@@ -34,7 +34,7 @@ async fn a_broken_answer_is_told_in_plain_words_and_not_asked_for_again() {
     ] {
         let failure = failure_of(answer).await;
         assert!(failure.message.starts_with("127.0.0.1:") && failure.message.contains(said), "{}", failure.message);
-        assert!(!failure.retryable && !failure.never_left);
+        assert!(!failure.retryable && !failure.not_sent);
         assert_eq!(failure.details.as_ref().unwrap()["request_sent"], true);
         plain(&failure);
     }
@@ -59,7 +59,7 @@ async fn a_connection_that_never_came_about_may_be_tried_again() {
     ] {
         let failure = run(json!({"url": url}), json!({})).await.unwrap_err();
         assert!(failure.message.contains(said), "{}", failure.message);
-        assert!(failure.retryable && failure.never_left);
+        assert!(failure.retryable && failure.not_sent);
         assert_eq!(failure.details.as_ref().unwrap()["request_sent"], false);
         plain(&failure);
     }
@@ -95,7 +95,7 @@ async fn a_server_that_a_redirect_leads_to_and_that_is_not_there_is_no_proof_tha
     drop(gone);
     let failure = failure_of(response(&format!("307 There\r\nlocation: http://127.0.0.1:{port}/"), "")).await;
     assert!(failure.message.contains("refused the connection"), "{}", failure.message);
-    assert!(failure.retryable && !failure.never_left);
+    assert!(failure.retryable && !failure.not_sent);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use crate::executor::outside::Posted;
 
 /// A run and both of its ways to the outside.
 struct Running {
-    run: JoinHandle<Result<Answer, Failure>>,
+    run: JoinHandle<Result<ToolOutput, Failure>>,
     outside: Outside,
     reports: Reports,
     client: HttpClient,
@@ -27,8 +27,8 @@ fn start(spec: Value) -> Running {
     Running { run: tokio::spawn(executor(spec, client.clone()).execute(invocation)), outside, reports, client }
 }
 
-fn text(text: &str) -> Answer {
-    Answer::Text(text.into())
+fn text(text: &str) -> ToolOutput {
+    ToolOutput::Text(text.into())
 }
 
 /// A server that hands out its connection once it has read the request.
@@ -57,9 +57,9 @@ async fn after_a_202_the_result_is_awaited_and_its_body_is_ignored() {
         let external = StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() };
         assert_eq!(running.reports.next().await, Report::Status(external));
         assert!(!running.run.is_finished());
-        assert_eq!(running.outside.post(Answer::Json(json!({"n": 1}))), Posted::Accepted);
-        assert_eq!(running.run.await.unwrap(), Ok(Answer::Json(json!({"n": 1}))));
-        assert_eq!(running.outside.post(Answer::Nothing), Posted::TooLate);
+        assert_eq!(running.outside.post(ToolOutput::Json(json!({"n": 1}))), Posted::Accepted);
+        assert_eq!(running.run.await.unwrap(), Ok(ToolOutput::Json(json!({"n": 1}))));
+        assert_eq!(running.outside.post(ToolOutput::Nothing), Posted::TooLate);
     }
 }
 
@@ -96,8 +96,8 @@ async fn a_result_that_is_posted_before_the_answer_wins_at_once_and_the_connecti
 
 #[tokio::test]
 async fn an_answer_before_any_posted_result_is_the_result() {
-    for (head, answer) in [("200 OK\r\ncontent-type: text/plain", text("answer")), ("204 None", Answer::Nothing)] {
-        let body = if answer == Answer::Nothing { "" } else { "answer" };
+    for (head, answer) in [("200 OK\r\ncontent-type: text/plain", text("answer")), ("204 None", ToolOutput::Nothing)] {
+        let body = if answer == ToolOutput::Nothing { "" } else { "answer" };
         let server = TestServer::answering(response(head, body)).await;
         let running = start(json!({"url": server.url("/")}));
         assert_eq!(running.run.await.unwrap(), Ok(answer));
@@ -133,5 +133,5 @@ async fn nothing_is_awaited_where_nothing_can_be_posted() {
     let client = client_without_service(&["127.0.0.1"]);
     let failure = executor(json!({"url": server.url("/")}), client).execute(invocation(json!({}))).await.unwrap_err();
     assert!(failure.message.starts_with("the server answered 202 Accepted, but"), "{}", failure.message);
-    assert!(!failure.retryable && !failure.never_left);
+    assert!(!failure.retryable && !failure.not_sent);
 }

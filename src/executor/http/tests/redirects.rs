@@ -24,7 +24,7 @@ fn spec(server: &TestServer, method: &str) -> Value {
 async fn a_get_follows_every_kind_and_keeps_its_headers_at_home() {
     for status in [301, 302, 303, 307, 308] {
         let mut server = redirecting(status, "/end?x=1#f".into()).await;
-        assert_eq!(run(spec(&server, "GET"), json!({})).await, Ok(Answer::Text("arrived".into())));
+        assert_eq!(run(spec(&server, "GET"), json!({})).await, Ok(ToolOutput::Text("arrived".into())));
         server.received.recv().await.unwrap();
         let second = server.received.recv().await.unwrap();
         assert_eq!((second.method.as_str(), second.target.as_str()), ("GET", "/end?x=1"));
@@ -38,7 +38,7 @@ async fn another_origin_gets_no_credentials_and_no_declared_headers() {
     let mut other = TestServer::answering(response("200 OK", "there")).await;
     let away = format!("http://user:pass@127.0.0.1:{}/end", other.port);
     let mut server = redirecting(302, away).await;
-    assert_eq!(run(spec(&server, "GET"), json!({})).await, Ok(Answer::Text("there".into())));
+    assert_eq!(run(spec(&server, "GET"), json!({})).await, Ok(ToolOutput::Text("there".into())));
     assert!(server.received.recv().await.unwrap().header("authorization").is_some());
     let second = other.received.recv().await.unwrap();
     for name in ["authorization", "x-key", "idempotency-key", "referer", "cookie"] {

@@ -68,7 +68,7 @@ fn any_string_survives_path_query_header_and_body() {
                 let refused = runtime.block_on(everywhere.execute(invocation(arguments.clone()))).unwrap_err();
                 prop_assert_eq!(&refused.details.unwrap()["request_sent"], &json!(false));
             }
-            prop_assert_eq!(runtime.block_on(executor.execute(invocation(arguments))), Ok(Answer::Nothing));
+            prop_assert_eq!(runtime.block_on(executor.execute(invocation(arguments))), Ok(ToolOutput::Nothing));
             let request = runtime.block_on(received.borrow_mut().recv()).unwrap();
 
             let (path, query) = request.target.split_once('?').unwrap();

@@ -34,7 +34,7 @@ async fn every_form_of_request_is_signed_with_its_body() {
         let mut server = TestServer::answering(response("200 OK", "")).await;
         let mut spec = form.clone();
         spec["url"] = server.url("/x").into();
-        assert_eq!(run(spec, json!({"a": "é\u{0}"})).await, Ok(Answer::Nothing));
+        assert_eq!(run(spec, json!({"a": "é\u{0}"})).await, Ok(ToolOutput::Nothing));
         let request = server.received.recv().await.unwrap();
         assert_eq!(!request.body.is_empty(), has_body, "{form}");
         verify(&request);
@@ -48,7 +48,7 @@ async fn another_attempt_has_the_same_id() {
     let executor = executor(json!({"url": server.url("/")}), client(&["127.0.0.1"]));
     for attempt in [1, 2] {
         let invocation = Invocation { attempt, ..invocation(json!({})) };
-        assert_eq!(executor.execute(invocation).await, Ok(Answer::Nothing));
+        assert_eq!(executor.execute(invocation).await, Ok(ToolOutput::Nothing));
         let request = server.received.recv().await.unwrap();
         verify(&request);
         assert_eq!(serde_json::from_slice::<Value>(&request.body).unwrap()["attempt"], attempt);
@@ -63,7 +63,7 @@ async fn a_redirect_within_the_server_is_signed_for_what_is_sent_there() {
             _ => response("200 OK", ""),
         })
         .await;
-        assert_eq!(run(json!({"url": server.url("/start")}), json!({})).await, Ok(Answer::Nothing));
+        assert_eq!(run(json!({"url": server.url("/start")}), json!({})).await, Ok(ToolOutput::Nothing));
         let (first, second) = (server.received.recv().await.unwrap(), server.received.recv().await.unwrap());
         verify(&first);
         verify(&second);
@@ -78,7 +78,7 @@ async fn another_server_and_whatever_it_leads_to_gets_no_signature() {
     let mut other = TestServer::start(move |_| response(&format!("307 R\r\nlocation: {back}"), "")).await;
     let away = other.url("/away");
     let mut start = TestServer::start(move |_| response(&format!("307 R\r\nlocation: {away}"), "")).await;
-    assert_eq!(run(json!({"url": start.url("/")}), json!({})).await, Ok(Answer::Text("home".into())));
+    assert_eq!(run(json!({"url": start.url("/")}), json!({})).await, Ok(ToolOutput::Text("home".into())));
     verify(&start.received.recv().await.unwrap());
     for request in [other.received.recv().await.unwrap(), home.received.recv().await.unwrap()] {
         for name in ["webhook-id", "webhook-timestamp", "webhook-signature", "idempotency-key"] {

@@ -11,7 +11,7 @@ use crate::executor::emitter::{Report, Reports};
 const HEAD: &str = "200 OK\r\ncontent-type: Text/Event-Stream; charset=utf-8";
 
 /// The end of a run whose server answers with this stream, and what was reported.
-async fn streamed(stream: impl AsRef<[u8]>) -> (Result<Answer, Failure>, Vec<Report>) {
+async fn streamed(stream: impl AsRef<[u8]>) -> (Result<ToolOutput, Failure>, Vec<Report>) {
     let server = TestServer::answering(response(HEAD, stream)).await;
     let (emitter, mut reports) = emitter::channel();
     let invocation = Invocation { emitter, ..invocation(json!({})) };
@@ -19,31 +19,33 @@ async fn streamed(stream: impl AsRef<[u8]>) -> (Result<Answer, Failure>, Vec<Rep
     (ended, std::iter::from_fn(|| reports.take()).collect())
 }
 
-async fn answer_of(stream: impl AsRef<[u8]>) -> Answer {
+async fn answer_of(stream: impl AsRef<[u8]>) -> ToolOutput {
     streamed(stream).await.0.unwrap()
 }
 
 async fn message_of(stream: impl AsRef<[u8]>) -> String {
     let failure = streamed(stream).await.0.unwrap_err();
-    assert!(!failure.retryable && !failure.never_left);
+    assert!(!failure.retryable && !failure.not_sent);
     failure.message
 }
 
 #[tokio::test]
 async fn a_result_is_json_or_text_or_nothing() {
     for (data, answer) in [
-        ("data: {\"a\":\ndata: 1}", Answer::Json(json!({"a": 1}))),
-        ("data: \"text\"", Answer::Json(json!("text"))),
-        ("data: null", Answer::Json(Value::Null)),
-        ("data: two\ndata:  lines é\u{0}😀", Answer::Text("two\n lines é\u{0}😀".into())),
-        ("data: \u{feff}x", Answer::Text("\u{feff}x".into())),
-        ("data: {broken", Answer::Text("{broken".into())),
-        ("data", Answer::Nothing),
+        ("data: {\"a\":\ndata: 1}", ToolOutput::Json(json!({"a": 1}))),
+        ("data: \"text\"", ToolOutput::Json(json!("text"))),
+        ("data: null", ToolOutput::Json(Value::Null)),
+        ("data: two\ndata:  lines é\u{0}😀", ToolOutput::Text("two\n lines é\u{0}😀".into())),
+        ("data: \u{feff}x", ToolOutput::Text("\u{feff}x".into())),
+        ("data: {broken", ToolOutput::Text("{broken".into())),
+        ("data", ToolOutput::Nothing),
     ] {
         assert_eq!(answer_of(format!("event: result\n{data}\n\n")).await, answer, "{data}");
     }
     let long = "123456789012345678901234567890";
-    let Answer::Outcome(kept) = answer_of(format!("event: result\ndata: {long}\n\n")).await else { panic!("no text") };
+    let ToolOutput::Outcome(kept) = answer_of(format!("event: result\ndata: {long}\n\n")).await else {
+        panic!("no text")
+    };
     assert_eq!((kept.output.as_str(), kept.details.contains_key("note")), (long, true));
 }
 
@@ -54,7 +56,7 @@ async fn progress_is_told_in_order_and_the_first_result_counts() {
         event: other\ndata: x\n\ndata: unnamed\n\nevent: progress\ndata: {\"content\":[{\"type\":\"x\"}],\"details\":{\"d\":1}}\n\n\
         event: result\ndata: first\n\nevent: result\ndata: second\n\nevent: progress\ndata: late\n\n";
     let (ended, reports) = streamed(stream).await;
-    assert_eq!(ended, Ok(Answer::Text("first".into())));
+    assert_eq!(ended, Ok(ToolOutput::Text("first".into())));
     let [Report::Status(status), shown @ ..] = &reports[..] else { panic!("{reports:?}") };
     assert_eq!(
         (status.tip.as_deref(), status.progress.as_ref().map(|progress| progress.current)),
@@ -80,7 +82,7 @@ async fn progress_that_cannot_be_read_is_shown_as_such_and_stops_nothing() {
             .into_bytes();
     stream.extend_from_slice(b"event: progress\ndata: \xff\n\nevent: progress\ndata\n\nevent: result\ndata: ok\n\n");
     let (ended, reports) = streamed(stream).await;
-    assert_eq!(ended, Ok(Answer::Text("ok".into())));
+    assert_eq!(ended, Ok(ToolOutput::Text("ok".into())));
     let [Report::Emission(typo), Report::Emission(large), Report::Emission(binary)] = &reports[..] else {
         panic!("{reports:?}")
     };
@@ -124,15 +126,15 @@ async fn a_result_that_is_no_text_is_refused() {
 #[tokio::test]
 async fn a_result_of_the_full_size_arrives_whole_and_a_larger_one_is_refused() {
     let full = "x".repeat(MAX_ANSWER_BYTES);
-    assert_eq!(answer_of(format!("event: result\ndata: {full}\n\n")).await, Answer::Text(full.clone()));
+    assert_eq!(answer_of(format!("event: result\ndata: {full}\n\n")).await, ToolOutput::Text(full.clone()));
     let message = "the answer is larger than 16777216 bytes (16 MiB)";
     assert_eq!(message_of(format!("event: result\ndata: {full}x\n\n")).await, message);
     assert_eq!(message_of(format!("event: result\ndata: {full}{full}\n\n")).await, message);
 }
 
 /// A server that lets the test write the stream; the connection, the run, and what it reports.
-async fn open_stream() -> (tokio::net::TcpStream, tokio::task::JoinHandle<Result<Answer, Failure>>, Reports, HttpClient)
-{
+async fn open_stream()
+-> (tokio::net::TcpStream, tokio::task::JoinHandle<Result<ToolOutput, Failure>>, Reports, HttpClient) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let client = client(&["127.0.0.1"]);
@@ -156,7 +158,7 @@ async fn progress_is_told_as_it_comes_and_the_result_closes_the_connection() {
         assert_eq!(emission.content, [ContentBlock::Text(text.into())]);
     }
     stream.write_all(b"event: result\ndata: done\n\n").await.unwrap();
-    assert_eq!(run.await.unwrap(), Ok(Answer::Text("done".into())));
+    assert_eq!(run.await.unwrap(), Ok(ToolOutput::Text("done".into())));
     assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0, "closed, though the server would go on");
     drop(client);
 }
@@ -179,5 +181,5 @@ async fn a_stream_waits_while_nobody_takes_what_it_shows() {
         let Report::Emission(emission) = reports.next().await else { panic!("an emission") };
         assert_eq!(emission.content, [ContentBlock::Text(format!("number {number}"))]);
     }
-    assert_eq!(run.await.unwrap(), Ok(Answer::Text("done".into())));
+    assert_eq!(run.await.unwrap(), Ok(ToolOutput::Text("done".into())));
 }

@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::*;
-use crate::domain::Answer;
+use crate::domain::ToolOutput;
 use crate::tool::BuiltinTool;
 
 async fn edit(before: &[u8], old: &str, new: &str) -> (String, Vec<u8>) {
@@ -9,7 +9,7 @@ async fn edit(before: &[u8], old: &str, new: &str) -> (String, Vec<u8>) {
     fs::write(folder.path().join("f"), before).unwrap();
     let tool = BuiltinTool::new(Edit::new(Workspace::open(folder.path()).unwrap()));
     let said = match tool.try_out(json!({"path": "f", "old_text": old, "new_text": new})).await {
-        Ok(Answer::Outcome(outcome)) => outcome.output,
+        Ok(ToolOutput::Outcome(outcome)) => outcome.output,
         Ok(other) => panic!("{other:?}"),
         Err(failure) => failure.message,
     };

@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::*;
-use crate::domain::Answer;
+use crate::domain::ToolOutput;
 use crate::tool::BuiltinTool;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ fn folder() -> (tempfile::TempDir, BuiltinTool) {
 
 async fn read(tool: &BuiltinTool, arguments: Value) -> Outcome {
     match tool.try_out(arguments).await {
-        Ok(Answer::Outcome(outcome)) => *outcome,
+        Ok(ToolOutput::Outcome(outcome)) => *outcome,
         Ok(other) => panic!("{other:?}"),
         Err(failure) => Outcome::failed(failure),
     }

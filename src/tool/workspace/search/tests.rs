@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::*;
-use crate::domain::Answer;
+use crate::domain::ToolOutput;
 use crate::tool::BuiltinTool;
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
 
 async fn search(folder: &tempfile::TempDir, arguments: Value) -> String {
     match BuiltinTool::new(Search::new(Workspace::open(folder.path()).unwrap())).try_out(arguments).await {
-        Ok(Answer::Outcome(outcome)) => outcome.output,
+        Ok(ToolOutput::Outcome(outcome)) => outcome.output,
         Ok(other) => panic!("{other:?}"),
         Err(failure) => failure.text,
     }

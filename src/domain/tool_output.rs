@@ -8,7 +8,7 @@ use super::{Outcome, json};
 
 /// The raw result of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum ToolOutput {
     /// Nothing at all.
     Nothing,
     /// Text that is no JSON.
@@ -28,7 +28,7 @@ pub enum Answer {
     Outcome(Box<Outcome>),
 }
 
-impl Answer {
+impl ToolOutput {
     /// Reads a text that should be JSON. Valid JSON that holds a number beyond 64 bits is kept as text, with a note in
     /// `details`: the work behind it has been done.
     ///

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 /// A key and what it stands for. The key is kept as its hash: it may be any text, and may be secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Once {
+pub struct IdempotencyKey {
     /// SHA-256 of the key and of what kind it is.
     pub key: [u8; 32],
     /// SHA-256 of the request, whatever its blanks and the order of its members.
@@ -15,16 +15,16 @@ pub struct Once {
 
 /// A key that is taken, and by which calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct KeyClaim {
     /// The key.
-    pub once: Once,
+    pub once: IdempotencyKey,
     /// The batch, if the request was one.
     pub batch_id: Option<Uuid>,
     /// The calls, in request order.
     pub calls: Vec<Uuid>,
 }
 
-impl Once {
+impl IdempotencyKey {
     /// Of a whole request with an `Idempotency-Key`.
     #[must_use]
     pub fn of_request(key: &str, body: &Value) -> Self {
@@ -100,10 +100,10 @@ mod tests {
     #[test]
     fn a_body_is_the_same_whatever_its_blanks_and_order_and_no_other() {
         let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
-        let one = Once::of_request("k", &parse(r#"{"a":1,"b":{"c":[1,2],"d":null}}"#));
-        assert_eq!(one, Once::of_request("k", &parse(r#"{ "b": {"d": null, "c": [1, 2]}, "a": 1 }"#)));
+        let one = IdempotencyKey::of_request("k", &parse(r#"{"a":1,"b":{"c":[1,2],"d":null}}"#));
+        assert_eq!(one, IdempotencyKey::of_request("k", &parse(r#"{ "b": {"d": null, "c": [1, 2]}, "a": 1 }"#)));
         for other in [r#"{"a":1,"b":{"c":[2,1],"d":null}}"#, r#"{"a":1,"b":{"c":[1,2]}}"#, r#"{"a":1.0,"b":0}"#] {
-            let other = Once::of_request("k", &parse(other));
+            let other = IdempotencyKey::of_request("k", &parse(other));
             assert_eq!((other.key, other.fingerprint == one.fingerprint), (one.key, false));
         }
     }
@@ -111,11 +111,11 @@ mod tests {
     #[test]
     fn keys_of_different_kinds_sessions_and_ids_never_meet() {
         let keys = [
-            Once::of_request("ab", &json!({})).key,
-            Once::of_call(None, "ab", "t", None).key,
-            Once::of_call(Some(""), "ab", "t", None).key,
-            Once::of_call(Some("a"), "b", "t", None).key,
-            Once::of_call(Some("b"), "a", "t", None).key,
+            IdempotencyKey::of_request("ab", &json!({})).key,
+            IdempotencyKey::of_call(None, "ab", "t", None).key,
+            IdempotencyKey::of_call(Some(""), "ab", "t", None).key,
+            IdempotencyKey::of_call(Some("a"), "b", "t", None).key,
+            IdempotencyKey::of_call(Some("b"), "a", "t", None).key,
         ];
         let distinct: std::collections::HashSet<_> = keys.iter().collect();
         assert_eq!(distinct.len(), keys.len());

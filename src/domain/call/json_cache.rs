@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 /// The call as compact JSON, as callers see it, once somebody has written it. A copy has none: something may happen to it.
 #[derive(Debug, Default)]
-pub struct Written(OnceLock<Bytes>);
+pub struct JsonCache(OnceLock<Bytes>);
 
-impl Written {
+impl JsonCache {
     /// The JSON, if it is there.
     #[must_use]
     pub fn get(&self) -> Option<&Bytes> {
@@ -21,7 +21,7 @@ impl Written {
     }
 }
 
-impl Clone for Written {
+impl Clone for JsonCache {
     fn clone(&self) -> Self {
         Self::default()
     }

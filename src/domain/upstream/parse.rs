@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Reached, Upstream};
+use super::{Upstream, UpstreamTransport};
+use crate::domain::decode::DecodeError;
 use crate::domain::json::{pointer_token, type_name};
 use crate::domain::process::EnvValue;
 use crate::domain::secret::SecretRef;
-use crate::domain::shape::ShapeError;
 use crate::domain::tool::OutputCheck;
 
 /// Longest name of a server: with a dot and a tool's name it is to fit into a name of ours.
@@ -37,9 +37,9 @@ const KNOWN: [&str; 15] = [
 #[derive(Debug, Clone, PartialEq)]
 pub enum Declared {
     /// It is to be kept up.
-    On(Upstream),
+    Enabled(Upstream),
     /// It is switched off.
-    Off,
+    Disabled,
 }
 
 /// The name under which a server's tools appear. Files of other programs have any names: what ours cannot have becomes `_`.
@@ -66,12 +66,12 @@ fn check_name(name: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// What is wrong, and where.
-pub fn read_settings(members: &Map<String, Value>, strict: bool) -> Result<Declared, ShapeError> {
+pub fn read_settings(members: &Map<String, Value>, strict: bool) -> Result<Declared, DecodeError> {
     if let Some(name) = members.keys().find(|name| strict && !KNOWN.contains(&name.as_str())) {
         return Err(fault(format!("/{}", pointer_token(name)), format!("unknown field `{name}`")));
     }
     if flag(members, "disabled")? == Some(true) || flag(members, "enabled")? == Some(false) {
-        return Ok(Declared::Off);
+        return Ok(Declared::Disabled);
     }
     let url = ["url", "serverUrl", "httpUrl"].into_iter().find(|name| members.contains_key(*name));
     let is_http = match kind(members)? {
@@ -80,26 +80,33 @@ pub fn read_settings(members: &Map<String, Value>, strict: bool) -> Result<Decla
     };
     let reached = if is_http {
         let Some(url) = url else { return Err(fault("/url", "is required: the address of a server with HTTP")) };
-        Reached::Http { url: required(members, url)?, headers: values(members, "headers")? }
+        UpstreamTransport::Http { url: required(members, url)?, headers: values(members, "headers")? }
     } else {
-        let command = required(members, "command")
-            .map_err(|error| ShapeError { message: format!("{}: a program, or else `url`", error.message), ..error })?;
-        Reached::Stdio { command, args: args(members)?, env: values(members, "env")?, cwd: text(members, "cwd")? }
+        let command = required(members, "command").map_err(|error| DecodeError {
+            message: format!("{}: a program, or else `url`", error.message),
+            ..error
+        })?;
+        UpstreamTransport::Stdio {
+            command,
+            args: args(members)?,
+            env: values(members, "env")?,
+            cwd: text(members, "cwd")?,
+        }
     };
     let upstream = Upstream {
-        reached,
+        transport: reached,
         pin: flag(members, "pin")?.unwrap_or(false),
         output_check: output_check(members)?,
         expands: true,
     };
-    Ok(Declared::On(upstream))
+    Ok(Declared::Enabled(upstream))
 }
 
 /// Reads a server that is registered over the API, and its name. It can only be one with HTTP.
 ///
 /// # Errors
 /// What is wrong, and where.
-pub fn read_registered(value: &Value) -> Result<(String, Upstream), ShapeError> {
+pub fn read_registered(value: &Value) -> Result<(String, Upstream), DecodeError> {
     let Value::Object(members) = value else {
         return Err(fault("", format!("must be an object, not {}", type_name(value))));
     };
@@ -121,7 +128,7 @@ pub fn read_registered(value: &Value) -> Result<(String, Upstream), ShapeError> 
         return Err(fault(place, message));
     }
     let upstream = Upstream {
-        reached: Reached::Http { url: required(members, "url")?, headers: values(members, "headers")? },
+        transport: UpstreamTransport::Http { url: required(members, "url")?, headers: values(members, "headers")? },
         pin: flag(members, "pin")?.unwrap_or(false),
         output_check: output_check(members)?,
         expands: false,
@@ -135,7 +142,7 @@ enum Kind {
     Http,
 }
 
-fn kind(members: &Map<String, Value>) -> Result<Option<Kind>, ShapeError> {
+fn kind(members: &Map<String, Value>) -> Result<Option<Kind>, DecodeError> {
     for name in ["type", "transport"] {
         let Some(kind) = text(members, name)? else { continue };
         let plain: String = kind.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
@@ -153,8 +160,8 @@ fn kind(members: &Map<String, Value>) -> Result<Option<Kind>, ShapeError> {
     Ok(None)
 }
 
-fn fault(pointer: impl Into<String>, message: impl Into<String>) -> ShapeError {
-    ShapeError { pointer: pointer.into(), message: message.into() }
+fn fault(pointer: impl Into<String>, message: impl Into<String>) -> DecodeError {
+    DecodeError { pointer: pointer.into(), message: message.into() }
 }
 
 /// A member; `null` is the same as absent.
@@ -162,11 +169,11 @@ fn member<'a>(members: &'a Map<String, Value>, name: &str) -> Option<&'a Value> 
     members.get(name).filter(|value| !value.is_null())
 }
 
-fn wrong(name: &str, what: &str, found: &Value) -> ShapeError {
+fn wrong(name: &str, what: &str, found: &Value) -> DecodeError {
     fault(format!("/{name}"), format!("must be {what}, not {}", type_name(found)))
 }
 
-fn text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, ShapeError> {
+fn text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, DecodeError> {
     match member(members, name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -174,12 +181,12 @@ fn text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, Shap
     }
 }
 
-fn required(members: &Map<String, Value>, name: &str) -> Result<String, ShapeError> {
+fn required(members: &Map<String, Value>, name: &str) -> Result<String, DecodeError> {
     let text = text(members, name)?.filter(|text| !text.trim().is_empty());
     text.ok_or_else(|| fault(format!("/{name}"), "is required"))
 }
 
-fn flag(members: &Map<String, Value>, name: &str) -> Result<Option<bool>, ShapeError> {
+fn flag(members: &Map<String, Value>, name: &str) -> Result<Option<bool>, DecodeError> {
     match member(members, name) {
         None => Ok(None),
         Some(Value::Bool(flag)) => Ok(Some(*flag)),
@@ -187,7 +194,7 @@ fn flag(members: &Map<String, Value>, name: &str) -> Result<Option<bool>, ShapeE
     }
 }
 
-fn output_check(members: &Map<String, Value>) -> Result<OutputCheck, ShapeError> {
+fn output_check(members: &Map<String, Value>) -> Result<OutputCheck, DecodeError> {
     match text(members, "output_check")?.as_deref() {
         None | Some("warn") => Ok(OutputCheck::Warn),
         Some("strict") => Ok(OutputCheck::Strict),
@@ -195,7 +202,7 @@ fn output_check(members: &Map<String, Value>) -> Result<OutputCheck, ShapeError>
     }
 }
 
-fn args(members: &Map<String, Value>) -> Result<Vec<String>, ShapeError> {
+fn args(members: &Map<String, Value>) -> Result<Vec<String>, DecodeError> {
     let args = match member(members, "args") {
         None => return Ok(Vec::new()),
         Some(Value::Array(args)) => args,
@@ -210,7 +217,7 @@ fn args(members: &Map<String, Value>) -> Result<Vec<String>, ShapeError> {
 }
 
 /// Texts and secrets by name. What stands in the wrong place may be a secret, and is not repeated.
-fn values(members: &Map<String, Value>, name: &str) -> Result<BTreeMap<String, EnvValue>, ShapeError> {
+fn values(members: &Map<String, Value>, name: &str) -> Result<BTreeMap<String, EnvValue>, DecodeError> {
     let found = match member(members, name) {
         None => return Ok(BTreeMap::new()),
         Some(Value::Object(found)) => found,
@@ -240,14 +247,15 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Result<Declared, ShapeError> {
+    fn read(value: Value) -> Result<Declared, DecodeError> {
         read_settings(value.as_object().unwrap(), false)
     }
 
     #[test]
     fn what_other_programs_have_works_as_it_is() {
         let stdio = json!({"command": "uvx", "args": ["mcp-server-git"], "env": {"A": "b", "N": 1}, "autoApprove": []});
-        let Declared::On(Upstream { reached: Reached::Stdio { command, args, env, cwd }, .. }) = read(stdio).unwrap()
+        let Declared::Enabled(Upstream { transport: UpstreamTransport::Stdio { command, args, env, cwd }, .. }) =
+            read(stdio).unwrap()
         else {
             panic!("a program");
         };
@@ -261,10 +269,12 @@ mod tests {
             json!({"serverUrl": "https://h/mcp", "disabled": false}),
         ] {
             let read = read(http.clone()).unwrap();
-            let Declared::On(Upstream { reached: Reached::Http { url, .. }, .. }) = read else { panic!("{http}") };
+            let Declared::Enabled(Upstream { transport: UpstreamTransport::Http { url, .. }, .. }) = read else {
+                panic!("{http}")
+            };
             assert_eq!(url, "https://h/mcp");
         }
-        assert_eq!(read(json!({"command": "x", "disabled": true})).unwrap(), Declared::Off);
+        assert_eq!(read(json!({"command": "x", "disabled": true})).unwrap(), Declared::Disabled);
         assert_eq!(server_name("My server (1)").unwrap(), "My_server__1_");
         assert!(server_name(" ").is_err() && server_name(&"x".repeat(65)).is_err());
     }

@@ -9,7 +9,7 @@ use super::json::pointer_token;
 /// A value that does not have the shape that it must have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {message}")]
-pub struct ShapeError {
+pub struct DecodeError {
     /// Where (RFC 6901).
     pub pointer: String,
     /// What is wrong.
@@ -21,7 +21,7 @@ pub struct ShapeError {
 ///
 /// # Errors
 /// The first that is none.
-pub fn expect_objects(value: &Value, pointers: &[&str]) -> Result<(), ShapeError> {
+pub fn expect_objects(value: &Value, pointers: &[&str]) -> Result<(), DecodeError> {
     expect(value, pointers, "an object", Value::is_object)
 }
 
@@ -30,15 +30,15 @@ pub fn expect_objects(value: &Value, pointers: &[&str]) -> Result<(), ShapeError
 ///
 /// # Errors
 /// The first that is none.
-pub fn expect_strings(value: &Value, pointers: &[&str]) -> Result<(), ShapeError> {
+pub fn expect_strings(value: &Value, pointers: &[&str]) -> Result<(), DecodeError> {
     expect(value, pointers, "a string", Value::is_string)
 }
 
-fn expect(value: &Value, pointers: &[&str], what: &str, is: impl Fn(&Value) -> bool) -> Result<(), ShapeError> {
+fn expect(value: &Value, pointers: &[&str], what: &str, is: impl Fn(&Value) -> bool) -> Result<(), DecodeError> {
     let wrong = pointers.iter().find_map(|pointer| {
         let found = value.pointer(pointer).filter(|found| !found.is_null() && !is(found))?;
         let message = format!("must be {what}, not {}", super::json::type_name(found));
-        Some(ShapeError { pointer: (*pointer).to_owned(), message })
+        Some(DecodeError { pointer: (*pointer).to_owned(), message })
     });
     wrong.map_or(Ok(()), Err)
 }
@@ -50,7 +50,7 @@ const MOST_MENDED: usize = 64;
 ///
 /// # Errors
 /// The first thing that does not fit.
-pub fn read<T: DeserializeOwned>(mut value: Value) -> Result<T, ShapeError> {
+pub fn read<T: DeserializeOwned>(mut value: Value) -> Result<T, DecodeError> {
     for _ in 0..MOST_MENDED {
         match read_as_written(&value) {
             Err(error) if error.message.starts_with("invalid type: floating point") => {
@@ -76,7 +76,7 @@ pub fn make_integer(value: &mut Value) -> bool {
     true
 }
 
-fn read_as_written<T: DeserializeOwned>(value: &Value) -> Result<T, ShapeError> {
+fn read_as_written<T: DeserializeOwned>(value: &Value) -> Result<T, DecodeError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let mut pointer = String::new();
         for segment in error.path() {
@@ -94,7 +94,7 @@ fn read_as_written<T: DeserializeOwned>(value: &Value) -> Result<T, ShapeError> 
                 pointer.push_str(&format!("/{name}"));
             }
         }
-        ShapeError { pointer, message }
+        DecodeError { pointer, message }
     })
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::super::ToolDefinition;
     use super::*;
 
-    fn fault(value: Value) -> ShapeError {
+    fn fault(value: Value) -> DecodeError {
         read::<ToolDefinition>(value).unwrap_err()
     }
 
