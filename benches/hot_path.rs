@@ -128,7 +128,7 @@ fn lowering(criterion: &mut Criterion) {
         "ratio": null, "labels": [{"key": "a", "value": "b"}], "dry_run": null,
     });
     criterion.bench_function("arguments on the way back", |bench| {
-        bench.iter(|| lowered.way_back.apply(black_box(&arguments)));
+        bench.iter(|| lowered.restorer.apply(black_box(&arguments)));
     });
 }
 

@@ -11,16 +11,16 @@ use graph::{Graph, ROOT};
 
 mod accept;
 mod bounds;
+mod coerce;
 mod defaults;
+mod display;
 mod drafts;
 mod explain;
 mod graph;
 pub mod lower;
-mod mend;
 mod nearest;
 mod patterns;
 mod references;
-mod shown;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -100,7 +100,9 @@ fn check_root(schema: &Value) -> Result<(), SchemaError> {
     let only = declared.and_then(Value::as_array).filter(|types| types.len() == 1).map(|types| &types[0]);
     let message = match only.or(declared) {
         Some(Value::String(name)) if name == "object" => return Ok(()),
-        Some(other) => format!("the root must be of type \"object\", got {}: arguments are named", shown::value(other)),
+        Some(other) => {
+            format!("the root must be of type \"object\", got {}: arguments are named", display::value(other))
+        }
         None if schema.get("$ref").is_some() => {
             "the root must say \"type\":\"object\" itself: write the definition that \"$ref\" names at the root"
                 .to_owned()
@@ -154,7 +156,7 @@ impl Compiled {
         let mended = if self.validator.is_valid(arguments) {
             return Ok(Checked { arguments: self.completed(arguments), coerced: Vec::new() });
         } else if coerce {
-            mend::mend(&self.graph, arguments).map(|(mended, coerced)| (Arc::new(mended), coerced))
+            coerce::coerce(&self.graph, arguments).map(|(mended, coerced)| (Arc::new(mended), coerced))
         } else {
             None
         };

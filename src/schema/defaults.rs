@@ -65,7 +65,7 @@ fn drop_endless(graph: &mut Graph) {
     for id in 0..graph.nodes.len() {
         for index in (0..graph.nodes[id].defaults.len()).rev() {
             let (name, default) = &graph.nodes[id].defaults[index];
-            let mut filler = Filler { graph, room: MAX_ADDED, budget, inserted: 0 };
+            let mut filler = DefaultFiller { graph, room: MAX_ADDED, budget, inserted: 0 };
             let ends = graph.of_property(id, name).into_iter().all(|below| filler.value(below, default).is_ok());
             budget = filler.budget;
             if !ends {
@@ -80,23 +80,23 @@ pub(super) fn fill(graph: &Graph, instance: &Value) -> Option<Value> {
     if !graph.nodes[ROOT].fills {
         return None;
     }
-    let mut filler = Filler { graph, room: MAX_ADDED, budget: Budget::for_value(STEPS, instance), inserted: 0 };
+    let mut filler = DefaultFiller { graph, room: MAX_ADDED, budget: Budget::for_value(STEPS, instance), inserted: 0 };
     let mut filled: Option<Value> = None;
     // What one part of an `allOf` adds, another one may fill further.
     for _ in 0..8 {
         match filler.value(ROOT, filled.as_ref().unwrap_or(instance)) {
             Ok(Some(more)) => filled = Some(more),
             Ok(None) => return filled,
-            Err(TooMuch) => return None,
+            Err(BudgetExceeded) => return None,
         }
     }
     None
 }
 
 /// Defaults beyond all bounds.
-struct TooMuch;
+struct BudgetExceeded;
 
-struct Filler<'a> {
+struct DefaultFiller<'a> {
     graph: &'a Graph,
     room: usize,
     budget: Budget,
@@ -106,14 +106,14 @@ struct Filler<'a> {
 /// Nesting of defaults within defaults, beyond which they are taken to be endless.
 const MAX_INSERTED: usize = 32;
 
-impl Filler<'_> {
-    fn value(&mut self, id: NodeId, value: &Value) -> Result<Option<Value>, TooMuch> {
+impl DefaultFiller<'_> {
+    fn value(&mut self, id: NodeId, value: &Value) -> Result<Option<Value>, BudgetExceeded> {
         let node = &self.graph.nodes[id];
         if !node.fills {
             return Ok(None);
         }
         if !self.budget.step() {
-            return Err(TooMuch);
+            return Err(BudgetExceeded);
         }
         let mut filled = match value {
             Value::Object(object) => self.object(id, object)?.map(Value::Object),
@@ -126,7 +126,11 @@ impl Filler<'_> {
         Ok(filled)
     }
 
-    fn object(&mut self, id: NodeId, object: &Map<String, Value>) -> Result<Option<Map<String, Value>>, TooMuch> {
+    fn object(
+        &mut self,
+        id: NodeId,
+        object: &Map<String, Value>,
+    ) -> Result<Option<Map<String, Value>>, BudgetExceeded> {
         let mut filled: Option<Map<String, Value>> = None;
         for (name, given) in object {
             let mut better: Option<Value> = None;
@@ -141,10 +145,10 @@ impl Filler<'_> {
             if object.contains_key(name) {
                 continue;
             }
-            self.room = self.room.checked_sub(size(default)).ok_or(TooMuch)?;
+            self.room = self.room.checked_sub(size(default)).ok_or(BudgetExceeded)?;
             self.inserted += 1;
             if self.inserted > MAX_INSERTED {
-                return Err(TooMuch);
+                return Err(BudgetExceeded);
             }
             let mut value = default.clone();
             for below in self.graph.of_property(id, name) {
@@ -156,7 +160,7 @@ impl Filler<'_> {
         Ok(filled)
     }
 
-    fn array(&mut self, id: NodeId, items: &[Value]) -> Result<Option<Vec<Value>>, TooMuch> {
+    fn array(&mut self, id: NodeId, items: &[Value]) -> Result<Option<Vec<Value>>, BudgetExceeded> {
         let mut filled: Option<Vec<Value>> = None;
         for (index, given) in items.iter().enumerate() {
             let Some(below) = self.graph.of_element(id, index) else { break };

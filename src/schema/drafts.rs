@@ -3,7 +3,7 @@
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
-use super::{SchemaError, shown};
+use super::{SchemaError, display};
 
 /// The draft that a schema declares; 2020-12 where it declares none.
 ///
@@ -36,7 +36,7 @@ fn declared(pointer: &str, keywords: Option<&Map<String, Value>>) -> Result<Opti
             message: format!(
                 "{} is not a known draft: leave \"$schema\" out (2020-12), or use \
                  \"https://json-schema.org/draft/2020-12/schema\" or another official draft from 4 on",
-                shown::value(value)
+                display::value(value)
             ),
         }),
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::accept::Budget;
 use super::graph::{Graph, ROOT};
 use super::violation::Violation;
-use super::{SchemaError, nearest, shown};
+use super::{SchemaError, display, nearest};
 use crate::domain::json;
 
 mod branches;
@@ -94,7 +94,7 @@ impl Explainer<'_> {
             }
             Kind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
-                let message = format!("missing required property {}", shown::text(name));
+                let message = format!("missing required property {}", display::text(name));
                 vec![Violation { property: Some(name.to_owned()), ..self.violation(error, message) }]
             }
             Kind::FalseSchema => match self.undeclared(error, &[]) {
@@ -106,7 +106,7 @@ impl Explainer<'_> {
             },
             Kind::PropertyNames { error: inner } => {
                 let name = inner.instance().as_str().unwrap_or_default();
-                let message = format!("property name {} {}", shown::text(name), wording::of(inner));
+                let message = format!("property name {} {}", display::text(name), wording::of(inner));
                 vec![Violation { property: Some(name.to_owned()), ..self.violation(error, message) }]
             }
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
@@ -193,14 +193,14 @@ impl Explainer<'_> {
         let present = self.instance.pointer(at).and_then(Value::as_object).unwrap_or(&empty);
         let free = known.iter().copied().filter(|known| !present.contains_key(*known));
         let hint = match nearest(name, free) {
-            Some(meant) => format!(", did you mean {}?", shown::text(meant)),
+            Some(meant) => format!(", did you mean {}?", display::text(meant)),
             None if known.is_empty() || known.len() > 12 => String::new(),
             None => {
                 let known: Vec<Value> = known.iter().map(|name| Value::String((*name).to_owned())).collect();
-                format!("; known are {}", shown::listed(known.iter()))
+                format!("; known are {}", display::listed(known.iter()))
             }
         };
-        let message = format!("unexpected property {}{hint}", shown::text(name));
+        let message = format!("unexpected property {}{hint}", display::text(name));
         let keyword = match error.kind() {
             Kind::FalseSchema => "additionalProperties".to_owned(),
             kind => kind.keyword().to_owned(),
@@ -220,7 +220,7 @@ impl Explainer<'_> {
         Violation {
             pointer: around.to_owned(),
             property: Some(name.clone()),
-            ..self.violation(error, format!("unexpected property {}", shown::text(&name)))
+            ..self.violation(error, format!("unexpected property {}", display::text(&name)))
         }
     }
 }

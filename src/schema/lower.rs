@@ -6,30 +6,30 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use back::Back;
 use document::Document;
-use lowering::{Lowering, Stop, UNROLLED};
+use lowering::{LowerError, Lowering, UNROLLED};
+use restore::Restore;
 
-mod back;
+mod conjunction;
+mod describe;
 mod document;
 mod exclusive;
 mod fold;
+mod full;
 mod kinds;
-mod light;
 mod limits;
 mod lowering;
 mod merge;
 mod names;
-mod narrow;
 mod null;
-mod parts;
+mod restore;
 mod shape;
+mod subset;
 #[cfg(test)]
 mod tests;
 mod valid;
-mod words;
 
-pub use back::WayBack;
+pub use restore::Restorer;
 
 /// Whose subset of JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,7 +75,7 @@ pub struct Lowered {
     /// What it does not say any more.
     pub losses: Vec<Loss>,
     /// For arguments that are not valid for the original as they are.
-    pub way_back: WayBack,
+    pub restorer: Restorer,
 }
 
 /// Puts an input schema that [`compile`](super::compile) takes into the subset of a vendor. The same schema always gives
@@ -93,9 +93,9 @@ pub fn lower(schema: &Value, target: Target) -> Result<Lowered, Unlowerable> {
     for unrolled in attempts {
         match Lowering::new(&document, target, *unrolled).run() {
             Ok(lowered) => return Ok(lowered),
-            Err(Stop::Cannot(reason)) => return Err(reason),
-            Err(Stop::TooLarge { recursive: true }) => {}
-            Err(Stop::TooLarge { recursive: false }) => break,
+            Err(LowerError::Cannot(reason)) => return Err(reason),
+            Err(LowerError::TooLarge { recursive: true }) => {}
+            Err(LowerError::TooLarge { recursive: false }) => break,
         }
     }
     let message = "the schema grows too large or too deep once its references are written out: use fewer or smaller \

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use jsonschema::{Draft, Validator};
 use serde_json::{Value, json};
 
-use super::{SchemaError, shown};
+use super::{SchemaError, display};
 
 /// Compiled size of one pattern in bytes: room for a hundred letters of any script.
 pub(super) const MAX_SIZE: usize = 10 << 20;
@@ -44,7 +44,7 @@ impl Patterns {
         if let Ok(validator) = super::validator(self.draft, self.size_limit(), &schema) {
             return Ok(validator);
         }
-        let shown = shown::text(pattern);
+        let shown = display::text(pattern);
         let look_around = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| pattern.contains(group));
         refuse(if look_around {
             format!("{shown} uses look-around, which cannot be matched in linear time: rewrite it without, or drop it")

@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use serde_json::{Map, Value, json};
 use url::Url;
 
-use super::{SchemaError, drafts, shown};
+use super::{SchemaError, display, drafts};
 use crate::domain::json::{self, SCHEMA_MAPS};
 
 /// The identity of a document that has none of its own; relative identities and references count from there.
@@ -144,7 +144,7 @@ pub(super) fn outside(pointer: &str, keyword: &str, to: &str) -> SchemaError {
     let message = format!(
         "refers outside the schema ({}), and nothing is ever fetched: copy the definition under \"$defs\" and refer to \
          it as \"#/$defs/NAME\"",
-        shown::text(to)
+        display::text(to)
     );
     SchemaError { pointer: format!("{pointer}/{keyword}"), message }
 }
@@ -152,7 +152,7 @@ pub(super) fn outside(pointer: &str, keyword: &str, to: &str) -> SchemaError {
 /// The message for a reference to nothing in the schema.
 pub(super) fn nowhere(pointer: &str, keyword: &str, to: &str) -> SchemaError {
     let message =
-        format!("{} leads to nothing in this schema: define it, for example under \"$defs\"", shown::text(to));
+        format!("{} leads to nothing in this schema: define it, for example under \"$defs\"", display::text(to));
     SchemaError { pointer: format!("{pointer}/{keyword}"), message }
 }
 

@@ -3,7 +3,7 @@
 use jsonschema::Draft;
 use serde_json::Value;
 
-use super::{SchemaError, nearest, shown};
+use super::{SchemaError, display, nearest};
 
 /// A set of the seven types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(super) fn declared(pointer: &str, value: Option<&Value>) -> Result<Option<Ty
     let named = |name: &str, place: String| {
         Types::named(name).ok_or_else(|| SchemaError {
             pointer: place,
-            message: format!("{} is not a JSON Schema type; {}", shown::text(name), hint(name)),
+            message: format!("{} is not a JSON Schema type; {}", display::text(name), hint(name)),
         })
     };
     match value {

@@ -48,5 +48,5 @@ fn compiled(schema: &Value) -> Compiled {
 
 /// The arguments as the original takes them.
 fn back(lowered: &Lowered, arguments: &Value) -> Value {
-    lowered.way_back.apply(arguments).unwrap_or_else(|| arguments.clone())
+    lowered.restorer.apply(arguments).unwrap_or_else(|| arguments.clone())
 }

@@ -25,10 +25,10 @@ pub(super) fn meant(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor
     let Some(vendor) = vendor else { return Vec::new() };
     let is_valid = entry.input.is_valid(arguments);
     let lowered = targets(vendor).iter().filter_map(|target| Some((*target, entry.lowered(*target).ok()?)));
-    let ways = lowered.filter(|(_, lowered)| !lowered.way_back.is_identity());
+    let ways = lowered.filter(|(_, lowered)| !lowered.restorer.is_identity());
     let likely = ways.filter(|(target, lowered)| !is_valid || may_have_been_shown(*target, lowered, arguments));
     let mut meant: Vec<Arc<Value>> =
-        likely.filter_map(|(_, lowered)| lowered.way_back.apply(arguments)).map(Arc::new).collect();
+        likely.filter_map(|(_, lowered)| lowered.restorer.apply(arguments)).map(Arc::new).collect();
     if is_valid {
         meant.retain(|arguments| entry.input.is_valid(arguments));
     } else {

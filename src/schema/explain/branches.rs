@@ -1,6 +1,6 @@
 //! `anyOf` and `oneOf`: one readable sentence out of what every branch has to complain about.
 
-use super::{Explainer, Kind, ValidationError, Value, required, shown, wording, wrong_type};
+use super::{Explainer, Kind, ValidationError, Value, display, required, wording, wrong_type};
 
 const NO_FORM: &str = "matches none of the forms that are allowed here";
 
@@ -26,7 +26,7 @@ pub(super) fn describe(
         return (format!("{NO_FORM}: {wrong}"), forms.into());
     }
     let message = match nearest_branch(at, branches) {
-        None => format!("{NO_FORM} (got {})", shown::typed(value)),
+        None => format!("{NO_FORM} (got {})", display::typed(value)),
         Some(index) => {
             let wrong: Vec<String> = branches[index].iter().take(3).map(|fault| inner(explainer, at, fault)).collect();
             format!("{NO_FORM}; nearest is {}: {}", forms[index], wrong.join("; "))

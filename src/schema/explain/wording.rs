@@ -1,11 +1,11 @@
 //! The sentence for each keyword.
 
-use super::{Kind, ValidationError, Value, nearest, shown, type_names};
+use super::{Kind, ValidationError, Value, display, nearest, type_names};
 
 /// What is wrong, as the rest of a sentence whose subject is the value.
 pub(super) fn of(error: &ValidationError<'_>) -> String {
     let value = error.instance().as_ref();
-    let got = shown::value(value);
+    let got = display::value(value);
     match error.kind() {
         Kind::Type { kind } => of_type(&type_names(kind), value),
         Kind::Enum { options } => one_of(options.as_array().map_or(&[], Vec::as_slice), value),
@@ -34,7 +34,7 @@ pub(super) fn of(error: &ValidationError<'_>) -> String {
         Kind::UniqueItems => "must not have equal items".to_owned(),
         Kind::Contains => "has too few or too many items of the form that \"contains\" asks for".to_owned(),
         Kind::UnevaluatedItems { .. } => "has items that the schema does not allow".to_owned(),
-        Kind::Pattern { pattern } => format!("must match the pattern {} (got {got})", shown::text(pattern)),
+        Kind::Pattern { pattern } => format!("must match the pattern {} (got {got})", display::text(pattern)),
         Kind::Format { format } => format!("must be a valid {format}{} (got {got})", example(format)),
         Kind::Not { .. } => "must not have this form".to_owned(),
         Kind::OneOfMultipleValid { .. } => {
@@ -66,18 +66,18 @@ pub(super) fn expected(kind: &Kind) -> Value {
 
 /// Not of one of the types that are allowed.
 pub(super) fn of_type(types: &[String], value: &Value) -> String {
-    format!("must be {}, got {}", types.join(" or "), shown::typed(value))
+    format!("must be {}, got {}", types.join(" or "), display::typed(value))
 }
 
 /// Not one of the values that are allowed.
 pub(super) fn one_of(options: &[Value], value: &Value) -> String {
     let meant = value.as_str().and_then(|text| nearest(text, options.iter().filter_map(Value::as_str)));
-    let hint = meant.map_or_else(String::new, |meant| format!(", did you mean {}?", shown::text(meant)));
+    let hint = meant.map_or_else(String::new, |meant| format!(", did you mean {}?", display::text(meant)));
     let (one_of, list) = match options {
-        [only] => ("", shown::value(only)),
-        several => ("one of ", shown::listed(several.iter())),
+        [only] => ("", display::value(only)),
+        several => ("one of ", display::listed(several.iter())),
     };
-    format!("must be {one_of}{list} (got {}){hint}", shown::value(value))
+    format!("must be {one_of}{list} (got {}){hint}", display::value(value))
 }
 
 fn counted(count: u64, what: &str) -> String {

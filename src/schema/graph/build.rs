@@ -10,7 +10,7 @@ use super::{Graph, Node, NodeId};
 use crate::domain::json;
 use crate::schema::patterns::Patterns;
 use crate::schema::types::{declared, of_values};
-use crate::schema::{SchemaError, drafts, references, shown};
+use crate::schema::{SchemaError, display, drafts, references};
 
 /// Assertions that need no other schema, as they are handed to a validator of their own.
 #[rustfmt::skip]
@@ -85,7 +85,7 @@ impl<'a> Builder<'a, '_> {
             Value::Bool(constant) => Node { constant: Some(*constant), ..Node::default() },
             Value::Object(keywords) => self.object(id, &pointer, keywords, base)?,
             other => {
-                let message = format!("a schema must be an object or a boolean, got {}", shown::value(other));
+                let message = format!("a schema must be an object or a boolean, got {}", display::value(other));
                 return Err(SchemaError { pointer, message });
             }
         };

@@ -11,14 +11,14 @@ use crate::domain::json;
 
 /// A place in the document; its pointer is only written out when it is asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct At(usize);
+pub(super) struct Location(usize);
 
 enum Step<'a> {
     /// A pointer from the document's root.
     Jump(String),
-    Key(At, &'a str),
-    Member(At, &'static str, &'a str),
-    Index(At, &'static str, usize),
+    Key(Location, &'a str),
+    Member(Location, &'static str, &'a str),
+    Index(Location, &'static str, usize),
 }
 
 /// The schema as it was registered.
@@ -31,33 +31,33 @@ pub(super) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    pub(super) const ROOT: At = At(0);
+    pub(super) const ROOT: Location = Location(0);
 
     pub(super) fn new(root: &'a Value, draft: Draft) -> Self {
         let steps = RefCell::new(vec![Step::Jump(String::new())]);
         Self { root, draft, steps, assertions: RefCell::default() }
     }
 
-    fn place(&self, step: Step<'a>) -> At {
+    fn place(&self, step: Step<'a>) -> Location {
         let mut steps = self.steps.borrow_mut();
         steps.push(step);
-        At(steps.len() - 1)
+        Location(steps.len() - 1)
     }
 
-    pub(super) fn key(&self, at: At, keyword: &'a str) -> At {
+    pub(super) fn key(&self, at: Location, keyword: &'a str) -> Location {
         self.place(Step::Key(at, keyword))
     }
 
-    pub(super) fn member(&self, at: At, keyword: &'static str, name: &'a str) -> At {
+    pub(super) fn member(&self, at: Location, keyword: &'static str, name: &'a str) -> Location {
         self.place(Step::Member(at, keyword, name))
     }
 
-    pub(super) fn index(&self, at: At, keyword: &'static str, index: usize) -> At {
+    pub(super) fn index(&self, at: Location, keyword: &'static str, index: usize) -> Location {
         self.place(Step::Index(at, keyword, index))
     }
 
     /// RFC 6901.
-    pub(super) fn pointer(&self, at: At) -> String {
+    pub(super) fn pointer(&self, at: Location) -> String {
         let steps = self.steps.borrow();
         let (mut tokens, mut at) = (Vec::new(), at);
         loop {
@@ -78,7 +78,7 @@ impl<'a> Document<'a> {
     }
 
     /// What a reference that stands at `at` leads to.
-    pub(super) fn resolve(&self, at: At, reference: &str) -> Option<(&'a Value, At)> {
+    pub(super) fn resolve(&self, at: Location, reference: &str) -> Option<(&'a Value, Location)> {
         let fragment = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
         let base = self.resource_of(&self.pointer(at));
         let pointer = if fragment.is_empty() || fragment.starts_with('/') {

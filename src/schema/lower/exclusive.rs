@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
+use super::conjunction::{Conjunction, Term, flatten};
 use super::kinds::{Kinds, same};
 use super::lowering::Lowering;
-use super::parts::{Conj, Term, flatten};
 use super::shape::Shape;
 
 const MAX_DEPTH: usize = 4;
 
 impl<'a> Lowering<'a, '_> {
     /// Whether no two of the branches can take the same value, objects being closed.
-    pub(super) fn are_exclusive(&self, branches: &[Conj<'a>]) -> bool {
+    pub(super) fn are_exclusive(&self, branches: &[Conjunction<'a>]) -> bool {
         // The square of many is too much to look at.
         branches.len() <= 64
             && branches.iter().enumerate().all(|(index, one)| {
@@ -73,7 +73,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// The shape's parts again, with all groups that are left.
-    fn without_groups(&self, shape: &Shape<'a>) -> Conj<'a> {
+    fn without_groups(&self, shape: &Shape<'a>) -> Conjunction<'a> {
         let parts = shape.parts.iter().map(|part| Term::Part(*part));
         let made = shape.groups.iter().filter(|group| group.part.is_none());
         parts.chain(made.map(|group| Term::Any(group.branches.clone().into()))).collect()

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::document::At;
+use super::conjunction::{Conjunction, NO_ANY, NO_NOTES, NO_ONE, Part, Term, flatten};
+use super::describe;
+use super::document::Location;
 use super::kinds::Kinds;
 use super::lowering::{Lowering, Step};
-use super::parts::{Conj, NO_ANY, NO_NOTES, NO_ONE, Part, Term, flatten};
 use super::shape::{Group, Rest, Shape};
-use super::words;
 
 impl<'a> Lowering<'a, '_> {
     /// Leaves the root without a combinator: merged where that says the same, else its properties in one object.
@@ -39,7 +39,7 @@ impl<'a> Lowering<'a, '_> {
         if shape.values.take().is_some() {
             let text = shape.parts.iter().find_map(|part| {
                 let listed = part.schema.get("enum").and_then(Value::as_array)?;
-                Some(format!("The arguments must be one of {}.", words::values(listed)))
+                Some(format!("The arguments must be one of {}.", describe::values(listed)))
             });
             let text = text.unwrap_or_else(|| "The arguments must be one fixed object.".to_owned());
             self.unsaid(shape, shape.at, "enum", text, true);
@@ -53,7 +53,7 @@ impl<'a> Lowering<'a, '_> {
                 shape,
                 rest.part.at,
                 rest.keyword,
-                words::keyword(rest.keyword, rest.value, rest.part.schema),
+                describe::keyword(rest.keyword, rest.value, rest.part.schema),
                 true,
             );
         }
@@ -67,10 +67,11 @@ impl<'a> Lowering<'a, '_> {
                 .parts
                 .iter()
                 .find(|part| part.schema.get("if").is_some_and(|when| std::ptr::eq(when, condition.when.schema)));
-            let text = holder.map_or_else(String::new, |part| words::keyword("if", condition.when.schema, part.schema));
+            let text =
+                holder.map_or_else(String::new, |part| describe::keyword("if", condition.when.schema, part.schema));
             self.unsaid(shape, condition.at, "if", text, true);
             let sides = [condition.then, condition.other].into_iter().flatten();
-            let mut branches: Vec<Conj> = sides.map(|part| vec![Term::Part(part.without(NO_NOTES))]).collect();
+            let mut branches: Vec<Conjunction> = sides.map(|part| vec![Term::Part(part.without(NO_NOTES))]).collect();
             branches.push(vec![Term::Part(condition.when.without(NO_NOTES))]);
             let both = condition.then.is_some() && condition.other.is_some();
             let (sides, when) = branches.split_at(branches.len() - 1);
@@ -81,7 +82,7 @@ impl<'a> Lowering<'a, '_> {
 
     /// Properties of branches become properties of the shape: those that it has not, and, if `whole` (one of the
     /// branches holds in any case), those on which every branch has something to say.
-    pub(super) fn fold(&mut self, shape: &mut Shape<'a>, branches: &[Conj<'a>], whole: bool) {
+    pub(super) fn fold(&mut self, shape: &mut Shape<'a>, branches: &[Conjunction<'a>], whole: bool) {
         let mut shapes: Vec<Shape> = Vec::new();
         for branch in branches {
             self.shapes_of(branch, &mut shapes, 0);
@@ -95,10 +96,10 @@ impl<'a> Lowering<'a, '_> {
         for name in names {
             let found =
                 shapes.iter().filter_map(|branch| branch.object.properties.iter().find(|(known, _)| *known == name));
-            let conjs: Vec<Conj<'a>> = found.map(|(_, conj)| conj.clone()).collect();
+            let conjs: Vec<Conjunction<'a>> = found.map(|(_, conj)| conj.clone()).collect();
             let everywhere = conjs.len() == shapes.len();
             let own = shape.object.properties.iter_mut().find(|(known, _)| *known == name);
-            let term = |mut conjs: Vec<Conj<'a>>| {
+            let term = |mut conjs: Vec<Conjunction<'a>>| {
                 if conjs.len() == 1 { conjs.swap_remove(0) } else { vec![Term::Any(Rc::from(conjs))] }
             };
             match own {
@@ -137,12 +138,12 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// What is left of a shape without a group: its parts again.
-    pub(super) fn without(&self, shape: &Shape<'a>, group: &Group<'a>, mask: u8) -> Conj<'a> {
+    pub(super) fn without(&self, shape: &Shape<'a>, group: &Group<'a>, mask: u8) -> Conjunction<'a> {
         let hidden = if group.one { NO_ONE } else { NO_ANY };
         let part = |(index, part): (usize, &Part<'a>)| {
             Term::Part(part.without(if group.part == Some(index) { mask | hidden } else { mask }))
         };
-        let mut conj: Conj = shape.parts.iter().enumerate().map(part).collect();
+        let mut conj: Conjunction = shape.parts.iter().enumerate().map(part).collect();
         let made = shape.groups.iter().filter(|other| other.part.is_none());
         let others = made.filter(|other| group.part.is_some() || other.made != group.made);
         conj.extend(others.map(|other| Term::Any(Rc::from(other.branches.clone()))));
@@ -150,8 +151,8 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// The branches of a group that do not contradict what stands beside it.
-    fn possible(&self, shape: &Shape<'a>, group: &Group<'a>) -> Vec<Conj<'a>> {
-        let possible = |branch: &&Conj<'a>| {
+    fn possible(&self, shape: &Shape<'a>, group: &Group<'a>) -> Vec<Conjunction<'a>> {
+        let possible = |branch: &&Conjunction<'a>| {
             let mut conj = self.without(shape, group, NO_NOTES);
             conj.extend(branch.iter().cloned());
             let whole = Shape::of(self.document, flatten(self.document, &conj));
@@ -163,11 +164,11 @@ impl<'a> Lowering<'a, '_> {
     fn words_of(&self, group: &Group<'a>, shape: &Shape<'a>) -> String {
         let part = group.part.and_then(|index| shape.parts.get(index));
         let schemas = part.and_then(|part| part.schema.get(group.keyword())).and_then(Value::as_array);
-        schemas.map_or_else(String::new, |schemas| words::branches(schemas, group.one))
+        schemas.map_or_else(String::new, |schemas| describe::branches(schemas, group.one))
     }
 
     /// Puts what cannot be said into the description, and names the loss.
-    pub(super) fn unsaid(&mut self, shape: &mut Shape<'a>, at: At, keyword: &str, text: String, widens: bool) {
+    pub(super) fn unsaid(&mut self, shape: &mut Shape<'a>, at: Location, keyword: &str, text: String, widens: bool) {
         let message = format!("{keyword} cannot be said to this vendor; the description says it instead");
         self.lose(at, keyword, message, widens);
         shape.notes.said.push(text);

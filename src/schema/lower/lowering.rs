@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::back::{Definitions, WayBack};
-use super::document::{At, Document};
+use super::conjunction::{FlatConjunction, Key, Part, Term, flatten};
+use super::document::{Document, Location};
 use super::names::Aliases;
-use super::parts::{Flat, Key, Part, Term, flatten};
+use super::restore::{Definitions, Restorer};
 use super::shape::Shape;
-use super::{Back, Loss, Lowered, Target, Unlowerable, limits};
+use super::{Loss, Lowered, Restore, Target, Unlowerable, limits};
 use crate::domain::json;
 
 /// Subschemas written out.
@@ -38,7 +38,7 @@ pub(super) const UNROLLED: [Unrolled; 4] = [
 ];
 
 /// Why lowering ends early.
-pub(super) enum Stop {
+pub(super) enum LowerError {
     /// Perhaps not if what stands within itself (is there anything?) ends earlier.
     TooLarge {
         recursive: bool,
@@ -46,14 +46,14 @@ pub(super) enum Stop {
     Cannot(Unlowerable),
 }
 
-pub(super) type Step<T> = Result<T, Stop>;
+pub(super) type Step<T> = Result<T, LowerError>;
 
 pub(super) struct Lowering<'a, 'd> {
     pub(super) document: &'d Document<'a>,
     pub(super) target: Target,
     pub(super) aliases: Aliases,
     /// The subschema in hand: where a subschema stands that is not written in the document.
-    pub(super) here: At,
+    pub(super) here: Location,
     losses: Vec<Loss>,
     lost: HashSet<(String, String)>,
     nodes: usize,
@@ -73,17 +73,17 @@ struct Definition {
     /// Whether anything refers to it; only then it is one.
     used: bool,
     schema: Value,
-    back: Back,
+    back: Restore,
 }
 
 /// What a conjunction turns out to be when it is entered.
-pub(super) enum Entered<'a> {
+pub(super) enum Visit<'a> {
     /// Lower it; with the definition that it may become.
     Shape(Box<Shape<'a>>, Option<usize>),
     /// It is being lowered already, or has become a definition.
-    Known(Value, Back),
+    Known(Value, Restore),
     /// Recursion ends here.
-    Cut,
+    Truncated,
 }
 
 impl<'a, 'd> Lowering<'a, 'd> {
@@ -127,13 +127,13 @@ impl<'a, 'd> Lowering<'a, 'd> {
         }
         let schema = Value::Object(schema);
         if self.target == Target::OpenAiStrict {
-            limits::strict(&schema).map_err(Stop::Cannot)?;
+            limits::strict(&schema).map_err(LowerError::Cannot)?;
         }
-        Ok(Lowered { schema, losses: self.losses, way_back: WayBack::new(back, definitions) })
+        Ok(Lowered { schema, losses: self.losses, restorer: Restorer::new(back, definitions) })
     }
 
     /// Tells the model, and whoever asks for losses, that a property has another name here.
-    pub(super) fn rename(&mut self, at: At, name: &str, alias: &str, schema: &mut Value) {
+    pub(super) fn rename(&mut self, at: Location, name: &str, alias: &str, schema: &mut Value) {
         if alias == name {
             return;
         }
@@ -154,33 +154,33 @@ impl<'a, 'd> Lowering<'a, 'd> {
     }
 
     /// Names a loss, once per place and keyword.
-    pub(super) fn lose(&mut self, at: At, keyword: &str, message: impl Into<String>, widens: bool) {
+    pub(super) fn lose(&mut self, at: Location, keyword: &str, message: impl Into<String>, widens: bool) {
         let pointer = self.document.pointer(at);
         if self.losses.len() < MAX_LOSSES && self.lost.insert((pointer.clone(), keyword.to_owned())) {
             self.losses.push(Loss { pointer, keyword: keyword.to_owned(), message: message.into(), widens });
         }
     }
 
-    pub(super) fn cannot<T>(&self, at: At, message: impl Into<String>) -> Step<T> {
-        Err(Stop::Cannot(Unlowerable { pointer: self.document.pointer(at), message: message.into() }))
+    pub(super) fn cannot<T>(&self, at: Location, message: impl Into<String>) -> Step<T> {
+        Err(LowerError::Cannot(Unlowerable { pointer: self.document.pointer(at), message: message.into() }))
     }
 
     /// Counts text that is written out.
     pub(super) fn spend(&mut self, bytes: usize) -> Step<()> {
         self.bytes += bytes;
-        if self.bytes > MAX_BYTES { Err(Stop::TooLarge { recursive: self.recursive }) } else { Ok(()) }
+        if self.bytes > MAX_BYTES { Err(LowerError::TooLarge { recursive: self.recursive }) } else { Ok(()) }
     }
 
     /// The shape of a conjunction, counted against the bounds. [`leave`](Self::leave) follows, or
     /// [`close`](Self::close) where it may become a definition.
-    pub(super) fn enter(&mut self, conj: &[Term<'a>]) -> Step<Entered<'a>> {
+    pub(super) fn enter(&mut self, conj: &[Term<'a>]) -> Step<Visit<'a>> {
         self.nodes += 1;
         self.depth += 1;
         let most = if self.recursive { self.unrolled.nodes } else { MAX_NODES };
         if self.nodes > most || self.depth > MAX_DEPTH {
-            return Err(Stop::TooLarge { recursive: self.recursive });
+            return Err(LowerError::TooLarge { recursive: self.recursive });
         }
-        let flat: Flat = flatten(self.document, conj);
+        let flat: FlatConjunction = flatten(self.document, conj);
         let at = flat.at.unwrap_or(self.here);
         let mut definition = None;
         if let Some(name) = flat.via {
@@ -190,7 +190,7 @@ impl<'a, 'd> Lowering<'a, 'd> {
                 self.recursive |= around > 0;
                 if around > self.unrolled.times {
                     self.depth -= 1;
-                    return Ok(Entered::Cut);
+                    return Ok(Visit::Truncated);
                 }
                 self.open.push(key);
                 definition = Some(usize::MAX);
@@ -201,10 +201,10 @@ impl<'a, 'd> Lowering<'a, 'd> {
                     self.definitions[index].name = self.definition_name(name);
                     self.definitions[index].used = true;
                 }
-                return Ok(Entered::Known(self.reference(index), Back::Definition(index)));
+                return Ok(Visit::Known(self.reference(index), Restore::Definition(index)));
             } else {
                 let index = self.definitions.len();
-                let new = Definition { name: String::new(), used: false, schema: Value::Null, back: Back::Same };
+                let new = Definition { name: String::new(), used: false, schema: Value::Null, back: Restore::Identity };
                 self.definitions.push(new);
                 self.known.insert(key.clone(), index);
                 self.open.push(key);
@@ -213,7 +213,7 @@ impl<'a, 'd> Lowering<'a, 'd> {
         }
         let mut shape = Box::new(Shape::of(self.document, flat));
         shape.at = at;
-        Ok(Entered::Shape(shape, definition))
+        Ok(Visit::Shape(shape, definition))
     }
 
     pub(super) fn leave(&mut self) {
@@ -233,11 +233,11 @@ impl<'a, 'd> Lowering<'a, 'd> {
     }
 
     /// Makes a definition, and the reference to it.
-    pub(super) fn define(&mut self, index: usize, schema: Value, back: Back) -> (Value, Back) {
+    pub(super) fn define(&mut self, index: usize, schema: Value, back: Restore) -> (Value, Restore) {
         if let Some(definition) = self.definitions.get_mut(index) {
             (definition.schema, definition.back) = (schema, back);
         }
-        (self.reference(index), Back::Definition(index))
+        (self.reference(index), Restore::Definition(index))
     }
 
     fn reference(&self, index: usize) -> Value {

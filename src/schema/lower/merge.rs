@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
-use super::document::{At, Document};
+use super::conjunction::{Conjunction, FlatConjunction, Part, Term};
+use super::document::{Document, Location};
 use super::kinds::{Kinds, compare, count, same};
-use super::parts::{Conj, Flat, Part, Term};
 use super::shape::{Arrays, Bound, Condition, Group, Notes, Numbers, Objects, Rest, Shape, Strings};
 
 /// Asserting keywords that are kept as they are.
@@ -25,7 +25,7 @@ const REST: [&str; 9] = [
 
 impl<'a> Shape<'a> {
     /// Merges all keywords that apply to one value.
-    pub(super) fn of(document: &Document<'a>, flat: Flat<'a>) -> Self {
+    pub(super) fn of(document: &Document<'a>, flat: FlatConjunction<'a>) -> Self {
         let mut shape = Self {
             at: flat.at.unwrap_or(Document::ROOT),
             parts: flat.parts,
@@ -216,8 +216,8 @@ fn objects<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
 }
 
 /// What one subschema says of a member.
-fn of_member<'a>(document: &Document<'a>, part: &Part<'a>, name: &'a str, others: Option<Term<'a>>) -> Conj<'a> {
-    let mut conj = Conj::new();
+fn of_member<'a>(document: &Document<'a>, part: &Part<'a>, name: &'a str, others: Option<Term<'a>>) -> Conjunction<'a> {
+    let mut conj = Conjunction::new();
     if let Some(schema) = map(part, "properties").and_then(|properties| properties.get(name)) {
         conj.push(Term::Part(Part::new(schema, document.member(part.at, "properties", name))));
     }
@@ -270,7 +270,7 @@ fn arrays<'a>(document: &Document<'a>, shape: &mut Shape<'a>) {
 /// The part at a place that a keyword's value holds.
 pub(super) fn below<'a>(
     document: &Document<'a>,
-    at: At,
+    at: Location,
     keyword: &'static str,
     name: &'a str,
     schema: &'a Value,

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::conjunction::{Conjunction, Part, Term, flatten};
 use super::document::Document;
-use super::parts::{Conj, Part, Term, flatten};
 
 /// Deeper nesting of combinators counts as a refusal.
 const MAX_DEPTH: usize = 64;
@@ -14,7 +14,8 @@ pub(super) fn is_valid<'a>(document: &Document<'a>, conj: &[Term<'a>]) -> bool {
 
 fn all<'a>(document: &Document<'a>, conj: &[Term<'a>], depth: usize) -> bool {
     let flat = flatten(document, conj);
-    let some = |branches: &std::rc::Rc<[Conj<'a>]>| branches.iter().any(|branch| all(document, branch, depth + 1));
+    let some =
+        |branches: &std::rc::Rc<[Conjunction<'a>]>| branches.iter().any(|branch| all(document, branch, depth + 1));
     depth < MAX_DEPTH
         && !flat.never
         && flat.any.iter().all(some)

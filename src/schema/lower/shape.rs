@@ -2,14 +2,14 @@
 
 use serde_json::{Number, Value};
 
-use super::document::At;
+use super::conjunction::{Conjunction, Part, is_false};
+use super::document::Location;
 use super::kinds::Kinds;
-use super::parts::{Conj, Part, is_false};
 
 /// All that applies to one value. Subschemas below are merged when they are looked at, as they may lead back here.
 pub(super) struct Shape<'a> {
     /// Where it stands: the first of the merged ones.
-    pub(super) at: At,
+    pub(super) at: Location,
     pub(super) parts: Vec<Part<'a>>,
     /// Nothing is valid.
     pub(super) never: bool,
@@ -48,51 +48,51 @@ pub(super) struct Notes<'a> {
 pub(super) struct Bound<'a> {
     pub(super) value: &'a Number,
     pub(super) exclusive: bool,
-    pub(super) at: At,
+    pub(super) at: Location,
 }
 
 #[derive(Default)]
 pub(super) struct Numbers<'a> {
     pub(super) min: Option<Bound<'a>>,
     pub(super) max: Option<Bound<'a>>,
-    pub(super) multiples: Vec<(&'a Value, At)>,
+    pub(super) multiples: Vec<(&'a Value, Location)>,
 }
 
 #[derive(Default)]
 pub(super) struct Strings<'a> {
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
-    pub(super) patterns: Vec<(&'a str, At)>,
-    pub(super) formats: Vec<(&'a str, At)>,
+    pub(super) patterns: Vec<(&'a str, Location)>,
+    pub(super) formats: Vec<(&'a str, Location)>,
     /// `contentEncoding`, `contentMediaType`: never asserted.
     pub(super) content: Vec<(&'static str, &'a Value)>,
 }
 
 #[derive(Default)]
 pub(super) struct Arrays<'a> {
-    pub(super) prefix: Vec<Conj<'a>>,
+    pub(super) prefix: Vec<Conjunction<'a>>,
     /// Of the items after the prefix.
-    pub(super) items: Conj<'a>,
+    pub(super) items: Conjunction<'a>,
     /// Whether the items after the prefix were spoken of.
     pub(super) items_given: bool,
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
-    pub(super) unique: Option<At>,
+    pub(super) unique: Option<Location>,
 }
 
 #[derive(Default)]
 pub(super) struct Objects<'a> {
-    pub(super) properties: Vec<(&'a str, Conj<'a>)>,
+    pub(super) properties: Vec<(&'a str, Conjunction<'a>)>,
     pub(super) required: Vec<&'a str>,
-    pub(super) patterns: Vec<(&'a str, Conj<'a>)>,
+    pub(super) patterns: Vec<(&'a str, Conjunction<'a>)>,
     /// Of the members that are neither declared nor matched: `additionalProperties`.
-    pub(super) others: Conj<'a>,
+    pub(super) others: Conjunction<'a>,
     /// Where `additionalProperties` was given.
-    pub(super) others_at: Option<At>,
+    pub(super) others_at: Option<Location>,
     pub(super) min: Option<u64>,
     pub(super) max: Option<u64>,
     /// `propertyNames`.
-    pub(super) names: Conj<'a>,
+    pub(super) names: Conjunction<'a>,
     pub(super) unevaluated: Option<Part<'a>>,
 }
 
@@ -103,8 +103,8 @@ pub(super) struct Group<'a> {
     /// Among those of our own making.
     pub(super) made: usize,
     pub(super) one: bool,
-    pub(super) at: At,
-    pub(super) branches: Vec<Conj<'a>>,
+    pub(super) at: Location,
+    pub(super) branches: Vec<Conjunction<'a>>,
 }
 
 impl Group<'_> {
@@ -114,7 +114,7 @@ impl Group<'_> {
 }
 
 pub(super) struct Condition<'a> {
-    pub(super) at: At,
+    pub(super) at: Location,
     pub(super) when: Part<'a>,
     pub(super) then: Option<Part<'a>>,
     pub(super) other: Option<Part<'a>>,
@@ -154,7 +154,7 @@ impl Shape<'_> {
 
     /// Whether members beside the named ones are forbidden.
     pub(super) fn is_closed(&self) -> bool {
-        let forbids = |conj: &Conj| conj.iter().any(is_false);
+        let forbids = |conj: &Conjunction| conj.iter().any(is_false);
         let object = &self.object;
         let sealed = object.unevaluated.is_some_and(|part| *part.schema == Value::Bool(false));
         object.max == Some(0)

@@ -28,8 +28,8 @@ fn keywords(lowered: &Lowered) -> Vec<(&str, bool)> {
 fn a_strict_optional_is_nullable_and_its_null_is_absent() {
     let (schema, lowered) = property(Target::OpenAiStrict, &json!({"enum": ["a", "b"]}), false);
     assert_eq!(schema, json!({"type": ["string", "null"], "enum": ["a", "b", null]}));
-    assert_eq!(lowered.way_back.apply(&json!({"p": null})), Some(json!({})));
-    assert_eq!(lowered.way_back.apply(&json!({"p": "a"})), None);
+    assert_eq!(lowered.restorer.apply(&json!({"p": null})), Some(json!({})));
+    assert_eq!(lowered.restorer.apply(&json!({"p": "a"})), None);
     assert!(lowered.losses.is_empty());
 }
 
@@ -38,7 +38,7 @@ fn null_stays_where_the_original_allows_it() {
     let nullable = json!({"type": ["string", "null"]});
     let (schema, lowered) = property(Target::OpenAiStrict, &nullable, false);
     assert_eq!(schema, nullable);
-    assert!(lowered.way_back.is_identity());
+    assert!(lowered.restorer.is_identity());
     assert_eq!(keywords(&lowered), [("required", false)]);
     let (_, lowered) = property(Target::OpenAiStrict, &json!({"type": ["string", "null"], "default": null}), false);
     assert!(lowered.losses.is_empty(), "absent and null mean the same");
@@ -77,9 +77,9 @@ fn gemini_lists_strings_that_come_back_as_what_they_stand_for() {
     let (schema, lowered) = property(Target::Gemini, &json!({"enum": [1, 2.5, true, "", null]}), true);
     assert_eq!(schema, json!({"type": "string", "enum": ["(empty)", "1", "2.5", "true"], "nullable": true}));
     for (text, value) in [("1", json!(1)), ("2.5", json!(2.5)), ("true", json!(true)), ("(empty)", json!(""))] {
-        assert_eq!(lowered.way_back.apply(&json!({"p": text})), Some(json!({"p": value})));
+        assert_eq!(lowered.restorer.apply(&json!({"p": text})), Some(json!({"p": value})));
     }
-    assert_eq!(lowered.way_back.apply(&json!({"p": "other"})), None);
+    assert_eq!(lowered.restorer.apply(&json!({"p": "other"})), None);
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn free_form_objects_are_lists_of_entries() {
         property(Target::OpenAiStrict, &json!({"type": "object", "additionalProperties": {"type": "integer"}}), true);
     assert_eq!(schema["items"]["required"], json!(["key", "value"]));
     let written = json!({"p": [{"key": "a", "value": 1}, {"key": "b", "value": 2}]});
-    assert_eq!(lowered.way_back.apply(&written), Some(json!({"p": {"a": 1, "b": 2}})));
-    assert_eq!(lowered.way_back.apply(&json!({"p": {"a": 1}})), None, "the original's shape is taken too");
-    assert_eq!(lowered.way_back.apply(&json!({"p": [{"key": "a"}]})), None);
+    assert_eq!(lowered.restorer.apply(&written), Some(json!({"p": {"a": 1, "b": 2}})));
+    assert_eq!(lowered.restorer.apply(&json!({"p": {"a": 1}})), None, "the original's shape is taken too");
+    assert_eq!(lowered.restorer.apply(&json!({"p": [{"key": "a"}]})), None);
     assert!(lowered.losses.is_empty());
 }
 
@@ -100,7 +100,7 @@ fn tuples_are_objects_with_a_member_per_place() {
     let (schema, lowered) = property(Target::Gemini, &tuple, true);
     assert_eq!(schema["required"], json!(["item_1", "item_2"]));
     let written = json!({"p": {"item_1": "a", "item_2": 1}});
-    assert_eq!(lowered.way_back.apply(&written), Some(json!({"p": ["a", 1]})));
+    assert_eq!(lowered.restorer.apply(&written), Some(json!({"p": ["a", 1]})));
     assert!(lowered.losses.is_empty());
     let pair =
         json!({"type": "array", "prefixItems": [{"type": "number"}, {"type": "number"}], "minItems": 2, "maxItems": 2});
@@ -137,10 +137,10 @@ fn the_way_back_takes_the_branch_that_takes_the_value() {
         {"type": "object", "required": ["kind"], "properties": {"kind": {"const": "b"}, "x": {"type": ["string", "null"]}}},
     ]});
     let (_, lowered) = property(Target::OpenAiStrict, &schema, true);
-    assert_eq!(lowered.way_back.apply(&json!({"p": {"kind": "a", "x": null}})), Some(json!({"p": {"kind": "a"}})));
-    assert_eq!(lowered.way_back.apply(&json!({"p": {"kind": "b", "x": null}})), None);
+    assert_eq!(lowered.restorer.apply(&json!({"p": {"kind": "a", "x": null}})), Some(json!({"p": {"kind": "a"}})));
+    assert_eq!(lowered.restorer.apply(&json!({"p": {"kind": "b", "x": null}})), None);
     let loose = json!({"p": {"kind": "a", "x": null, "more": 1}});
-    assert_eq!(lowered.way_back.apply(&loose), Some(json!({"p": {"kind": "a", "more": 1}})), "the one it looks like");
+    assert_eq!(lowered.restorer.apply(&loose), Some(json!({"p": {"kind": "a", "more": 1}})), "the one it looks like");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn recursion_stays_where_references_are_taken_and_ends_where_not() {
     let lowered = lower(&schema, Target::OpenAiStrict).unwrap();
     assert_eq!(lowered.schema["properties"]["p"], json!({"$ref": "#/$defs/Node"}));
     let written = json!({"p": {"label": null, "children": [{"label": null, "children": []}]}});
-    assert_eq!(lowered.way_back.apply(&written), Some(json!({"p": {"children": [{"children": []}]}})));
+    assert_eq!(lowered.restorer.apply(&written), Some(json!({"p": {"children": [{"children": []}]}})));
     let lowered = lower(&schema, Target::Gemini).unwrap();
     assert_eq!(keywords(&lowered), [("$ref", false)]);
     assert!(lowered.schema.to_string().contains("\"maxItems\":0"));
@@ -169,8 +169,8 @@ fn names_that_a_vendor_refuses_have_aliases() {
     assert_eq!(lowered.schema["required"], json!(["user_name_2"]));
     let written = json!({"user_name": "b", "user_name_2": "a", "in": {"___": 1}});
     let meant = json!({"user_name": "b", "user name": "a", "in": {"ä/ö": 1}});
-    assert_eq!(lowered.way_back.apply(&written), Some(meant));
-    assert!(lower(&schema, Target::OpenAi).unwrap().way_back.is_identity());
+    assert_eq!(lowered.restorer.apply(&written), Some(meant));
+    assert!(lower(&schema, Target::OpenAi).unwrap().restorer.is_identity());
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
+use super::conjunction::{Term, flatten};
 use super::document::Document;
 use super::kinds::{Kinds, compare, same};
-use super::parts::{Term, flatten};
 use super::shape::Shape;
 
 const MAX_DEPTH: usize = 32;

@@ -84,8 +84,8 @@ fn the_way_back_takes_anything() {
     ];
     each(|_, _, _, _, lowered| {
         for value in &odd {
-            let once = lowered.way_back.apply(value);
-            assert!(once.is_none() || !lowered.way_back.is_identity());
+            let once = lowered.restorer.apply(value);
+            assert!(once.is_none() || !lowered.restorer.is_identity());
         }
     });
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Number, Value, json};
 
-use super::{Alternative, Out};
+use super::{Alternative, LoweredNode};
 use crate::schema::lower::kinds::{Kinds, compare, is_whole};
 use crate::schema::lower::lowering::{Lowering, Step, object};
 use crate::schema::lower::shape::{Bound, Shape};
-use crate::schema::lower::{Back, Target, valid, words};
+use crate::schema::lower::{Restore, Target, describe, valid};
 
 /// Formats of strict schemas.
 const STRICT: [&str; 9] = ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
@@ -51,7 +51,7 @@ impl<'a> Lowering<'a, '_> {
             if index == 0 {
                 schema.insert("pattern".to_owned(), json!(pattern));
             } else {
-                self.unsaid(shape, *at, "pattern", words::keyword("pattern", &json!(pattern), &Value::Null), true);
+                self.unsaid(shape, *at, "pattern", describe::keyword("pattern", &json!(pattern), &Value::Null), true);
             }
         }
         if self.target == Target::Gemini {
@@ -94,7 +94,7 @@ impl<'a> Lowering<'a, '_> {
             if known && schema.get("format").is_none_or(|other| other == format) {
                 schema.insert("format".to_owned(), json!(format));
             } else if !NUMERIC.contains(&format) {
-                let text = words::keyword("format", &json!(format), &Value::Null);
+                let text = describe::keyword("format", &json!(format), &Value::Null);
                 self.unsaid(shape, at, "format", text, ASSERTED.contains(&format));
             }
         }
@@ -114,7 +114,7 @@ impl<'a> Lowering<'a, '_> {
             if self.target == Target::OpenAiStrict && multiples.is_empty() {
                 multiples.push(number);
             } else {
-                self.unsaid(shape, at, "multipleOf", words::keyword("multipleOf", value, &Value::Null), true);
+                self.unsaid(shape, at, "multipleOf", describe::keyword("multipleOf", value, &Value::Null), true);
             }
         }
         let mut schema = object([("type", json!(if integer { "integer" } else { "number" }))]);
@@ -158,7 +158,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// Listed values: strings as they are, numbers and booleans where there are enums of them, all others as text.
-    pub(super) fn listed(&mut self, shape: &mut Shape<'a>, out: &mut Out) -> Step<()> {
+    pub(super) fn listed(&mut self, shape: &mut Shape<'a>, out: &mut LoweredNode) -> Step<()> {
         let values = std::mem::take(&mut shape.values).unwrap_or_default();
         let strict = self.target == Target::OpenAiStrict;
         let mut kinds: [Vec<&Value>; 4] = Default::default();
@@ -193,7 +193,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// A list of strings, each of which is a value or stands for one.
-    fn as_text(&mut self, shape: &Shape<'a>, values: &[&Value], out: &mut Out) {
+    fn as_text(&mut self, shape: &Shape<'a>, values: &[&Value], out: &mut LoweredNode) {
         let (mut texts, mut meant): (Vec<Value>, Vec<(String, Value)>) = (Vec::new(), Vec::new());
         let mut other = false;
         for value in values {
@@ -207,7 +207,7 @@ impl<'a> Lowering<'a, '_> {
                 self.lose(
                     shape.at,
                     "enum",
-                    format!("{} cannot be told from another value", words::value(value)),
+                    format!("{} cannot be told from another value", describe::value(value)),
                     false,
                 );
                 continue;
@@ -218,7 +218,7 @@ impl<'a> Lowering<'a, '_> {
         }
         if !texts.is_empty() {
             let schema = object([("type", json!("string")), ("enum", Value::Array(texts))]);
-            let back = if other { Back::Values(Arc::from(meant)) } else { Back::Same };
+            let back = if other { Restore::Values(Arc::from(meant)) } else { Restore::Identity };
             out.alternatives.push(Alternative { schema, back });
         }
     }

@@ -3,23 +3,23 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Back;
-use super::back::Member;
+use super::Restore;
+use super::conjunction::{Conjunction, Part, Term, first};
+use super::describe;
 use super::kinds::{Kinds, compare};
-use super::lowering::{Entered, Lowering, Step};
-use super::parts::{Conj, Part, Term, first};
+use super::lowering::{Lowering, Step, Visit};
+use super::restore::Member;
 use super::shape::{Bound, Group, Notes, Shape};
-use super::words;
 
 /// What is being written: keywords, what has to stand in an `allOf` beside them, and the ways back.
 #[derive(Default)]
-struct Sheet {
+struct SchemaWriter {
     keywords: Map<String, Value>,
     beside: Vec<Value>,
-    backs: Vec<Back>,
+    backs: Vec<Restore>,
 }
 
-impl Sheet {
+impl SchemaWriter {
     fn put(&mut self, keyword: &str, value: Value) {
         self.keywords.insert(keyword.to_owned(), value);
     }
@@ -33,16 +33,16 @@ impl Sheet {
         }
     }
 
-    fn finish(mut self) -> (Map<String, Value>, Back) {
+    fn finish(mut self) -> (Map<String, Value>, Restore) {
         if !self.beside.is_empty() {
             self.keywords.insert("allOf".to_owned(), Value::Array(self.beside));
         }
-        (self.keywords, Back::all(self.backs))
+        (self.keywords, Restore::all(self.backs))
     }
 }
 
 impl<'a> Lowering<'a, '_> {
-    pub(super) fn light_root(&mut self, mut shape: Shape<'a>) -> Step<(Map<String, Value>, Back)> {
+    pub(super) fn light_root(&mut self, mut shape: Shape<'a>) -> Step<(Map<String, Value>, Restore)> {
         if shape.never {
             return self.cannot(shape.at, "no arguments satisfy this schema");
         }
@@ -52,7 +52,7 @@ impl<'a> Lowering<'a, '_> {
         if let Some(beside) = keywords.shift_remove("allOf") {
             self.lose(shape.at, "allOf", "allOf cannot be said at the root; the description says it instead", true);
             let mut description = keywords.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
-            words::join(&mut description, &format!("All of these must hold: {}", words::value(&beside)));
+            describe::join(&mut description, &format!("All of these must hold: {}", describe::value(&beside)));
             keywords.insert("description".to_owned(), Value::String(description));
         }
         keywords.entry("properties").or_insert_with(|| json!({}));
@@ -60,14 +60,14 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// A subschema below the root.
-    fn light(&mut self, conj: &[Term<'a>]) -> Step<(Value, Back)> {
+    fn light(&mut self, conj: &[Term<'a>]) -> Step<(Value, Restore)> {
         let (shape, definition) = match self.enter(conj)? {
-            Entered::Shape(shape, definition) => (shape, definition),
-            Entered::Known(reference, back) => return Ok((reference, back)),
-            Entered::Cut => return Ok((json!({}), Back::Same)),
+            Visit::Shape(shape, definition) => (shape, definition),
+            Visit::Known(reference, back) => return Ok((reference, back)),
+            Visit::Truncated => return Ok((json!({}), Restore::Identity)),
         };
         let lowered = if shape.never {
-            (json!({"not": {}}), Back::Same)
+            (json!({"not": {}}), Restore::Identity)
         } else {
             let (keywords, back) = self.light_shape(&shape)?.finish();
             (Value::Object(keywords), back)
@@ -79,12 +79,12 @@ impl<'a> Lowering<'a, '_> {
         Ok(if self.close(index) { self.define(index, lowered.0, lowered.1) } else { lowered })
     }
 
-    fn light_part(&mut self, part: Part<'a>) -> Step<(Value, Back)> {
+    fn light_part(&mut self, part: Part<'a>) -> Step<(Value, Restore)> {
         self.light(&[Term::Part(part)])
     }
 
-    fn light_shape(&mut self, shape: &Shape<'a>) -> Step<Sheet> {
-        let mut sheet = Sheet::default();
+    fn light_shape(&mut self, shape: &Shape<'a>) -> Step<SchemaWriter> {
+        let mut sheet = SchemaWriter::default();
         if shape.typed {
             let names: Vec<&str> = shape.kinds.names().collect();
             sheet.put("type", if names.len() == 1 { json!(names[0]) } else { json!(names) });
@@ -105,10 +105,10 @@ impl<'a> Lowering<'a, '_> {
         Ok(sheet)
     }
 
-    fn light_notes(&mut self, notes: &Notes<'a>, sheet: &mut Sheet) -> Step<()> {
+    fn light_notes(&mut self, notes: &Notes<'a>, sheet: &mut SchemaWriter) -> Step<()> {
         let mut description = notes.description.unwrap_or_default().to_owned();
         for said in &notes.said {
-            words::join(&mut description, said);
+            describe::join(&mut description, said);
         }
         self.spend(description.len())?;
         if let Some(title) = notes.title {
@@ -129,7 +129,7 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    fn light_array(&mut self, shape: &Shape<'a>, sheet: &mut Sheet) -> Step<()> {
+    fn light_array(&mut self, shape: &Shape<'a>, sheet: &mut SchemaWriter) -> Step<()> {
         let array = &shape.array;
         let mut max = array.max;
         if !array.prefix.is_empty() || array.items_given || shape.typed && shape.kinds.meets(Kinds::ARRAY) {
@@ -139,18 +139,21 @@ impl<'a> Lowering<'a, '_> {
                 prefix.push(schema);
                 backs.push(back);
             }
-            if array.items.iter().any(super::parts::is_false) {
+            if array.items.iter().any(super::conjunction::is_false) {
                 // Without a boolean schema: as many as the prefix has.
                 max = Some(max.unwrap_or(u64::MAX).min(prefix.len() as u64));
             }
-            let (items, back) =
-                if max == Some(prefix.len() as u64) { (json!({}), Back::Same) } else { self.light(&array.items)? };
+            let (items, back) = if max == Some(prefix.len() as u64) {
+                (json!({}), Restore::Identity)
+            } else {
+                self.light(&array.items)?
+            };
             if prefix.is_empty() {
-                sheet.backs.push(Back::array(back));
+                sheet.backs.push(Restore::array(back));
             } else {
                 sheet.put("prefixItems", Value::Array(prefix));
-                let all_same = back.is_same() && backs.iter().all(Back::is_same);
-                sheet.backs.push(if all_same { Back::Same } else { Back::Items(backs, Box::new(back)) });
+                let all_same = back.is_same() && backs.iter().all(Restore::is_same);
+                sheet.backs.push(if all_same { Restore::Identity } else { Restore::Items(backs, Box::new(back)) });
             }
             sheet.put("items", items);
         }
@@ -166,7 +169,7 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    fn light_object(&mut self, shape: &Shape<'a>, sheet: &mut Sheet) -> Step<()> {
+    fn light_object(&mut self, shape: &Shape<'a>, sheet: &mut SchemaWriter) -> Step<()> {
         let object = &shape.object;
         let (mut properties, mut members) = (Map::new(), Vec::new());
         for (name, conj) in &object.properties {
@@ -189,7 +192,7 @@ impl<'a> Lowering<'a, '_> {
                     name: alias,
                     original: Some((*name).to_owned()),
                     null_is_absent: false,
-                    back: Back::Same,
+                    back: Restore::Identity,
                 });
             }
         }
@@ -206,7 +209,7 @@ impl<'a> Lowering<'a, '_> {
             }
             sheet.put("patternProperties", Value::Object(patterns));
         }
-        if object.others.iter().any(super::parts::is_false) {
+        if object.others.iter().any(super::conjunction::is_false) {
             sheet.put("additionalProperties", json!(false));
         } else if !object.others.is_empty() {
             let (schema, back) = self.light(&object.others)?;
@@ -215,12 +218,12 @@ impl<'a> Lowering<'a, '_> {
         } else if object.others_at.is_some() {
             sheet.put("additionalProperties", json!(true));
         }
-        let others = Back::all(others);
-        let members = Back::object(members);
+        let others = Restore::all(others);
+        let members = Restore::object(members);
         sheet.backs.push(match (members, others) {
-            (members, Back::Same) => members,
-            (Back::Object(members), others) => Back::Open(members, Box::new(others)),
-            (_, others) => Back::Open(Vec::new(), Box::new(others)),
+            (members, Restore::Identity) => members,
+            (Restore::Object(members), others) => Restore::Open(members, Box::new(others)),
+            (_, others) => Restore::Open(Vec::new(), Box::new(others)),
         });
         for (keyword, value) in [("minProperties", object.min), ("maxProperties", object.max)] {
             if let Some(value) = value {
@@ -233,14 +236,14 @@ impl<'a> Lowering<'a, '_> {
         }
         if let Some(part) = object.unevaluated {
             let (schema, back) =
-                if *part.schema == json!(false) { (json!(false), Back::Same) } else { self.light_part(part)? };
+                if *part.schema == json!(false) { (json!(false), Restore::Identity) } else { self.light_part(part)? };
             sheet.put("unevaluatedProperties", schema);
             sheet.backs.push(back);
         }
         Ok(())
     }
 
-    fn light_combinators(&mut self, shape: &Shape<'a>, sheet: &mut Sheet) -> Step<()> {
+    fn light_combinators(&mut self, shape: &Shape<'a>, sheet: &mut SchemaWriter) -> Step<()> {
         for group in &shape.groups {
             self.light_group(group, sheet)?;
         }
@@ -273,7 +276,7 @@ impl<'a> Lowering<'a, '_> {
                             keywords.insert(keyword.to_owned(), value.clone());
                         }
                     }
-                    sheet.backs.push(Back::array(back));
+                    sheet.backs.push(Restore::array(back));
                     if sheet.keywords.contains_key("contains") {
                         sheet.beside.push(Value::Object(keywords));
                     } else {
@@ -291,7 +294,7 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    fn light_group(&mut self, group: &Group<'a>, sheet: &mut Sheet) -> Step<()> {
+    fn light_group(&mut self, group: &Group<'a>, sheet: &mut SchemaWriter) -> Step<()> {
         let mut schemas = Vec::with_capacity(group.branches.len());
         for branch in &group.branches {
             let (schema, back) = self.light(branch)?;
@@ -303,7 +306,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// `dependencies` is today's `dependentRequired` and `dependentSchemas`.
-    fn light_dependent(&mut self, rest: &super::shape::Rest<'a>, sheet: &mut Sheet) -> Step<()> {
+    fn light_dependent(&mut self, rest: &super::shape::Rest<'a>, sheet: &mut SchemaWriter) -> Step<()> {
         let (mut required, mut schemas) = (Map::new(), Map::new());
         for (name, needs) in rest.value.as_object().into_iter().flatten() {
             let alias = self.aliases.name(name).to_owned();
@@ -311,7 +314,8 @@ impl<'a> Lowering<'a, '_> {
                 let needed = needed.iter().filter_map(Value::as_str).map(|name| json!(self.aliases.name(name)));
                 required.insert(alias, needed.collect());
             } else {
-                let conj: Conj = vec![super::merge::below(self.document, rest.part.at, rest.keyword, name, needs)];
+                let conj: Conjunction =
+                    vec![super::merge::below(self.document, rest.part.at, rest.keyword, name, needs)];
                 let (schema, back) = self.light(&conj)?;
                 sheet.backs.push(back);
                 schemas.insert(alias, schema);
@@ -327,7 +331,7 @@ impl<'a> Lowering<'a, '_> {
 }
 
 /// Keywords of strings and numbers.
-fn scalars(shape: &Shape, sheet: &mut Sheet) {
+fn scalars(shape: &Shape, sheet: &mut SchemaWriter) {
     let bounds = [("minimum", "exclusiveMinimum", shape.number.min), ("maximum", "exclusiveMaximum", shape.number.max)];
     for (keyword, exclusive, bound) in bounds {
         if let Some(Bound { value, exclusive: is_exclusive, .. }) = bound {

@@ -3,12 +3,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::back::Member;
+use super::conjunction::{NO_NOTES, Term};
 use super::kinds::Kinds;
-use super::lowering::{Entered, Lowering, Step, object};
-use super::parts::{NO_NOTES, Term};
+use super::lowering::{Lowering, Step, Visit, object};
+use super::restore::Member;
 use super::shape::{Group, Shape};
-use super::{Back, Target, words};
+use super::{Restore, Target, describe};
 
 mod arrays;
 mod objects;
@@ -19,7 +19,7 @@ pub(super) use render::render;
 
 /// What a subschema is lowered to.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Out {
+pub(super) struct LoweredNode {
     pub(super) alternatives: Vec<Alternative>,
     pub(super) null: bool,
     pub(super) title: Option<String>,
@@ -30,34 +30,34 @@ pub(super) struct Out {
 #[derive(Debug, Clone)]
 pub(super) struct Alternative {
     pub(super) schema: Map<String, Value>,
-    pub(super) back: Back,
+    pub(super) back: Restore,
 }
 
 impl Alternative {
     pub(super) fn same(schema: Map<String, Value>) -> Self {
-        Self { schema, back: Back::Same }
+        Self { schema, back: Restore::Identity }
     }
 }
 
 impl<'a> Lowering<'a, '_> {
-    pub(super) fn narrow_root(&mut self, mut shape: Shape<'a>) -> Step<(Map<String, Value>, Back)> {
+    pub(super) fn narrow_root(&mut self, mut shape: Shape<'a>) -> Step<(Map<String, Value>, Restore)> {
         shape.kinds = Kinds::OBJECT;
         self.fold_rest(&mut shape);
         let made = if shape.never { None } else { self.object(&mut shape, true)? };
         let Some(made) = made else {
             return self.cannot(shape.at, "no arguments satisfy this schema, or only endless ones");
         };
-        let out = Out { alternatives: vec![made], ..self.noted(&shape)? };
+        let out = LoweredNode { alternatives: vec![made], ..self.noted(&shape)? };
         let (schema, back) = render(self.target, out);
         Ok((if let Value::Object(schema) = schema { schema } else { Map::new() }, back))
     }
 
     /// A subschema below the root; `None` if it takes no value.
-    pub(super) fn narrow(&mut self, conj: &[Term<'a>]) -> Step<Option<Out>> {
+    pub(super) fn narrow(&mut self, conj: &[Term<'a>]) -> Step<Option<LoweredNode>> {
         let (mut shape, definition) = match self.enter(conj)? {
-            Entered::Shape(shape, definition) => (shape, definition),
-            Entered::Known(reference, back) => return Ok(Some(referring(reference, back))),
-            Entered::Cut => {
+            Visit::Shape(shape, definition) => (shape, definition),
+            Visit::Known(reference, back) => return Ok(Some(referring(reference, back))),
+            Visit::Truncated => {
                 let at = conj.iter().find_map(|term| if let Term::Part(part) = term { Some(part.at) } else { None });
                 self.lose(
                     at.unwrap_or(self.here),
@@ -86,8 +86,8 @@ impl<'a> Lowering<'a, '_> {
         Ok(Some(referring(reference, back)))
     }
 
-    fn expand(&mut self, shape: &mut Shape<'a>) -> Step<Option<Out>> {
-        let mut out = Out::default();
+    fn expand(&mut self, shape: &mut Shape<'a>) -> Step<Option<LoweredNode>> {
+        let mut out = LoweredNode::default();
         if shape.groups.is_empty() {
             self.fold_rest(shape);
             self.kinds(shape, &mut out)?;
@@ -97,11 +97,11 @@ impl<'a> Lowering<'a, '_> {
         }
         let nothing = out.alternatives.is_empty() && !out.null;
         let noted = self.noted(shape)?;
-        Ok((!nothing).then_some(Out { title: noted.title, description: noted.description, ..out }))
+        Ok((!nothing).then_some(LoweredNode { title: noted.title, description: noted.description, ..out }))
     }
 
     /// What stands beside an `anyOf` or `oneOf` goes into its branches.
-    fn distribute(&mut self, shape: &mut Shape<'a>, group: &Group<'a>, out: &mut Out) -> Step<()> {
+    fn distribute(&mut self, shape: &mut Shape<'a>, group: &Group<'a>, out: &mut LoweredNode) -> Step<()> {
         let base = self.without(shape, group, NO_NOTES);
         let whole = group.branches.iter().map(|branch| base.iter().chain(branch).cloned().collect());
         let branches: Vec<Vec<Term>> = whole.collect();
@@ -133,7 +133,7 @@ impl<'a> Lowering<'a, '_> {
             };
             let moot = !concerns.meets(shape.kinds) || rest.keyword == "not" && excluded(shape, rest.value);
             if !moot {
-                let text = words::keyword(rest.keyword, rest.value, rest.part.schema);
+                let text = describe::keyword(rest.keyword, rest.value, rest.part.schema);
                 self.unsaid(shape, rest.part.at, rest.keyword, text, true);
             }
         }
@@ -141,7 +141,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// An alternative for each type.
-    fn kinds(&mut self, shape: &mut Shape<'a>, out: &mut Out) -> Step<()> {
+    fn kinds(&mut self, shape: &mut Shape<'a>, out: &mut LoweredNode) -> Step<()> {
         if shape.values.is_some() {
             return self.listed(shape, out);
         }
@@ -171,7 +171,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// Any value at all: a subset has no word for it, and what is in an object or array could not be said.
-    fn any_scalar(&mut self, shape: &Shape<'a>, out: &mut Out) {
+    fn any_scalar(&mut self, shape: &Shape<'a>, out: &mut LoweredNode) {
         self.lose(shape.at, "type", "any value is allowed; narrowed to strings, numbers and booleans", false);
         for kind in [Kinds::STRING, Kinds::NUMBER, Kinds::BOOLEAN] {
             if let Some(name) = kind.intersect(shape.kinds).names().next() {
@@ -182,11 +182,11 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// The notes of a shape in words.
-    fn noted(&mut self, shape: &Shape<'a>) -> Step<Out> {
+    fn noted(&mut self, shape: &Shape<'a>) -> Step<LoweredNode> {
         let notes = &shape.notes;
         let mut description = notes.description.unwrap_or_default().to_owned();
         for said in &notes.said {
-            words::join(&mut description, said);
+            describe::join(&mut description, said);
         }
         for flag in &notes.flags {
             let text = match *flag {
@@ -194,22 +194,22 @@ impl<'a> Lowering<'a, '_> {
                 "readOnly" => "Read-only.",
                 _ => "Write-only.",
             };
-            words::join(&mut description, text);
+            describe::join(&mut description, text);
         }
         if let Some(default) = notes.default.filter(|default| !default.is_null()) {
-            words::join(&mut description, &format!("Default: {}.", words::value(default)));
+            describe::join(&mut description, &format!("Default: {}.", describe::value(default)));
         }
         if let Some(examples) = notes.examples.filter(|examples| !examples.is_empty()) {
-            words::join(&mut description, &format!("Examples: {}.", words::values(examples)));
+            describe::join(&mut description, &format!("Examples: {}.", describe::values(examples)));
         }
         self.spend(description.len() + notes.title.map_or(0, str::len))?;
-        Ok(Out { title: notes.title.map(str::to_owned), description, ..Out::default() })
+        Ok(LoweredNode { title: notes.title.map(str::to_owned), description, ..LoweredNode::default() })
     }
 }
 
-fn referring(reference: Value, back: Back) -> Out {
+fn referring(reference: Value, back: Restore) -> LoweredNode {
     let schema = if let Value::Object(schema) = reference { schema } else { Map::new() };
-    Out { alternatives: vec![Alternative { schema, back }], ..Out::default() }
+    LoweredNode { alternatives: vec![Alternative { schema, back }], ..LoweredNode::default() }
 }
 
 /// Takes a `not` in, if it only excludes types or listed values.
@@ -236,6 +236,6 @@ fn excluded(shape: &mut Shape, not: &Value) -> bool {
 }
 
 /// A member under its own name that may not be left out.
-pub(super) fn member(name: &str, back: Back) -> Member {
+pub(super) fn member(name: &str, back: Restore) -> Member {
     Member { name: name.to_owned(), original: None, null_is_absent: false, back }
 }

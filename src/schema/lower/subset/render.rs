@@ -4,17 +4,18 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
 
-use super::{Alternative, Out};
-use crate::schema::lower::back::Branch;
-use crate::schema::lower::{Back, Target, words};
+use super::{Alternative, LoweredNode};
+use crate::schema::lower::restore::Branch;
+use crate::schema::lower::{Restore, Target, describe};
 
 /// The one schema that stands for all alternatives.
-pub(in crate::schema::lower) fn render(target: Target, mut out: Out) -> (Value, Back) {
+pub(in crate::schema::lower) fn render(target: Target, mut out: LoweredNode) -> (Value, Restore) {
     let gemini = target == Target::Gemini;
     if out.alternatives.is_empty() {
         // Only `null`: a type that Gemini has not.
         let (kind, values) = if gemini { ("string", vec![json!("null")]) } else { ("null", Vec::new()) };
-        let back = if gemini { Back::Values(Arc::new([("null".to_owned(), Value::Null)])) } else { Back::Same };
+        let back =
+            if gemini { Restore::Values(Arc::new([("null".to_owned(), Value::Null)])) } else { Restore::Identity };
         let mut schema = Map::new();
         schema.insert("type".to_owned(), json!(kind));
         note(target, &mut schema, out.title.as_deref(), &out.description);
@@ -82,7 +83,7 @@ pub(super) fn note(target: Target, schema: &mut Map<String, Value>, title: Optio
     }
     let own = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let mut text = description.to_owned();
-    words::join(&mut text, own);
+    describe::join(&mut text, own);
     if !text.is_empty() {
         schema.insert("description".to_owned(), Value::String(text));
     }
@@ -118,17 +119,17 @@ pub(super) fn push(alternatives: &mut Vec<Alternative>, new: Alternative) {
 }
 
 /// The way back of several alternatives.
-fn choice(target: Target, alternatives: &[Alternative]) -> Back {
+fn choice(target: Target, alternatives: &[Alternative]) -> Restore {
     match alternatives {
         [only] => only.back.clone(),
-        some if some.iter().all(|alternative| alternative.back.is_same()) => Back::Same,
+        some if some.iter().all(|alternative| alternative.back.is_same()) => Restore::Identity,
         some => {
             let branch = |alternative: &Alternative| {
                 let schema = Value::Object(alternative.schema.clone());
                 let schema = if target == Target::Gemini { plain(schema) } else { schema };
                 Branch { schema, back: alternative.back.clone(), validator: OnceLock::new() }
             };
-            Back::Any(some.iter().map(branch).collect())
+            Restore::Any(some.iter().map(branch).collect())
         }
     }
 }

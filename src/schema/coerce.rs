@@ -16,14 +16,14 @@ const MOST_ZEROS: usize = 20;
 const STEPS: u32 = 300_000;
 
 /// Mends what can be mended. The answer may still be invalid; `None` if there was nothing to mend.
-pub(super) fn mend(graph: &Graph, instance: &Value) -> Option<(Value, Vec<Coercion>)> {
+pub(super) fn coerce(graph: &Graph, instance: &Value) -> Option<(Value, Vec<Coercion>)> {
     let mut mender =
-        Mender { graph, budget: Budget::for_value(STEPS, instance), coerced: Vec::new(), path: Vec::new() };
+        Coercer { graph, budget: Budget::for_value(STEPS, instance), coerced: Vec::new(), path: Vec::new() };
     let mended = mender.value(ROOT, instance)?;
     Some((mended, mender.coerced))
 }
 
-struct Mender<'a> {
+struct Coercer<'a> {
     graph: &'a Graph,
     budget: Budget,
     coerced: Vec<Coercion>,
@@ -31,7 +31,7 @@ struct Mender<'a> {
     path: Vec<String>,
 }
 
-impl Mender<'_> {
+impl Coercer<'_> {
     /// A better value for the subschema, or `None` if it takes this one or there is none.
     fn value(&mut self, id: NodeId, value: &Value) -> Option<Value> {
         if self.graph.accepts(id, value, &mut self.budget) || self.budget.is_spent() {

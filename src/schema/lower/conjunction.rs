@@ -5,7 +5,7 @@ use std::rc::Rc;
 use jsonschema::Draft;
 use serde_json::Value;
 
-use super::document::{At, Document};
+use super::document::{Document, Location};
 
 /// Keywords of a part that do not count any more.
 pub(super) const NO_ANY: u8 = 1;
@@ -24,12 +24,12 @@ const FOLLOWED: [&str; 4] = ["$ref", "$dynamicRef", "$recursiveRef", "allOf"];
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part<'a> {
     pub(super) schema: &'a Value,
-    pub(super) at: At,
+    pub(super) at: Location,
     pub(super) mask: u8,
 }
 
 impl<'a> Part<'a> {
-    pub(super) fn new(schema: &'a Value, at: At) -> Self {
+    pub(super) fn new(schema: &'a Value, at: Location) -> Self {
         Self { schema, at, mask: 0 }
     }
 
@@ -63,11 +63,11 @@ impl<'a> Part<'a> {
 pub(super) enum Term<'a> {
     Part(Part<'a>),
     /// At least one of these.
-    Any(Rc<[Conj<'a>]>),
+    Any(Rc<[Conjunction<'a>]>),
 }
 
 /// All of them apply to the same value; none: any value will do.
-pub(super) type Conj<'a> = Vec<Term<'a>>;
+pub(super) type Conjunction<'a> = Vec<Term<'a>>;
 
 /// The first of them that stands in the document.
 pub(super) fn first<'a>(conj: &[Term<'a>]) -> Option<Part<'a>> {
@@ -83,13 +83,13 @@ pub(super) fn is_false(term: &Term) -> bool {
 }
 
 /// A conjunction of keywords only.
-pub(super) struct Flat<'a> {
+pub(super) struct FlatConjunction<'a> {
     pub(super) parts: Vec<Part<'a>>,
-    pub(super) any: Vec<Rc<[Conj<'a>]>>,
+    pub(super) any: Vec<Rc<[Conjunction<'a>]>>,
     /// `false` is among them.
     pub(super) never: bool,
     /// Where the first of the subschemas stands.
-    pub(super) at: Option<At>,
+    pub(super) at: Option<Location>,
     /// The last token of a reference that was followed.
     pub(super) via: Option<&'a str>,
 }
@@ -98,8 +98,9 @@ pub(super) struct Flat<'a> {
 pub(super) type Key = Vec<(usize, u8)>;
 
 /// Follows references and takes `allOf` apart. What is not there any more counts as nothing: `compile` has refused it.
-pub(super) fn flatten<'a>(document: &Document<'a>, conj: &[Term<'a>]) -> Flat<'a> {
-    let mut flat = Flat { parts: Vec::with_capacity(conj.len()), any: Vec::new(), never: false, at: None, via: None };
+pub(super) fn flatten<'a>(document: &Document<'a>, conj: &[Term<'a>]) -> FlatConjunction<'a> {
+    let mut flat =
+        FlatConjunction { parts: Vec::with_capacity(conj.len()), any: Vec::new(), never: false, at: None, via: None };
     for term in conj {
         match term {
             Term::Part(part) => {
@@ -113,7 +114,7 @@ pub(super) fn flatten<'a>(document: &Document<'a>, conj: &[Term<'a>]) -> Flat<'a
     flat
 }
 
-fn add<'a>(document: &Document<'a>, part: Part<'a>, flat: &mut Flat<'a>) {
+fn add<'a>(document: &Document<'a>, part: Part<'a>, flat: &mut FlatConjunction<'a>) {
     let keywords = match part.schema {
         Value::Object(keywords) => keywords,
         other => {
@@ -144,7 +145,7 @@ fn add<'a>(document: &Document<'a>, part: Part<'a>, flat: &mut Flat<'a>) {
     }
 }
 
-impl Flat<'_> {
+impl FlatConjunction<'_> {
     pub(super) fn key(&self) -> Key {
         let mut key = Key::new();
         for part in &self.parts {

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Alternative, Out, member, render};
-use crate::schema::lower::back::Member;
+use super::{Alternative, LoweredNode, member, render};
+use crate::schema::lower::conjunction::{Conjunction, NO_NOTES, Term, first};
 use crate::schema::lower::kinds::Kinds;
 use crate::schema::lower::lowering::{Lowering, Step, object};
-use crate::schema::lower::parts::{Conj, NO_NOTES, Term, first};
+use crate::schema::lower::restore::Member;
 use crate::schema::lower::shape::Shape;
-use crate::schema::lower::{Back, Target, null, words};
+use crate::schema::lower::{Restore, Target, describe, null};
 
 /// The property of the root that holds what has no name.
 const ENTRIES: &str = "entries";
@@ -49,9 +49,9 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// What applies to a required member that is not declared.
-    fn undeclared(&self, shape: &Shape<'a>, name: &str) -> Conj<'a> {
+    fn undeclared(&self, shape: &Shape<'a>, name: &str) -> Conjunction<'a> {
         let matching = shape.object.patterns.iter().filter(|(pattern, _)| self.document.matches(pattern, name));
-        let conj: Conj = matching.flat_map(|(_, conj)| conj.iter().cloned()).collect();
+        let conj: Conjunction = matching.flat_map(|(_, conj)| conj.iter().cloned()).collect();
         if conj.is_empty() { shape.object.others.clone() } else { conj }
     }
 
@@ -104,7 +104,7 @@ impl<'a> Lowering<'a, '_> {
         let (names, needed) = (properties.len() as u64, shape.object.required.len() as u64);
         let mut schema = self.closed(properties, required);
         self.sizes(shape, &mut schema, names, needed);
-        Ok(Some(Alternative { schema, back: Back::object(members) }))
+        Ok(Some(Alternative { schema, back: Restore::object(members) }))
     }
 
     /// Bounds on the number of members, unless they are met anyway.
@@ -141,7 +141,7 @@ impl<'a> Lowering<'a, '_> {
     fn nothing(&self) -> Alternative {
         let entry = self.entry(json!({"type": "string"}), json!({"type": "string"}));
         let schema = object([("type", json!("array")), ("items", entry), ("maxItems", json!(0))]);
-        Alternative { schema, back: Back::Entries(Box::new(Back::Same)) }
+        Alternative { schema, back: Restore::Entries(Box::new(Restore::Identity)) }
     }
 
     fn entry(&self, key: Value, value: Value) -> Value {
@@ -175,7 +175,7 @@ impl<'a> Lowering<'a, '_> {
             schema.insert("maxItems".to_owned(), json!(max));
         }
         shape.notes.said.push("An object, written as a list of entries with key and value.".to_owned());
-        Ok(Some(Alternative { schema, back: Back::Entries(Box::new(back)) }))
+        Ok(Some(Alternative { schema, back: Restore::Entries(Box::new(back)) }))
     }
 
     /// The schema of the keys: strings that `propertyNames` allows.
@@ -193,7 +193,7 @@ impl<'a> Lowering<'a, '_> {
 
     /// The schema of the values, and that of their keys where a pattern says it.
     #[allow(clippy::type_complexity)]
-    fn values(&mut self, shape: &mut Shape<'a>) -> Step<Option<(Option<Value>, (Value, Back))>> {
+    fn values(&mut self, shape: &mut Shape<'a>) -> Step<Option<(Option<Value>, (Value, Restore))>> {
         let patterns = std::mem::take(&mut shape.object.patterns);
         let Some((pattern, conj)) = patterns.first() else {
             let others = shape.object.others.clone();
@@ -201,7 +201,7 @@ impl<'a> Lowering<'a, '_> {
             let others = if others.is_empty() { unevaluated.into_iter().collect() } else { others };
             return Ok(self.narrow(&others)?.map(|out| (None, render(self.target, out))));
         };
-        if !shape.object.others.iter().any(crate::schema::lower::parts::is_false) {
+        if !shape.object.others.iter().any(crate::schema::lower::conjunction::is_false) {
             self.lose(
                 shape.at,
                 "patternProperties",
@@ -211,7 +211,7 @@ impl<'a> Lowering<'a, '_> {
         }
         if patterns.len() > 1 {
             self.lose(shape.at, "patternProperties", "there are several patterns; narrowed to the first", false);
-            let text = words::names(patterns.iter().skip(1).map(|(pattern, _)| *pattern));
+            let text = describe::names(patterns.iter().skip(1).map(|(pattern, _)| *pattern));
             // A name may match another pattern as well, and then has to follow that too.
             self.unsaid(shape, shape.at, "properties", format!("Names must not match {text}."), true);
         }
@@ -226,8 +226,8 @@ impl<'a> Lowering<'a, '_> {
     fn spread(&mut self, shape: &mut Shape<'a>) -> Step<Option<Alternative>> {
         let Some(list) = self.entries(shape, false)? else { return Ok(None) };
         let back = match list.back {
-            Back::Entries(inner) => Back::Spread(ENTRIES.to_owned(), inner),
-            other => Back::object(vec![member(ENTRIES, other)]),
+            Restore::Entries(inner) => Restore::FromPairs(ENTRIES.to_owned(), inner),
+            other => Restore::object(vec![member(ENTRIES, other)]),
         };
         let mut properties = Map::new();
         properties.insert(ENTRIES.to_owned(), Value::Object(list.schema));
@@ -236,14 +236,14 @@ impl<'a> Lowering<'a, '_> {
 
     /// Whether leaving a property out is the same as `null`.
     fn defaults_to_null(&self, conj: &[Term<'a>]) -> bool {
-        let flat = crate::schema::lower::parts::flatten(self.document, conj);
+        let flat = crate::schema::lower::conjunction::flatten(self.document, conj);
         let default = flat.parts.iter().find_map(|part| part.schema.get("default").filter(|_| part.counts("default")));
         default == Some(&Value::Null)
     }
 }
 
 /// What is rendered where nothing may be: an item of a list that stays empty.
-pub(super) fn nothing_there() -> Out {
+pub(super) fn nothing_there() -> LoweredNode {
     let schema = object([("type", json!(Kinds::STRING.names().next().unwrap_or("string")))]);
-    Out { alternatives: vec![Alternative::same(schema)], ..Out::default() }
+    LoweredNode { alternatives: vec![Alternative::same(schema)], ..LoweredNode::default() }
 }

@@ -10,8 +10,8 @@ use super::kinds::Kinds;
 
 /// How arguments that follow the lowered schema become arguments for the original.
 #[derive(Debug, Clone)]
-pub struct WayBack {
-    root: Back,
+pub struct Restorer {
+    root: Restore,
     definitions: Arc<Definitions>,
 }
 
@@ -19,31 +19,31 @@ pub struct WayBack {
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     pub(super) schemas: Map<String, Value>,
-    pub(super) backs: Vec<(String, Back)>,
+    pub(super) backs: Vec<(String, Restore)>,
 }
 
 /// What is to be done with one value.
 #[derive(Debug, Clone)]
-pub(super) enum Back {
-    Same,
+pub(super) enum Restore {
+    Identity,
     Object(Vec<Member>),
     /// An object whose members that are not named all go the same way.
-    Open(Vec<Member>, Box<Back>),
-    Array(Box<Back>),
+    Open(Vec<Member>, Box<Restore>),
+    Array(Box<Restore>),
     /// Items of a prefix, and those after it.
-    Items(Vec<Back>, Box<Back>),
+    Items(Vec<Restore>, Box<Restore>),
     /// An object with a member per item becomes an array.
-    Tuple(Vec<(String, Back)>),
+    Tuple(Vec<(String, Restore)>),
     /// An array of `{"key", "value"}` becomes an object.
-    Entries(Box<Back>),
+    Entries(Box<Restore>),
     /// The object's member of that name is an array of entries, which become members of the object itself.
-    Spread(String, Box<Back>),
+    FromPairs(String, Box<Restore>),
     /// Strings that stand for other values.
     Values(Arc<[(String, Value)]>),
     /// That of the branch that takes the value.
     Any(Arc<[Branch]>),
     /// All, one after another.
-    All(Vec<Back>),
+    All(Vec<Restore>),
     Definition(usize),
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Member {
     pub(super) original: Option<String>,
     /// `null` says that it is left out.
     pub(super) null_is_absent: bool,
-    pub(super) back: Back,
+    pub(super) back: Restore,
 }
 
 /// One of several shapes.
@@ -64,7 +64,7 @@ pub(super) struct Member {
 pub(super) struct Branch {
     /// As plain JSON Schema.
     pub(super) schema: Value,
-    pub(super) back: Back,
+    pub(super) back: Restore,
     /// Compiled when it is first asked.
     pub(super) validator: OnceLock<Option<Validator>>,
 }
@@ -74,16 +74,16 @@ const STEPS: usize = 4_000_000;
 /// Deeper than any JSON that is read.
 const DEPTH: usize = 256;
 
-impl WayBack {
-    pub(super) fn new(root: Back, definitions: Definitions) -> Self {
+impl Restorer {
+    pub(super) fn new(root: Restore, definitions: Definitions) -> Self {
         let active = root.is_active() || definitions.backs.iter().any(|(_, back)| back.is_active());
-        Self { root: if active { root } else { Back::Same }, definitions: Arc::new(definitions) }
+        Self { root: if active { root } else { Restore::Identity }, definitions: Arc::new(definitions) }
     }
 
     /// Whether there is never anything to do.
     #[must_use]
     pub fn is_identity(&self) -> bool {
-        matches!(self.root, Back::Same)
+        matches!(self.root, Restore::Identity)
     }
 
     /// The arguments in the original's shape; `None` if they have it. Takes any JSON, also what the lowered schema does
@@ -95,16 +95,16 @@ impl WayBack {
     }
 }
 
-impl Back {
+impl Restore {
     /// Whether it changes anything, references aside.
     pub(super) fn is_active(&self) -> bool {
         match self {
-            Self::Same | Self::Definition(_) => false,
+            Self::Identity | Self::Definition(_) => false,
             Self::Object(members) => members.iter().any(Member::is_active),
             Self::Open(members, rest) => rest.is_active() || members.iter().any(Member::is_active),
             Self::Array(items) => items.is_active(),
             Self::Items(prefix, rest) => rest.is_active() || prefix.iter().any(Self::is_active),
-            Self::Tuple(_) | Self::Entries(_) | Self::Spread(..) | Self::Values(_) => true,
+            Self::Tuple(_) | Self::Entries(_) | Self::FromPairs(..) | Self::Values(_) => true,
             Self::Any(branches) => branches.iter().any(|branch| branch.back.is_active()),
             Self::All(all) => all.iter().any(Self::is_active),
         }
@@ -112,23 +112,23 @@ impl Back {
 
     /// Whether nothing is to be done, whatever references lead to.
     pub(super) fn is_same(&self) -> bool {
-        matches!(self, Self::Same)
+        matches!(self, Self::Identity)
     }
 
     /// Of an object; of members that stay as they are nothing is kept.
     pub(super) fn object(mut members: Vec<Member>) -> Self {
         members.retain(|member| member.original.is_some() || member.null_is_absent || !member.back.is_same());
-        if members.is_empty() { Self::Same } else { Self::Object(members) }
+        if members.is_empty() { Self::Identity } else { Self::Object(members) }
     }
 
     pub(super) fn array(items: Self) -> Self {
-        if items.is_same() { Self::Same } else { Self::Array(Box::new(items)) }
+        if items.is_same() { Self::Identity } else { Self::Array(Box::new(items)) }
     }
 
     pub(super) fn all(mut all: Vec<Self>) -> Self {
         all.retain(|back| !back.is_same());
         match (all.pop(), all.is_empty()) {
-            (None, _) => Self::Same,
+            (None, _) => Self::Identity,
             (Some(only), true) => only,
             (Some(last), false) => {
                 all.push(last);
@@ -151,39 +151,39 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// The value in its new shape, if it changes.
-    fn value(&self, back: &Back, value: &Value, depth: usize) -> Option<Value> {
+    fn value(&self, back: &Restore, value: &Value, depth: usize) -> Option<Value> {
         let left = self.steps.get().checked_sub(1)?;
         self.steps.set(left);
         if depth > DEPTH {
             return None;
         }
         match (back, value) {
-            (Back::Object(members), Value::Object(object)) => self.object(members, None, object, depth),
-            (Back::Open(members, rest), Value::Object(object)) => self.object(members, Some(rest), object, depth),
+            (Restore::Object(members), Value::Object(object)) => self.object(members, None, object, depth),
+            (Restore::Open(members, rest), Value::Object(object)) => self.object(members, Some(rest), object, depth),
             // A model may give the original's shape all the same: then only what is inside goes back.
-            (Back::Entries(inner), Value::Object(object)) => self.object(&[], Some(inner), object, depth),
-            (Back::Entries(inner), Value::Array(items)) => self.entries(inner, items, depth).map(Value::Object),
-            (Back::Spread(name, inner), Value::Object(object)) => self.spread(name, inner, object, depth),
-            (Back::Array(inner), Value::Array(items)) => self.array(items, depth, |_| inner),
-            (Back::Items(prefix, rest), Value::Array(items)) => {
+            (Restore::Entries(inner), Value::Object(object)) => self.object(&[], Some(inner), object, depth),
+            (Restore::Entries(inner), Value::Array(items)) => self.entries(inner, items, depth).map(Value::Object),
+            (Restore::FromPairs(name, inner), Value::Object(object)) => self.spread(name, inner, object, depth),
+            (Restore::Array(inner), Value::Array(items)) => self.array(items, depth, |_| inner),
+            (Restore::Items(prefix, rest), Value::Array(items)) => {
                 self.array(items, depth, |index| prefix.get(index).unwrap_or(rest))
             }
-            (Back::Tuple(places), Value::Array(items)) => {
-                self.array(items, depth, |index| places.get(index).map_or(&Back::Same, |(_, back)| back))
+            (Restore::Tuple(places), Value::Array(items)) => {
+                self.array(items, depth, |index| places.get(index).map_or(&Restore::Identity, |(_, back)| back))
             }
-            (Back::Tuple(places), Value::Object(object)) => self.tuple(places, object, depth),
-            (Back::Values(values), Value::String(text)) => {
+            (Restore::Tuple(places), Value::Object(object)) => self.tuple(places, object, depth),
+            (Restore::Values(values), Value::String(text)) => {
                 values.iter().find(|(name, _)| name == text).map(|(_, value)| value.clone())
             }
-            (Back::Any(branches), value) => self.value(self.branch(branches, value)?, value, depth + 1),
-            (Back::All(all), value) => {
+            (Restore::Any(branches), value) => self.value(self.branch(branches, value)?, value, depth + 1),
+            (Restore::All(all), value) => {
                 let mut new: Option<Value> = None;
                 for back in all {
                     new = self.value(back, new.as_ref().unwrap_or(value), depth + 1).or(new);
                 }
                 new
             }
-            (Back::Definition(index), value) => self.value(&self.definitions.backs.get(*index)?.1, value, depth + 1),
+            (Restore::Definition(index), value) => self.value(&self.definitions.backs.get(*index)?.1, value, depth + 1),
             _ => None,
         }
     }
@@ -191,7 +191,7 @@ impl Walk<'_> {
     fn object(
         &self,
         members: &[Member],
-        rest: Option<&Back>,
+        rest: Option<&Restore>,
         object: &Map<String, Value>,
         depth: usize,
     ) -> Option<Value> {
@@ -213,7 +213,7 @@ impl Walk<'_> {
         changed.then_some(Value::Object(new))
     }
 
-    fn array<'b>(&self, items: &[Value], depth: usize, back: impl Fn(usize) -> &'b Back) -> Option<Value> {
+    fn array<'b>(&self, items: &[Value], depth: usize, back: impl Fn(usize) -> &'b Restore) -> Option<Value> {
         let mut new: Option<Vec<Value>> = None;
         for (index, item) in items.iter().enumerate() {
             if let Some(better) = self.value(back(index), item, depth + 1) {
@@ -224,7 +224,7 @@ impl Walk<'_> {
     }
 
     /// `None` if any item is no entry.
-    fn entries(&self, inner: &Back, items: &[Value], depth: usize) -> Option<Map<String, Value>> {
+    fn entries(&self, inner: &Restore, items: &[Value], depth: usize) -> Option<Map<String, Value>> {
         let mut object = Map::with_capacity(items.len());
         for item in items {
             let entry = item.as_object().filter(|entry| entry.len() == 2)?;
@@ -235,7 +235,7 @@ impl Walk<'_> {
         Some(object)
     }
 
-    fn spread(&self, name: &str, inner: &Back, object: &Map<String, Value>, depth: usize) -> Option<Value> {
+    fn spread(&self, name: &str, inner: &Restore, object: &Map<String, Value>, depth: usize) -> Option<Value> {
         let items = object.get(name)?.as_array()?;
         let mut new = object.clone();
         new.shift_remove(name);
@@ -245,7 +245,7 @@ impl Walk<'_> {
         Some(Value::Object(new))
     }
 
-    fn tuple(&self, places: &[(String, Back)], object: &Map<String, Value>, depth: usize) -> Option<Value> {
+    fn tuple(&self, places: &[(String, Restore)], object: &Map<String, Value>, depth: usize) -> Option<Value> {
         if object.len() > places.len() {
             return None;
         }
@@ -258,7 +258,7 @@ impl Walk<'_> {
     }
 
     /// The branch that takes the value, or the one that it looks most like.
-    fn branch<'b>(&self, branches: &'b [Branch], value: &Value) -> Option<&'b Back> {
+    fn branch<'b>(&self, branches: &'b [Branch], value: &Value) -> Option<&'b Restore> {
         let taken = branches.iter().find(|branch| self.takes(branch, value));
         let like = || {
             let scores =

@@ -4,11 +4,11 @@ use serde_json::{Map, Value, json};
 
 use super::objects::nothing_there;
 use super::{Alternative, render};
+use crate::schema::lower::conjunction::is_false;
+use crate::schema::lower::conjunction::{Conjunction, Term};
 use crate::schema::lower::lowering::{Lowering, Step, object};
-use crate::schema::lower::parts::is_false;
-use crate::schema::lower::parts::{Conj, Term};
 use crate::schema::lower::shape::Shape;
-use crate::schema::lower::{Back, Target};
+use crate::schema::lower::{Restore, Target};
 
 /// Places that a tuple may have.
 const MAX_PLACES: usize = 64;
@@ -51,7 +51,7 @@ impl<'a> Lowering<'a, '_> {
         if let Some(max) = max {
             schema.insert("maxItems".to_owned(), json!(max));
         }
-        Ok(Some(Alternative { schema, back: Back::array(back) }))
+        Ok(Some(Alternative { schema, back: Restore::array(back) }))
     }
 
     fn tuple(&mut self, shape: &Shape<'a>, min: u64, max: Option<u64>) -> Step<Option<Alternative>> {
@@ -107,12 +107,12 @@ impl<'a> Lowering<'a, '_> {
         if self.target == Target::OpenAiStrict {
             schema.insert("additionalProperties".to_owned(), json!(false));
         }
-        Ok(Some(Alternative { schema, back: Back::Tuple(backs) }))
+        Ok(Some(Alternative { schema, back: Restore::Tuple(backs) }))
     }
 }
 
 /// Whether two conjunctions are written alike.
-fn is_like(one: &Conj, other: &Conj) -> bool {
+fn is_like(one: &Conjunction, other: &Conjunction) -> bool {
     let like = |(one, other): (&Term, &Term)| match (one, other) {
         (Term::Part(one), Term::Part(other)) => one.schema == other.schema && one.mask == other.mask,
         _ => false,
