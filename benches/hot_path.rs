@@ -11,7 +11,7 @@ use toolpost::config::Config;
 use toolpost::domain::json as reading;
 use toolpost::formats::native::ToolCall;
 use toolpost::formats::stream::partial::Partial;
-use toolpost::formats::stream::{Parser, Said};
+use toolpost::formats::stream::{Parser, StreamEvent};
 use toolpost::schema::lower::{Target, lower};
 use toolpost::schema::{self, Role};
 
@@ -81,7 +81,7 @@ fn streams(criterion: &mut Criterion) {
             for bytes in body.as_bytes().chunks(1400) {
                 parser.push(black_box(bytes), &mut said).expect("it is a stream");
                 for said in said.drain(..) {
-                    if let Said::Delta { text, .. } = said {
+                    if let StreamEvent::Delta { text, .. } = said {
                         partial.push(&text).expect("it is not too long");
                     }
                 }

@@ -28,7 +28,7 @@ mod tests;
 mod version;
 mod walk;
 
-pub use credentials::{Credential, NotACredential};
+pub use credentials::{Credential, InvalidCredential};
 pub use walk::openapi;
 
 /// What is asked of an import.
@@ -76,20 +76,20 @@ impl ImportError {
 
 /// What became of a document.
 #[derive(Debug, Default)]
-pub struct Imported {
+pub struct ImportPlan {
     /// The name that the document has.
     pub title: Option<String>,
     /// The tools, in the order of the document.
-    pub offered: Vec<Offered>,
+    pub offered: Vec<ImportedTool>,
     /// Operations that cannot be tools.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RejectedOperation>,
     /// What is not as the document has it.
     pub warnings: Vec<Warning>,
 }
 
 /// An operation as a tool.
 #[derive(Debug)]
-pub struct Offered {
+pub struct ImportedTool {
     /// `GET /pets/{id}`.
     pub operation: String,
     /// The tool.
@@ -98,7 +98,8 @@ pub struct Offered {
 
 /// An operation that is no tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Refused {
+#[schema(as = Refused)]
+pub struct RejectedOperation {
     /// `GET /pets/{id}`.
     pub operation: String,
     /// Why, and what could be done about it.
@@ -128,7 +129,7 @@ pub struct Report {
     /// Tools that were the same before.
     pub unchanged: Vec<String>,
     /// Operations that are no tools.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RejectedOperation>,
     /// What is not as the document has it.
     pub warnings: Vec<Warning>,
 }

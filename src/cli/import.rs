@@ -3,7 +3,7 @@
 use clap::builder::NonEmptyStringValueParser;
 use toolpost::app::App;
 use toolpost::import::document::{self, Bounds};
-use toolpost::import::{Credential, ImportError, Imported, Options as Wanted, Report};
+use toolpost::import::{Credential, ImportError, ImportPlan, Options as Wanted, Report};
 use toolpost::registry::imports::{How, register};
 
 use super::error::CliError;
@@ -104,15 +104,15 @@ async fn here(asked: &Openapi, document: source::Document, options: &Options) ->
     report
 }
 
-async fn stored(app: &App, imported: Imported, asked: &Openapi, database: &str) -> Result<Report, CliError> {
+async fn stored(app: &App, imported: ImportPlan, asked: &Openapi, database: &str) -> Result<Report, CliError> {
     let how = How { replace: asked.replace, dry_run: asked.dry_run };
     let report = register(app.engine.registry(), &app.store, imported, how).await;
     report.map_err(|error| CliError::store(&error, database))
 }
 
 /// Writes the definitions as a file of the tools folder. Secrets are named in it, so nothing of it is hidden.
-fn write(file: &str, imported: Imported, dry_run: bool) -> Result<Report, CliError> {
-    let Imported { title, offered, refused, warnings } = imported;
+fn write(file: &str, imported: ImportPlan, dry_run: bool) -> Result<Report, CliError> {
+    let ImportPlan { title, offered, refused, warnings } = imported;
     let created = offered.iter().map(|tool| tool.definition.name.clone()).collect();
     if !dry_run {
         let kept: Result<Vec<serde_json::Value>, _> = offered

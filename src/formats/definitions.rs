@@ -83,7 +83,7 @@ impl Format {
 
 /// One tool, to be told to a model.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
+pub struct PresentedTool<'a> {
     /// The name under which the vendor knows it.
     pub name: &'a str,
     /// The tool.
@@ -120,7 +120,7 @@ impl From<&Loss> for DefinitionLoss {
 /// A tool in this format, and what the format itself loses of it; how its schema was lowered is not told again. Native
 /// tools and prompts are made elsewhere: they look like those of MCP here.
 #[must_use]
-pub fn definition(format: Format, told: &Told<'_>) -> (Value, Vec<DefinitionLoss>) {
+pub fn definition(format: Format, told: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
     match format {
         Format::OpenAi => openai::chat(told),
         Format::OpenAiStrict => openai::strict(told),

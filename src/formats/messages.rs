@@ -10,28 +10,28 @@ mod conversation;
 mod gemini;
 mod ids;
 mod members;
+mod model_content;
 mod openai;
 mod recognise;
 mod responses;
-mod shown;
 
 pub use conversation::conversation;
 pub use recognise::{is_own, recognise};
 
 /// What a model said, as far as it is for us.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Spoken {
+pub struct ParsedMessage {
     /// Whose shape it has.
     pub vendor: Vendor,
     /// The calls that are ours to run, in order. What the provider runs itself is not among them.
-    pub calls: Vec<SpokenCall>,
+    pub calls: Vec<ParsedCall>,
     /// The output ended at the token limit, so none of the calls is known to be whole.
     pub is_cut_off: bool,
 }
 
 /// One call in a model's message.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SpokenCall {
+pub struct ParsedCall {
     /// The model's id; `None` where it is missing or empty.
     pub id: Option<String>,
     /// The tool's name, as the model wrote it.
@@ -73,7 +73,7 @@ pub fn is_cut_off(reason: &str) -> bool {
 /// # Errors
 /// If it does not have that shape; also if it has no call in this vendor's shape and some in another's, so that none is
 /// passed over in silence.
-pub fn read(vendor: Vendor, body: Value) -> Result<Spoken, DecodeError> {
+pub fn read(vendor: Vendor, body: Value) -> Result<ParsedMessage, DecodeError> {
     let other = recognise(&body).filter(|other| *other != vendor).map(|other| (other, body.clone()));
     let spoken = read_as(vendor, body)?;
     match other {
@@ -88,35 +88,35 @@ pub fn read(vendor: Vendor, body: Value) -> Result<Spoken, DecodeError> {
     }
 }
 
-fn read_as(vendor: Vendor, body: Value) -> Result<Spoken, DecodeError> {
+fn read_as(vendor: Vendor, body: Value) -> Result<ParsedMessage, DecodeError> {
     let (calls, is_cut_off) = match vendor {
         Vendor::OpenAi => openai::read(body)?,
         Vendor::OpenAiResponses => responses::read(body)?,
         Vendor::Anthropic => anthropic::read(body)?,
         Vendor::Gemini => gemini::read(body)?,
     };
-    Ok(Spoken { vendor, calls, is_cut_off })
+    Ok(ParsedMessage { vendor, calls, is_cut_off })
 }
 
 /// What a vendor's reader finds: calls, and whether all of them are cut off.
-type Found = (Vec<SpokenCall>, bool);
+type VendorCalls = (Vec<ParsedCall>, bool);
 
 /// What is remembered of a model's calls, so that their results can be told to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Continuation {
     vendor: Vendor,
-    shown: Vec<Shown>,
+    shown: Vec<OriginalCall>,
 }
 
 /// One call as the model knows it.
 #[derive(Debug, Clone, PartialEq)]
-struct Shown {
+struct OriginalCall {
     id: Option<String>,
     name: String,
     kind: Kind,
 }
 
-impl Shown {
+impl OriginalCall {
     /// The model's id, or ours where it gave none.
     fn id<'a>(&'a self, call: &'a Call) -> String {
         self.id.clone().unwrap_or_else(|| call.id.to_string())
@@ -133,7 +133,7 @@ impl Continuation {
     /// Adds a call as the model wrote it.
     pub fn push(&mut self, id: Option<&str>, name: &str, kind: Kind) {
         let id = id.filter(|id| !id.is_empty()).map(str::to_owned);
-        self.shown.push(Shown { id, name: name.to_owned(), kind });
+        self.shown.push(OriginalCall { id, name: name.to_owned(), kind });
     }
 
     /// Adds a call that came in our own shape. Its id may be one that the vendor would refuse; then it is told another that
@@ -165,8 +165,8 @@ impl Continuation {
     }
 }
 
-impl From<&Spoken> for Continuation {
-    fn from(spoken: &Spoken) -> Self {
+impl From<&ParsedMessage> for Continuation {
+    fn from(spoken: &ParsedMessage) -> Self {
         let mut continuation = Self::new(spoken.vendor);
         for call in &spoken.calls {
             continuation.push(call.id.as_deref(), &call.name, call.kind);

@@ -1,10 +1,10 @@
 //! Models' streams: which calls open, what is known of their arguments, and when each is complete.
 
 mod anthropic;
-mod broken;
 mod calls;
 mod data;
 mod dialect;
+mod error;
 mod framing;
 mod gemini;
 mod openai;
@@ -16,15 +16,15 @@ mod tests;
 
 use serde_json::Value;
 
-pub use self::broken::{Broken, MAX_CALLS, MAX_EVENT};
 use self::calls::Calls;
 use self::dialect::Dialect;
+pub use self::error::{MAX_CALLS, MAX_EVENT, StreamError};
 use self::framing::Framing;
 use crate::domain::{Vendor, json};
 
 /// What a model's stream says about its tool calls.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum StreamEvent {
     /// A call begins: its card can be shown.
     Opened {
         /// Numbers the calls of the stream from 0, the provider's own among them.
@@ -59,7 +59,7 @@ pub enum Said {
         arguments: Option<Value>,
     },
     /// The model's output ended within it: it never runs.
-    CutOff {
+    Truncated {
         /// Which call.
         place: usize,
     },
@@ -91,7 +91,7 @@ pub struct Parser {
     calls: Calls,
     /// `[DONE]` has come: what follows is nobody's.
     is_done: bool,
-    broken: Option<Broken>,
+    broken: Option<StreamError>,
 }
 
 impl Parser {
@@ -106,7 +106,7 @@ impl Parser {
     ///
     /// # Errors
     /// If the stream cannot be followed any further; every later piece is answered with the same error.
-    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<Said>) -> Result<(), Broken> {
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
         if self.broken.is_none() {
             self.broken = self.take(bytes).err();
         }
@@ -115,7 +115,7 @@ impl Parser {
     }
 
     /// The body has ended: whatever is open is cut off.
-    pub fn finish(&mut self, out: &mut Vec<Said>) {
+    pub fn finish(&mut self, out: &mut Vec<StreamEvent>) {
         // A last event that is not whole ends the stream within it, as one that did not come does.
         if self.broken.is_none()
             && let Some(data) = self.framing.rest()
@@ -141,14 +141,14 @@ impl Parser {
         self.calls.has_ended()
     }
 
-    fn take(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
+    fn take(&mut self, mut bytes: &[u8]) -> Result<(), StreamError> {
         while let Some(data) = self.framing.next(&mut bytes)? {
             self.event(&data)?;
         }
         Ok(())
     }
 
-    fn event(&mut self, data: &[u8]) -> Result<(), Broken> {
+    fn event(&mut self, data: &[u8]) -> Result<(), StreamError> {
         let data = data.trim_ascii();
         if data.is_empty() || self.is_done {
             return Ok(());
@@ -163,7 +163,7 @@ impl Parser {
         let parsed = match json::parse(data) {
             Ok(parsed) => parsed,
             Err(_) if self.dialect.as_ref().is_some_and(|dialect| dialect.is_foreign(data)) => return Ok(()),
-            Err(error) => return Err(Broken::NotJson(error.to_string())),
+            Err(error) => return Err(StreamError::NotJson(error.to_string())),
         };
         match parsed {
             Value::Array(items) => items.into_iter().try_for_each(|item| self.object(item)),
@@ -171,10 +171,10 @@ impl Parser {
         }
     }
 
-    fn object(&mut self, value: Value) -> Result<(), Broken> {
-        let Value::Object(event) = value else { return Err(Broken::NotJson("not an object".to_owned())) };
+    fn object(&mut self, value: Value) -> Result<(), StreamError> {
+        let Value::Object(event) = value else { return Err(StreamError::NotJson("not an object".to_owned())) };
         if let Some(message) = dialect::error_in(&event) {
-            return Err(Broken::Provider(message));
+            return Err(StreamError::Provider(message));
         }
         if self.dialect.is_none() {
             self.dialect = Dialect::told_by(&event, self.expected)?;

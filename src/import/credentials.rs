@@ -47,22 +47,22 @@ pub enum Credential {
     "must be bearer:SECRET, basic:USER:SECRET, header:NAME:SECRET, query:NAME:SECRET or cookie:NAME:SECRET, where SECRET is \
      the name of a secret (1 to 128 letters, digits and underscores), never the secret itself: X is TOOLPOST_SECRET_X"
 )]
-pub struct NotACredential;
+pub struct InvalidCredential;
 
 impl FromStr for Credential {
-    type Err = NotACredential;
+    type Err = InvalidCredential;
 
-    fn from_str(text: &str) -> Result<Self, NotACredential> {
-        let (kind, rest) = text.split_once(':').ok_or(NotACredential)?;
+    fn from_str(text: &str) -> Result<Self, InvalidCredential> {
+        let (kind, rest) = text.split_once(':').ok_or(InvalidCredential)?;
         let (name, secret) = match kind {
             "bearer" => ("", rest),
-            _ => rest.rsplit_once(':').ok_or(NotACredential)?,
+            _ => rest.rsplit_once(':').ok_or(InvalidCredential)?,
         };
         let is_name = (1..=128).contains(&secret.len())
             && secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let is_named = kind == "bearer" || (!name.is_empty() && !name.contains(['{', '}', ':']));
         if !is_name || !is_named || name.chars().any(char::is_control) {
-            return Err(NotACredential);
+            return Err(InvalidCredential);
         }
         let (name, secret) = (name.to_owned(), secret.to_owned());
         match kind {
@@ -71,7 +71,7 @@ impl FromStr for Credential {
             "header" => Ok(Self::Header { name, secret }),
             "query" => Ok(Self::Query { name, secret }),
             "cookie" => Ok(Self::Cookie { name, secret }),
-            _ => Err(NotACredential),
+            _ => Err(InvalidCredential),
         }
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         ] {
             assert!(text.parse::<Credential>().is_err(), "{text}");
         }
-        assert!(!NotACredential.to_string().contains("sk-live"));
+        assert!(!InvalidCredential.to_string().contains("sk-live"));
     }
 
     #[test]

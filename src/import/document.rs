@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{ImportError, Imported, Options, Warning};
+use super::{ImportError, ImportPlan, Options, Warning};
 use crate::domain::json::{self, Bound, ReplacedBound, SCHEMA_MAPS};
 use crate::schema::DOCUMENT_MAPS;
 
@@ -28,7 +28,7 @@ impl Document {
     ///
     /// # Errors
     /// As [`super::openapi`].
-    pub fn import(&self, options: &Options) -> Result<Imported, ImportError> {
+    pub fn import(&self, options: &Options) -> Result<ImportPlan, ImportError> {
         let mut imported = super::openapi(&self.value, options)?;
         let own = self.warnings.iter().map(|message| Warning { operation: None, message: message.clone() });
         imported.warnings = own.chain(std::mem::take(&mut imported.warnings)).collect();
@@ -112,14 +112,16 @@ fn yaml(text: &[u8], bounds: Bounds) -> Result<Document, ImportError> {
     if marks > bounds.nodes.saturating_mul(MARKS_PER_NODE) {
         return Err(too_much());
     }
-    let reading =
-        Reading { left: Cell::new(Left { nodes: bounds.nodes, bytes: bounds.bytes }), replaced: RefCell::default() };
+    let reading = Reading {
+        left: Cell::new(ReadBudget { nodes: bounds.nodes, bytes: bounds.bytes }),
+        replaced: RefCell::default(),
+    };
     let root = Node { reading: &reading, place: Place::Schema, bound: None };
     let read = root.deserialize(yaml_serde::Deserializer::from_slice(text));
     let left = &reading.left;
     let value = read.map_err(|error| match left.get() {
-        Left { nodes: 0, .. } => too_much(),
-        Left { bytes: 0, .. } => {
+        ReadBudget { nodes: 0, .. } => too_much(),
+        ReadBudget { bytes: 0, .. } => {
             let message = format!("with its aliases written out, the document has more than {} bytes", bounds.bytes);
             ImportError::new("", message)
         }
@@ -132,7 +134,7 @@ fn yaml(text: &[u8], bounds: Bounds) -> Result<Document, ImportError> {
 
 /// What reading one document has come to.
 struct Reading {
-    left: Cell<Left>,
+    left: Cell<ReadBudget>,
     replaced: RefCell<Vec<ReplacedBound>>,
 }
 
@@ -149,7 +151,7 @@ enum Place {
 
 /// What may still be read. An alias (`*x`) costs as much as what it stands for, each time.
 #[derive(Clone, Copy)]
-struct Left {
+struct ReadBudget {
     nodes: usize,
     bytes: usize,
 }
@@ -188,7 +190,7 @@ impl Node<'_> {
     fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
         let left = self.reading.left.get();
         let (nodes, bytes) = (left.nodes.saturating_sub(1), left.bytes.saturating_sub(bytes));
-        self.reading.left.set(Left { nodes, bytes });
+        self.reading.left.set(ReadBudget { nodes, bytes });
         if nodes == 0 || bytes == 0 { Err(E::custom("too much")) } else { Ok(()) }
     }
 

@@ -13,7 +13,7 @@ use super::reference::{is_true, text};
 use super::responses;
 use super::schema::{Bundler, Direction};
 use super::security::Security;
-use super::servers::{self, NoServer};
+use super::servers::{self, ServerUrlError};
 use super::version::Version;
 use crate::domain::{ToolDefinition, json, tool};
 use crate::schema::{self, Role};
@@ -28,7 +28,7 @@ const MOST_TAGS: usize = 20;
 const MOST_PATTERNS: usize = 20;
 
 /// What all operations of a document have in common.
-pub struct Common<'d> {
+pub struct ImportContext<'d> {
     /// The document.
     pub document: &'d Value,
     /// Its members.
@@ -47,7 +47,7 @@ pub struct Common<'d> {
 
 /// An operation where it stands.
 #[derive(Debug, Clone)]
-pub struct Spot<'d> {
+pub struct OperationRef<'d> {
     /// `/pets/{id}`.
     pub path: &'d str,
     /// `get`.
@@ -64,14 +64,14 @@ pub struct Spot<'d> {
 
 /// Why an operation is no tool.
 #[derive(Debug)]
-pub enum Failure {
+pub enum OperationError {
     /// Nothing of the document can be one: it names no server.
     NoServer(String),
     /// This one cannot.
     Refused(String),
 }
 
-impl From<String> for Failure {
+impl From<String> for OperationError {
     fn from(reason: String) -> Self {
         Self::Refused(reason)
     }
@@ -81,21 +81,24 @@ impl From<String> for Failure {
 ///
 /// # Errors
 /// Why there is none.
-pub fn definition<'d>(common: &'d Common<'d>, at: &Spot<'d>) -> Result<(ToolDefinition, Vec<String>), Failure> {
-    let Common { document, version, .. } = *common;
+pub fn definition<'d>(
+    common: &'d ImportContext<'d>,
+    at: &OperationRef<'d>,
+) -> Result<(ToolDefinition, Vec<String>), OperationError> {
+    let ImportContext { document, version, .. } = *common;
     let server = match &common.server {
         Some(server) => server.clone(),
         None => {
             servers::of_operation(version, common.members, at.item, at.operation, common.from).map_err(|fault| {
                 match fault {
-                    NoServer::Unnamed(message) => Failure::NoServer(message),
-                    NoServer::Unusable(reason) => Failure::Refused(reason),
+                    ServerUrlError::Unnamed(message) => OperationError::NoServer(message),
+                    ServerUrlError::Unusable(reason) => OperationError::Refused(reason),
                 }
             })?
         }
     };
     if at.method == "trace" {
-        return Err(Failure::Refused("an http tool cannot send TRACE".to_owned()));
+        return Err(OperationError::Refused("an http tool cannot send TRACE".to_owned()));
     }
     let (credentials, lacking) = common.security.of_operation(at.operation)?;
     let declared = parameters::collect(document, at.item, at.operation)?;
@@ -144,13 +147,13 @@ pub fn definition<'d>(common: &'d Common<'d>, at: &Spot<'d>) -> Result<(ToolDefi
     if let Some(schema) = output {
         definition["output_schema"] = schema;
     }
-    let definition = tool::read_definition(definition).map_err(|error| Failure::Refused(error.to_string()))?;
+    let definition = tool::read_definition(definition).map_err(|error| OperationError::Refused(error.to_string()))?;
     Ok((definition, warnings))
 }
 
 /// All parameters. One that cannot be sent and need not be is left out.
 fn add_parameters<'d>(
-    common: &'d Common<'d>,
+    common: &'d ImportContext<'d>,
     declared: &[Parameter<'d>],
     credentials: &[&Credential],
     path: &str,
@@ -269,7 +272,7 @@ fn title(operation: &Map<String, Value>) -> Option<String> {
 }
 
 /// What a model is told. Where the document says nothing, the request itself has to do.
-fn description(at: &Spot<'_>) -> String {
+fn description(at: &OperationRef<'_>) -> String {
     let operation = at.operation;
     let (summary, description) = (text(operation, "summary"), text(operation, "description"));
     let mut parts: Vec<&str> = Vec::new();

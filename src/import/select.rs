@@ -12,7 +12,7 @@ pub struct Selection<'o> {
 
 /// By what an operation is known.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct OperationKeys<'a> {
     /// Its tags.
     pub tags: &'a [String],
     /// Its `operationId`.
@@ -33,7 +33,7 @@ impl<'o> Selection<'o> {
     }
 
     /// Whether an operation is among them.
-    pub fn takes(&mut self, operation: Known<'_>) -> bool {
+    pub fn takes(&mut self, operation: OperationKeys<'_>) -> bool {
         let mut taken = self.wanted.is_empty();
         for (wanted, found) in &mut self.wanted {
             if operation.is(wanted) {
@@ -61,7 +61,7 @@ impl<'o> Selection<'o> {
     }
 }
 
-impl Known<'_> {
+impl OperationKeys<'_> {
     fn is(self, wanted: &str) -> bool {
         let by_place = || {
             let (method, path) = wanted.split_once(char::is_whitespace)?;
@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn an_operation_is_wanted_by_anything_that_it_is_known_by() {
         let tags = ["pets".to_owned()];
-        let known = Known { tags: &tags, id: Some("getPet"), tool: "shop_getPet", method: "GET", path: "/pets/{id}" };
+        let known =
+            OperationKeys { tags: &tags, id: Some("getPet"), tool: "shop_getPet", method: "GET", path: "/pets/{id}" };
         for wanted in ["pets", "getPet", "shop_getPet", "/pets/{id}", "get /pets/{id}"] {
             let only = [wanted.to_owned()];
             let mut selection = Selection::new(&only);

@@ -10,7 +10,7 @@ use crate::domain::json;
 
 /// Why an operation has no server.
 #[derive(Debug, PartialEq, Eq)]
-pub enum NoServer {
+pub enum ServerUrlError {
     /// The document names none, so that nothing of it can be imported.
     Unnamed(String),
     /// The one of this operation cannot be used.
@@ -25,7 +25,7 @@ pub fn given(options: &Options) -> Result<Option<String>, ImportError> {
     let Some(server) = &options.server else { return Ok(None) };
     let found = absolute(server.trim(), options.document_url.as_ref()).map(Some);
     found.map_err(|reason| {
-        let (NoServer::Unnamed(reason) | NoServer::Unusable(reason)) = reason;
+        let (ServerUrlError::Unnamed(reason) | ServerUrlError::Unusable(reason)) = reason;
         ImportError::option("server", "", format!("must be an http:// or https:// URL: {reason}"))
     })
 }
@@ -40,18 +40,18 @@ pub fn of_operation(
     path: &Map<String, Value>,
     operation: &Map<String, Value>,
     from: Option<&Url>,
-) -> Result<String, NoServer> {
+) -> Result<String, ServerUrlError> {
     if version == Version::V2 {
         return old(document, operation, from);
     }
     let mut first = None;
     for object in [operation, path, document] {
-        let servers = reference::elements(object, "servers").map_err(NoServer::Unusable)?;
+        let servers = reference::elements(object, "servers").map_err(ServerUrlError::Unusable)?;
         first = first.or(servers.first());
     }
     let Some(server) = first else { return absolute("/", from) };
-    let server = server.as_object().ok_or_else(|| NoServer::Unusable("a server must be an object".to_owned()))?;
-    let url = filled(server).map_err(NoServer::Unusable)?;
+    let server = server.as_object().ok_or_else(|| ServerUrlError::Unusable("a server must be an object".to_owned()))?;
+    let url = filled(server).map_err(ServerUrlError::Unusable)?;
     absolute(url.trim(), from)
 }
 
@@ -82,9 +82,14 @@ fn filled(server: &Map<String, Value>) -> Result<String, String> {
 }
 
 /// `schemes`, `host` and `basePath` of 2.0.
-fn old(document: &Map<String, Value>, operation: &Map<String, Value>, from: Option<&Url>) -> Result<String, NoServer> {
-    let own = reference::elements(operation, "schemes").map_err(NoServer::Unusable)?;
-    let all = if own.is_empty() { reference::elements(document, "schemes").map_err(NoServer::Unusable)? } else { own };
+fn old(
+    document: &Map<String, Value>,
+    operation: &Map<String, Value>,
+    from: Option<&Url>,
+) -> Result<String, ServerUrlError> {
+    let own = reference::elements(operation, "schemes").map_err(ServerUrlError::Unusable)?;
+    let all =
+        if own.is_empty() { reference::elements(document, "schemes").map_err(ServerUrlError::Unusable)? } else { own };
     let scheme = ["https", "http"].into_iter().find(|scheme| all.iter().any(|one| one == scheme));
     let scheme = scheme.or(from.map(Url::scheme)).unwrap_or("https");
     let base = text(document, "basePath").unwrap_or("/");
@@ -95,13 +100,13 @@ fn old(document: &Map<String, Value>, operation: &Map<String, Value>, from: Opti
     }
 }
 
-fn absolute(text: &str, from: Option<&Url>) -> Result<String, NoServer> {
+fn absolute(text: &str, from: Option<&Url>) -> Result<String, ServerUrlError> {
     let shown = json::shorten(text, 200);
     let url = match (Url::parse(text), from) {
         (Ok(url), _) => url,
         (Err(url::ParseError::RelativeUrlWithoutBase), Some(from)) => from
             .join(text)
-            .map_err(|error| NoServer::Unusable(format!("the server's URL \"{shown}\" is none: {error}")))?,
+            .map_err(|error| ServerUrlError::Unusable(format!("the server's URL \"{shown}\" is none: {error}")))?,
         (Err(url::ParseError::RelativeUrlWithoutBase), None) => {
             let message = if text == "/" {
                 "the document names no server: give its URL as `server` (--server URL)".to_owned()
@@ -110,9 +115,11 @@ fn absolute(text: &str, from: Option<&Url>) -> Result<String, NoServer> {
                     "the document names its server by \"{shown}\" alone: give the whole URL as `server` (--server URL)"
                 )
             };
-            return Err(NoServer::Unnamed(message));
+            return Err(ServerUrlError::Unnamed(message));
         }
-        (Err(error), _) => return Err(NoServer::Unusable(format!("the server's URL \"{shown}\" is none: {error}"))),
+        (Err(error), _) => {
+            return Err(ServerUrlError::Unusable(format!("the server's URL \"{shown}\" is none: {error}")));
+        }
     };
     let fault = if !matches!(url.scheme(), "http" | "https") {
         Some("is not http:// or https://")
@@ -124,7 +131,7 @@ fn absolute(text: &str, from: Option<&Url>) -> Result<String, NoServer> {
         None
     };
     match fault {
-        Some(fault) => Err(NoServer::Unusable(format!("the server's URL {fault}"))),
+        Some(fault) => Err(ServerUrlError::Unusable(format!("the server's URL {fault}"))),
         None => Ok(url.as_str().trim_end_matches('/').to_owned()),
     }
 }
@@ -135,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    fn of(version: Version, document: Value, operation: Value, from: Option<&str>) -> Result<String, NoServer> {
+    fn of(version: Version, document: Value, operation: Value, from: Option<&str>) -> Result<String, ServerUrlError> {
         let path = json!({"servers": document["path_servers"]});
         let objects = [&document, &path, &operation].map(|value| value.as_object().unwrap());
         let from = from.map(|url| Url::parse(url).unwrap());
@@ -179,14 +186,14 @@ mod tests {
             (Version::V31, json!({"servers": [{"url": "/v1"}]})),
             (Version::V2, json!({"basePath": "/v1"})),
         ] {
-            let Err(NoServer::Unnamed(message)) = of(version, document, json!({}), None) else {
+            let Err(ServerUrlError::Unnamed(message)) = of(version, document, json!({}), None) else {
                 panic!("there is one")
             };
             assert!(message.contains("--server URL"), "{message}");
         }
         for url in ["ftp://h", "https://u:p@h", "https://h?x=1", "https://{h}", "https://h/{x", "http://"] {
             let found = of(Version::V31, json!({"servers": [{"url": url}]}), json!({}), None);
-            assert!(matches!(found, Err(NoServer::Unusable(_))), "{url}: {found:?}");
+            assert!(matches!(found, Err(ServerUrlError::Unusable(_))), "{url}: {found:?}");
         }
     }
 

@@ -5,13 +5,14 @@ use std::cell::Cell;
 use serde_json::{Map, Value};
 
 use super::names::{self, Unique};
-use super::operation::{self, Common, Failure, Spot};
+use super::operation::{self, ImportContext, OperationError, OperationRef};
 use super::reference::{self, text};
 use super::security::Security;
-use super::select::{Known, Selection};
+use super::select::{OperationKeys, Selection};
 use super::version::Version;
 use super::{
-    ImportError, Imported, MOST_BYTES, MOST_OPERATIONS, MOST_WARNINGS, Offered, Options, Refused, Warning, servers,
+    ImportError, ImportPlan, ImportedTool, MOST_BYTES, MOST_OPERATIONS, MOST_WARNINGS, Options, RejectedOperation,
+    Warning, servers,
 };
 use crate::domain::json;
 use crate::schema;
@@ -26,7 +27,7 @@ const LONGEST_PREFIX: usize = 64;
 /// # Errors
 /// If nothing of it can be imported: it is no such document, names no server, or the options do not fit it. An operation that
 /// cannot be a tool is among those refused.
-pub fn openapi(document: &Value, options: &Options) -> Result<Imported, ImportError> {
+pub fn openapi(document: &Value, options: &Options) -> Result<ImportPlan, ImportError> {
     let (version, _) = Version::of(document)?;
     // Only schemas of 3.1 have identities and anchors.
     let local = if version == Version::V31 { schema::localize_document(document) } else { None };
@@ -34,10 +35,10 @@ pub fn openapi(document: &Value, options: &Options) -> Result<Imported, ImportEr
     let (version, members) = Version::of(document)?;
     let prefix = checked_prefix(options)?;
     let server = servers::given(options)?;
-    let mut imported = Imported { title: title(members), ..Imported::default() };
+    let mut imported = ImportPlan { title: title(members), ..ImportPlan::default() };
     let all = places(document, members, prefix, &mut imported.refused)?;
     let mut selection = Selection::new(&options.only);
-    let chosen: Vec<&Spot<'_>> = all.iter().filter(|at| selection.takes(known(at))).collect();
+    let chosen: Vec<&OperationRef<'_>> = all.iter().filter(|at| selection.takes(known(at))).collect();
     let words = all.iter().flat_map(|at| at.tags.iter().map(String::as_str).chain(text(at.operation, "operationId")));
     selection.check(words)?;
     if chosen.len() > MOST_OPERATIONS {
@@ -48,18 +49,18 @@ pub fn openapi(document: &Value, options: &Options) -> Result<Imported, ImportEr
     let says_something = all.iter().any(|at| at.operation.contains_key("security"));
     let security = Security::new(document, version, members, says_something, &options.credentials)?;
     let (from, budget) = (options.document_url.as_ref(), Cell::new(MOST_BYTES));
-    let common = Common { document, members, version, server, from, security, budget };
+    let common = ImportContext { document, members, version, server, from, security, budget };
     for at in chosen {
         let operation = shown(at.method, at.path);
         match operation::definition(&common, at) {
             Ok((definition, warnings)) => {
                 let warning = |message| Warning { operation: Some(operation.clone()), message };
                 imported.warnings.extend(warnings.into_iter().map(warning));
-                imported.offered.push(Offered { operation, definition });
+                imported.offered.push(ImportedTool { operation, definition });
             }
-            Err(Failure::NoServer(message)) => return Err(ImportError::option("server", "", message)),
-            Err(Failure::Refused(reason)) => {
-                imported.refused.push(Refused { operation, reason: json::shorten(&reason, 1000) });
+            Err(OperationError::NoServer(message)) => return Err(ImportError::option("server", "", message)),
+            Err(OperationError::Refused(reason)) => {
+                imported.refused.push(RejectedOperation { operation, reason: json::shorten(&reason, 1000) });
             }
         }
     }
@@ -92,8 +93,8 @@ fn places<'d>(
     document: &'d Value,
     members: &'d Map<String, Value>,
     prefix: &str,
-    refused: &mut Vec<Refused>,
-) -> Result<Vec<Spot<'d>>, ImportError> {
+    refused: &mut Vec<RejectedOperation>,
+) -> Result<Vec<OperationRef<'d>>, ImportError> {
     let paths = match members.get("paths") {
         Some(Value::Object(paths)) => paths,
         Some(other) => {
@@ -106,7 +107,7 @@ fn places<'d>(
         let mut refuse = |operation: String, reason: String| {
             // A document of nothing but mistakes is told of its first ones.
             if refused.len() < MOST_OPERATIONS {
-                refused.push(Refused { operation, reason });
+                refused.push(RejectedOperation { operation, reason });
             }
         };
         if !path.starts_with('/') {
@@ -130,14 +131,20 @@ fn places<'d>(
             let tool = taken.tool(&names::prefixed(prefix, &name));
             let tags = reference::elements(operation, "tags").unwrap_or_default().iter().filter_map(Value::as_str);
             let tags = tags.map(|tag| json::shorten(tag, 100)).collect();
-            found.push(Spot { path, method, item, operation, tags, tool });
+            found.push(OperationRef { path, method, item, operation, tags, tool });
         }
     }
     Ok(found)
 }
 
-fn known<'a>(at: &'a Spot<'_>) -> Known<'a> {
-    Known { tags: &at.tags, id: text(at.operation, "operationId"), tool: &at.tool, method: at.method, path: at.path }
+fn known<'a>(at: &'a OperationRef<'_>) -> OperationKeys<'a> {
+    OperationKeys {
+        tags: &at.tags,
+        id: text(at.operation, "operationId"),
+        tool: &at.tool,
+        method: at.method,
+        path: at.path,
+    }
 }
 
 fn shown(method: &str, path: &str) -> String {

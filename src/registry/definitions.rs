@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::entry::ToolView;
 use super::rendered::Rendered;
 use super::{Entry, Snapshot};
-use crate::formats::definitions::{self, DefinitionLoss, Format, Told, prompt};
+use crate::formats::definitions::{self, DefinitionLoss, Format, PresentedTool, prompt};
 
 /// What `GET /tools` answers in the service's own format.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -165,7 +165,7 @@ impl Snapshot {
         }
     }
 
-    fn told<'a>(&'a self, format: Format, entry: &'a Entry) -> Result<Told<'a>, LeftOut> {
+    fn told<'a>(&'a self, format: Format, entry: &'a Entry) -> Result<PresentedTool<'a>, LeftOut> {
         let left_out = |pointer: String, reason: &str| LeftOut {
             name: entry.name.to_string(),
             pointer,
@@ -178,7 +178,7 @@ impl Snapshot {
         };
         let name = self.name_for(entry, format.naming());
         let name = name.ok_or_else(|| left_out("/name".to_owned(), "every alias for it is another tool's name"))?;
-        Ok(Told { name, definition: &entry.definition, schema })
+        Ok(PresentedTool { name, definition: &entry.definition, schema })
     }
 }
 

@@ -6,7 +6,7 @@ use super::fetched::{self, Fetched};
 use super::{Registry, check};
 use crate::domain::{Source, Tenant, ToolDefinition};
 use crate::executor::HttpClient;
-use crate::import::{Imported, Offered, Refused, Report, Warning};
+use crate::import::{ImportPlan, ImportedTool, RejectedOperation, Report, Warning};
 use crate::store::tool_batch::ToolWrite;
 use crate::store::tools::Expected;
 use crate::store::{Store, StoreError};
@@ -42,11 +42,11 @@ impl Registry {
 
     /// Leaves out what could not be registered; the reasons join those of the import. It takes long: not for async threads.
     #[must_use]
-    pub fn check_imported(&self, tenant: &Tenant, mut imported: Imported) -> Imported {
-        for Offered { operation, definition } in std::mem::take(&mut imported.offered) {
+    pub fn check_imported(&self, tenant: &Tenant, mut imported: ImportPlan) -> ImportPlan {
+        for ImportedTool { operation, definition } in std::mem::take(&mut imported.offered) {
             match self.try_fetched(tenant, definition.clone(), Fetched::default()) {
-                Ok(_) => imported.offered.push(Offered { operation, definition }),
-                Err(faults) => imported.refused.push(Refused { operation, reason: check::summary(&faults) }),
+                Ok(_) => imported.offered.push(ImportedTool { operation, definition }),
+                Err(faults) => imported.refused.push(RejectedOperation { operation, reason: check::summary(&faults) }),
             }
         }
         imported
@@ -88,10 +88,10 @@ impl Registry {
 pub async fn register(
     registry: &Arc<Registry>,
     store: &Store,
-    imported: Imported,
+    imported: ImportPlan,
     how: How,
 ) -> Result<Report, StoreError> {
-    let Imported { title, offered, refused, warnings } = imported;
+    let ImportPlan { title, offered, refused, warnings } = imported;
     let mut report = Report { title, refused, warnings, ..Report::default() };
     registry.reload(store).await?;
     let mut told = Report::default();
@@ -114,13 +114,13 @@ pub async fn register(
 async fn register_chunk(
     registry: &Arc<Registry>,
     store: &Store,
-    offered: &[Offered],
+    offered: &[ImportedTool],
     how: How,
 ) -> Result<Report, StoreError> {
     for _ in 0..MOST_TRIES {
         let mut report = Report::default();
         let mut writes = Vec::new();
-        for Offered { operation, definition } in offered {
+        for ImportedTool { operation, definition } in offered {
             let expected = match registry.plan(store.tenant(), definition, how) {
                 Plan::Write(expected) => expected,
                 Plan::Leave => {
@@ -128,7 +128,7 @@ async fn register_chunk(
                     continue;
                 }
                 Plan::Refuse(reason) => {
-                    report.refused.push(Refused { operation: operation.clone(), reason });
+                    report.refused.push(RejectedOperation { operation: operation.clone(), reason });
                     continue;
                 }
             };
@@ -152,17 +152,22 @@ async fn register_chunk(
         }
     }
     let reason = "others are changing tools of these names; nothing of them was registered, try again";
-    let refuse =
-        |Offered { operation, .. }: &Offered| Refused { operation: operation.clone(), reason: reason.to_owned() };
+    let refuse = |ImportedTool { operation, .. }: &ImportedTool| RejectedOperation {
+        operation: operation.clone(),
+        reason: reason.to_owned(),
+    };
     Ok(Report { refused: offered.iter().map(refuse).collect(), ..Report::default() })
 }
 
 /// What becomes of tools that there is no room for: none of them is registered.
-fn without_room(offered: &[Offered], report: Report, full: &StoreError) -> Report {
+fn without_room(offered: &[ImportedTool], report: Report, full: &StoreError) -> Report {
     let reason = format!("{full}; nothing of these was registered");
     let is_new = |name: &String| report.created.contains(name) || report.replaced.contains(name);
     let left_out = offered.iter().filter(|offered| is_new(&offered.definition.name));
-    let refuse = |Offered { operation, .. }: &Offered| Refused { operation: operation.clone(), reason: reason.clone() };
+    let refuse = |ImportedTool { operation, .. }: &ImportedTool| RejectedOperation {
+        operation: operation.clone(),
+        reason: reason.clone(),
+    };
     let refused = report.refused.into_iter().chain(left_out.map(refuse)).collect();
     Report { refused, created: Vec::new(), replaced: Vec::new(), ..report }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Told, description};
+use super::{PresentedTool, description};
 
 /// One tool.
-pub(super) fn tool(told: &Told<'_>) -> Value {
+pub(super) fn tool(told: &PresentedTool<'_>) -> Value {
     json!({ "name": told.name, "description": description(told.definition), "input_schema": told.schema })
 }

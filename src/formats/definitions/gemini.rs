@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Told, description};
+use super::{PresentedTool, description};
 
 /// One function declaration. An object without properties is refused, so a tool without arguments has no `parameters`.
-pub(super) fn declaration(told: &Told<'_>) -> Value {
+pub(super) fn declaration(told: &PresentedTool<'_>) -> Value {
     let mut declaration = json!({ "name": told.name, "description": description(told.definition) });
     let properties = told.schema.get("properties").and_then(Value::as_object);
     if properties.is_some_and(|properties| !properties.is_empty()) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{DefinitionLoss, Told, description};
+use super::{DefinitionLoss, PresentedTool, description};
 use crate::domain::ToolDefinition;
 use crate::domain::tool::{Annotations, UpstreamMetadata};
 
@@ -13,7 +13,7 @@ pub fn is_told(output_schema: &Value) -> bool {
 }
 
 /// One tool.
-pub(super) fn tool(told: &Told<'_>) -> (Value, Vec<DefinitionLoss>) {
+pub(super) fn tool(told: &PresentedTool<'_>) -> (Value, Vec<DefinitionLoss>) {
     let definition = told.definition;
     let Annotations { read_only, destructive, idempotent, open_world } = definition.annotations;
     let mut tool = json!({

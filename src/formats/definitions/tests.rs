@@ -15,7 +15,7 @@ fn tool(more: Value) -> ToolDefinition {
 }
 
 fn of(format: Format, tool: &ToolDefinition) -> (Value, Vec<DefinitionLoss>) {
-    definition(format, &Told { name: "shown_as", definition: tool, schema: &tool.input_schema })
+    definition(format, &PresentedTool { name: "shown_as", definition: tool, schema: &tool.input_schema })
 }
 
 fn prompt_of(tool: &ToolDefinition, stats: Option<ToolStats>) -> String {

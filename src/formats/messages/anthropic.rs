@@ -4,13 +4,13 @@
 use serde_json::{Map, Value, json};
 
 use super::members::{array, has, id, name, object, says, take, type_of, wrong};
-use super::shown::{ForModel, Piece, is_common_image};
-use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
+use super::model_content::{ModelContent, Piece, is_common_image};
+use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
 use crate::domain::decode::DecodeError;
 
 /// The message, its content, or one block.
-pub(super) fn read(body: Value) -> Result<Found, DecodeError> {
+pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut body = match body {
         Value::Array(content) => return Ok((blocks(content, "")?, false)),
         body => object(body, "")?,
@@ -26,7 +26,7 @@ pub(super) fn read(body: Value) -> Result<Found, DecodeError> {
     }
 }
 
-fn blocks(content: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, DecodeError> {
+fn blocks(content: Vec<Value>, pointer: &str) -> Result<Vec<ParsedCall>, DecodeError> {
     let mut found = Vec::new();
     for (index, one) in content.into_iter().enumerate() {
         let pointer = format!("{pointer}/{index}");
@@ -35,22 +35,22 @@ fn blocks(content: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, DecodeE
     Ok(found)
 }
 
-fn block(mut block: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, DecodeError> {
+fn block(mut block: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCall>, DecodeError> {
     if type_of(&block) != "tool_use" {
         return Ok(None);
     }
     let id = id(&mut block, "id", pointer)?;
     let name = name(&mut block, pointer)?;
     let (arguments, pointer) = (block.swap_remove("input"), pointer.to_owned());
-    Ok(Some(SpokenCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer }))
+    Ok(Some(ParsedCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer }))
 }
 
 /// The block of one result.
-pub(super) fn result(shown: &Shown, call: &Call) -> Value {
+pub(super) fn result(shown: &OriginalCall, call: &Call) -> Value {
     // A result that is marked as an error may have texts only.
     let takes = |mime_type: &str| is_common_image(mime_type) || mime_type == "image/gif";
     let is_error = call.outcome.as_deref().is_some_and(crate::domain::Outcome::is_error);
-    let result = ForModel::of(call, |mime_type| !is_error && takes(mime_type));
+    let result = ModelContent::of(call, |mime_type| !is_error && takes(mime_type));
     let content = match result.has_images() {
         true => result.pieces.iter().map(content_block).collect(),
         false => match result.text() {

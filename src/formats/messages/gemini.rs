@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use super::members::{array, has, id, name, object, take, wrong};
-use super::shown::{ForModel, Piece, is_common_image};
-use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
+use super::model_content::{ModelContent, Piece, is_common_image};
+use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
 use crate::domain::decode::DecodeError;
 
@@ -15,7 +15,7 @@ pub(super) const FINISH_REASON: [&str; 2] = ["finishReason", "finish_reason"];
 pub(super) const OF_ANSWER: [&str; 4] = ["promptFeedback", "prompt_feedback", "usageMetadata", "usage_metadata"];
 
 /// The whole answer (or its pieces as an array), a candidate, its content, the parts of that, or one part.
-pub(super) fn read(body: Value) -> Result<Found, DecodeError> {
+pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut found = (Vec::new(), false);
     match body {
         Value::Array(pieces) => {
@@ -40,7 +40,7 @@ pub(super) fn read(body: Value) -> Result<Found, DecodeError> {
     Ok(found)
 }
 
-fn any(mut body: Map<String, Value>, pointer: &str, found: &mut Found) -> Result<(), DecodeError> {
+fn any(mut body: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> Result<(), DecodeError> {
     if let Some(candidates) = take(&mut body, &["candidates"]) {
         let candidates = array(candidates, &format!("{pointer}/candidates"))?;
         // The other ones are other answers to the same question.
@@ -57,7 +57,7 @@ fn any(mut body: Map<String, Value>, pointer: &str, found: &mut Found) -> Result
     part(body, pointer, found)
 }
 
-fn candidate(mut candidate: Map<String, Value>, pointer: &str, found: &mut Found) -> Result<(), DecodeError> {
+fn candidate(mut candidate: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> Result<(), DecodeError> {
     // Older libraries write the number of the reason.
     found.1 |= take(&mut candidate, &FINISH_REASON)
         .is_some_and(|reason| reason.as_str().is_some_and(is_cut_off) || reason.as_u64() == Some(2));
@@ -70,7 +70,7 @@ fn candidate(mut candidate: Map<String, Value>, pointer: &str, found: &mut Found
     }
 }
 
-fn content(mut content: Map<String, Value>, pointer: &str, found: &mut Found) -> Result<(), DecodeError> {
+fn content(mut content: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> Result<(), DecodeError> {
     let Some(parts) = take(&mut content, &["parts"]) else { return Ok(()) };
     for (index, one) in array(parts, &format!("{pointer}/parts"))?.into_iter().enumerate() {
         let pointer = format!("{pointer}/parts/{index}");
@@ -79,20 +79,20 @@ fn content(mut content: Map<String, Value>, pointer: &str, found: &mut Found) ->
     Ok(())
 }
 
-fn part(mut part: Map<String, Value>, pointer: &str, found: &mut Found) -> Result<(), DecodeError> {
+fn part(mut part: Map<String, Value>, pointer: &str, found: &mut VendorCalls) -> Result<(), DecodeError> {
     let Some(member) = FUNCTION_CALL.into_iter().find(|member| has(&part, &[member])) else { return Ok(()) };
     let within = format!("{pointer}/{member}");
     let mut called = object(part.swap_remove(member).unwrap_or_default(), &within)?;
     let id = id(&mut called, "id", &within)?;
     let name = name(&mut called, &within)?;
     let arguments = called.swap_remove("args");
-    found.0.push(SpokenCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer: within });
+    found.0.push(ParsedCall { id, name, arguments, kind: Kind::Function, is_cut_off: false, pointer: within });
     Ok(())
 }
 
 /// The part of one result. It has an id where the call had one.
-pub(super) fn result(shown: &Shown, call: &Call) -> Value {
-    let result = ForModel::of(call, is_common_image);
+pub(super) fn result(shown: &OriginalCall, call: &Call) -> Value {
+    let result = ModelContent::of(call, is_common_image);
     let mut response = Map::new();
     if let Some(id) = &shown.id {
         response.insert("id".to_owned(), id.as_str().into());

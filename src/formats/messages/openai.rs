@@ -3,13 +3,13 @@
 use serde_json::{Map, Value, json};
 
 use super::members::{array, has, id, name, object, says, take, text, type_of, wrong};
-use super::shown::ForModel;
-use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
+use super::model_content::ModelContent;
+use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
 use crate::domain::decode::DecodeError;
 
 /// The whole answer, a choice of it, its message, or what stands in `tool_calls`.
-pub(super) fn read(body: Value) -> Result<Found, DecodeError> {
+pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut body = match body {
         Value::Array(calls) => return Ok((tool_calls(calls, "")?, false)),
         body => object(body, "")?,
@@ -33,14 +33,14 @@ pub(super) fn read(body: Value) -> Result<Found, DecodeError> {
     Ok((message(body, "")?, is_cut_off))
 }
 
-fn choice(mut choice: Map<String, Value>, pointer: &str) -> Result<Found, DecodeError> {
+fn choice(mut choice: Map<String, Value>, pointer: &str) -> Result<VendorCalls, DecodeError> {
     let pointer = format!("{pointer}/message");
     let said = take(&mut choice, &["message"]).ok_or_else(|| wrong(&pointer, "is missing"))?;
     let calls = message(object(said, &pointer)?, &pointer)?;
     Ok((calls, says(&choice, "finish_reason", is_cut_off)))
 }
 
-fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<SpokenCall>, DecodeError> {
+fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<ParsedCall>, DecodeError> {
     let calls = match take(&mut message, &["tool_calls"]) {
         Some(calls) => tool_calls(array(calls, &format!("{pointer}/tool_calls"))?, &format!("{pointer}/tool_calls"))?,
         None => Vec::new(),
@@ -52,13 +52,13 @@ fn message(mut message: Map<String, Value>, pointer: &str) -> Result<Vec<SpokenC
             let mut legacy = object(legacy, &pointer)?;
             let name = name(&mut legacy, &pointer)?;
             let arguments = legacy.swap_remove("arguments");
-            Ok(vec![SpokenCall { id: None, name, arguments, kind: Kind::Legacy, is_cut_off: false, pointer }])
+            Ok(vec![ParsedCall { id: None, name, arguments, kind: Kind::Legacy, is_cut_off: false, pointer }])
         }
         _ => Ok(calls),
     }
 }
 
-fn tool_calls(calls: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, DecodeError> {
+fn tool_calls(calls: Vec<Value>, pointer: &str) -> Result<Vec<ParsedCall>, DecodeError> {
     let mut found = Vec::with_capacity(calls.len());
     for (index, call) in calls.into_iter().enumerate() {
         let pointer = format!("{pointer}/{index}");
@@ -68,7 +68,7 @@ fn tool_calls(calls: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, Decod
 }
 
 /// `None` for a call of a type that the provider runs itself.
-fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, DecodeError> {
+fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCall>, DecodeError> {
     let id = id(&mut call, "id", pointer)?;
     let (kind, member) = match has(&call, &["custom"]) {
         true => (Kind::Custom, "custom"),
@@ -87,12 +87,12 @@ fn tool_call(mut call: Map<String, Value>, pointer: &str) -> Result<Option<Spoke
         Kind::Custom => Some(json!({ "input": text(&mut called, "input", &within)?.unwrap_or_default() })),
         _ => called.swap_remove("arguments"),
     };
-    Ok(Some(SpokenCall { id, name, arguments, kind, is_cut_off: false, pointer: pointer.to_owned() }))
+    Ok(Some(ParsedCall { id, name, arguments, kind, is_cut_off: false, pointer: pointer.to_owned() }))
 }
 
 /// The message of one result. These take texts only.
-pub(super) fn result(shown: &Shown, call: &Call) -> Value {
-    let content = ForModel::of(call, |_| false).marked().text();
+pub(super) fn result(shown: &OriginalCall, call: &Call) -> Value {
+    let content = ModelContent::of(call, |_| false).marked().text();
     match shown.kind {
         Kind::Legacy => json!({ "role": "function", "name": shown.name, "content": content }),
         _ => json!({ "role": "tool", "tool_call_id": shown.id(call), "content": content }),

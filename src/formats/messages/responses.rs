@@ -4,13 +4,13 @@
 use serde_json::{Map, Value, json};
 
 use super::members::{array, has, id, name, object, says, text, type_of, wrong};
-use super::shown::{ForModel, Piece, is_common_image};
-use super::{Found, Kind, Shown, SpokenCall, is_cut_off};
+use super::model_content::{ModelContent, Piece, is_common_image};
+use super::{Kind, OriginalCall, ParsedCall, VendorCalls, is_cut_off};
 use crate::domain::Call;
 use crate::domain::decode::DecodeError;
 
 /// The whole answer, its output, or one item.
-pub(super) fn read(body: Value) -> Result<Found, DecodeError> {
+pub(super) fn read(body: Value) -> Result<VendorCalls, DecodeError> {
     let mut body = match body {
         Value::Array(output) => return Ok((items(output, "")?, false)),
         body => object(body, "")?,
@@ -35,7 +35,7 @@ fn is_answer_cut_off(answer: &Map<String, Value>) -> bool {
     }
 }
 
-fn items(output: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, DecodeError> {
+fn items(output: Vec<Value>, pointer: &str) -> Result<Vec<ParsedCall>, DecodeError> {
     let mut found = Vec::new();
     for (index, one) in output.into_iter().enumerate() {
         let pointer = format!("{pointer}/{index}");
@@ -44,7 +44,7 @@ fn items(output: Vec<Value>, pointer: &str) -> Result<Vec<SpokenCall>, DecodeErr
     Ok(found)
 }
 
-fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall>, DecodeError> {
+fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<ParsedCall>, DecodeError> {
     let kind = match type_of(&item) {
         "function_call" => Kind::Function,
         "custom_tool_call" => Kind::Custom,
@@ -57,12 +57,12 @@ fn item(mut item: Map<String, Value>, pointer: &str) -> Result<Option<SpokenCall
         _ => item.swap_remove("arguments"),
     };
     let is_cut_off = says(&item, "status", |status| status == "incomplete");
-    Ok(Some(SpokenCall { id, name, arguments, kind, is_cut_off, pointer: pointer.to_owned() }))
+    Ok(Some(ParsedCall { id, name, arguments, kind, is_cut_off, pointer: pointer.to_owned() }))
 }
 
 /// The item of one result.
-pub(super) fn result(shown: &Shown, call: &Call) -> Value {
-    let result = ForModel::of(call, |mime_type| is_common_image(mime_type) || mime_type == "image/gif").marked();
+pub(super) fn result(shown: &OriginalCall, call: &Call) -> Value {
+    let result = ModelContent::of(call, |mime_type| is_common_image(mime_type) || mime_type == "image/gif").marked();
     let output = match result.has_images() {
         true => result.pieces.iter().map(part).collect(),
         false => Value::String(result.text()),

@@ -24,7 +24,7 @@ impl ToolCall<'_> {
     }
 
     /// Writes a call that has ended ahead of its answer. What cannot be written fails there.
-    pub fn write_ahead(call: &Call) {
+    pub fn prerender(call: &Call) {
         if call.written.get().is_none()
             && let Ok(json) = ToolCall::from(call).to_json()
         {
@@ -301,7 +301,7 @@ mod tests {
         let call = call("echo", Some(Outcome::text("plain")));
         let now = ToolCall::from(&call).to_json().unwrap().joined();
         assert_eq!((call.written.get(), &now), (None, &serde_json::to_vec(&ToolCall::from(&call)).unwrap().into()));
-        ToolCall::write_ahead(&call);
+        ToolCall::prerender(&call);
         assert_eq!((call.written.get(), ToolCall::from(&call).to_json().unwrap().joined()), (Some(&now), now.clone()));
         // Alone, short, and in a batch.
         same(&call);

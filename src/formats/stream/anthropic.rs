@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind;
-use super::broken::Broken;
 use super::calls::Calls;
 use super::data::{Object, take_object, take_objects, take_text, text};
+use super::error::StreamError;
 
 /// Stop reasons after which a block that is not complete never will be.
 const CUT: [&str; 3] = ["max_tokens", "model_context_window_exceeded", "refusal"];
@@ -67,7 +67,7 @@ impl Anthropic {
         }
     }
 
-    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
+    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), StreamError> {
         let index = event.get("index").and_then(Value::as_u64);
         match text(&event, "type") {
             Some("message_start") => {
@@ -85,7 +85,7 @@ impl Anthropic {
             }
             Some("content_block_start") => match take_object(&mut event, "content_block") {
                 Some(block) => self.start(index, block, calls),
-                None => Err(Broken::Misshapen("`content_block`")),
+                None => Err(StreamError::Misshapen("`content_block`")),
             },
             Some("content_block_delta") => self.delta(index, event, calls),
             Some("content_block_stop") => {
@@ -110,7 +110,7 @@ impl Anthropic {
         }
     }
 
-    fn start(&mut self, index: Option<u64>, mut block: Object, calls: &mut Calls) -> Result<(), Broken> {
+    fn start(&mut self, index: Option<u64>, mut block: Object, calls: &mut Calls) -> Result<(), StreamError> {
         let others = self.blocks.extract_if(.., |known| known.waits || known.index == index);
         for block in others {
             let is_whole = block.waits;
@@ -127,11 +127,11 @@ impl Anthropic {
         Ok(())
     }
 
-    fn delta(&self, index: Option<u64>, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
+    fn delta(&self, index: Option<u64>, mut event: Object, calls: &mut Calls) -> Result<(), StreamError> {
         let delta = take_object(&mut event, "delta").filter(|delta| text(delta, "type") == Some("input_json_delta"));
         match delta.map(|mut delta| delta.remove("partial_json")) {
             Some(Some(Value::String(text))) => self.more(index, text, calls),
-            Some(_) => return Err(Broken::Misshapen("`partial_json`")),
+            Some(_) => return Err(StreamError::Misshapen("`partial_json`")),
             None => {}
         }
         Ok(())
@@ -157,7 +157,7 @@ impl Anthropic {
     }
 
     /// A message with blocks that were not streamed.
-    fn whole_message(&mut self, mut message: Object, calls: &mut Calls) -> Result<(), Broken> {
+    fn whole_message(&mut self, mut message: Object, calls: &mut Calls) -> Result<(), StreamError> {
         for (block, index) in take_objects(&mut message, "content").zip(0..) {
             self.start(Some(index), block, calls)?;
         }

@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value};
 
-use super::broken::{Broken, MAX_CALLS};
+use super::error::{MAX_CALLS, StreamError};
 use super::scan::Scan;
-use super::{Kind, Said};
+use super::{Kind, StreamEvent};
 
 /// What has been said so far.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     calls: Vec<Call>,
     /// What nobody has been told yet.
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<StreamEvent>,
     has_ended: bool,
     said_ended: bool,
 }
@@ -26,13 +26,13 @@ struct Call {
 
 impl Calls {
     /// A call begins.
-    pub(super) fn open(&mut self, id: Option<String>, name: String, kind: Kind) -> Result<usize, Broken> {
+    pub(super) fn open(&mut self, id: Option<String>, name: String, kind: Kind) -> Result<usize, StreamError> {
         let place = self.calls.len();
         if place == MAX_CALLS {
-            return Err(Broken::TooManyCalls);
+            return Err(StreamError::TooManyCalls);
         }
         self.calls.push(Call { kind, is_open: true, scan: Scan::default() });
-        self.said.push(Said::Opened { place, id, name, kind });
+        self.said.push(StreamEvent::Opened { place, id, name, kind });
         Ok(place)
     }
 
@@ -53,13 +53,13 @@ impl Calls {
             _ => text,
         };
         call.scan.push(&text);
-        self.said.push(Said::Delta { place, text });
+        self.said.push(StreamEvent::Delta { place, text });
     }
 
     /// What is known of its arguments now.
     pub(super) fn value(&mut self, place: usize, arguments: Value) {
         if self.is_open(place) {
-            self.said.push(Said::Value { place, arguments });
+            self.said.push(StreamEvent::Value { place, arguments });
         }
     }
 
@@ -82,19 +82,19 @@ impl Calls {
             Some(text) if kind == Kind::Custom => Some(Map::from_iter([("input".to_owned(), text)]).into()),
             None if kind == Kind::Custom => {
                 let text = if is_blank { "{\"input\":\"\"}" } else { "\"}" };
-                self.said.push(Said::Delta { place, text: text.to_owned() });
+                self.said.push(StreamEvent::Delta { place, text: text.to_owned() });
                 None
             }
             arguments => arguments,
         };
-        self.said.push(Said::Closed { place, arguments });
+        self.said.push(StreamEvent::Closed { place, arguments });
     }
 
     /// The output ended within it.
     pub(super) fn cut_off(&mut self, place: usize) {
         if let Some(call) = self.open_call(place) {
             call.is_open = false;
-            self.said.push(Said::CutOff { place });
+            self.said.push(StreamEvent::Truncated { place });
         }
     }
 
@@ -116,7 +116,7 @@ impl Calls {
     pub(super) fn end(&mut self) {
         self.has_ended = true;
         if !std::mem::replace(&mut self.said_ended, true) {
-            self.said.push(Said::Ended);
+            self.said.push(StreamEvent::Ended);
         }
     }
 }

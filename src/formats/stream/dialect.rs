@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::anthropic::Anthropic;
-use super::broken::Broken;
 use super::calls::Calls;
 use super::data::{Object, error_message, text};
+use super::error::StreamError;
 use super::gemini::Gemini;
 use super::openai::Chat;
 use super::responses::Responses;
@@ -31,11 +31,11 @@ impl Dialect {
     }
 
     /// Told by the first event. `None` if it belongs to no message, so that the next one has to tell.
-    pub(super) fn told_by(event: &Object, expected: Option<Vendor>) -> Result<Option<Self>, Broken> {
+    pub(super) fn told_by(event: &Object, expected: Option<Vendor>) -> Result<Option<Self>, StreamError> {
         match (shape_of(event), expected) {
-            (Some(found), Some(expected)) if found != expected => Err(Broken::OtherVendor { expected, found }),
+            (Some(found), Some(expected)) if found != expected => Err(StreamError::OtherVendor { expected, found }),
             (None, None) if matches!(text(event, "type"), Some("ping" | "keepalive")) => Ok(None),
-            (None, None) => Err(Broken::UnknownShape),
+            (None, None) => Err(StreamError::UnknownShape),
             (Some(vendor), _) | (None, Some(vendor)) => Ok(Some(Self::new(vendor))),
         }
     }
@@ -66,7 +66,7 @@ impl Dialect {
         matches!(self, Self::OpenAiResponses(_)) && super::responses::is_foreign(data)
     }
 
-    pub(super) fn event(&mut self, event: Object, calls: &mut Calls) -> Result<(), Broken> {
+    pub(super) fn event(&mut self, event: Object, calls: &mut Calls) -> Result<(), StreamError> {
         match self {
             Self::OpenAi(parser) => parser.event(event, calls),
             Self::OpenAiResponses(parser) => parser.event(event, calls),
@@ -76,7 +76,7 @@ impl Dialect {
     }
 
     /// `[DONE]` has come, which is OpenAI's word; with others it says nothing.
-    pub(super) fn done(&mut self, calls: &mut Calls) -> Result<(), Broken> {
+    pub(super) fn done(&mut self, calls: &mut Calls) -> Result<(), StreamError> {
         match self {
             Self::OpenAi(parser) => parser.done(calls),
             _ => Ok(()),

@@ -1,6 +1,6 @@
 //! From the bytes of a body to the data of its events: an event stream, JSON texts one after another, or one JSON array.
 
-use super::broken::{Broken, MAX_EVENT};
+use super::error::{MAX_EVENT, StreamError};
 use super::scan::Scan;
 use crate::formats::sse;
 
@@ -31,7 +31,7 @@ impl Framing {
 
     /// The data of the next event that is complete within `input`, which is left with what follows it; `None` once all of
     /// `input` is taken in.
-    pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, Broken> {
+    pub(super) fn next(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, StreamError> {
         if let Self::Unknown(mark) = self {
             while let Some(byte) = input.first() {
                 if BYTE_ORDER_MARK.get(*mark) == Some(byte) {
@@ -52,7 +52,7 @@ impl Framing {
             Self::Unknown(_) => Ok(None),
             Self::Sse(parser) => match parser.next(input) {
                 Ok(event) => Ok(event.map(|event| event.data)),
-                Err(sse::TooLarge) => Err(Broken::TooLarge),
+                Err(sse::TooLarge) => Err(StreamError::TooLarge),
             },
             Self::Json(texts) => texts.next(input),
         }
@@ -69,7 +69,7 @@ impl Framing {
 }
 
 impl Texts {
-    fn next(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, Broken> {
+    fn next(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, StreamError> {
         if self.text.is_empty() {
             // In an array's stream its own brackets are no more than commas are.
             let between =
@@ -78,12 +78,12 @@ impl Texts {
             match input.first() {
                 None => return Ok(None),
                 Some(b'{' | b'[') => {}
-                Some(_) => return Err(Broken::NotJson("text between two events".to_owned())),
+                Some(_) => return Err(StreamError::NotJson("text between two events".to_owned())),
             }
         }
         let taken = self.scan.advance(input);
         if taken > MAX_EVENT - self.text.len() {
-            return Err(Broken::TooLarge);
+            return Err(StreamError::TooLarge);
         }
         self.text.extend_from_slice(&input[..taken]);
         *input = &input[taken..];
@@ -139,7 +139,7 @@ mod tests {
             let mut framing = Framing::new();
             assert_eq!(framing.next(&mut begin.as_bytes()), Ok(None));
             assert_eq!(framing.next(&mut &vec![b'x'; MAX_EVENT / 2][..]), Ok(None));
-            assert_eq!(framing.next(&mut &vec![b'x'; MAX_EVENT / 2][..]), Err(Broken::TooLarge), "{begin}");
+            assert_eq!(framing.next(&mut &vec![b'x'; MAX_EVENT / 2][..]), Err(StreamError::TooLarge), "{begin}");
         }
     }
 

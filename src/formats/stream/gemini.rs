@@ -5,9 +5,9 @@ mod path;
 use serde_json::Value;
 
 use super::Kind;
-use super::broken::Broken;
 use super::calls::Calls;
 use super::data::{Object, take_object, take_objects, take_text, text};
+use super::error::StreamError;
 use super::partial;
 
 /// The call whose arguments are being streamed.
@@ -29,7 +29,7 @@ struct Streamed {
 }
 
 impl Gemini {
-    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
+    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), StreamError> {
         let is_first = |candidate: &Object| candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
         let Some(mut candidate) = take_objects(&mut event, "candidates").find(is_first) else {
             if event.contains_key("promptFeedback") {
@@ -52,7 +52,7 @@ impl Gemini {
         Ok(())
     }
 
-    fn part(&mut self, mut part: Object, is_cut: bool, calls: &mut Calls) -> Result<(), Broken> {
+    fn part(&mut self, mut part: Object, is_cut: bool, calls: &mut Calls) -> Result<(), StreamError> {
         if let Some(call) = take_object(&mut part, "functionCall") {
             return self.function_call(call, is_cut, calls);
         }
@@ -70,7 +70,7 @@ impl Gemini {
         Ok(())
     }
 
-    fn function_call(&mut self, mut call: Object, is_cut: bool, calls: &mut Calls) -> Result<(), Broken> {
+    fn function_call(&mut self, mut call: Object, is_cut: bool, calls: &mut Calls) -> Result<(), StreamError> {
         let goes_on = call.get("willContinue").and_then(Value::as_bool).unwrap_or(false);
         let (id, name) = (take_text(&mut call, "id"), take_text(&mut call, "name"));
         let is_continued = self.open.as_ref().is_some_and(|open| match &name {
@@ -92,10 +92,10 @@ impl Gemini {
             open.arguments = arguments.into();
         }
         for argument in take_objects(&mut call, "partialArgs") {
-            let path = text(&argument, "jsonPath").ok_or(Broken::Misshapen("`jsonPath`"))?;
+            let path = text(&argument, "jsonPath").ok_or(StreamError::Misshapen("`jsonPath`"))?;
             open.size += path::set(&mut open.arguments, path, &argument)?;
             if open.size > partial::LIMIT {
-                return Err(Broken::TooLarge);
+                return Err(StreamError::TooLarge);
             }
         }
         if goes_on {

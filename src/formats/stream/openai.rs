@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::broken::Broken;
 use super::calls::Calls;
 use super::data::{Object, take_object, take_objects, take_text, text};
+use super::error::StreamError;
 use super::{Kind, partial};
 
 /// Reasons after which the last call may not be complete.
@@ -30,13 +30,13 @@ const CUT: [&str; 11] = [
 /// The calls of the first choice.
 #[derive(Debug, Default)]
 pub(super) struct Chat {
-    calls: Vec<Known>,
+    calls: Vec<ChatCall>,
     /// Counts the events.
     now: u64,
 }
 
 #[derive(Debug)]
-struct Known {
+struct ChatCall {
     index: Option<u64>,
     id: Option<String>,
     name: Option<String>,
@@ -110,7 +110,7 @@ impl Chat {
         let Some([entry]) = delta.tool_calls else { return true };
         let known = self.calls.iter_mut().rfind(|known| known.index == Some(entry.index) && !known.is_finished);
         match (known, entry) {
-            (Some(Known { place: Some(place), .. }), FrequentEntry { id: None, function, .. })
+            (Some(ChatCall { place: Some(place), .. }), FrequentEntry { id: None, function, .. })
                 if function.name.is_none() =>
             {
                 calls.delta(*place, function.arguments.into_owned());
@@ -120,7 +120,7 @@ impl Chat {
         }
     }
 
-    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
+    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), StreamError> {
         self.now += 1;
         let is_first = |choice: &Object| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
         let Some(mut choice) = take_objects(&mut event, "choices").find(is_first) else { return Ok(()) };
@@ -141,20 +141,20 @@ impl Chat {
     }
 
     /// `[DONE]` has come.
-    pub(super) fn done(&mut self, calls: &mut Calls) -> Result<(), Broken> {
+    pub(super) fn done(&mut self, calls: &mut Calls) -> Result<(), StreamError> {
         self.finish(false, calls)?;
         calls.end();
         Ok(())
     }
 
-    fn entry(&mut self, entry: Entry, calls: &mut Calls) -> Result<(), Broken> {
+    fn entry(&mut self, entry: Entry, calls: &mut Calls) -> Result<(), StreamError> {
         let known = match self.find(&entry) {
             Some(at) if self.is_same(&self.calls[at], &entry, calls) => at,
             Some(_) | None if entry.is_empty() => return Ok(()),
             _ => {
                 let (index, kind) = (entry.index, entry.kind);
                 let (id, name, place, held, whole) = (None, None, None, String::new(), None);
-                self.calls.push(Known { index, id, name, kind, place, held, whole, is_finished: false, at: 0 });
+                self.calls.push(ChatCall { index, id, name, kind, place, held, whole, is_finished: false, at: 0 });
                 self.calls.len() - 1
             }
         };
@@ -182,7 +182,7 @@ impl Chat {
                 known.held.push_str(&text);
                 Ok(())
             }
-            (Some(Value::String(_)), None) => Err(Broken::TooLarge),
+            (Some(Value::String(_)), None) => Err(StreamError::TooLarge),
             (Some(value @ Value::Object(_)), place) => {
                 if let Some(place) = place {
                     calls.value(place, value.clone());
@@ -190,13 +190,13 @@ impl Chat {
                 known.whole = Some(value);
                 Ok(())
             }
-            (Some(_), _) => Err(Broken::Misshapen("text in `arguments`")),
+            (Some(_), _) => Err(StreamError::Misshapen("text in `arguments`")),
         }
     }
 
     /// The call that an entry seems to belong to.
     fn find(&self, entry: &Entry) -> Option<usize> {
-        let last = |is: &dyn Fn(&Known) -> bool| self.calls.iter().rposition(is);
+        let last = |is: &dyn Fn(&ChatCall) -> bool| self.calls.iter().rposition(is);
         match (entry.kind, entry.index, &entry.id) {
             (Kind::Legacy, ..) => last(&|known| known.kind == Kind::Legacy),
             (_, Some(index), _) => last(&|known| known.index == Some(index)),
@@ -207,7 +207,7 @@ impl Chat {
 
     /// Whether it belongs to it indeed, since servers give the same index to several calls, with ids or without, and
     /// repeat id and name of the same call.
-    fn is_same(&self, known: &Known, entry: &Entry, calls: &Calls) -> bool {
+    fn is_same(&self, known: &ChatCall, entry: &Entry, calls: &Calls) -> bool {
         let has_other_id = matches!((&entry.id, &known.id), (Some(new), Some(old)) if new != old);
         let has_same_id = entry.id.is_some() && entry.id == known.id;
         let is_complete = known.whole.is_some() || known.place.is_some_and(|place| calls.is_complete(place));
@@ -228,7 +228,7 @@ impl Chat {
         !known.is_finished && known.at != self.now && !(is_complete && begins)
     }
 
-    fn finish(&mut self, is_cut: bool, calls: &mut Calls) -> Result<(), Broken> {
+    fn finish(&mut self, is_cut: bool, calls: &mut Calls) -> Result<(), StreamError> {
         for known in self.calls.iter_mut().filter(|known| !known.is_finished) {
             known.is_finished = true;
             let place = match known.place {

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::item::Item;
-use super::broken::Broken;
 use super::calls::Calls;
 use super::data::{Object, error_message, take_object, take_objects, take_text, text};
+use super::error::StreamError;
 
 /// The items of the response that are calls.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ impl Responses {
         kind.starts_with("response.") && kind.ends_with(".delta")
     }
 
-    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), Broken> {
+    pub(super) fn event(&mut self, mut event: Object, calls: &mut Calls) -> Result<(), StreamError> {
         let Some(kind) = take_text(&mut event, "type") else {
             // What a server answers that does not stream.
             return if text(&event, "object") == Some("response") { self.end(event, calls) } else { Ok(()) };
@@ -88,7 +88,7 @@ impl Responses {
                 let Some(item) = self.find(text(&event, "item_id"), index_of(&event)) else { return Ok(()) };
                 match event.remove("delta") {
                     Some(Value::String(text)) => calls.delta(item.place, text),
-                    _ => return Err(Broken::Misshapen("`delta`")),
+                    _ => return Err(StreamError::Misshapen("`delta`")),
                 }
             }
             "response.function_call_arguments.done"
@@ -123,7 +123,7 @@ impl Responses {
     }
 
     /// An item begins.
-    fn announce(&mut self, index: Option<u64>, item: Object, calls: &mut Calls) -> Result<Option<usize>, Broken> {
+    fn announce(&mut self, index: Option<u64>, item: Object, calls: &mut Calls) -> Result<Option<usize>, StreamError> {
         let Some(item) = Item::open(index, item, self.customs_are_provided, calls)? else { return Ok(None) };
         self.items.push(item);
         Ok(Some(self.items.len() - 1))
@@ -136,7 +136,7 @@ impl Responses {
         self.items.get_mut(at)
     }
 
-    fn item_done(&mut self, index: Option<u64>, item: Object, calls: &mut Calls) -> Result<(), Broken> {
+    fn item_done(&mut self, index: Option<u64>, item: Object, calls: &mut Calls) -> Result<(), StreamError> {
         self.go_on(calls);
         let at = match self.known(index, &item) {
             Some(at) => Some(at),
@@ -162,11 +162,13 @@ impl Responses {
     }
 
     /// The response has ended; its `output` has every item once more, or nothing.
-    fn end(&mut self, mut response: Object, calls: &mut Calls) -> Result<(), Broken> {
+    fn end(&mut self, mut response: Object, calls: &mut Calls) -> Result<(), StreamError> {
         let is_whole = match text(&response, "status") {
             Some("failed") => {
                 let error = response.get("error").filter(|error| !error.is_null());
-                return Err(Broken::Provider(error.map_or_else(|| "the response failed".to_owned(), error_message)));
+                return Err(StreamError::Provider(
+                    error.map_or_else(|| "the response failed".to_owned(), error_message),
+                ));
             }
             // Some servers call a response completed that they cut off.
             status => {

@@ -13,7 +13,7 @@ use super::*;
 
 /// A call as it was said.
 #[derive(Debug, Clone, PartialEq)]
-struct Told {
+struct StreamedCall {
     id: Option<String>,
     name: String,
     kind: Kind,
@@ -28,44 +28,44 @@ struct Told {
 /// All that was said, held against the rules that hold for every stream.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Story {
-    calls: Vec<Told>,
+    calls: Vec<StreamedCall>,
     ended: bool,
-    broken: Option<Broken>,
+    broken: Option<StreamError>,
 }
 
 impl Story {
-    fn add(&mut self, said: Said) {
-        let open = |calls: &mut Vec<Told>, place: usize| {
+    fn add(&mut self, said: StreamEvent) {
+        let open = |calls: &mut Vec<StreamedCall>, place: usize| {
             let call = &calls[place];
             assert!(call.closed.is_none() && !call.cut_off, "said of a call that is settled: {call:?}");
             place
         };
         match said {
-            Said::Opened { place, id, name, kind } => {
+            StreamEvent::Opened { place, id, name, kind } => {
                 assert_eq!(place, self.calls.len());
                 let (text, value) = (String::new(), None);
-                self.calls.push(Told { id, name, kind, text, value, closed: None, cut_off: false });
+                self.calls.push(StreamedCall { id, name, kind, text, value, closed: None, cut_off: false });
             }
-            Said::Delta { place, text } => {
+            StreamEvent::Delta { place, text } => {
                 assert!(!text.is_empty());
                 let place = open(&mut self.calls, place);
                 self.calls[place].text.push_str(&text);
             }
-            Said::Value { place, arguments } => {
+            StreamEvent::Value { place, arguments } => {
                 let place = open(&mut self.calls, place);
                 self.calls[place].value = Some(arguments);
             }
-            Said::Closed { place, arguments } => {
+            StreamEvent::Closed { place, arguments } => {
                 let call = open(&mut self.calls, place);
                 let call = &mut self.calls[call];
                 let arguments = arguments.unwrap_or_else(|| call.text.clone().into());
                 call.closed = Some(meant(arguments));
             }
-            Said::CutOff { place } => {
+            StreamEvent::Truncated { place } => {
                 let place = open(&mut self.calls, place);
                 self.calls[place].cut_off = true;
             }
-            Said::Ended => assert!(!std::mem::replace(&mut self.ended, true), "ended twice"),
+            StreamEvent::Ended => assert!(!std::mem::replace(&mut self.ended, true), "ended twice"),
         }
     }
 

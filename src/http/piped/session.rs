@@ -19,7 +19,7 @@ use crate::engine::{Complete, Draft, DraftError, NotAccepted, Refusal, Submissio
 use crate::events::bus::Growing;
 use crate::formats::messages;
 use crate::formats::stream::partial::Partial;
-use crate::formats::stream::{Kind, Parser, Said};
+use crate::formats::stream::{Kind, Parser, StreamEvent};
 use crate::http::AppState;
 use crate::http::auth::CallerCredential;
 
@@ -141,10 +141,10 @@ impl Session {
         pushed.map_err(|broken| broken.to_string())
     }
 
-    async fn hear(&mut self, said: Vec<Said>) {
+    async fn hear(&mut self, said: Vec<StreamEvent>) {
         for said in said {
             match said {
-                Said::Opened { place, id, name, kind } => {
+                StreamEvent::Opened { place, id, name, kind } => {
                     let opened = match kind {
                         Kind::Provider => self.show(id, name),
                         Kind::Function => self.open(id, name, messages::Kind::Function).await,
@@ -156,20 +156,20 @@ impl Session {
                     }
                     self.places[place] = opened;
                 }
-                Said::Delta { place, text } => self.more(place, &text),
-                Said::Value { place, arguments } => match self.places.get_mut(place) {
+                StreamEvent::Delta { place, text } => self.more(place, &text),
+                StreamEvent::Value { place, arguments } => match self.places.get_mut(place) {
                     Some(Place::Open(draft)) => draft.replace(arguments),
                     Some(Place::Provider { value, .. }) => *value = Some(arguments),
                     _ => {}
                 },
-                Said::Closed { place, arguments } => self.close(place, arguments).await,
-                Said::CutOff { place } => {
+                StreamEvent::Closed { place, arguments } => self.close(place, arguments).await,
+                StreamEvent::Truncated { place } => {
                     if let Some(Place::Open(draft)) = self.places.get(place) {
                         draft.cut_off("the model's output ended within them");
                     }
                     self.done(place);
                 }
-                Said::Ended => {}
+                StreamEvent::Ended => {}
             }
         }
     }

@@ -343,7 +343,7 @@ fn write_answers(units: &[Unit]) {
         let is_quick = record.len() <= QUICKLY_WRITTEN && call.arguments_text.get().len() <= QUICKLY_WRITTEN;
         // The record says nothing of how much is told, if that is not what is stored.
         if *is_awaited && is_quick && told.is_none() {
-            ToolCall::write_ahead(call);
+            ToolCall::prerender(call);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use toolpost::domain::ToolDefinition;
-use toolpost::formats::definitions::{self, Format, Told, prompt};
+use toolpost::formats::definitions::{self, Format, PresentedTool, prompt};
 
 use crate::support::fixture::same_as_file;
 
@@ -38,7 +38,7 @@ fn the_tools_of_each_format_are_as_they_were_looked_at() {
     let tools = tools();
     for format in Format::ALL.into_iter().filter(|format| !matches!(format, Format::Native | Format::Prompt)) {
         let definitions = tools.iter().map(|tool| {
-            let told = Told { name: &tool.name, definition: tool, schema: &tool.input_schema };
+            let told = PresentedTool { name: &tool.name, definition: tool, schema: &tool.input_schema };
             definitions::definition(format, &told).0
         });
         let list = Value::Array(definitions::tools(format, definitions.collect()));

@@ -40,7 +40,7 @@ fn event_streams_are_read_alike_however_they_are_cut() {
     Target { name: "sse", beside: &[], words, inputs: 400, take }.run();
 }
 
-fn said<'a>(vendor: Option<Vendor>, parts: impl Iterator<Item = &'a [u8]>) -> (Vec<stream::Said>, bool) {
+fn said<'a>(vendor: Option<Vendor>, parts: impl Iterator<Item = &'a [u8]>) -> (Vec<stream::StreamEvent>, bool) {
     let mut parser = stream::Parser::new(vendor);
     let mut said = Vec::new();
     let mut is_broken = false;
@@ -52,21 +52,21 @@ fn said<'a>(vendor: Option<Vendor>, parts: impl Iterator<Item = &'a [u8]>) -> (V
 }
 
 /// Every call is opened once, in order, closed or cut off once, and not spoken of afterwards.
-fn is_in_order(said: &[stream::Said]) -> Result<(), String> {
+fn is_in_order(said: &[stream::StreamEvent]) -> Result<(), String> {
     let (mut opened, mut over) = (0, std::collections::BTreeSet::new());
     for (at, one) in said.iter().enumerate() {
         let place = match one {
-            stream::Said::Opened { place, .. } => {
+            stream::StreamEvent::Opened { place, .. } => {
                 if *place != opened {
                     return Err(format!("call {place} is opened after {opened} others: {said:?}"));
                 }
                 opened += 1;
                 continue;
             }
-            stream::Said::Ended if at + 1 < said.len() => return Err(format!("more after the end: {said:?}")),
-            stream::Said::Ended => continue,
-            stream::Said::Delta { place, .. } | stream::Said::Value { place, .. } => place,
-            stream::Said::Closed { place, .. } | stream::Said::CutOff { place } => {
+            stream::StreamEvent::Ended if at + 1 < said.len() => return Err(format!("more after the end: {said:?}")),
+            stream::StreamEvent::Ended => continue,
+            stream::StreamEvent::Delta { place, .. } | stream::StreamEvent::Value { place, .. } => place,
+            stream::StreamEvent::Closed { place, .. } | stream::StreamEvent::Truncated { place } => {
                 if !over.insert(*place) {
                     return Err(format!("call {place} ends twice: {said:?}"));
                 }

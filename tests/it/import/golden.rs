@@ -1,14 +1,14 @@
 //! One document of each version, and the definitions that come of it to the letter.
 
 use serde_json::{Value, json};
-use toolpost::import::{Imported, Options, openapi};
+use toolpost::import::{ImportPlan, Options, openapi};
 
 use crate::support::fixture::same_as_file;
 
 const HOW: &str = "UPDATE_FIXTURES=1 cargo test --test it import::golden";
 
 fn same(name: &str, options: &Options) {
-    let Imported { title, offered, refused, warnings } = openapi(&super::value(name), options).unwrap();
+    let ImportPlan { title, offered, refused, warnings } = openapi(&super::value(name), options).unwrap();
     let offered: Vec<Value> = offered
         .iter()
         .map(|tool| {

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use toolpost::import::document::{self, Bounds};
-use toolpost::import::{Imported, Options, openapi};
+use toolpost::import::{ImportPlan, Options, openapi};
 
 use super::of_paths;
 
-fn imported(document: &Value) -> Imported {
+fn imported(document: &Value) -> ImportPlan {
     openapi(document, &Options { server: Some("https://h.example".into()), ..Options::default() }).unwrap()
 }
 

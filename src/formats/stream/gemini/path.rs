@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::{Broken, Object};
+use super::{Object, StreamError};
 
 /// Deepest path that is followed.
 const MAX_DEPTH: usize = 100;
 /// What one step is counted as, in bytes, when it makes a place.
 const STEP: usize = 32;
 
-const NO_PATH: Broken = Broken::Misshapen("`jsonPath` that can be followed");
+const NO_PATH: StreamError = StreamError::Misshapen("`jsonPath` that can be followed");
 
 #[derive(Debug, PartialEq, Eq)]
 enum Step<'a> {
@@ -18,7 +18,7 @@ enum Step<'a> {
 }
 
 /// Puts a partial argument's value to its place; strings are appended. Says by how many bytes the whole grew, roughly.
-pub(super) fn set(root: &mut Value, path: &str, argument: &Object) -> Result<usize, Broken> {
+pub(super) fn set(root: &mut Value, path: &str, argument: &Object) -> Result<usize, StreamError> {
     let Some(value) = value_of(argument) else { return Ok(0) };
     let (mut place, mut grown) = (root, 0);
     for step in steps(path)? {
@@ -49,7 +49,7 @@ fn value_of(argument: &Object) -> Option<&Value> {
 }
 
 /// The place one step further, which is made if there is none.
-fn enter<'v>(place: &'v mut Value, step: &Step<'_>) -> Result<(&'v mut Value, usize), Broken> {
+fn enter<'v>(place: &'v mut Value, step: &Step<'_>) -> Result<(&'v mut Value, usize), StreamError> {
     if place.is_null() {
         *place = match step {
             Step::Key(_) => Value::Object(Map::new()),
@@ -75,7 +75,7 @@ fn enter<'v>(place: &'v mut Value, step: &Step<'_>) -> Result<(&'v mut Value, us
 }
 
 /// The steps of `$.a.b[0]['c']`.
-fn steps(path: &str) -> Result<Vec<Step<'_>>, Broken> {
+fn steps(path: &str) -> Result<Vec<Step<'_>>, StreamError> {
     let mut rest = path.strip_prefix('$').ok_or(NO_PATH)?;
     let mut steps = Vec::new();
     while !rest.is_empty() {
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    fn put(root: &mut Value, path: &str, argument: Value) -> Result<usize, Broken> {
+    fn put(root: &mut Value, path: &str, argument: Value) -> Result<usize, StreamError> {
         set(root, path, argument.as_object().unwrap())
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Broken, Calls, Object, take_text, text};
+use super::{Calls, Object, StreamError, take_text, text};
 use crate::formats::stream::Kind;
 use crate::formats::stream::scan::Scan;
 
@@ -30,7 +30,7 @@ impl Item {
         mut item: Object,
         customs_are_provided: bool,
         calls: &mut Calls,
-    ) -> Result<Option<Self>, Broken> {
+    ) -> Result<Option<Self>, StreamError> {
         let Some(what) = take_text(&mut item, "type") else { return Ok(None) };
         let kind = match what.as_str() {
             "function_call" => Kind::Function,

@@ -32,9 +32,9 @@ fn begin() -> Value {
 fn a_call_closes_with_its_block_while_the_model_still_speaks() {
     let (mut parser, mut out) = (Parser::new(Some(Vendor::Anthropic)), Vec::new());
     parser.push(sse(&[begin(), tool(0, "f"), delta(0, "{\"x\":1}")]).as_bytes(), &mut out).unwrap();
-    assert!(!out.iter().any(|said| matches!(said, Said::Closed { .. })), "a prefix that parses closes nothing");
+    assert!(!out.iter().any(|said| matches!(said, StreamEvent::Closed { .. })), "a prefix that parses closes nothing");
     parser.push(sse(&[stop(0)]).as_bytes(), &mut out).unwrap();
-    assert_eq!(out.last(), Some(&Said::Closed { place: 0, arguments: None }));
+    assert_eq!(out.last(), Some(&StreamEvent::Closed { place: 0, arguments: None }));
     assert!(!parser.has_ended());
 }
 
@@ -165,5 +165,5 @@ fn a_delta_without_its_text_breaks_the_stream() {
     let story =
         say(&[&[tool(0, "f"), delta(0, "{\"x\":"), lost, delta(0, "1}"), stop(0)], &ends("tool_use")[..]].concat());
     assert_eq!(story.short(), [("f", None)]);
-    assert_eq!(story.broken, Some(Broken::Misshapen("`partial_json`")));
+    assert_eq!(story.broken, Some(StreamError::Misshapen("`partial_json`")));
 }

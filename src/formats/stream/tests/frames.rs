@@ -42,14 +42,14 @@ fn what_is_not_json_breaks_the_stream_and_cuts_off_what_is_open() {
     {
         let story = story(&format!("data: {first}\n\n{fault}\n\ndata: {second}\n\n"));
         assert_eq!(story.short(), [("f", None)]);
-        assert!(matches!(story.broken, Some(Broken::NotJson(_))), "{fault}");
+        assert!(matches!(story.broken, Some(StreamError::NotJson(_))), "{fault}");
     }
 }
 
 #[test]
 fn bytes_that_are_no_text_break_the_stream() {
     let story = heard(None, [&b"data: {\"choices\": [], \"x\": \"\xff\"}\n\n"[..]]);
-    assert!(matches!(story.broken, Some(Broken::NotJson(_))));
+    assert!(matches!(story.broken, Some(StreamError::NotJson(_))));
 }
 
 #[test]
@@ -62,7 +62,10 @@ fn a_providers_own_error_is_told() {
         (json!([{"error": {"code": 503, "status": "UNAVAILABLE"}}]), "{\"code\":503,\"status\":\"UNAVAILABLE\"}"),
     ] {
         let story = story(&format!("data: {}\n\ndata: {error}\n\n", calls()[0]));
-        assert_eq!((story.short(), &story.broken), (vec![("f", None)], &Some(Broken::Provider(message.to_owned()))));
+        assert_eq!(
+            (story.short(), &story.broken),
+            (vec![("f", None)], &Some(StreamError::Provider(message.to_owned())))
+        );
     }
 }
 
@@ -86,9 +89,9 @@ fn whose_stream_it_is_is_told_by_its_first_event() {
         assert_eq!(push(None), Ok(Some(vendor)));
         assert_eq!(push(Some(vendor)), Ok(Some(vendor)));
     }
-    assert_eq!(say(&[json!({"hello": 1})]).broken, Some(Broken::UnknownShape));
+    assert_eq!(say(&[json!({"hello": 1})]).broken, Some(StreamError::UnknownShape));
     let other = heard(Some(Vendor::Anthropic), [sse(&calls()).as_bytes()]);
-    assert_eq!(other.broken, Some(Broken::OtherVendor { expected: Vendor::Anthropic, found: Vendor::OpenAi }));
+    assert_eq!(other.broken, Some(StreamError::OtherVendor { expected: Vendor::Anthropic, found: Vendor::OpenAi }));
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn a_stream_has_a_limit_of_calls() {
         .map(|index| json!({"index": index, "id": format!("{index}"), "function": {"name": "f"}}))
         .collect();
     let story = heard(None, [sse(&[json!({"choices": [{"delta": {"tool_calls": entries}}]})]).as_bytes()]);
-    assert_eq!((story.calls.len(), story.broken), (MAX_CALLS, Some(Broken::TooManyCalls)));
+    assert_eq!((story.calls.len(), story.broken), (MAX_CALLS, Some(StreamError::TooManyCalls)));
 }
 
 proptest! {

@@ -123,7 +123,7 @@ fn long_arguments_are_shown_now_and_then() {
     events.extend((0..5000).map(|_| piece("$.x", json!({"stringValue": "twenty characters ok"}))));
     let (mut parser, mut out) = (Parser::new(None), Vec::new());
     parser.push(sse(&events).as_bytes(), &mut out).unwrap();
-    let shown = out.iter().filter(|said| matches!(said, Said::Value { .. })).count();
+    let shown = out.iter().filter(|said| matches!(said, StreamEvent::Value { .. })).count();
     assert!((50..300).contains(&shown), "{shown}");
 }
 
@@ -132,7 +132,7 @@ fn arguments_have_a_limit() {
     let mut events = vec![call(json!({"name": "f", "willContinue": true}))];
     events.extend((0..12).map(|_| piece("$.x", json!({"stringValue": "x".repeat(100_000)}))));
     let story = heard(None, [sse(&events).as_bytes()]);
-    assert_eq!((story.short(), &story.broken), (vec![("f", None)], &Some(Broken::TooLarge)));
+    assert_eq!((story.short(), &story.broken), (vec![("f", None)], &Some(StreamError::TooLarge)));
 }
 
 #[test]

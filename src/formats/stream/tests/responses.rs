@@ -34,9 +34,9 @@ fn a_call_closes_with_its_item_while_the_model_still_speaks() {
     let events =
         [added(0, function("f", json!(""), "in_progress")), delta(0, "f", "{\"x\":1}"), arguments(0, "f", "{\"x\":1}")];
     parser.push(sse(&events).as_bytes(), &mut out).unwrap();
-    assert!(!out.iter().any(|said| matches!(said, Said::Closed { .. })));
+    assert!(!out.iter().any(|said| matches!(said, StreamEvent::Closed { .. })));
     parser.push(sse(&[done(0, function("f", json!("{\"x\":1}"), "completed"))]).as_bytes(), &mut out).unwrap();
-    assert_eq!(out.last(), Some(&Said::Closed { place: 0, arguments: Some("{\"x\":1}".into()) }));
+    assert_eq!(out.last(), Some(&StreamEvent::Closed { place: 0, arguments: Some("{\"x\":1}".into()) }));
     assert_eq!((parser.vendor(), parser.has_ended()), (Some(Vendor::OpenAiResponses), false));
 }
 
@@ -226,7 +226,7 @@ fn built_in_tools_are_shown() {
 fn a_failed_response_says_why() {
     let failed = json!({"type": "response.failed", "response": {"status": "failed", "error": {"code": "server_error", "message": "it broke"}}});
     let story = say(&[added(0, function("f", json!(""), "in_progress")), failed]);
-    assert_eq!(story.broken, Some(Broken::Provider("it broke".to_owned())));
+    assert_eq!(story.broken, Some(StreamError::Provider("it broke".to_owned())));
     assert_eq!((story.short(), story.ended), (vec![("f", None)], false));
 }
 
@@ -250,8 +250,8 @@ fn a_broken_character_in_a_text_breaks_nothing() {
             &mut out,
         )
         .unwrap();
-    assert!(out.iter().any(|said| matches!(said, Said::Closed { .. })), "{out:?}");
+    assert!(out.iter().any(|said| matches!(said, StreamEvent::Closed { .. })), "{out:?}");
     let delta =
         "data: {\"type\":\"response.function_call_arguments.delta\",\"output_index\":1,\"delta\":\"\\ud83d\"}\n\n";
-    assert!(matches!(parser.push(delta.as_bytes(), &mut out), Err(Broken::NotJson(_))));
+    assert!(matches!(parser.push(delta.as_bytes(), &mut out), Err(StreamError::NotJson(_))));
 }

@@ -9,7 +9,7 @@ pub const MAX_CALLS: usize = 1024;
 
 /// Why a stream cannot be followed any further. To go on would risk calls with wrong arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum StreamError {
     /// An event's data is no JSON that the service takes.
     #[error("an event of the model's stream is not JSON: {0}")]
     NotJson(String),

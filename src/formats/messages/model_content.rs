@@ -8,7 +8,7 @@ use crate::domain::{Call, ContentBlock};
 
 /// A result for a model.
 #[derive(Debug, PartialEq)]
-pub(super) struct ForModel<'a> {
+pub(super) struct ModelContent<'a> {
     /// In order; texts that say nothing are left out where there are images.
     pub pieces: Vec<Piece<'a>>,
     pub is_error: bool,
@@ -21,7 +21,7 @@ pub(super) enum Piece<'a> {
     Image { data: &'a str, mime_type: &'a str },
 }
 
-impl<'a> ForModel<'a> {
+impl<'a> ModelContent<'a> {
     /// What a model is shown of this call, where it takes images of the types that `takes` says.
     pub fn of(call: &'a Call, takes: impl Fn(&str) -> bool) -> Self {
         let Some(outcome) = call.outcome.as_deref() else {
