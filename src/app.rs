@@ -440,7 +440,7 @@ impl App {
         let signed_off = tokio::time::timeout(LAST_WRITES, async {
             // It might say once more that it lives.
             let _ = self.heartbeat.await;
-            self.store.sign_off(&self.node).await
+            self.store.deregister(&self.node).await
         })
         .await;
         if !matches!(signed_off, Ok(Ok(()))) {

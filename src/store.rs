@@ -7,31 +7,31 @@ use tokio::sync::broadcast;
 use crate::domain::Tenant;
 use crate::domain::tenant::TenantLimits;
 
-pub mod bound;
 pub mod callbacks;
 pub mod calls;
 mod codec;
 pub mod db;
 pub mod events;
-pub mod examine;
 pub mod export;
 pub mod groups;
 pub mod hooks;
+pub mod idempotency;
 pub mod inbox;
+pub mod inspect;
 pub mod journal;
 pub mod keys;
 pub mod lock;
 mod migrate;
 pub mod nodes;
-pub mod once;
 pub mod presets;
+mod quota;
 pub mod retention;
-mod room;
 pub mod sessions;
 pub mod settings;
 pub mod stats;
 pub mod tenants;
 pub mod tickets;
+pub mod timeout;
 pub mod tool_batch;
 pub mod tools;
 pub mod upstreams;
@@ -39,7 +39,7 @@ pub mod upstreams;
 pub use db::{Db, StoreError};
 pub use journal::Journal;
 
-use room::Room;
+use quota::Quotas;
 
 /// Changes of sessions that a watcher may be behind.
 const SESSIONS_BEHIND: usize = 256;
@@ -56,7 +56,7 @@ pub struct Inner {
     /// Sessions whose state has changed here.
     sessions: broadcast::Sender<(Tenant, Arc<str>)>,
     /// How much each tenant may have.
-    room: Arc<Room>,
+    room: Arc<Quotas>,
 }
 
 /// Reads of what one tenant has, and the rare writes that are not the journal's. Cheap to clone.
@@ -119,7 +119,7 @@ impl Stores {
     #[must_use]
     pub fn bounded(self, limits: TenantLimits) -> Self {
         let Inner { db, sessions, .. } = &*self.0;
-        Self(Arc::new(Inner { db: db.clone(), sessions: sessions.clone(), room: Arc::new(Room::new(limits)) }))
+        Self(Arc::new(Inner { db: db.clone(), sessions: sessions.clone(), room: Arc::new(Quotas::new(limits)) }))
     }
 
     /// What this tenant has.
@@ -144,7 +144,7 @@ impl Stores {
 
     /// Closes all connections; SQLite folds its log back into the file. A server that does not answer is left alone.
     pub async fn close(&self) {
-        let closed = bound::within(async {
+        let closed = timeout::within(async {
             self.db.close().await;
             Ok::<_, StoreError>(())
         });

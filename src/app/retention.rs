@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::RetentionConfig;
 use crate::domain::{Clock, Time};
-use crate::store::retention::{Part, Pruned};
+use crate::store::retention::{Pruned, RetentionTarget};
 use crate::store::{StoreError, Stores};
 
 /// Longest time between two looks, and the shortest.
@@ -16,7 +16,7 @@ const MESSAGES_MS: u64 = 60 * 60 * 1000;
 
 /// Looks now and then for what is too old, until `stop` fires. On several nodes one of them deletes at a time.
 pub(super) async fn run(stores: Stores, clock: Clock, config: RetentionConfig, stop: CancellationToken) {
-    let parts = [(Part::Calls, config.calls_ms), (Part::Events, config.events_ms)];
+    let parts = [(RetentionTarget::Calls, config.calls_ms), (RetentionTarget::Events, config.events_ms)];
     let Some(shortest) = parts.iter().map(|(_, kept)| *kept).filter(|kept| *kept > 0).min() else { return };
     let look = (Duration::from_millis(shortest) / 4).clamp(LOOKS.1, LOOKS.0);
     loop {
@@ -43,7 +43,12 @@ pub(super) async fn run(stores: Stores, clock: Clock, config: RetentionConfig, s
 }
 
 /// Everything of one part, with rests in between. Returns how many calls and events it was.
-async fn delete(stores: &Stores, part: Part, before: Time, config: &RetentionConfig) -> Result<(u64, u64), StoreError> {
+async fn delete(
+    stores: &Stores,
+    part: RetentionTarget,
+    before: Time,
+    config: &RetentionConfig,
+) -> Result<(u64, u64), StoreError> {
     let mut done = (0, 0);
     loop {
         let Pruned { calls, events, is_unfinished } = stores.prune(part, before, config.batch.max(1)).await?;

@@ -12,7 +12,7 @@ use super::{Callbacks, schedule};
 use crate::domain::{Time, json};
 use crate::executor::http::Delivered;
 use crate::store::StoreError;
-use crate::store::callbacks::{CallbackNote, DueCallback, Noted};
+use crate::store::callbacks::{AttemptRecord, DueCallback, RecordedOutcome};
 
 /// Due callbacks that are read at once.
 const WINDOW: u32 = 500;
@@ -38,7 +38,7 @@ pub struct Desk {
     tries: JoinSet<Ended>,
     running: HashMap<Id, Running>,
     /// What became of tries and is not on disk yet, and until when that is worth saying.
-    notes: Vec<(CallbackNote, Time)>,
+    notes: Vec<(AttemptRecord, Time)>,
 }
 
 impl Desk {
@@ -121,10 +121,10 @@ impl Desk {
         let Some(Running { due, started }) = self.running.remove(&id) else { return };
         let now = self.callbacks.clock.now();
         let noted = match ended {
-            Ended::Interrupted => Noted::Interrupted,
+            Ended::Interrupted => RecordedOutcome::Interrupted,
             Ended::Tried(Delivered { status: Some(status), fault: None }) => {
                 self.callbacks.counts.note_delivered();
-                Noted::Delivered { status, at: now }
+                RecordedOutcome::Delivered { status, at: now }
             }
             Ended::Tried(Delivered { status, fault }) => {
                 let error = shown(&fault.unwrap_or_default());
@@ -134,10 +134,10 @@ impl Desk {
                     Some(_) => tracing::debug!(call = %due.call_id, host = %due.host, error, "a callback failed"),
                     None => tracing::warn!(call = %due.call_id, host = %due.host, error, "a callback is given up"),
                 }
-                Noted::Failed { status, error, next_at }
+                RecordedOutcome::Failed { status, error, next_at }
             }
         };
-        let note = CallbackNote { call_id: due.call_id, attempt: due.attempts, noted };
+        let note = AttemptRecord { call_id: due.call_id, attempt: due.attempts, noted };
         self.notes.push((note, Time(started.0 + LEASE_MS * 1000)));
     }
 
@@ -147,7 +147,7 @@ impl Desk {
         }
         // In one order on all nodes, so that none waits for another in a circle.
         self.notes.sort_unstable_by_key(|(note, _)| note.call_id);
-        let notes: Vec<CallbackNote> = self.notes.iter().map(|(note, _)| note.clone()).collect();
+        let notes: Vec<AttemptRecord> = self.notes.iter().map(|(note, _)| note.clone()).collect();
         let noted = self.callbacks.store.note_callbacks(&notes).await;
         // Once the lease is over, the callback is tried again whatever became of this try.
         let now = self.callbacks.clock.now();
@@ -193,7 +193,7 @@ mod tests {
         let client = HttpClient::new(Egress::default(), Secrets::new(|_| None), clock.clone(), reporting).unwrap();
         let key = SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap();
         let mut desk = Desk::new(Callbacks::new(store.stores().clone(), client, key, clock.clone()));
-        let note = CallbackNote { call_id: Uuid::nil(), attempt: 1, noted: Noted::Interrupted };
+        let note = AttemptRecord { call_id: Uuid::nil(), attempt: 1, noted: RecordedOutcome::Interrupted };
         desk.notes.push((note.clone(), Time(LEASE_MS * 1000)));
         store.close().await;
         clock.advance_ms(LEASE_MS - 1);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::store::callbacks::{Busy, DueCallback};
+use crate::store::callbacks::{DueCallback, ExcludedTargets};
 
 /// Tries at once.
 pub const SLOTS: usize = 64;
@@ -40,11 +40,15 @@ impl Slots {
     }
 
     /// What need not be looked for, since it would find no place.
-    pub fn busy(&self) -> Busy {
+    pub fn busy(&self) -> ExcludedTargets {
         let full = |counts: &HashMap<Arc<str>, usize>, most| {
             counts.iter().filter(|(_, count)| **count >= most).map(|(key, _)| key.clone()).collect()
         };
-        Busy { hosts: full(&self.hosts, PER_HOST), urls: full(&self.urls, PER_URL), retries: self.retries >= RETRIES }
+        ExcludedTargets {
+            hosts: full(&self.hosts, PER_HOST),
+            urls: full(&self.urls, PER_URL),
+            retries: self.retries >= RETRIES,
+        }
     }
 
     /// Those of the due that find a place, and takes it: first tries first, then the host that has least, then the URL.
@@ -118,7 +122,10 @@ mod tests {
         let chosen = slots.choose(all);
         let of = |url: &str| urls(&chosen).iter().filter(|found| **found == url).count();
         assert_eq!((of("http://bad/hangs"), of("http://bad/good"), of("http://good/x")), (4, 1, 1));
-        assert_eq!(slots.busy(), Busy { urls: vec!["http://bad/hangs".into()], ..Busy::default() });
+        assert_eq!(
+            slots.busy(),
+            ExcludedTargets { urls: vec!["http://bad/hangs".into()], ..ExcludedTargets::default() }
+        );
         let more = slots.choose((0..500).map(|n| due("bad", &n.to_string(), 0)).collect());
         assert_eq!((more.len(), slots.busy().hosts), (3, vec!["bad".into()]));
         assert_eq!(slots.choose(vec![due("bad", "good", 0), due("third", "x", 0)]).len(), 1);

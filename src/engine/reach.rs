@@ -203,7 +203,7 @@ impl Reach<'_> {
     async fn counts_elsewhere(&self, id: Uuid) -> Result<Reached, StoreError> {
         let until = Instant::now() + DECIDING;
         loop {
-            match self.stores.calls_of_anybody(&[id]).await?.pop() {
+            match self.stores.calls_of_any_tenant(&[id]).await?.pop() {
                 None => return Ok(Reached::NoSuchCall),
                 Some(call) if call.has_posted_result => return Ok(Reached::Done),
                 Some(call) if call.status.is_terminal() => return Ok(Reached::TooLate),
@@ -244,7 +244,7 @@ impl Reach<'_> {
 
     async fn standing(&self, id: Uuid) -> Result<Standing, StoreError> {
         let handle = self.live.get(id);
-        let call = self.stores.calls_of_anybody(&[id]).await?.pop();
+        let call = self.stores.calls_of_any_tenant(&[id]).await?.pop();
         Ok(match (call, handle) {
             (None, None) => Standing::Nowhere,
             (None, Some(_)) => Standing::Unwritten,
@@ -271,7 +271,7 @@ impl Reach<'_> {
         if let Some(handle) = self.live.get(id) {
             return Ok(handle.has_token);
         }
-        let Some(call) = self.stores.calls_of_anybody(&[id]).await?.pop() else { return Ok(false) };
+        let Some(call) = self.stores.calls_of_any_tenant(&[id]).await?.pop() else { return Ok(false) };
         self.has_tool(&call, |entry| entry.definition.has_token()).await
     }
 }

@@ -132,7 +132,7 @@ impl Recovery<'_> {
         }
         for Beaten { node, beat, .. } in doubt.lost(nodes, &self.engine.settings.node, self.lease.lease) {
             tracing::warn!(node, "a node is lost; its calls are seen to");
-            self.engine.stores.strike_off(&node, beat).await?;
+            self.engine.stores.expire_node(&node, beat).await?;
         }
         if *is_unsure {
             *is_unsure = false;
@@ -187,7 +187,7 @@ impl Recovery<'_> {
         ids.retain(|id| self.engine.live.get(*id).is_none());
         let mut calls = Vec::with_capacity(ids.len());
         for page in ids.chunks(FORGOTTEN) {
-            calls.extend(self.engine.stores.calls_of_anybody(page).await?);
+            calls.extend(self.engine.stores.calls_of_any_tenant(page).await?);
         }
         // One that has ended meanwhile needs nobody.
         calls.retain(|call| !call.status.is_terminal());

@@ -19,7 +19,7 @@ use crate::registry::entry::ToolView;
 use crate::registry::fetched::{self, Fetched};
 use crate::registry::{Entry, Fault, check};
 use crate::schema::Violation;
-use crate::store::tools::Expected;
+use crate::store::tools::Precondition;
 
 /// Lets a paused tool run again. One that is not paused is left as it is.
 #[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
@@ -52,7 +52,7 @@ pub(super) async fn create(
     let name = definition.name.clone();
     check_allowed(&access, &definition)?;
     let (definition, fetched) = compile(&state, &access, definition).await?;
-    if !put(&state, &access, &definition, &fetched, Expected::Absent).await? {
+    if !put(&state, &access, &definition, &fetched, Precondition::Absent).await? {
         return Err(Problem::conflict(
             "TOOL_EXISTS",
             format!("there is a registered tool \"{name}\" already; PUT replaces it"),
@@ -111,8 +111,8 @@ pub(super) async fn replace(
     let (definition, fetched) = compile(&state, &access, definition).await?;
     let registered = state.engine.registry().api_entry(access.tenant(), &name);
     let expected = match precondition(&state, &access, &headers, &name)? {
-        false => Expected::Anything,
-        true => registered.as_ref().map_or(Expected::Absent, |entry| Expected::Revision(entry.made.revision)),
+        false => Precondition::Anything,
+        true => registered.as_ref().map_or(Precondition::Absent, |entry| Precondition::Revision(entry.made.revision)),
     };
     if !put(&state, &access, &definition, &fetched, expected).await? {
         return Err(changed(&name));
@@ -286,7 +286,7 @@ async fn put(
     access: &Access,
     definition: &ToolDefinition,
     fetched: &Fetched,
-    expected: Expected,
+    expected: Precondition,
 ) -> Result<bool, Problem> {
     let text = fetched::to_store(definition, fetched).map_err(|_| Problem::internal())?;
     let put = access.store().put_tool(&definition.name, &text, expected, state.clock.now()).await?;

@@ -8,7 +8,7 @@ use crate::domain::{Source, Tenant, ToolDefinition};
 use crate::executor::HttpClient;
 use crate::import::{ImportPlan, ImportedTool, RejectedOperation, Report, Warning};
 use crate::store::tool_batch::ToolWrite;
-use crate::store::tools::Expected;
+use crate::store::tools::Precondition;
 use crate::store::{Store, StoreError};
 
 /// Most tools in one change of the database, which has to be made within its bound of time.
@@ -28,7 +28,7 @@ pub struct How {
 
 /// What is to become of a tool.
 enum Plan {
-    Write(Expected),
+    Write(Precondition),
     Leave,
     Refuse(String),
 }
@@ -54,9 +54,9 @@ impl Registry {
 
     fn plan(&self, tenant: &Tenant, definition: &ToolDefinition, how: How) -> Plan {
         match self.api_entry(tenant, &definition.name) {
-            None => Plan::Write(Expected::Absent),
+            None => Plan::Write(Precondition::Absent),
             Some(entry) if entry.declared == *definition => Plan::Leave,
-            Some(entry) if how.replace => Plan::Write(Expected::Revision(entry.made.revision)),
+            Some(entry) if how.replace => Plan::Write(Precondition::Revision(entry.made.revision)),
             Some(_) => {
                 let name = &definition.name;
                 Plan::Refuse(format!(
@@ -132,7 +132,7 @@ async fn register_chunk(
                     continue;
                 }
             };
-            let names = if expected == Expected::Absent { &mut report.created } else { &mut report.replaced };
+            let names = if expected == Precondition::Absent { &mut report.created } else { &mut report.replaced };
             names.push(definition.name.clone());
             let stored = fetched::to_store(definition, &Fetched::default());
             let definition_text = stored.map_err(|error| StoreError::Corrupt(error.to_string()))?;

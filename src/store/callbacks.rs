@@ -10,10 +10,10 @@ use uuid::Uuid;
 use super::{Db, StoreError, Stores};
 use crate::domain::{Call, Time};
 
-mod note;
+mod outcome;
 mod state;
 
-pub use note::{CallbackNote, Noted};
+pub use outcome::{AttemptRecord, RecordedOutcome};
 pub use state::{CallbackState, Delivery};
 
 /// A callback as it is accepted with its call. It sleeps until the call has ended.
@@ -96,7 +96,7 @@ const LONGEST_WAIT: i64 = 24 * 3600 * 1_000_000;
 
 /// What is left out of a look for due callbacks, because it has its share already.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Busy {
+pub struct ExcludedTargets {
     /// Hosts, with their ports.
     pub hosts: Vec<Arc<str>>,
     /// Whole URLs.
@@ -141,7 +141,12 @@ impl Stores {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn due_callbacks(&self, now: Time, busy: &Busy, limit: u32) -> Result<Vec<DueCallback>, StoreError> {
+    pub async fn due_callbacks(
+        &self,
+        now: Time,
+        busy: &ExcludedTargets,
+        limit: u32,
+    ) -> Result<Vec<DueCallback>, StoreError> {
         // Statements with lists differ every time: kept prepared, they would only push others out.
         let rows: Vec<DueRow> = match &self.db {
             Db::Sqlite(pools) => {
@@ -207,12 +212,12 @@ impl Stores {
     /// # Errors
     /// If the database fails.
     pub async fn call_of_callback(&self, id: Uuid) -> Result<Option<Call>, StoreError> {
-        Ok(self.calls_of_anybody(&[id]).await?.pop())
+        Ok(self.calls_of_any_tenant(&[id]).await?.pop())
     }
 }
 
 /// Open calls are asked for one by one and by key, in a subquery that no plan can turn into a scan of all ended calls.
-fn due<D: sqlx::Database>(now: Time, busy: &Busy, limit: u32) -> QueryBuilder<D>
+fn due<D: sqlx::Database>(now: Time, busy: &ExcludedTargets, limit: u32) -> QueryBuilder<D>
 where
     i64: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
     String: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,

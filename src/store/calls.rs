@@ -177,7 +177,7 @@ where
 
 /// How far a stored call has come: its status, attempt and last event, as the journal's guard compares them.
 #[derive(Debug, Clone)]
-pub(super) struct Reached {
+pub(super) struct StoredVersion {
     pub id: Uuid,
     status: i16,
     attempt: i32,
@@ -185,7 +185,7 @@ pub(super) struct Reached {
     node: String,
 }
 
-impl Reached {
+impl StoredVersion {
     /// Whether a change to `call` comes too late: it has ended, or the change belongs to an earlier attempt or owner.
     pub fn fences(&self, call: &Call) -> bool {
         self.status >= codec::status_number(Status::Success)
@@ -196,7 +196,7 @@ impl Reached {
 }
 
 /// How far these calls have come on disk.
-pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<Reached>, StoreError> {
+pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<StoredVersion>, StoreError> {
     fn query<D: sqlx::Database>(ids: &[Uuid]) -> QueryBuilder<D>
     where
         Uuid: for<'q> sqlx::Encode<'q, D> + sqlx::Type<D>,
@@ -213,6 +213,6 @@ pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<Reached>, Store
         Db::Sqlite(pools) => query::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
         Db::Postgres(pools) => query::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
     };
-    let reached = |(id, status, attempt, seq, node)| Reached { id, status, attempt, seq, node };
+    let reached = |(id, status, attempt, seq, node)| StoredVersion { id, status, attempt, seq, node };
     Ok(found.into_iter().map(reached).collect())
 }

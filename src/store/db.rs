@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{ConnectOptions, Connection, Database, Postgres, Sqlite};
 use tokio::time::Instant;
 
-use super::bound::{ANSWER, Bounded};
+use super::timeout::{ANSWER, TimedPool};
 use crate::domain::tenant::QuotaResource;
 
 /// Connections that read at the same time.
@@ -82,9 +82,9 @@ pub enum StoreError {
 #[derive(Debug)]
 pub struct Pools<D: Database> {
     /// One connection; on a server one more beside the journal's own.
-    pub writer: Bounded<D>,
+    pub writer: TimedPool<D>,
     /// A few connections.
-    pub reader: Bounded<D>,
+    pub reader: TimedPool<D>,
 }
 
 impl<D: Database> Clone for Pools<D> {
@@ -140,7 +140,7 @@ pub(crate) use on_writer;
 /// so first, so that all who do wait for one another there and nowhere else.
 macro_rules! in_transaction {
     (@on $pool:expr, $transaction:ident => $body:expr) => {
-        $crate::store::bound::within(async {
+        $crate::store::timeout::within(async {
             let mut lease = $pool.lease().await?;
             let mut $transaction = lease.begin().await?;
             let done = $body;
@@ -210,7 +210,7 @@ impl Db {
         // One is the journal's for good, the other is for the rest.
         let writer = pool(2).test_before_acquire(false).connect_with(planned_once).await?;
         let reader = pool(READERS).connect_lazy_with(options.options([("statement_timeout", READ_ENDS_MS)]));
-        Ok(Self::Postgres(Pools { writer: Bounded::to_server(writer), reader: Bounded::to_server(reader) }))
+        Ok(Self::Postgres(Pools { writer: TimedPool::to_server(writer), reader: TimedPool::to_server(reader) }))
     }
 
     async fn sqlite(url: &str) -> Result<Self, StoreError> {
@@ -223,7 +223,7 @@ impl Db {
         if url.contains(":memory:") || url.contains("mode=memory") {
             // Every connection to memory is a database of its own: one connection does everything, and never goes.
             let only = pool(1).idle_timeout(None).max_lifetime(None).connect_with(options).await?;
-            let only = Bounded::in_process(only);
+            let only = TimedPool::in_process(only);
             return Ok(Self::Sqlite(Pools { writer: only.clone(), reader: only }));
         }
         if let Some(folder) = options.get_filename().parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -240,7 +240,7 @@ impl Db {
             }
         };
         let reader = pool(READERS).connect_lazy_with(options);
-        Ok(Self::Sqlite(Pools { writer: Bounded::in_process(writer), reader: Bounded::in_process(reader) }))
+        Ok(Self::Sqlite(Pools { writer: TimedPool::in_process(writer), reader: TimedPool::in_process(reader) }))
     }
 
     pub(super) async fn close(&self) {

@@ -6,7 +6,7 @@ use sqlx::Connection;
 
 use super::db::in_transaction;
 use super::tools::{BUMP, MARK};
-use super::{Store, StoreError, db, room};
+use super::{Store, StoreError, db, quota};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Group, Time};
 
@@ -75,8 +75,8 @@ impl Store {
                 .await?
                 .rows_affected();
             if rows > 0 {
-                let room = sqlx::query(room::GROUPS).bind(self.tenant.as_str().to_owned());
-                let room = room.bind(self.room.most(QuotaResource::Group)).execute(&mut *transaction).await?;
+                let room = sqlx::query(quota::GROUPS).bind(self.tenant.as_str().to_owned());
+                let room = room.bind(self.room.limit(QuotaResource::Group)).execute(&mut *transaction).await?;
                 fits = room.rows_affected() > 0;
             }
             (rows > 0 && fits).then_some(())

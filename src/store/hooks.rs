@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::tools::{Statement, change, change_all};
-use super::{Db, Store, StoreError, Stores, db, room};
+use super::{Db, Store, StoreError, Stores, db, quota};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Tenant, Time};
 
@@ -59,9 +59,9 @@ impl Store {
                     .bind(hook.definition.clone())
                     .bind(hook.secret.clone())
                     .bind(hook.created_at.0);
-                let room = sqlx::query(room::HOOKS)
+                let room = sqlx::query(quota::HOOKS)
                     .bind(self.tenant.as_str().to_owned())
-                    .bind(self.room.most(QuotaResource::Hook));
+                    .bind(self.room.limit(QuotaResource::Hook));
                 let statements = vec![Statement::Counts(query), Statement::Fits(room)];
                 self.fitting(QuotaResource::Hook, change_all($pool, &self.tenant, statements).await).map(drop)
             }};

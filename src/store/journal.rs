@@ -39,9 +39,9 @@ pub struct Change {
     /// As it is stored.
     call: Arc<Call>,
     /// As it is told live, where that differs.
-    told: Option<Arc<Call>>,
+    live_image: Option<Arc<Call>>,
     record: String,
-    news: News,
+    transitions: Transitions,
     reported: Option<Arc<Reported>>,
     /// Idempotency keys that are taken with it.
     claims: Vec<KeyClaim>,
@@ -53,23 +53,23 @@ pub struct Change {
 
 /// What is written as a whole or not at all.
 #[derive(Debug)]
-enum Unit {
-    One(Change),
-    Together(Vec<Change>),
+enum WriteUnit {
+    Single(Change),
+    Atomic(Vec<Change>),
 }
 
-impl Unit {
+impl WriteUnit {
     fn changes(&self) -> &[Change] {
         match self {
-            Self::One(change) => std::slice::from_ref(change),
-            Self::Together(changes) => changes,
+            Self::Single(change) => std::slice::from_ref(change),
+            Self::Atomic(changes) => changes,
         }
     }
 }
 
 /// Which of the call's own events this change brings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct News {
+pub struct Transitions {
     /// It was accepted; the first change of every call says so.
     pub accepted: bool,
     /// Its tool has started.
@@ -81,14 +81,23 @@ pub struct News {
 impl Change {
     /// A change of status.
     #[must_use]
-    pub fn new(call: Arc<Call>, news: News) -> Self {
+    pub fn new(call: Arc<Call>, news: Transitions) -> Self {
         let record = codec::encode(&call);
-        Self { call, told: None, record, news, reported: None, claims: Vec::new(), callback: None, is_awaited: false }
+        Self {
+            call,
+            live_image: None,
+            record,
+            transitions: news,
+            reported: None,
+            claims: Vec::new(),
+            callback: None,
+            is_awaited: false,
+        }
     }
 
     /// Takes idempotency keys with it; if one is taken already, nothing is written.
     #[must_use]
-    pub fn claiming(self, claims: Vec<KeyClaim>) -> Self {
+    pub fn with_claims(self, claims: Vec<KeyClaim>) -> Self {
         Self { claims, ..self }
     }
 
@@ -112,24 +121,24 @@ impl Change {
     /// Keeps another image of the call than the one that is told live: the same call, with another result, other arguments
     /// or other facts.
     #[must_use]
-    pub fn stored_as(self, image: Arc<Call>) -> Self {
+    pub fn with_stored_image(self, image: Arc<Call>) -> Self {
         debug_assert_eq!(
             (image.id, image.status, image.last_seq),
             (self.call.id, self.call.status, self.call.last_seq)
         );
-        Self { record: codec::encode(&image), told: Some(self.call), call: image, ..self }
+        Self { record: codec::encode(&image), live_image: Some(self.call), call: image, ..self }
     }
 
     /// The arguments that take the place of those that were stored before.
     fn replaced_arguments(&self) -> Option<&str> {
-        let told = self.told.as_ref()?;
+        let told = self.live_image.as_ref()?;
         (!Arc::ptr_eq(&told.arguments, &self.call.arguments)).then(|| self.call.arguments_text.get())
     }
 
     /// Whether it is the call's first.
     #[must_use]
     pub fn brings_acceptance(&self) -> bool {
-        self.news.accepted
+        self.transitions.accepted
     }
 
     /// About how many bytes it brings to the database.
@@ -139,14 +148,14 @@ impl Change {
     }
 
     /// Whether the call is new and has not ended.
-    fn goes_on(&self) -> bool {
-        self.news.accepted && !self.news.settled
+    fn opens_call(&self) -> bool {
+        self.transitions.accepted && !self.transitions.settled
     }
 
     /// Something that the running tool reported.
     #[must_use]
     pub fn reported(call: Arc<Call>, reported: Arc<Reported>) -> Self {
-        Self { reported: Some(reported), ..Self::new(call, News::default()) }
+        Self { reported: Some(reported), ..Self::new(call, Transitions::default()) }
     }
 }
 
@@ -176,14 +185,14 @@ pub struct Committed {
     pub last_pos: i64,
     /// How long it took until it was certain.
     pub took: Duration,
-    told: Vec<Told>,
+    told: Vec<CommittedChange>,
 }
 
 /// What one change has made known.
 #[derive(Debug)]
-struct Told {
+struct CommittedChange {
     call: Arc<Call>,
-    news: News,
+    news: Transitions,
     reported: Option<Arc<Reported>>,
 }
 
@@ -204,7 +213,7 @@ impl Committed {
     pub fn events(&self) -> Vec<Event> {
         let mut events = Vec::with_capacity(self.told.len() * 5);
         let mut pos = self.first_pos;
-        for Told { call, news, reported } in &self.told {
+        for CommittedChange { call, news, reported } in &self.told {
             let stages = [
                 (news.accepted, Stage::Accepted),
                 (news.accepted, Stage::Waiting),
@@ -228,7 +237,7 @@ impl Committed {
 pub type Sink = Arc<dyn Fn(&Committed) + Send + Sync>;
 
 struct Entry {
-    unit: Unit,
+    unit: WriteUnit,
     done: oneshot::Sender<Result<(), JournalError>>,
 }
 
@@ -247,9 +256,9 @@ struct Shared {
 
 /// Changes that somebody waits for, as long as they do.
 #[derive(Debug)]
-pub struct Awaited(Journal, usize);
+pub struct AwaitedGuard(Journal, usize);
 
-impl Drop for Awaited {
+impl Drop for AwaitedGuard {
     fn drop(&mut self) {
         self.0.0.awaited.fetch_sub(self.1, Ordering::Relaxed);
     }
@@ -265,8 +274,16 @@ impl Journal {
         let (queue, entries) = mpsc::channel(QUEUE);
         let healthy = Arc::new(AtomicBool::new(true));
         let closing = CancellationToken::new();
-        let writer =
-            writer::Writer { db, clock, ids, sink, healthy: healthy.clone(), known: 0, held: None, untold: None };
+        let writer = writer::Writer {
+            db,
+            clock,
+            ids,
+            sink,
+            healthy: healthy.clone(),
+            last_known_pos: 0,
+            connection: None,
+            unpublished: None,
+        };
         let task = tokio::spawn(writer.run(entries, closing.clone()));
         (Self(Arc::new(Shared { queue, healthy, awaited: AtomicUsize::new(0), closing })), task)
     }
@@ -281,18 +298,18 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Closed`] if the writer is gone.
     pub async fn enqueue(&self, change: Change) -> Result<Receipt, JournalError> {
-        self.send(Unit::One(change)).await
+        self.send(WriteUnit::Single(change)).await
     }
 
     /// Writes several changes as a whole or not at all, and returns when they are on disk.
     ///
     /// # Errors
     /// If one of them was refused; then none was written.
-    pub async fn write_together(&self, changes: Vec<Change>) -> Result<(), JournalError> {
-        self.send(Unit::Together(changes)).await?.await.map_err(|_| JournalError::Closed)?
+    pub async fn write_atomic(&self, changes: Vec<Change>) -> Result<(), JournalError> {
+        self.send(WriteUnit::Atomic(changes)).await?.await.map_err(|_| JournalError::Closed)?
     }
 
-    async fn send(&self, unit: Unit) -> Result<Receipt, JournalError> {
+    async fn send(&self, unit: WriteUnit) -> Result<Receipt, JournalError> {
         let (done, receipt) = oneshot::channel();
         self.0.queue.send(Entry { unit, done }).await.map_err(|_| JournalError::Closed)?;
         Ok(receipt)
@@ -308,9 +325,9 @@ impl Journal {
 
     /// Says that somebody waits for so many changes, until it is dropped.
     #[must_use]
-    pub fn awaiting(&self, changes: usize) -> Awaited {
+    pub fn register_waiters(&self, changes: usize) -> AwaitedGuard {
         self.0.awaited.fetch_add(changes, Ordering::Relaxed);
-        Awaited(self.clone(), changes)
+        AwaitedGuard(self.clone(), changes)
     }
 
     /// How many changes somebody waits for: how far the database is behind. Whoever was told has stopped waiting only when

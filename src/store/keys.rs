@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use sqlx::{Connection, FromRow, Postgres, QueryBuilder, Row, Sqlite};
 use uuid::Uuid;
 
-use super::bound::within;
-use super::{Db, StoreError, Stores, db, room};
+use super::timeout::within;
+use super::{Db, StoreError, Stores, db, quota};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Scopes, Tenant, Time};
 
@@ -214,9 +214,9 @@ impl Stores {
                         .bind(key.expires_at.map(|at| at.0))
                         .execute(&mut *transaction)
                         .await?;
-                    let room = sqlx::query(room::KEYS)
+                    let room = sqlx::query(quota::KEYS)
                         .bind(key.tenant.as_str().to_owned())
-                        .bind(self.room.most(QuotaResource::Key))
+                        .bind(self.room.limit(QuotaResource::Key))
                         .execute(&mut *transaction)
                         .await?;
                     let fits = room.rows_affected() > 0;

@@ -71,7 +71,7 @@ impl Stores {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn strike_off(&self, node: &str, beat: i64) -> Result<(), StoreError> {
+    pub async fn expire_node(&self, node: &str, beat: i64) -> Result<(), StoreError> {
         db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node = $1 AND beat = $2").bind(node.to_owned()).bind(beat).execute(pool).await.map(drop))?;
         Ok(())
     }
@@ -80,7 +80,7 @@ impl Stores {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn sign_off(&self, node: &str) -> Result<(), StoreError> {
+    pub async fn deregister(&self, node: &str) -> Result<(), StoreError> {
         db::on_writer!(&self.db, pool => sqlx::query("DELETE FROM nodes WHERE node = $1").bind(node.to_owned()).execute(pool).await.map(drop))?;
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Stores {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn calls_of_anybody(&self, ids: &[Uuid]) -> Result<Vec<Call>, StoreError> {
+    pub async fn calls_of_any_tenant(&self, ids: &[Uuid]) -> Result<Vec<Call>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }

@@ -20,7 +20,7 @@ const MOST_BYTES: i64 = 32 * 1024 * 1024;
 
 /// What is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum RetentionTarget {
     /// Ended calls with all that belongs to them, and the commits that told of them.
     Calls,
     /// Only what tools reported while ended calls ran.
@@ -58,7 +58,7 @@ impl Stores {
     ///
     /// # Errors
     /// If the database fails; then nothing was deleted.
-    pub async fn prune(&self, part: Part, before: Time, most: u32) -> Result<Pruned, StoreError> {
+    pub async fn prune(&self, part: RetentionTarget, before: Time, most: u32) -> Result<Pruned, StoreError> {
         self.fold_stats().await?;
         let hold = match &self.db {
             Db::Sqlite(_) => HOLD_SQLITE,
@@ -67,11 +67,11 @@ impl Stores {
         let pruned = in_transaction!(&self.db, transaction => 'step: {
             let held: Option<(i64, i64, i64)> = sqlx::query_as(hold).fetch_optional(&mut *transaction).await?;
             let Some((calls_pos, events_pos, folded)) = held else { break 'step None };
-            let from = if part == Part::Calls { calls_pos } else { events_pos.max(calls_pos) };
+            let from = if part == RetentionTarget::Calls { calls_pos } else { events_pos.max(calls_pos) };
             let commits: Vec<(i64, i64, Vec<u8>)> = sqlx::query_as(COMMITS)
                 .bind(from).bind(folded).bind(i64::from(most))
                 .fetch_all(&mut *transaction).await?;
-            let mut stretch = Stretch::of(commits, before, most as usize);
+            let mut stretch = CommitRange::of(commits, before, most as usize);
             let ended: Vec<(Uuid, i64, i64)> = match stretch.ids().as_slice() {
                 [] => Vec::new(),
                 ids => {
@@ -79,7 +79,7 @@ impl Stores {
                     query.build_query_as().persistent(false).fetch_all(&mut *transaction).await?
                 }
             };
-            if part == Part::Calls && !ended.is_empty() {
+            if part == RetentionTarget::Calls && !ended.is_empty() {
                 stretch.end_within(&ended.iter().map(|(id, _, bytes)| (*id, *bytes)).collect(), MOST_BYTES);
                 let ids: Vec<Uuid> = ended.iter().map(|(id, ..)| *id).collect();
                 let mut query = among("SELECT call_id FROM callbacks WHERE state = 0 AND call_id", &ids);
@@ -99,7 +99,7 @@ impl Stores {
                     break 'step Some(Pruned { is_unfinished: true, ..pruned });
                 }
             }
-            if part == Part::Calls {
+            if part == RetentionTarget::Calls {
                 for head in ["DELETE FROM inbox WHERE call_id", "DELETE FROM callbacks WHERE call_id"] {
                     if !ended.is_empty() {
                         among(head, &ended).build().persistent(false).execute(&mut *transaction).await?;
@@ -111,7 +111,7 @@ impl Stores {
                 }
                 sqlx::query(FORGET_COMMITS).bind(from).bind(until).execute(&mut *transaction).await?;
             }
-            let forward = if part == Part::Calls { MOVE_CALLS } else { MOVE_EVENTS };
+            let forward = if part == RetentionTarget::Calls { MOVE_CALLS } else { MOVE_EVENTS };
             sqlx::query(forward).bind(until).execute(&mut *transaction).await?;
             Some(pruned)
         })?;
@@ -143,12 +143,12 @@ impl Stores {
 
 /// Commits that follow one another, old enough to go.
 #[derive(Debug)]
-struct Stretch {
+struct CommitRange {
     commits: Vec<(i64, Vec<Uuid>)>,
     may_go_on: bool,
 }
 
-impl Stretch {
+impl CommitRange {
     fn of(read: Vec<(i64, i64, Vec<u8>)>, before: Time, most: usize) -> Self {
         let (there, mut calls) = (read.len(), 0);
         let old = read.into_iter().take_while(|(_, at, ids)| {
@@ -232,21 +232,21 @@ mod tests {
     #[test]
     fn a_stretch_ends_with_what_is_young_and_with_what_is_enough() {
         let read = || vec![commit(2, 10, &[1]), commit(4, 11, &[2, 3]), commit(6, 30, &[4]), commit(8, 12, &[5])];
-        let young = Stretch::of(read(), Time(20), 100);
+        let young = CommitRange::of(read(), Time(20), 100);
         assert_eq!((young.until(), young.may_go_on), (Some(4), false), "an older one behind a young one waits for it");
-        let enough = Stretch::of(read(), Time(99), 2);
+        let enough = CommitRange::of(read(), Time(99), 2);
         assert_eq!((enough.until(), enough.may_go_on), (Some(4), true));
-        let all = Stretch::of(read(), Time(99), 100);
+        let all = CommitRange::of(read(), Time(99), 100);
         assert_eq!((all.until(), all.may_go_on), (Some(8), true));
         assert_eq!(
-            (Stretch::of(Vec::new(), Time(99), 9).until(), Stretch::of(read(), Time(5), 9).until()),
+            (CommitRange::of(Vec::new(), Time(99), 9).until(), CommitRange::of(read(), Time(5), 9).until()),
             (None, None)
         );
     }
 
     #[test]
     fn large_calls_go_a_few_at_a_time_and_one_that_is_too_large_alone() {
-        let stretch = || Stretch::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[3])], Time(9), 99);
+        let stretch = || CommitRange::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[3])], Time(9), 99);
         let ending = |sizes: [i64; 3]| {
             let mut stretch = stretch();
             let sizes = sizes.into_iter().zip(1..).map(|(bytes, id)| (Uuid::from_u128(id), bytes)).collect();
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_call_that_is_waited_for_holds_its_commit_and_all_behind_it() {
-        let mut stretch = Stretch::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[1])], Time(9), 9);
+        let mut stretch = CommitRange::of(vec![commit(2, 1, &[1]), commit(4, 1, &[2]), commit(6, 1, &[1])], Time(9), 9);
         stretch.end_before(&HashSet::from([Uuid::from_u128(2)]));
         assert_eq!((stretch.until(), stretch.may_go_on, stretch.ids()), (Some(2), false, vec![Uuid::from_u128(1)]));
     }

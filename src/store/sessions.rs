@@ -10,10 +10,10 @@ use super::{Store, StoreError, db};
 use crate::domain::{Completion, Session, SessionState, Tenant, Time};
 
 mod calls;
+mod maintenance;
 mod row;
-mod seldom;
 
-pub use seldom::{SessionCursor, SessionFilter};
+pub use maintenance::{SessionCursor, SessionFilter};
 
 use row::{Doc, SessionRow, state_number};
 
@@ -39,7 +39,7 @@ impl Store {
         const SQL: &str = "INSERT INTO sessions \
             (tenant, id, state, parent, parent_call, switched, completion, doc, created_at, updated_at, since_pos) \
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, (SELECT pos FROM event_clock)) ON CONFLICT (tenant, id) DO NOTHING";
-        self.take_room_for_session().await?;
+        self.reserve_session().await?;
         let doc = row::json(&Doc::of(session))?;
         let switched = row::json(&session.groups)?;
         let completion = session.completion.as_ref().map(row::json).transpose()?;

@@ -1,7 +1,7 @@
 //! Several registered tools in one change.
 
-use super::tools::{Expected, INSERT, REPLACE, REPLACE_REVISION, Statement, change_all};
-use super::{Db, Store, StoreError, room};
+use super::tools::{INSERT, Precondition, REPLACE, REPLACE_REVISION, Statement, change_all};
+use super::{Db, Store, StoreError, quota};
 use crate::domain::Time;
 use crate::domain::tenant::QuotaResource;
 
@@ -13,7 +13,7 @@ pub struct ToolWrite {
     /// The definition as JSON.
     pub definition: String,
     /// What must be true of the stored tool.
-    pub expected: Expected,
+    pub expected: Precondition,
 }
 
 impl Store {
@@ -25,23 +25,23 @@ impl Store {
         macro_rules! write {
             ($pool:expr) => {{
                 // Replacing takes no room.
-                let takes_room = writes.iter().any(|write| !matches!(write.expected, Expected::Revision(_)));
+                let takes_room = writes.iter().any(|write| !matches!(write.expected, Precondition::Revision(_)));
                 let room = takes_room.then(|| {
-                    let room = sqlx::query(room::TOOLS).bind(self.tenant.as_str().to_owned());
-                    Statement::Fits(room.bind(self.room.most(QuotaResource::Tool)).bind(String::new()))
+                    let room = sqlx::query(quota::TOOLS).bind(self.tenant.as_str().to_owned());
+                    Statement::Fits(room.bind(self.room.limit(QuotaResource::Tool)).bind(String::new()))
                 });
                 let statements = writes.iter().map(|write| {
                     let text = match write.expected {
-                        Expected::Anything => format!("{INSERT}{REPLACE}"),
-                        Expected::Absent => format!("{INSERT}NOTHING"),
-                        Expected::Revision(_) => REPLACE_REVISION.to_owned(),
+                        Precondition::Anything => format!("{INSERT}{REPLACE}"),
+                        Precondition::Absent => format!("{INSERT}NOTHING"),
+                        Precondition::Revision(_) => REPLACE_REVISION.to_owned(),
                     };
                     let mut query = sqlx::query(sqlx::AssertSqlSafe(text))
                         .bind(self.tenant.as_str().to_owned())
                         .bind(write.name.clone())
                         .bind(write.definition.clone())
                         .bind(now.0);
-                    if let Expected::Revision(revision) = write.expected {
+                    if let Precondition::Revision(revision) = write.expected {
                         query = query.bind(revision);
                     }
                     Statement::Counts(query)

@@ -2,8 +2,8 @@
 
 use sqlx::{Connection, Database, Encode, Executor, IntoArguments, Type};
 
-use super::bound::{Bounded, within};
-use super::{Db, Store, StoreError, Stores, db, room};
+use super::timeout::{TimedPool, within};
+use super::{Db, Store, StoreError, Stores, db, quota};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Tenant, Time};
 
@@ -24,7 +24,7 @@ pub struct StoredTool {
 
 /// What must be true of the stored tool for a write to happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expected {
+pub enum Precondition {
     /// Nothing: it is made or replaced.
     Anything,
     /// It does not exist.
@@ -90,13 +90,13 @@ impl Store {
         &self,
         name: &str,
         definition: &str,
-        expected: Expected,
+        expected: Precondition,
         now: Time,
     ) -> Result<bool, StoreError> {
         let text = match expected {
-            Expected::Anything => format!("{INSERT}{REPLACE}"),
-            Expected::Absent => format!("{INSERT}NOTHING"),
-            Expected::Revision(_) => REPLACE_REVISION.to_owned(),
+            Precondition::Anything => format!("{INSERT}{REPLACE}"),
+            Precondition::Absent => format!("{INSERT}NOTHING"),
+            Precondition::Revision(_) => REPLACE_REVISION.to_owned(),
         };
         macro_rules! write {
             ($pool:expr) => {{
@@ -105,12 +105,12 @@ impl Store {
                     .bind(name.to_owned())
                     .bind(definition.to_owned())
                     .bind(now.0);
-                if let Expected::Revision(revision) = expected {
+                if let Precondition::Revision(revision) = expected {
                     query = query.bind(revision);
                 }
-                let room = sqlx::query(room::TOOLS)
+                let room = sqlx::query(quota::TOOLS)
                     .bind(self.tenant.as_str().to_owned())
-                    .bind(self.room.most(QuotaResource::Tool))
+                    .bind(self.room.limit(QuotaResource::Tool))
                     .bind(name.to_owned());
                 let statements = vec![Statement::Counts(query), Statement::Fits(room)];
                 self.fitting(QuotaResource::Tool, change_all($pool, &self.tenant, statements).await)
@@ -138,7 +138,7 @@ impl Store {
                     .bind(revision.unwrap_or(0));
                 let presets = sqlx::query(PRESETS).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
                 let statements = vec![Statement::Counts(query), Statement::Follows(presets)];
-                change_all($pool, &self.tenant, statements).await.map(|changed| changed == Changed::Yes)
+                change_all($pool, &self.tenant, statements).await.map(|changed| changed == WriteOutcome::Yes)
             }};
         }
         match &self.db {
@@ -176,19 +176,19 @@ impl Store {
     pub(super) fn fitting(
         &self,
         what: QuotaResource,
-        changed: Result<Changed, StoreError>,
+        changed: Result<WriteOutcome, StoreError>,
     ) -> Result<bool, StoreError> {
         match changed? {
-            Changed::Yes => Ok(true),
-            Changed::No => Ok(false),
-            Changed::TooMany => Err(self.room.too_many(what)),
+            WriteOutcome::Yes => Ok(true),
+            WriteOutcome::No => Ok(false),
+            WriteOutcome::TooMany => Err(self.room.too_many(what)),
         }
     }
 }
 
 /// What became of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Changed {
+pub(super) enum WriteOutcome {
     /// It is made.
     Yes,
     /// A statement that has to change something did not: nothing is changed.
@@ -209,7 +209,7 @@ pub(super) enum Statement<Q> {
 
 /// Runs a change of `tools` and moves their clock with it, in one transaction; returns whether anything changed.
 pub(super) async fn change<'q, D, A>(
-    pool: &Bounded<D>,
+    pool: &TimedPool<D>,
     tenant: &Tenant,
     query: sqlx::query::Query<'q, D, A>,
 ) -> Result<bool, StoreError>
@@ -219,45 +219,45 @@ where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
     D::Arguments: IntoArguments<D>,
     String: for<'e> Encode<'e, D> + Type<D>,
-    D::QueryResult: Affected,
+    D::QueryResult: RowsAffected,
 {
-    Ok(change_all(pool, tenant, vec![Statement::Counts(query)]).await? == Changed::Yes)
+    Ok(change_all(pool, tenant, vec![Statement::Counts(query)]).await? == WriteOutcome::Yes)
 }
 
 /// The same of several changes, in their order.
 pub(super) async fn change_all<'q, D, A>(
-    pool: &Bounded<D>,
+    pool: &TimedPool<D>,
     tenant: &Tenant,
     statements: Vec<Statement<sqlx::query::Query<'q, D, A>>>,
-) -> Result<Changed, StoreError>
+) -> Result<WriteOutcome, StoreError>
 where
     D: Database,
     A: 'q + Send + IntoArguments<D>,
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
     D::Arguments: IntoArguments<D>,
     String: for<'e> Encode<'e, D> + Type<D>,
-    D::QueryResult: Affected,
+    D::QueryResult: RowsAffected,
 {
     within(async {
         let mut lease = pool.lease().await?;
         let mut transaction = lease.begin().await?;
         sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
         sqlx::query::<D>(MARK).bind(tenant.as_str().to_owned()).execute(&mut *transaction).await?;
-        let mut changed = Changed::Yes;
+        let mut changed = WriteOutcome::Yes;
         for statement in statements {
             let (query, if_nothing) = match statement {
-                Statement::Counts(query) => (query, Changed::No),
-                Statement::Fits(query) => (query, Changed::TooMany),
-                Statement::Follows(query) => (query, Changed::Yes),
+                Statement::Counts(query) => (query, WriteOutcome::No),
+                Statement::Fits(query) => (query, WriteOutcome::TooMany),
+                Statement::Follows(query) => (query, WriteOutcome::Yes),
             };
             if query.execute(&mut *transaction).await?.affected() == 0 {
                 changed = if_nothing;
             }
-            if changed != Changed::Yes {
+            if changed != WriteOutcome::Yes {
                 break;
             }
         }
-        if changed == Changed::Yes {
+        if changed == WriteOutcome::Yes {
             transaction.commit().await?;
         } else {
             transaction.rollback().await?;
@@ -269,17 +269,17 @@ where
 }
 
 /// How many rows a statement changed, on either database.
-pub(super) trait Affected {
+pub(super) trait RowsAffected {
     fn affected(&self) -> u64;
 }
 
-impl Affected for sqlx::sqlite::SqliteQueryResult {
+impl RowsAffected for sqlx::sqlite::SqliteQueryResult {
     fn affected(&self) -> u64 {
         self.rows_affected()
     }
 }
 
-impl Affected for sqlx::postgres::PgQueryResult {
+impl RowsAffected for sqlx::postgres::PgQueryResult {
     fn affected(&self) -> u64 {
         self.rows_affected()
     }

@@ -1,6 +1,6 @@
 //! Upstream MCP servers that were registered over HTTP, and the pinned definitions of tools. They share the clock of the tools.
 
-use super::tools::{Changed, Statement, change, change_all};
+use super::tools::{Statement, WriteOutcome, change, change_all};
 use super::{Db, Store, StoreError, db};
 use crate::domain::Time;
 use crate::domain::preset::Sealed;
@@ -37,7 +37,7 @@ pub struct StoredPin {
 
 /// Whether a pin takes the place of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pinning {
+pub enum PinMode {
     /// Only where there is none: the first definition that was seen.
     First,
     /// Always: somebody has accepted it.
@@ -107,7 +107,7 @@ impl Store {
             ($pool:expr) => {{
                 let of = |sql| sqlx::query(sql).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
                 let statements = vec![Statement::Counts(of(SQL)), Statement::Follows(of(PINS))];
-                change_all($pool, &self.tenant, statements).await.map(|changed| changed == Changed::Yes)
+                change_all($pool, &self.tenant, statements).await.map(|changed| changed == WriteOutcome::Yes)
             }};
         }
         match &self.db {
@@ -124,7 +124,7 @@ impl Store {
         &self,
         upstream: &str,
         pins: &[(String, String)],
-        pinning: Pinning,
+        pinning: PinMode,
         now: Time,
     ) -> Result<(), StoreError> {
         const FIRST: &str = "INSERT INTO upstream_pins (tenant, upstream, tool, hash, updated_at) \
@@ -132,7 +132,7 @@ impl Store {
         const ACCEPTED: &str = "INSERT INTO upstream_pins (tenant, upstream, tool, hash, updated_at) \
             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant, upstream, tool) DO UPDATE SET \
             hash = excluded.hash, updated_at = excluded.updated_at";
-        let sql = if pinning == Pinning::First { FIRST } else { ACCEPTED };
+        let sql = if pinning == PinMode::First { FIRST } else { ACCEPTED };
         macro_rules! write {
             ($pool:expr) => {{
                 let statements = pins.iter().map(|(tool, hash)| {

@@ -7,7 +7,7 @@ use super::{Change, ChangeKind, MOST, Origin, Refused, Upstreams, desk, own_name
 use crate::domain::{ExecutorSpec, ToolDefinition, Upstream};
 use crate::executor::mcp;
 use crate::registry::Snapshot;
-use crate::store::upstreams::Pinning;
+use crate::store::upstreams::PinMode;
 
 impl Upstreams {
     /// Starts the server of which a tool of this name among these could be, if there is one, and waits for it.
@@ -105,7 +105,7 @@ impl Upstreams {
         };
         if !pins.is_empty() {
             let now = self.outfit.clock.now();
-            self.store.pin(name, &pins, Pinning::Accepted, now).await?;
+            self.store.pin(name, &pins, PinMode::Accepted, now).await?;
             for (tool, _) in pins {
                 let change =
                     Change { tool, kind: ChangeKind::Accepted, members: Vec::new(), is_withheld: false, at: now };

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{Change, ChangeKind, Upstreams};
 use crate::executor::mcp::{Listed, Told, definition};
 use crate::registry::upstream::Offered;
-use crate::store::upstreams::Pinning;
+use crate::store::upstreams::PinMode;
 
 /// What is to be done, and who waits for it.
 pub(super) struct Job {
@@ -112,7 +112,7 @@ impl Upstreams {
         if !unpinned.is_empty() {
             let now = self.outfit.clock.now();
             // A database that is away is told of elsewhere; they are pinned when the server is listed again.
-            if self.store.pin(server, &unpinned, Pinning::First, now).await.is_ok()
+            if self.store.pin(server, &unpinned, PinMode::First, now).await.is_ok()
                 && let Some(held) = self.book().held.get_mut(server)
             {
                 for (tool, hash) in unpinned {

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use toolpost::domain::event::{Event, EventKind, Reported};
 use toolpost::domain::{Call, Clock, Failure, IdGenerator, Outcome, Time};
 use toolpost::events::render;
-use toolpost::store::journal::{Change, Committed, JournalError, News};
+use toolpost::store::journal::{Change, Committed, JournalError, Transitions};
 use toolpost::store::{Db, Journal, Store};
 use uuid::Uuid;
 
@@ -36,11 +36,11 @@ mod unknown_end;
 mod versions;
 
 /// What a change of a call brings.
-const ACCEPTED: News = News { accepted: true, started: false, settled: false };
-const STARTED: News = News { accepted: false, started: true, settled: false };
-const SETTLED: News = News { accepted: false, started: false, settled: true };
-const WHOLE: News = News { accepted: true, started: true, settled: true };
-const REJECTED: News = News { accepted: true, started: false, settled: true };
+const ACCEPTED: Transitions = Transitions { accepted: true, started: false, settled: false };
+const STARTED: Transitions = Transitions { accepted: false, started: true, settled: false };
+const SETTLED: Transitions = Transitions { accepted: false, started: false, settled: true };
+const WHOLE: Transitions = Transitions { accepted: true, started: true, settled: true };
+const REJECTED: Transitions = Transitions { accepted: true, started: false, settled: true };
 
 /// When the tests' calls are accepted, in microseconds.
 const ACCEPTED_AT: i64 = 1_700_000_000_000_000;
@@ -83,7 +83,7 @@ impl Log {
         Call::accepted(self.ids.next(), name.into(), None, Arc::default(), Time(ACCEPTED_AT), "node".into())
     }
 
-    async fn write(&self, call: &Call, news: News) -> Result<(), JournalError> {
+    async fn write(&self, call: &Call, news: Transitions) -> Result<(), JournalError> {
         bounded("a change", self.journal.write(Change::new(Arc::new(call.clone()), news))).await
     }
 

@@ -4,7 +4,7 @@ use toolpost::config::Config;
 use toolpost::domain::Time;
 use toolpost::store::StoreError;
 use toolpost::store::db::without_password;
-use toolpost::store::examine::{Examined, Found, examine};
+use toolpost::store::inspect::{DatabaseInfo, Inspection, examine};
 
 use super::Check;
 
@@ -20,14 +20,14 @@ pub struct Database {
 pub async fn check(config: &Config) -> Database {
     let url = config.database_url();
     match examine(&url).await {
-        Ok(Examined::There(found)) => {
+        Ok(Inspection::Present(found)) => {
             Database { now: found.now, has_keys: Some(found.has_keys), checks: of_found(&found) }
         }
-        Ok(Examined::Missing { file, fault: None }) => {
+        Ok(Inspection::Missing { file, fault: None }) => {
             let found = format!("{} is not there yet; the first start makes it", file.display());
             Database { checks: vec![Check::ok("database", found)], now: None, has_keys: Some(false) }
         }
-        Ok(Examined::Missing { file, fault: Some(fault) }) => {
+        Ok(Inspection::Missing { file, fault: Some(fault) }) => {
             let found = format!("{} cannot be made: {fault}", file.display());
             let advice = "Let this user write there, or name another with --database-url.";
             Database { checks: vec![Check::fail("database", found, advice)], now: None, has_keys: Some(false) }
@@ -42,8 +42,8 @@ pub async fn check(config: &Config) -> Database {
     }
 }
 
-fn of_found(found: &Found) -> Vec<Check> {
-    let Found { product, place, applied, pending, newer, changed, unwritable, is_served, .. } = found;
+fn of_found(found: &DatabaseInfo) -> Vec<Check> {
+    let DatabaseInfo { product, place, applied, pending, newer, changed, unwritable, is_served, .. } = found;
     let served = if *is_served { "; a service uses it now" } else { "" };
     let mut checks = vec![Check::ok("database", format!("{product}, {place}{served}"))];
     checks.push(match (*newer, *changed) {

@@ -49,8 +49,8 @@ impl Acceptor<'_> {
         }
         let is_keyed = jobs.iter().any(|job| !job.claims.is_empty());
         fault::pass(Point::BeforeAccept);
-        let awaiting = self.journal.awaiting(changes.len());
-        let mut writing = std::pin::pin!(self.journal.write_together(changes));
+        let awaiting = self.journal.register_waiters(changes.len());
+        let mut writing = std::pin::pin!(self.journal.write_atomic(changes));
         let (written, is_late, mut word) = match tokio::time::timeout(self.patience, &mut writing).await {
             Ok(written) => (written, false, Some(word)),
             Err(_) => {
@@ -120,7 +120,7 @@ impl Acceptor<'_> {
         }
         let mut change = job.ongoing.recorder.change(&job.ongoing.call);
         if !job.claims.is_empty() {
-            change = change.claiming(job.claims.clone());
+            change = change.with_claims(job.claims.clone());
         }
         if job.ongoing.call.callback_url.is_some() {
             change = change.with_callback(self.ids.next());

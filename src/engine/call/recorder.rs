@@ -10,7 +10,7 @@ use crate::domain::event::Reported;
 use crate::domain::{Call, Failure};
 use crate::fault::{self, Point};
 use crate::store::Stores;
-use crate::store::journal::{Change, Journal, JournalError, News};
+use crate::store::journal::{Change, Journal, JournalError, Transitions};
 
 /// The call could not be recorded within the caller's patience; the database is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,9 +69,9 @@ impl Recorder {
     }
 
     /// What is new since the last change.
-    fn news(&mut self, call: &Call) -> News {
+    fn news(&mut self, call: &Call) -> Transitions {
         let started = call.started_at.is_some();
-        News {
+        Transitions {
             accepted: !std::mem::replace(&mut self.accepted, true),
             started: started && !std::mem::replace(&mut self.started, started),
             settled: call.status.is_terminal(),
@@ -107,7 +107,7 @@ impl Recorder {
     pub async fn write(&mut self, change: Change) -> Result<Recorded, JournalError> {
         let was_accepted = self.accepted && !change.brings_acceptance();
         let journal = self.journal.clone();
-        let awaiting = journal.awaiting(1);
+        let awaiting = journal.register_waiters(1);
         let writing = journal.write(change);
         tokio::pin!(writing);
         match tokio::time::timeout(self.patience, &mut writing).await {
@@ -132,7 +132,7 @@ impl Recorder {
             change = change.awaited();
         }
         if let Some(image) = image {
-            change = change.stored_as(Arc::new(*image));
+            change = change.with_stored_image(Arc::new(*image));
         }
         let mut written = self.write(change).await;
         if written == Err(JournalError::Refused) {
@@ -154,7 +154,11 @@ impl Recorder {
         None
     }
 
-    async fn settle_without_result(&mut self, call: &Call, news: News) -> (Arc<Call>, Result<Recorded, JournalError>) {
+    async fn settle_without_result(
+        &mut self,
+        call: &Call,
+        news: Transitions,
+    ) -> (Arc<Call>, Result<Recorded, JournalError>) {
         let mut other = call.clone();
         other.give_up(Failure::execution(&call.name, "its result could not be recorded"));
         let call = Arc::new(other);

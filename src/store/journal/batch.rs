@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Change, Committed, Tally, Told, Unit};
+use super::{Change, Committed, CommittedChange, Tally, WriteUnit};
 use crate::domain::event::Reported;
 use crate::domain::{Call, KeyClaim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
@@ -49,12 +49,12 @@ pub(super) struct Batch<'a> {
     pub claimed: Vec<usize>,
     pub claims: Vec<(&'a Tenant, &'a KeyClaim)>,
     pub callbacks: Vec<CallbackRow>,
-    told: Vec<Told>,
+    told: Vec<CommittedChange>,
     positions: i32,
 }
 
 impl<'a> Batch<'a> {
-    pub fn of(id: Uuid, at: Time, units: &'a [Unit]) -> Self {
+    pub fn of(id: Uuid, at: Time, units: &'a [WriteUnit]) -> Self {
         let mut batch = Self {
             id,
             at,
@@ -110,18 +110,18 @@ impl<'a> Batch<'a> {
     }
 
     /// Rows of calls that were not there before.
-    pub fn fresh(&self) -> impl Iterator<Item = &RowImage<'a>> {
+    pub fn inserts(&self) -> impl Iterator<Item = &RowImage<'a>> {
         self.rows.iter().filter(|row| row.accepted.is_some())
     }
 
     /// Rows that are changed.
-    pub fn again(&self) -> impl Iterator<Item = &RowImage<'a>> {
+    pub fn updates(&self) -> impl Iterator<Item = &RowImage<'a>> {
         self.rows.iter().filter(|row| row.accepted.is_none())
     }
 
     /// Whether arguments are replaced that are stored already.
     pub fn replaces_arguments(&self) -> bool {
-        self.again().any(|row| row.arguments.is_some())
+        self.updates().any(|row| row.arguments.is_some())
     }
 
     /// The ids of the calls, 16 bytes each.
@@ -137,7 +137,7 @@ impl<'a> Batch<'a> {
     }
 
     fn add(&mut self, change: &'a Change, places: &mut HashMap<Uuid, usize>) {
-        let Change { call, told, record, news, reported, callback, .. } = change;
+        let Change { call, live_image: told, record, transitions: news, reported, callback, .. } = change;
         let place = *places.entry(call.id).or_insert_with(|| {
             self.rows.push(RowImage { call, record, arguments: None, accepted: None, started: None, settled: None });
             self.rows.len() - 1
@@ -164,7 +164,7 @@ impl<'a> Batch<'a> {
         self.claims.extend(change.claims());
         self.callbacks.extend(callback.and_then(|event| CallbackRow::of(call, event)));
         let told = told.as_ref().unwrap_or(call).clone();
-        self.told.push(Told { call: told, news: *news, reported: reported.clone() });
+        self.told.push(CommittedChange { call: told, news: *news, reported: reported.clone() });
     }
 
     /// The batch, once it is on disk behind position `base`.
@@ -175,7 +175,7 @@ impl<'a> Batch<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::News;
+    use super::super::Transitions;
     use super::*;
     use crate::domain::{IdGenerator, Outcome};
 
@@ -188,10 +188,10 @@ mod tests {
         let ids = IdGenerator::counted();
         let mut one = call(&ids);
         one.start(Time(1)).unwrap();
-        let started = Change::new(Arc::new(one.clone()), News { accepted: true, started: true, settled: false });
+        let started = Change::new(Arc::new(one.clone()), Transitions { accepted: true, started: true, settled: false });
         one.settle(Outcome::text("x"), Time(2)).unwrap();
-        let settled = Change::new(Arc::new(one), News { settled: true, ..News::default() });
-        let units = [Unit::One(started), Unit::One(settled)];
+        let settled = Change::new(Arc::new(one), Transitions { settled: true, ..Transitions::default() });
+        let units = [WriteUnit::Single(started), WriteUnit::Single(settled)];
         let batch = Batch::of(ids.next(), Time(3), &units);
         assert_eq!(batch.rows.len(), 1);
         let row = &batch.rows[0];

@@ -10,10 +10,10 @@ use super::batch::{Batch, RowImage};
 use super::commit::{CommitError, CommitResult};
 use super::sql;
 use crate::store::callbacks::CallbackRow;
-use crate::store::{codec, once};
+use crate::store::{codec, idempotency};
 
-mod alike;
-mod one;
+mod single_row;
+mod uniform;
 
 /// SQLSTATE of `toolpost_expect`: some rows were refused, and so nothing was written.
 const NOT_ALL_WRITTEN: &str = "TP001";
@@ -154,14 +154,14 @@ fn place(offset: Option<i32>) -> i64 {
 
 /// Writes the batch; returns the position before its first event.
 pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Batch<'_>) -> CommitResult {
-    if let Some(row) = one::of(batch) {
-        return Ok(one::commit(connection, batch, row).await?);
+    if let Some(row) = single_row::of(batch) {
+        return Ok(single_row::commit(connection, batch, row).await?);
     }
-    if let Some(alike) = alike::of(batch) {
-        return alike::commit(connection, batch, alike).await.map_err(not_all_written);
+    if let Some(alike) = uniform::of(batch) {
+        return uniform::commit(connection, batch, alike).await.map_err(not_all_written);
     }
-    let fresh: Vec<&RowImage<'_>> = batch.fresh().collect();
-    let again: Vec<&RowImage<'_>> = batch.again().collect();
+    let fresh: Vec<&RowImage<'_>> = batch.inserts().collect();
+    let again: Vec<&RowImage<'_>> = batch.updates().collect();
     let calls = || fresh.iter().map(|row| row.call);
     let tenant = batch.tenant();
     let extra = !(batch.claims.is_empty() && batch.callbacks.is_empty());
@@ -214,7 +214,7 @@ pub(super) async fn commit(connection: &mut PoolConnection<Postgres>, batch: &Ba
             .bind(claims().map(|claim| claim.once.fingerprint.to_vec()).collect::<Vec<_>>())
             .bind(claims().map(|claim| claim.batch_id).collect::<Vec<_>>())
             .bind(claims().map(|claim| codec::ids_in_a_row(&claim.calls)).collect::<Vec<_>>())
-            .bind(batch.at.plus_millis(once::KEPT_MS).0)
+            .bind(batch.at.plus_millis(idempotency::KEPT_MS).0)
             .bind(batch.claims.len() as i64)
             .bind(callbacks().map(|row| row.call_id).collect::<Vec<_>>())
             .bind(callbacks().map(|row| &*row.url).collect::<Vec<_>>())

@@ -12,7 +12,7 @@ use super::commit::{CommitError, CommitResult};
 use super::sql;
 use crate::domain::{KeyClaim, Tenant, Time};
 use crate::store::callbacks::CallbackRow;
-use crate::store::{codec, once};
+use crate::store::{codec, idempotency};
 
 /// Most rows of a statement.
 const LARGEST: usize = 64;
@@ -80,7 +80,7 @@ static EVENTS: LazyLock<Statements> =
     LazyLock::new(|| Statements::new(&format!("INSERT INTO call_events ({})", sql::EVENT), 5, ""));
 static CLAIMS: LazyLock<Statements> = LazyLock::new(|| {
     // The time of the commit comes with each row, as the end of the key that it would replace.
-    let again = sql::CLAIM_AGAIN.replace("{NOW}", &format!("excluded.expires_at - {}", once::KEPT_MS * 1000));
+    let again = sql::CLAIM_AGAIN.replace("{NOW}", &format!("excluded.expires_at - {}", idempotency::KEPT_MS * 1000));
     Statements::new(&format!("INSERT INTO idempotency_keys AS k ({})", sql::CLAIM), 6, &again)
 });
 static CALLBACKS: LazyLock<Statements> = LazyLock::new(|| Statements::new(&CallbackRow::insert_head(), 4, ""));
@@ -108,7 +108,7 @@ pub(super) async fn commit(connection: &mut PoolConnection<Sqlite>, batch: &Batc
 
 async fn write(connection: &mut PoolConnection<Sqlite>, batch: &Batch<'_>) -> CommitResult {
     let (base,): (i64,) = sqlx::query_as(TAKE_POSITIONS).bind(batch.positions()).fetch_one(&mut **connection).await?;
-    let (fresh, again): (Vec<_>, Vec<_>) = (batch.fresh().collect(), batch.again().collect());
+    let (fresh, again): (Vec<_>, Vec<_>) = (batch.inserts().collect(), batch.updates().collect());
     let mut written = FRESH.run(connection, &fresh, |query, row| bind_fresh(query, row, base + 1)).await?;
     written += if batch.replaces_arguments() {
         let bind =
@@ -190,7 +190,7 @@ fn bind_claim(query: Query, (tenant, claim): &(&Tenant, &KeyClaim), now: Time) -
         .bind(claim.once.fingerprint.to_vec())
         .bind(claim.batch_id)
         .bind(codec::ids_in_a_row(&claim.calls))
-        .bind(now.plus_millis(once::KEPT_MS).0)
+        .bind(now.plus_millis(idempotency::KEPT_MS).0)
 }
 
 /// The position before the first event of a commit that may have been made behind `after`.

@@ -16,11 +16,11 @@ use uuid::Uuid;
 
 use super::batch::Batch;
 use super::commit::{CommitError, CommitResult, PATIENCE};
-use super::{Change, Committed, Entry, JournalError, Sink, Unit, postgres, sqlite};
+use super::{Change, Committed, Entry, JournalError, Sink, WriteUnit, postgres, sqlite};
 use crate::domain::{Clock, IdGenerator, KeyClaim, Tenant, Time};
 use crate::formats::native::ToolCall;
 use crate::store::Db;
-use crate::store::calls::Reached;
+use crate::store::calls::StoredVersion;
 
 /// Most changes that share one commit.
 const GROUP: usize = 512;
@@ -44,20 +44,20 @@ pub(super) struct Writer {
     pub sink: Sink,
     pub healthy: Arc<AtomicBool>,
     /// The last position that its own commits are known to have reached: one whose end is unknown lies behind it.
-    pub known: i64,
+    pub last_known_pos: i64,
     /// The connection to a server, kept from one commit to the next: taking it out of the pool and giving it back costs
     /// a task each time.
-    pub held: Option<PoolConnection<Postgres>>,
+    pub connection: Option<PoolConnection<Postgres>>,
     /// The commit before, until watchers know of it.
-    pub untold: Option<Untold>,
+    pub unpublished: Option<Unpublished>,
 }
 
 /// A commit that its callers know of, and watchers do not yet. They are told while the next one is on its way, which is
 /// when there is nothing else to do, or once nobody comes.
-pub(super) struct Untold {
+pub(super) struct Unpublished {
     committed: Committed,
     /// Freed with it, as that takes a while, too.
-    _units: Vec<Unit>,
+    _units: Vec<WriteUnit>,
 }
 
 impl Writer {
@@ -71,8 +71,8 @@ impl Writer {
                 () = std::future::ready(()), if !group.is_empty() => group.len(),
                 taken = entries.recv_many(&mut group, GROUP) => taken,
                 // Whoever was answered goes on first, and whoever asks by then.
-                () = tokio::task::yield_now(), if self.untold.is_some() => {
-                    tell(&self.sink, self.untold.take());
+                () = tokio::task::yield_now(), if self.unpublished.is_some() => {
+                    publish(&self.sink, self.unpublished.take());
                     continue;
                 }
                 () = closing.cancelled(), if !entries.is_closed() => {
@@ -81,9 +81,9 @@ impl Writer {
                 }
             };
             if taken == 0 {
-                return tell(&self.sink, self.untold.take());
+                return publish(&self.sink, self.unpublished.take());
             }
-            gather(&mut group, &mut entries, usual).await;
+            fill_group(&mut group, &mut entries, usual).await;
             // New calls come first: then positions follow one another among them, and among the others. What happens to
             // one call keeps its order.
             group.sort_by_key(|entry| !entry.unit.changes().iter().any(Change::brings_acceptance));
@@ -91,7 +91,7 @@ impl Writer {
             let taken = group.len();
             let (mut units, mut done, mut going) = (Vec::with_capacity(taken), Vec::with_capacity(taken), 0);
             for entry in group.drain(..) {
-                going += entry.unit.changes().iter().filter(|change| change.goes_on()).count();
+                going += entry.unit.changes().iter().filter(|change| change.opens_call()).count();
                 units.push(entry.unit);
                 done.push(entry.done);
             }
@@ -104,10 +104,10 @@ impl Writer {
     }
 
     /// Writes the changes, all together if that is possible, and tells each one's sender.
-    async fn write(&mut self, units: Vec<Unit>, done: Vec<Done>) {
+    async fn write(&mut self, units: Vec<WriteUnit>, done: Vec<Done>) {
         let batch = Batch::of(self.ids.next(), self.clock.now(), &units);
         let began = Instant::now();
-        let (sink, untold) = (self.sink.clone(), self.untold.take());
+        let (sink, untold) = (self.sink.clone(), self.unpublished.take());
         let outcome = {
             let commit = pin!(self.commit_until_certain(&batch));
             // In this order: the database has its work before this goes on with its own.
@@ -115,7 +115,7 @@ impl Writer {
                 // A database on the same processor begins, and while it waits for its disk this goes on. Elsewhere it costs
                 // next to nothing.
                 std::thread::yield_now();
-                tell(&sink, untold);
+                publish(&sink, untold);
                 write_answers(&units);
             };
             join(commit, meanwhile).await.0
@@ -132,23 +132,23 @@ impl Writer {
                     let _ = done.send(end);
                 }
                 let committed = batch.committed(base, began.elapsed());
-                self.untold = Some(Untold { committed, _units: units });
+                self.unpublished = Some(Unpublished { committed, _units: units });
             }
             Err(CommitError::NotAllWritten) => {
                 let at = batch.at;
-                Box::pin(self.write_the_unrefused(units, done, at)).await;
+                Box::pin(self.retry_without_refused(units, done, at)).await;
             }
-            Err(error) => Box::pin(self.write_apart(units, done, &error)).await,
+            Err(error) => Box::pin(self.bisect(units, done, &error)).await,
         }
     }
 
     /// Some calls have ended already, or some keys are taken: their units are refused, the rest is written.
-    async fn write_the_unrefused(&mut self, units: Vec<Unit>, done: Vec<Done>, at: Time) {
-        let changes = || units.iter().flat_map(Unit::changes);
+    async fn retry_without_refused(&mut self, units: Vec<WriteUnit>, done: Vec<Done>, at: Time) {
+        let changes = || units.iter().flat_map(WriteUnit::changes);
         let ids: Vec<Uuid> = changes().map(|change| change.call.id).collect();
         let claims: Vec<(&Tenant, &KeyClaim)> = changes().flat_map(Change::claims).collect();
         let (reached, taken) = (self.reached(&ids).await, self.taken(&claims, at).await);
-        let refusal = |unit: &Unit| {
+        let refusal = |unit: &WriteUnit| {
             let mut changes = unit.changes().iter();
             let is_taken = |change: &Change| {
                 change.claims().any(|(tenant, claim)| taken.contains(&(tenant.clone(), claim.once.key)))
@@ -163,7 +163,7 @@ impl Writer {
         let refusals: Vec<Option<JournalError>> = units.iter().map(refusal).collect();
         if refusals.iter().all(Option::is_none) {
             let error = CommitError::NotAllWritten;
-            return self.write_apart(units, done, &error).await;
+            return self.bisect(units, done, &error).await;
         }
         let mut rest = (Vec::new(), Vec::new());
         for ((unit, done), refusal) in units.into_iter().zip(done).zip(refusals) {
@@ -181,9 +181,9 @@ impl Writer {
     }
 
     /// The database refuses something in these units: halves are tried until the culprit stands alone.
-    async fn write_apart(&mut self, mut units: Vec<Unit>, mut done: Vec<Done>, error: &CommitError) {
+    async fn bisect(&mut self, mut units: Vec<WriteUnit>, mut done: Vec<Done>, error: &CommitError) {
         if units.len() == 1 {
-            let id = units.iter().flat_map(Unit::changes).next().map(|change| change.call.id);
+            let id = units.iter().flat_map(WriteUnit::changes).next().map(|change| change.call.id);
             tracing::error!(?id, %error, "the database refuses the record of a call");
             for done in done {
                 let _ = done.send(Err(JournalError::Refused));
@@ -203,10 +203,10 @@ impl Writer {
             match self.commit_once(batch, unknown).await {
                 Ok(base) => {
                     self.note_answer();
-                    self.known = base + batch.positions();
+                    self.last_known_pos = base + batch.positions();
                     return Ok(base);
                 }
-                Err(error) if !may_pass(&error) => match self.made_after_all(batch, unknown).await {
+                Err(error) if !is_transient(&error) => match self.was_committed(batch, unknown).await {
                     Ok(found) => {
                         self.note_answer();
                         return found.ok_or(error);
@@ -235,15 +235,15 @@ impl Writer {
 
     /// Whether a refused commit was made by an earlier try, which the server went on with while this one waited behind
     /// it: then its own rows are what refused it.
-    async fn made_after_all(&mut self, batch: &Batch<'_>, unknown: bool) -> Result<Option<i64>, sqlx::Error> {
+    async fn was_committed(&mut self, batch: &Batch<'_>, unknown: bool) -> Result<Option<i64>, sqlx::Error> {
         if !unknown {
             return Ok(None);
         }
-        let known = self.known;
+        let known = self.last_known_pos;
         match &self.db {
             Db::Sqlite(pools) => sqlite::find(&mut pools.writer.pool().acquire().await?, known, batch.id).await,
             Db::Postgres(pools) => {
-                let mut connection = match self.held.take() {
+                let mut connection = match self.connection.take() {
                     Some(connection) => connection,
                     None => pools.writer.pool().acquire().await?,
                 };
@@ -252,7 +252,7 @@ impl Writer {
                 if found.is_err() {
                     drop(connection.detach());
                 } else {
-                    self.held = Some(connection);
+                    self.connection = Some(connection);
                 }
                 found
             }
@@ -261,7 +261,7 @@ impl Writer {
 
     /// One try. If an earlier one's end is unknown, that is found out first.
     async fn commit_once(&mut self, batch: &Batch<'_>, unknown: bool) -> CommitResult {
-        let known = self.known;
+        let known = self.last_known_pos;
         match &self.db {
             Db::Sqlite(pools) => {
                 let mut connection = pools.writer.pool().acquire().await?;
@@ -271,7 +271,7 @@ impl Writer {
                 sqlite::commit(&mut connection, batch).await
             }
             Db::Postgres(pools) => {
-                let mut connection = match self.held.take() {
+                let mut connection = match self.connection.take() {
                     Some(connection) => connection,
                     None => pools.writer.pool().acquire().await?,
                 };
@@ -282,14 +282,14 @@ impl Writer {
                     postgres::commit(&mut connection, batch).await
                 };
                 let outcome = tokio::time::timeout(PATIENCE, attempt).await.unwrap_or(Err(CommitError::TimedOut));
-                if outcome.as_ref().is_err_and(may_pass) {
+                if outcome.as_ref().is_err_and(is_transient) {
                     // Its state is unknown, so it is not used again; the next try has a new one.
                     drop(connection.detach());
                 } else {
                     if batch.is_large() {
                         connection.shrink_buffers();
                     }
-                    self.held = Some(connection);
+                    self.connection = Some(connection);
                 }
                 outcome
             }
@@ -301,7 +301,7 @@ impl Writer {
         let mut taken = HashSet::new();
         for (tenant, claim) in claims {
             loop {
-                match crate::store::once::stored(&self.db, tenant, &claim.once.key, at).await {
+                match crate::store::idempotency::stored(&self.db, tenant, &claim.once.key, at).await {
                     Ok(stored) => {
                         let is_other = stored.is_some_and(|stored| stored.calls != claim.calls);
                         taken.extend(is_other.then(|| ((*tenant).clone(), claim.once.key)));
@@ -318,7 +318,7 @@ impl Writer {
     }
 
     /// How far these calls have come on disk. A database that is away is waited for.
-    async fn reached(&self, ids: &[Uuid]) -> HashMap<Uuid, Reached> {
+    async fn reached(&self, ids: &[Uuid]) -> HashMap<Uuid, StoredVersion> {
         loop {
             match crate::store::calls::reached(&self.db, ids).await {
                 Ok(reached) => return reached.into_iter().map(|reached| (reached.id, reached)).collect(),
@@ -331,15 +331,15 @@ impl Writer {
     }
 }
 
-fn tell(sink: &Sink, untold: Option<Untold>) {
-    if let Some(Untold { committed, .. }) = &untold {
+fn publish(sink: &Sink, untold: Option<Unpublished>) {
+    if let Some(Unpublished { committed, .. }) = &untold {
         sink(committed);
     }
 }
 
 /// Writes the JSON of calls for which somebody waits. They are told once the commit is made, and then everybody is busy.
-fn write_answers(units: &[Unit]) {
-    for Change { call, told, record, is_awaited, .. } in units.iter().flat_map(Unit::changes) {
+fn write_answers(units: &[WriteUnit]) {
+    for Change { call, live_image: told, record, is_awaited, .. } in units.iter().flat_map(WriteUnit::changes) {
         let is_quick = record.len() <= QUICKLY_WRITTEN && call.arguments_text.get().len() <= QUICKLY_WRITTEN;
         // The record says nothing of how much is told, if that is not what is stored.
         if *is_awaited && is_quick && told.is_none() {
@@ -363,7 +363,7 @@ fn fitting(group: &[Entry]) -> usize {
 /// come again: a single change that was left over from before would otherwise be committed alone, they would gather
 /// behind it, and so on for ever, with twice the commits. The wait is a few turns of the scheduler, and nobody's
 /// clock: where nobody else comes, it ends at once.
-async fn gather(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, usual: usize) {
+async fn fill_group(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, usual: usize) {
     for _ in 0..TURNS {
         if group.len() >= usual.min(GROUP) {
             return;
@@ -378,7 +378,7 @@ async fn gather(group: &mut Vec<Entry>, entries: &mut mpsc::Receiver<Entry>, usu
 }
 
 /// Whether the same commit may succeed later, unchanged.
-fn may_pass(error: &CommitError) -> bool {
+fn is_transient(error: &CommitError) -> bool {
     let CommitError::Database(error) = error else { return matches!(error, CommitError::TimedOut) };
     match error {
         sqlx::Error::Database(error) => match error.code().as_deref() {

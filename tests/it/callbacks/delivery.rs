@@ -60,7 +60,7 @@ async fn the_end_of_a_failed_call_is_told_too() {
     let mut call =
         toolpost::domain::Call::from(toolpost::domain::call::CallRecord { id, status, ..call.into_record() });
     call.settle(toolpost::domain::Failure::truncated("echo").into(), service.clock.now()).unwrap();
-    let news = toolpost::store::journal::News { accepted: true, started: false, settled: true };
+    let news = toolpost::store::journal::Transitions { accepted: true, started: false, settled: true };
     let change = toolpost::store::journal::Change::new(call.clone().into(), news);
     service.app.journal.write(change).await.unwrap();
     let row = toolpost::store::callbacks::CallbackRow::of(&call, service.app.engine.new_id()).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use toolpost::domain::{Clock, Time};
-use toolpost::store::callbacks::Busy;
+use toolpost::store::callbacks::ExcludedTargets;
 use toolpost::store::{Db, Store};
 
 use super::Service;
@@ -112,7 +112,7 @@ on_both_databases!(
         let gone = Store::open(&database.url).await.unwrap();
         clock.advance_ms(5_000);
         for _ in 0..3 {
-            let due = gone.due_callbacks(clock.now(), &Busy::default(), 10).await.unwrap();
+            let due = gone.due_callbacks(clock.now(), &ExcludedTargets::default(), 10).await.unwrap();
             let until = Time(clock.now().0 + 25_000_000);
             assert_eq!(gone.claim_callbacks(due, clock.now(), until).await.unwrap().len(), 1);
             let state = gone.callback_state(call.id).await.unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use toolpost::domain::Time;
-use toolpost::store::callbacks::{Busy, CallbackRow};
+use toolpost::store::callbacks::{CallbackRow, ExcludedTargets};
 use toolpost::store::{Db, Store};
 
 use super::{Service, shown};
@@ -54,7 +54,7 @@ on_both_databases!(
         let gone = Store::open(&database.url).await.unwrap();
         as_if_nothing_was_sent(&gone).await;
         let before = receiver.requests().len();
-        let due = gone.due_callbacks(clock.now(), &Busy::default(), 10).await.unwrap();
+        let due = gone.due_callbacks(clock.now(), &ExcludedTargets::default(), 10).await.unwrap();
         let until = Time(clock.now().0 + 25_000_000);
         assert_eq!(gone.claim_callbacks(due, clock.now(), until).await.unwrap().len(), 1);
         gone.close().await;

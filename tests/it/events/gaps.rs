@@ -15,7 +15,7 @@ use toolpost::domain::{Call, Clock, IdGenerator, Outcome, Time};
 use toolpost::events::follow::Followers;
 use toolpost::events::frame::HEARTBEAT;
 use toolpost::events::{Bus, render, stream};
-use toolpost::store::journal::{Change, Committed, News};
+use toolpost::store::journal::{Change, Committed, Transitions};
 use toolpost::store::{Db, Journal, Store};
 
 use crate::support::calls::{gated, idempotent};
@@ -57,7 +57,8 @@ impl Desk {
         let mut call =
             Call::accepted(IdGenerator::random().next(), "job".into(), None, Arc::default(), Time(0), "node".into());
         call.start(Time(1)).unwrap();
-        self.write(Change::new(Arc::new(call.clone()), News { accepted: true, started: true, settled: false })).await;
+        self.write(Change::new(Arc::new(call.clone()), Transitions { accepted: true, started: true, settled: false }))
+            .await;
         call
     }
 
@@ -76,7 +77,7 @@ impl Desk {
 
     async fn settle(&self, call: &mut Call) {
         call.settle(Outcome::text("done"), Time(2)).unwrap();
-        self.write(Change::new(Arc::new(call.clone()), News { settled: true, ..News::default() })).await;
+        self.write(Change::new(Arc::new(call.clone()), Transitions { settled: true, ..Transitions::default() })).await;
     }
 
     async fn pieces(&self, call: &Call) -> BoxStream<'static, Bytes> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, Outcome, Time};
-use toolpost::store::callbacks::{Busy, CallbackNote, CallbackRow, Delivery, DueCallback, Noted};
+use toolpost::store::callbacks::{AttemptRecord, CallbackRow, Delivery, DueCallback, ExcludedTargets, RecordedOutcome};
 use toolpost::store::calls::CallFilter;
 use toolpost::store::{Db, Store};
 use uuid::Uuid;
@@ -42,26 +42,26 @@ impl Log {
     }
 }
 
-async fn due(store: &Store, now: Time, busy: &Busy) -> Vec<DueCallback> {
+async fn due(store: &Store, now: Time, busy: &ExcludedTargets) -> Vec<DueCallback> {
     store.due_callbacks(now, busy, 100).await.unwrap()
 }
 
-async fn due_urls(store: &Store, now: Time, busy: &Busy) -> Vec<String> {
+async fn due_urls(store: &Store, now: Time, busy: &ExcludedTargets) -> Vec<String> {
     due(store, now, busy).await.iter().map(|due| due.url.to_string()).collect()
 }
 
 /// Takes whatever is due.
 async fn claim(store: &Store, now: Time, until: Time) -> Vec<DueCallback> {
-    let due = due(store, now, &Busy::default()).await;
+    let due = due(store, now, &ExcludedTargets::default()).await;
     store.claim_callbacks(due, now, until).await.unwrap()
 }
 
-async fn note(store: &Store, call: &Call, attempt: u32, noted: Noted) {
-    store.note_callbacks(&[CallbackNote { call_id: call.id, attempt, noted }]).await.unwrap();
+async fn note(store: &Store, call: &Call, attempt: u32, noted: RecordedOutcome) {
+    store.note_callbacks(&[AttemptRecord { call_id: call.id, attempt, noted }]).await.unwrap();
 }
 
-fn failed(next_at: Option<Time>) -> Noted {
-    Noted::Failed { status: Some(500), error: "HTTP 500 😀".into(), next_at }
+fn failed(next_at: Option<Time>) -> RecordedOutcome {
+    RecordedOutcome::Failed { status: Some(500), error: "HTTP 500 😀".into(), next_at }
 }
 
 on_both_databases!(
@@ -70,18 +70,18 @@ on_both_databases!(
         let (mut call, row) = log.called_back("https://h/x");
         log.write(&call, ACCEPTED).await.unwrap();
         log.store.insert_callbacks(std::slice::from_ref(&row)).await.unwrap();
-        assert_eq!(due(&log.store, NEVER, &Busy::default()).await, []);
+        assert_eq!(due(&log.store, NEVER, &ExcludedTargets::default()).await, []);
         call.start(NOW).unwrap();
         log.write(&call, STARTED).await.unwrap();
-        assert_eq!(due(&log.store, NEVER, &Busy::default()).await, []);
+        assert_eq!(due(&log.store, NEVER, &ExcludedTargets::default()).await, []);
         log.write(&ended(&call, Outcome::text("done"), 1), SETTLED).await.unwrap();
-        let found = due(&log.store, NOW, &Busy::default()).await.pop().unwrap();
+        let found = due(&log.store, NOW, &ExcludedTargets::default()).await.pop().unwrap();
         assert_eq!((found.call_id, &*found.url, &*found.host), (call.id, "https://h/x", "h:443"));
         assert_eq!((found.event_id, found.attempts), (row.event_id, 0));
         assert!(found.bytes > 10, "{found:?}");
         // One that is there already stays as it is.
         log.store.insert_callbacks(&[CallbackRow { url: "http://other".into(), ..row }]).await.unwrap();
-        assert_eq!(due(&log.store, NOW, &Busy::default()).await, [found]);
+        assert_eq!(due(&log.store, NOW, &ExcludedTargets::default()).await, [found]);
     }
 );
 
@@ -95,16 +95,16 @@ on_both_databases!(
         log.ended_with_callbacks(&["http://a/1", "http://b/2", "http://b/3"]).await;
         let store = &log.store;
         let all = ["http://a/1", "http://b/2", "http://b/3", "http://a/soon", "http://a/late"];
-        assert_eq!(due_urls(store, NOW, &Busy::default()).await, all[..3]);
-        assert_eq!(due_urls(store, later(5), &Busy::default()).await, all[..4]);
-        assert_eq!(due_urls(store, later(10), &Busy::default()).await, all);
-        let hosts = Busy { hosts: vec!["b:80".into(), "c:80".into()], ..Busy::default() };
+        assert_eq!(due_urls(store, NOW, &ExcludedTargets::default()).await, all[..3]);
+        assert_eq!(due_urls(store, later(5), &ExcludedTargets::default()).await, all[..4]);
+        assert_eq!(due_urls(store, later(10), &ExcludedTargets::default()).await, all);
+        let hosts = ExcludedTargets { hosts: vec!["b:80".into(), "c:80".into()], ..ExcludedTargets::default() };
         assert_eq!(due_urls(store, later(10), &hosts).await, [all[0], all[3], all[4]]);
-        let urls = Busy { urls: vec![all[0].into()], ..Busy::default() };
+        let urls = ExcludedTargets { urls: vec![all[0].into()], ..ExcludedTargets::default() };
         assert_eq!(due_urls(store, later(10), &urls).await, all[1..]);
-        let retries = Busy { retries: true, ..urls };
+        let retries = ExcludedTargets { retries: true, ..urls };
         assert_eq!(due_urls(store, later(10), &retries).await, all[1..3]);
-        assert_eq!(store.due_callbacks(later(10), &Busy::default(), 2).await.unwrap().len(), 2);
+        assert_eq!(store.due_callbacks(later(10), &ExcludedTargets::default(), 2).await.unwrap().len(), 2);
     }
 );
 
@@ -112,13 +112,13 @@ on_both_databases!(
     async fn a_claimed_callback_is_nobody_elses_until_its_lease_ends(backend: Backend) {
         let log = Log::open(backend).await;
         let calls = log.ended_with_callbacks(&["http://a/1", "http://a/2"]).await;
-        let seen = due(&log.store, NOW, &Busy::default()).await;
+        let seen = due(&log.store, NOW, &ExcludedTargets::default()).await;
         let one = log.store.claim_callbacks(seen[..1].to_vec(), NOW, later(25)).await.unwrap();
         assert_eq!((one[0].call_id, one[0].attempts), (calls[0].id, 1));
         // Another node saw both before.
         let other = log.store.claim_callbacks(seen, NOW, later(25)).await.unwrap();
         assert_eq!(other.iter().map(|due| due.call_id).collect::<Vec<_>>(), [calls[1].id]);
-        assert_eq!(due(&log.store, later(24), &Busy::default()).await, []);
+        assert_eq!(due(&log.store, later(24), &ExcludedTargets::default()).await, []);
         // Nothing was noted: whoever had them is gone.
         let again = claim(&log.store, later(25), later(50)).await;
         assert_eq!(again.iter().map(|due| (due.attempts, due.lost, due.step())).collect::<Vec<_>>(), [(2, 1, 1); 2]);
@@ -159,13 +159,13 @@ on_both_databases!(
         assert_eq!((state().await.state, state().await.attempts), (Delivery::Pending, 0));
 
         claim(&log.store, NOW, later(25)).await;
-        note(&log.store, &call, 1, Noted::Interrupted).await;
+        note(&log.store, &call, 1, RecordedOutcome::Interrupted).await;
         assert_eq!(state().await.attempts, 0);
 
         claim(&log.store, NOW, later(25)).await;
         claim(&log.store, later(25), later(50)).await;
         note(&log.store, &call, 1, failed(None)).await;
-        note(&log.store, &call, 1, Noted::Interrupted).await;
+        note(&log.store, &call, 1, RecordedOutcome::Interrupted).await;
         let open = state().await;
         assert_eq!((open.state, open.attempts, open.last_status), (Delivery::Pending, 2, None), "an older try's news");
 
@@ -179,10 +179,10 @@ on_both_databases!(
         note(&log.store, &call, 3, failed(None)).await;
         let given_up = state().await;
         assert_eq!((given_up.state, given_up.next_attempt_at), (Delivery::Failed, None));
-        assert_eq!(due(&log.store, NEVER, &Busy::default()).await, []);
+        assert_eq!(due(&log.store, NEVER, &ExcludedTargets::default()).await, []);
 
-        note(&log.store, &call, 2, Noted::Delivered { status: 204, at: later(90) }).await;
-        note(&log.store, &call, 3, Noted::Delivered { status: 200, at: later(95) }).await;
+        note(&log.store, &call, 2, RecordedOutcome::Delivered { status: 204, at: later(90) }).await;
+        note(&log.store, &call, 3, RecordedOutcome::Delivered { status: 200, at: later(95) }).await;
         let delivered = state().await;
         assert_eq!((delivered.state, delivered.attempts), (Delivery::Delivered, 3));
         assert_eq!((delivered.last_status, delivered.delivered_at), (Some(204), Some(later(90))));
@@ -198,7 +198,7 @@ on_both_databases!(
         log.write(&without, WHOLE).await.unwrap();
         claim(&log.store, NOW, later(25)).await;
         note(&log.store, &calls[0], 1, failed(Some(later(5)))).await;
-        note(&log.store, &calls[1], 1, Noted::Delivered { status: 200, at: later(1) }).await;
+        note(&log.store, &calls[1], 1, RecordedOutcome::Delivered { status: 200, at: later(1) }).await;
         let event = log.store.callback_state(calls[0].id).await.unwrap().unwrap().event_id;
         let shown = log.stored(&calls[0]).await.into_record().metadata;
         assert_eq!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, Failure, IdGenerator, Outcome, Time};
 use toolpost::formats::native::ToolCall;
-use toolpost::store::journal::{Change, News};
+use toolpost::store::journal::{Change, Transitions};
 
 use super::{
     ACCEPTED, ACCEPTED_AT, Log, REJECTED, SETTLED, STARTED, Told, WHOLE, ended, life, rejected, told_of, whole,
@@ -13,7 +13,7 @@ use super::{
 use crate::support::{Backend, Database};
 
 /// The calls stand in the database as they are, and what was told is what is read back.
-async fn assert_stored_and_told(log: &mut Log, calls: &[(Call, News)]) {
+async fn assert_stored_and_told(log: &mut Log, calls: &[(Call, Transitions)]) {
     for (call, _) in calls {
         assert_eq!(format!("{:#?}", log.stored(call).await), format!("{call:#?}"));
     }
@@ -22,40 +22,40 @@ async fn assert_stored_and_told(log: &mut Log, calls: &[(Call, News)]) {
 }
 
 /// Makes a call of one kind, and says what a change of it brings.
-type Kind<From> = fn(&From) -> (Call, News);
+type Kind<From> = fn(&From) -> (Call, Transitions);
 
-fn waiting(log: &Log) -> (Call, News) {
+fn waiting(log: &Log) -> (Call, Transitions) {
     (log.call("t"), ACCEPTED)
 }
 
-fn begun(log: &Log) -> (Call, News) {
-    (starts(&log.call("t")).0, News { started: true, ..ACCEPTED })
+fn begun(log: &Log) -> (Call, Transitions) {
+    (starts(&log.call("t")).0, Transitions { started: true, ..ACCEPTED })
 }
 
-fn good(log: &Log) -> (Call, News) {
+fn good(log: &Log) -> (Call, Transitions) {
     (ended(&log.call("t"), Outcome::text("x"), 3), WHOLE)
 }
 
-fn refused(log: &Log) -> (Call, News) {
+fn refused(log: &Log) -> (Call, Transitions) {
     (rejected(&log.call("t"), Failure::not_found("t", &[], None)), REJECTED)
 }
 
-fn starts(call: &Call) -> (Call, News) {
+fn starts(call: &Call) -> (Call, Transitions) {
     let mut call = call.clone();
     call.start(Time(ACCEPTED_AT + 5)).unwrap();
     (call, STARTED)
 }
 
-fn runs(call: &Call) -> (Call, News) {
-    (ended(call, Outcome::text("x"), 3), News { started: true, ..SETTLED })
+fn runs(call: &Call) -> (Call, Transitions) {
+    (ended(call, Outcome::text("x"), 3), Transitions { started: true, ..SETTLED })
 }
 
-fn fails(call: &Call) -> (Call, News) {
+fn fails(call: &Call) -> (Call, Transitions) {
     (rejected(call, Failure::not_found("t", &[], None)), SETTLED)
 }
 
 /// Writes the calls as they now are, in one commit.
-async fn write_together(log: &Log, calls: &[(Call, News)]) {
+async fn write_together(log: &Log, calls: &[(Call, Transitions)]) {
     let changes = calls.iter().map(|(call, news)| Change::new(Arc::new(call.clone()), *news));
     assert_eq!(log.together(changes.collect()).await, vec![Ok(()); calls.len()]);
 }
@@ -107,7 +107,7 @@ on_both_databases!(
             Change::new(awaited.clone(), WHOLE).awaited(),
             Change::new(left.clone(), WHOLE),
             Change::new(large.clone(), WHOLE).awaited(),
-            Change::new(told.clone(), WHOLE).stored_as(stored.clone()).awaited(),
+            Change::new(told.clone(), WHOLE).with_stored_image(stored.clone()).awaited(),
         ];
         assert_eq!(log.together(changes).await, [Ok(()); 4]);
         let json = |call: &Call| call.written.get().map(|json| String::from_utf8(json.to_vec()).unwrap());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolpost::domain::{Group, Time};
 use toolpost::store::Store;
 use toolpost::store::groups::GroupChange;
-use toolpost::store::tools::Expected;
+use toolpost::store::tools::Precondition;
 
 use crate::support::{Backend, Database, bounded};
 
@@ -58,7 +58,9 @@ on_both_databases!(
                             7 => store.delete_group("g", Time(round)).await.unwrap(),
                             6 => drop(store.change_groups(&[off("g", false)], Time(round)).await.unwrap()),
                             5 => drop(store.delete_tool(&name, None).await.unwrap()),
-                            _ => drop(store.put_tool(&name, &definition, Expected::Anything, Time(n)).await.unwrap()),
+                            _ => {
+                                drop(store.put_tool(&name, &definition, Precondition::Anything, Time(n)).await.unwrap())
+                            }
                         }
                     })
                 })

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use sqlx::Connection;
 use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, Outcome, Tenant, Time};
-use toolpost::store::callbacks::{CallbackNote, CallbackRow, Noted};
+use toolpost::store::callbacks::{AttemptRecord, CallbackRow, RecordedOutcome};
 use toolpost::store::inbox::Message;
 use toolpost::store::journal::Change;
-use toolpost::store::retention::{Part, Pruned};
+use toolpost::store::retention::{Pruned, RetentionTarget};
 
 use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, WHOLE, ended, life};
 use crate::support::{Backend, Database, bounded};
@@ -17,12 +17,12 @@ use crate::support::{Backend, Database, bounded};
 const LATER: Time = Time(ACCEPTED_AT + 1);
 
 impl Log {
-    async fn prune(&self, part: Part, most: u32) -> Pruned {
+    async fn prune(&self, part: RetentionTarget, most: u32) -> Pruned {
         bounded("a step", self.store.prune(part, LATER, most)).await.unwrap()
     }
 
     /// All steps that there are to be made. Returns how many there were, and what they have deleted.
-    async fn prune_all(&self, part: Part, most: u32) -> (u32, Pruned) {
+    async fn prune_all(&self, part: RetentionTarget, most: u32) -> (u32, Pruned) {
         let (mut steps, mut all) = (0, Pruned::default());
         loop {
             let step = self.prune(part, most).await;
@@ -59,11 +59,11 @@ on_both_databases!(
         let (whole, lived) = (log.whole_call("t").await, log.lived_call("t").await);
         let row = CallbackRow { call_id: whole.id, url: "http://x/".into(), event_id: log.ids.next() };
         log.store.insert_callbacks(&[row]).await.unwrap();
-        let noted = Noted::Delivered { status: 200, at: LATER };
-        log.store.note_callbacks(&[CallbackNote { call_id: whole.id, attempt: 1, noted }]).await.unwrap();
+        let noted = RecordedOutcome::Delivered { status: 200, at: LATER };
+        log.store.note_callbacks(&[AttemptRecord { call_id: whole.id, attempt: 1, noted }]).await.unwrap();
         let message = Message { call: lived.id, kind: "cancel".into(), body: "{}".into() };
         log.store.leave_message(log.ids.next(), &message).await.unwrap();
-        let (_, pruned) = log.prune_all(Part::Calls, 500).await;
+        let (_, pruned) = log.prune_all(RetentionTarget::Calls, 500).await;
         assert_eq!(pruned, Pruned { calls: 2, events: 1, is_unfinished: false });
         assert!(!log.is_there(&whole).await && !log.is_there(&lived).await);
         assert_eq!(log.store.callback_state(whole.id).await.unwrap(), None);
@@ -91,7 +91,7 @@ on_both_databases!(
         let ours = log.whole_call("t").await;
         let store = log.store.stores().of(&one);
         assert!(store.call(theirs.id).await.unwrap().is_some() && log.is_there(&ours).await);
-        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 2);
+        assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 2);
         assert!(store.call(theirs.id).await.unwrap().is_none() && !log.is_there(&ours).await);
         assert_eq!(store.stats(Some("t")).await.unwrap()[0].success_count, 1, "the stats stay");
     }
@@ -103,12 +103,12 @@ on_both_databases!(
         let open = log.call("open");
         log.write(&open, ACCEPTED).await.unwrap();
         let gone = log.whole_call("gone").await;
-        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1);
+        assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 1);
         assert!(log.is_there(&open).await && !log.is_there(&gone).await);
         let end = ended(&open, Outcome::text("late"), 9);
         log.write(&end, SETTLED).await.unwrap();
         assert_eq!(log.stored(&open).await.outcome, end.outcome);
-        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1);
+        assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 1);
         assert!(!log.is_there(&open).await);
         assert_eq!(log.counts("open").await, (1, 1, 0));
     }
@@ -119,7 +119,7 @@ on_both_databases!(
         let log = Log::open(backend).await;
         let (old, young, last) = (log.whole_call("t").await, log.whole_call("t").await, log.whole_call("t").await);
         log.sql("UPDATE commits SET at = at + 5000000 WHERE last_pos = 10").await;
-        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1);
+        assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 1);
         assert!(!log.is_there(&old).await && log.is_there(&young).await);
         assert!(log.is_there(&last).await, "what comes behind a younger one has its turn after it");
         assert_eq!(log.read_back(0, 10).await.first().map(|told| told.0), Some(6));
@@ -132,10 +132,10 @@ on_both_databases!(
         for _ in 0..7 {
             log.lived_call("t").await;
         }
-        let (steps, pruned) = log.prune_all(Part::Calls, 4).await;
+        let (steps, pruned) = log.prune_all(RetentionTarget::Calls, 4).await;
         assert_eq!((pruned.calls, pruned.events), (7, 7));
         assert!(steps >= 7, "a call is in four commits, and a step sees four: {steps}");
-        assert_eq!(log.prune(Part::Calls, 4).await, Pruned::default());
+        assert_eq!(log.prune(RetentionTarget::Calls, 4).await, Pruned::default());
     }
 );
 
@@ -152,7 +152,7 @@ on_both_databases!(
              (SELECT 100 UNION ALL SELECT k + 1 FROM n WHERE k < 4599) SELECT {id}, k, 5, 'status', '{{}}' FROM n"
         ))
         .await;
-        let (steps, pruned) = log.prune_all(Part::Calls, 500).await;
+        let (steps, pruned) = log.prune_all(RetentionTarget::Calls, 500).await;
         assert_eq!((pruned.calls, pruned.events), (1, 4501));
         assert!(steps >= 3, "{steps}");
         assert!(!log.is_there(&call).await);
@@ -168,13 +168,16 @@ on_both_databases!(
         }
         let lived = log.lived_call("t").await;
         assert_eq!(log.events_of(&lived).await.len(), 6);
-        assert_eq!(log.prune_all(Part::Events, 500).await.1, Pruned { calls: 0, events: 1, is_unfinished: false });
+        assert_eq!(
+            log.prune_all(RetentionTarget::Events, 500).await.1,
+            Pruned { calls: 0, events: 1, is_unfinished: false }
+        );
         assert_eq!(log.stored(&lived).await.outcome, lived.outcome);
         let kinds: Vec<&str> = log.events_of(&lived).await.iter().map(|told| told.2).collect();
         assert_eq!(kinds, ["tool_call", "status", "status", "status", "tool_result"]);
         assert_eq!(log.events_of(&running).await.len(), 4, "one that runs has all of its events");
         assert_eq!(log.store.forgotten_until().await.unwrap(), log.store.last_pos().await.unwrap());
-        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1, "its call goes later");
+        assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 1, "its call goes later");
     }
 );
 
@@ -185,11 +188,11 @@ on_both_databases!(
         let awaited = log.whole_call("t").await;
         let row = CallbackRow { call_id: awaited.id, url: "http://x/".into(), event_id: log.ids.next() };
         log.store.insert_callbacks(&[row]).await.unwrap();
-        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1);
+        assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 1);
         assert!(!log.is_there(&before).await && log.is_there(&awaited).await);
-        let given_up = Noted::Failed { status: None, error: "gone".into(), next_at: None };
-        log.store.note_callbacks(&[CallbackNote { call_id: awaited.id, attempt: 0, noted: given_up }]).await.unwrap();
-        assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 1);
+        let given_up = RecordedOutcome::Failed { status: None, error: "gone".into(), next_at: None };
+        log.store.note_callbacks(&[AttemptRecord { call_id: awaited.id, attempt: 0, noted: given_up }]).await.unwrap();
+        assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 1);
     }
 );
 
@@ -218,11 +221,11 @@ async fn while_another_node_deletes_nothing_is_done_and_nothing_waits() {
     let mut other = sqlx::PgConnection::connect(&database.url).await.unwrap();
     let mut held = other.begin().await.unwrap();
     sqlx::query("SELECT one FROM retention FOR UPDATE").execute(&mut *held).await.unwrap();
-    assert_eq!(log.prune(Part::Calls, 500).await, Pruned::default());
+    assert_eq!(log.prune(RetentionTarget::Calls, 500).await, Pruned::default());
     log.whole_call("t").await;
     assert!(log.is_there(&call).await);
     held.rollback().await.unwrap();
-    assert_eq!(log.prune_all(Part::Calls, 500).await.1.calls, 2);
+    assert_eq!(log.prune_all(RetentionTarget::Calls, 500).await.1.calls, 2);
 }
 
 on_both_databases!(
@@ -233,7 +236,9 @@ on_both_databases!(
         }
         let deleting = {
             let store = log.store.clone();
-            tokio::spawn(async move { while store.prune(Part::Calls, LATER, 4).await.unwrap().is_unfinished {} })
+            tokio::spawn(
+                async move { while store.prune(RetentionTarget::Calls, LATER, 4).await.unwrap().is_unfinished {} },
+            )
         };
         let mut receipts = Vec::new();
         for _ in 0..50 {
@@ -244,7 +249,7 @@ on_both_databases!(
             assert_eq!(bounded("a commit", receipt).await.unwrap(), Ok(()));
         }
         bounded("the deletion", deleting).await.unwrap();
-        log.prune_all(Part::Calls, 500).await;
+        log.prune_all(RetentionTarget::Calls, 500).await;
         assert_eq!((log.counts("old").await, log.counts("new").await), ((20, 20, 0), (50, 50, 0)));
         assert_eq!(log.commits().await, 0);
         log.told().await;

@@ -7,7 +7,7 @@ use toolpost::domain::call::{Coercion, StatusUpdate};
 use toolpost::domain::limits::Truncate;
 use toolpost::domain::{Call, ContentBlock, Failure, Limits, Outcome, Phase, Progress, Time};
 
-use super::{ACCEPTED_AT, Log, News, REJECTED, SETTLED, WHOLE, ended, rejected};
+use super::{ACCEPTED_AT, Log, REJECTED, SETTLED, Transitions, WHOLE, ended, rejected};
 use crate::support::Backend;
 use crate::support::shapes::HARD_TEXT;
 
@@ -67,7 +67,7 @@ on_both_databases!(
     async fn a_call_with_everything_in_it_comes_back_as_it_was(backend: Backend) {
         let log = Log::open(backend).await;
         let mut call = rich(&log);
-        log.write(&call, News { settled: false, ..WHOLE }).await.unwrap();
+        log.write(&call, Transitions { settled: false, ..WHOLE }).await.unwrap();
         same(&log.stored(&call).await, &call);
         let blocks = vec![
             ContentBlock::Text(HARD_TEXT.into()),

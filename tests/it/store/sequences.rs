@@ -11,7 +11,7 @@ use toolpost::domain::event::{EventKind, Reported};
 use toolpost::domain::{Call, Failure, IdGenerator, Outcome, Status, Time};
 use toolpost::events::render;
 use toolpost::store::calls::CallFilter;
-use toolpost::store::journal::{Change, JournalError, News};
+use toolpost::store::journal::{Change, JournalError, Transitions};
 
 use super::mixed::{counted, counts_of};
 use super::{ACCEPTED, ACCEPTED_AT, Log, REJECTED, SETTLED, STARTED, Told};
@@ -49,7 +49,7 @@ fn plans() -> impl Strategy<Value = Plan> {
 #[derive(Clone)]
 struct Made {
     call: Arc<Call>,
-    news: News,
+    news: Transitions,
     reported: Option<Arc<Reported>>,
 }
 
@@ -66,7 +66,7 @@ impl Made {
 fn next(call: &mut Call, is_accepted: &mut bool, choice: u8, now: Time) -> Option<Made> {
     let (kind, text) = (choice % 8, format!("{choice}"));
     let fail = |call: &mut Call| call.settle(Failure::execution("t", "no").into(), now).unwrap();
-    let (mut news, mut reported) = (News::default(), None);
+    let (mut news, mut reported) = (Transitions::default(), None);
     match (std::mem::replace(is_accepted, true), call.status, kind) {
         (_, Status::Success | Status::Error, _) => return None,
         (false, _, 0) => {
@@ -74,7 +74,7 @@ fn next(call: &mut Call, is_accepted: &mut bool, choice: u8, now: Time) -> Optio
             fail(call);
         }
         (false, _, 1 | 2) => {
-            news = News { started: true, ..ACCEPTED };
+            news = Transitions { started: true, ..ACCEPTED };
             call.start(now).unwrap();
         }
         (false, _, 3) => {

@@ -12,11 +12,11 @@ use sqlx::{Connection, PgConnection};
 use toolpost::domain::call::CallRecord;
 use toolpost::domain::{Call, IdGenerator, IdempotencyKey, KeyClaim, Outcome, Time};
 use toolpost::store::StoreError;
-use toolpost::store::callbacks::{Busy, CallbackNote, CallbackRow, Noted};
+use toolpost::store::callbacks::{AttemptRecord, CallbackRow, ExcludedTargets, RecordedOutcome};
 use toolpost::store::calls::CallFilter;
 use toolpost::store::inbox::Message;
 use toolpost::store::journal::{Change, JournalError};
-use toolpost::store::tools::Expected;
+use toolpost::store::tools::Precondition;
 
 use super::{ACCEPTED, ACCEPTED_AT, Log, SETTLED, STARTED, WHOLE, ended, life, whole};
 use crate::support::postgres::PgCluster;
@@ -115,7 +115,7 @@ impl Scene {
             "SELECT pid FROM pg_stat_activity WHERE application_name = 'toolpost' AND query LIKE 'WITH clock%'";
         self.log.hold_writer().await;
         let mut writing: Vec<_> =
-            units.into_iter().map(|changes| Box::pin(self.log.journal.write_together(changes))).collect();
+            units.into_iter().map(|changes| Box::pin(self.log.journal.write_atomic(changes))).collect();
         for unit in &mut writing {
             assert_eq!(unit.now_or_never(), None, "it is handed over");
         }
@@ -143,7 +143,7 @@ impl Scene {
 fn claiming(call: &Call, key: &str, calls: &[&Call]) -> Change {
     let once = IdempotencyKey::of_request(key, &serde_json::Value::Null);
     let claim = KeyClaim { once, batch_id: None, calls: calls.iter().map(|call| call.id).collect() };
-    Change::new(Arc::new(call.clone()), ACCEPTED).claiming(vec![claim])
+    Change::new(Arc::new(call.clone()), ACCEPTED).with_claims(vec![claim])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -292,17 +292,17 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
         "claim": async { store.claim(&[0; 32], NOW).await },
         "callback_state": store.callback_state(call.id),
         "call_of_callback": store.call_of_callback(call.id),
-        "due_callbacks": async { store.due_callbacks(NOW, &Busy::default(), 1).await },
+        "due_callbacks": async { store.due_callbacks(NOW, &ExcludedTargets::default(), 1).await },
         "nodes": store.nodes(LEASE),
         "has_messages": store.has_messages(),
-        "put_tool": store.put_tool("t", "{}", Expected::Anything, NOW),
+        "put_tool": store.put_tool("t", "{}", Precondition::Anything, NOW),
         "delete_tool": store.delete_tool("t", None),
         "reset_stats": store.reset_stats(Some("t")),
         "beat": store.beat("node", LEASE),
         "adopt": store.adopt("node", 10),
-        "strike_off": store.strike_off("other", 1),
+        "strike_off": store.expire_node("other", 1),
         "strike_off_servers": store.strike_off_servers("node"),
-        "sign_off": store.sign_off("other"),
+        "sign_off": store.deregister("other"),
         "forget_keys": store.forget_keys(NOW),
         "signing_secret": store.signing_secret("made"),
         "insert_callbacks": async {
@@ -310,11 +310,11 @@ fn questions<'a>(log: &'a Log, call: &'a Call, filter: &'a CallFilter) -> Vec<(&
             store.insert_callbacks(&[row]).await
         },
         "claim_callbacks": async {
-            let due = store.due_callbacks(NOW, &Busy::default(), 1).await?;
+            let due = store.due_callbacks(NOW, &ExcludedTargets::default(), 1).await?;
             store.claim_callbacks(due, NOW, NOW).await
         },
         "note_callbacks": async {
-            let note = CallbackNote { call_id: call.id, attempt: 1, noted: Noted::Interrupted };
+            let note = AttemptRecord { call_id: call.id, attempt: 1, noted: RecordedOutcome::Interrupted };
             store.note_callbacks(&[note]).await
         },
         "leave_message": async {

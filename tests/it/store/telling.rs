@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use sqlx::{Connection, PgConnection};
 use toolpost::domain::{Call, IdGenerator, Outcome};
-use toolpost::store::journal::{Change, News};
+use toolpost::store::journal::{Change, Transitions};
 
 use super::{ACCEPTED, Log, ended, whole};
 use crate::support::{Backend, Database, bounded, eventually};
@@ -30,7 +30,7 @@ async fn watchers_are_told_of_a_commit_while_the_next_one_waits_for_the_database
         receipts.push(log.journal.enqueue(whole(call)).await.unwrap());
     }
     let end = ended(&slow, Outcome::text("x"), 1);
-    let ends = News { started: true, settled: true, ..News::default() };
+    let ends = Transitions { started: true, settled: true, ..Transitions::default() };
     let locked = log.journal.enqueue(Change::new(Arc::new(end), ends)).await.unwrap();
     log.door.0.open();
     bounded("the full commit", try_join_all(receipts)).await.unwrap();

@@ -24,7 +24,7 @@ on_both_databases!(
             // All of them take the same key.
             let once = IdempotencyKey::of_request("same", &serde_json::Value::Null);
             let claim = KeyClaim { once, batch_id: None, calls: vec![whole.id] };
-            let change = Change::new(Arc::new(whole.clone()), WHOLE).claiming(vec![claim]);
+            let change = Change::new(Arc::new(whole.clone()), WHOLE).with_claims(vec![claim]);
             changes.push(change.with_callback(log.ids.next()));
             calls.push(whole);
         }
@@ -62,7 +62,7 @@ on_both_databases!(
         let claiming = |tenant: &str| {
             let call = call(tenant);
             let claim = KeyClaim { once, batch_id: None, calls: vec![call.id] };
-            Change::new(Arc::new(call), ACCEPTED).claiming(vec![claim])
+            Change::new(Arc::new(call), ACCEPTED).with_claims(vec![claim])
         };
         assert_eq!(log.together(vec![claiming("one")]).await, [Ok(())]);
         // The key is taken by one tenant, on disk; by another within the commit.

@@ -2,11 +2,11 @@
 
 use toolpost::domain::Time;
 use toolpost::store::Store;
-use toolpost::store::tools::Expected;
+use toolpost::store::tools::Precondition;
 
 use crate::support::{Backend, Database};
 
-async fn put(store: &Store, definition: &str, expected: Expected, at: i64) -> bool {
+async fn put(store: &Store, definition: &str, expected: Precondition, at: i64) -> bool {
     store.put_tool("t", definition, expected, Time(at)).await.unwrap()
 }
 
@@ -14,12 +14,12 @@ on_both_databases!(
     async fn a_tool_is_written_only_as_it_was_expected_to_be(backend: Backend) {
         let database = Database::fresh(backend).await;
         let store = Store::open(&database.url).await.unwrap();
-        assert!(!put(&store, "1", Expected::Revision(1), 1).await, "there is none");
-        assert!(put(&store, "2", Expected::Absent, 2).await);
-        assert!(!put(&store, "3", Expected::Absent, 3).await, "it is taken");
-        assert!(!put(&store, "4", Expected::Revision(2), 4).await, "it is older");
-        assert!(put(&store, "5 \\u0000 😀", Expected::Revision(1), 5).await);
-        assert!(put(&store, "6", Expected::Anything, 6).await);
+        assert!(!put(&store, "1", Precondition::Revision(1), 1).await, "there is none");
+        assert!(put(&store, "2", Precondition::Absent, 2).await);
+        assert!(!put(&store, "3", Precondition::Absent, 3).await, "it is taken");
+        assert!(!put(&store, "4", Precondition::Revision(2), 4).await, "it is older");
+        assert!(put(&store, "5 \\u0000 😀", Precondition::Revision(1), 5).await);
+        assert!(put(&store, "6", Precondition::Anything, 6).await);
         let (tools, version) = store.tools().await.unwrap();
         let found: Vec<_> =
             tools.iter().map(|t| (&*t.name, &*t.definition, t.revision, t.created_at.0, t.updated_at.0)).collect();
@@ -36,7 +36,7 @@ on_both_databases!(
         let database = Database::fresh(backend).await;
         let store = Store::open(&database.url).await.unwrap();
         for (round, expected) in
-            [Expected::Absent, Expected::Revision(1), Expected::Revision(2)].into_iter().enumerate()
+            [Precondition::Absent, Precondition::Revision(1), Precondition::Revision(2)].into_iter().enumerate()
         {
             let writers: Vec<_> = (0..8)
                 .map(|n| {

@@ -4,7 +4,7 @@ use serde_json::json;
 use toolpost::domain::Time;
 use toolpost::domain::preset::Sealed;
 use toolpost::store::Store;
-use toolpost::store::upstreams::{Pinning, StoredUpstream};
+use toolpost::store::upstreams::{PinMode, StoredUpstream};
 
 use crate::support::{Backend, Database};
 
@@ -22,12 +22,12 @@ on_both_databases!(
         assert!(store.insert_upstream(&server).await.unwrap());
         assert!(!store.insert_upstream(&server).await.unwrap(), "its name is taken");
         let pin = |hash: &str| vec![("t".to_owned(), hash.to_owned())];
-        store.pin("a", &pin("1"), Pinning::First, Time(6)).await.unwrap();
-        store.pin("a", &pin("2"), Pinning::First, Time(7)).await.unwrap();
+        store.pin("a", &pin("1"), PinMode::First, Time(6)).await.unwrap();
+        store.pin("a", &pin("2"), PinMode::First, Time(7)).await.unwrap();
         let (servers, pins, after) = store.upstreams().await.unwrap();
         assert!(servers == [server] && after > before);
         assert_eq!(pins.iter().map(|pin| pin.hash.as_str()).collect::<Vec<_>>(), ["1"], "the first one counts");
-        store.pin("a", &pin("3"), Pinning::Accepted, Time(8)).await.unwrap();
+        store.pin("a", &pin("3"), PinMode::Accepted, Time(8)).await.unwrap();
         assert_eq!(store.upstreams().await.unwrap().1[0].hash, "3");
         assert!(store.delete_upstream("a").await.unwrap());
         assert!(!store.delete_upstream("a").await.unwrap());

@@ -21,7 +21,7 @@ static COMMITS: LazyLock<[String; 3]> =
 
 /// What rows have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Common {
+struct SharedColumns {
     status: i16,
     attempt: i32,
     seq: i32,
@@ -36,10 +36,10 @@ struct Common {
 
 /// What the rows of a commit have in common: the new ones, and those that are there already.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Alike<'b> {
+pub(super) struct UniformBatch<'b> {
     tenant: &'b Tenant,
-    fresh: Option<Common>,
-    again: Option<Common>,
+    fresh: Option<SharedColumns>,
+    again: Option<SharedColumns>,
 }
 
 /// The first position of a row's own events.
@@ -47,7 +47,7 @@ fn begin(row: &RowImage<'_>) -> Option<i32> {
     row.accepted.or(row.started).or(row.settled)
 }
 
-impl Common {
+impl SharedColumns {
     /// What these have in common; `None` if they differ.
     fn of(rows: &[&RowImage<'_>]) -> Option<Self> {
         let base = begin(rows.first()?)?;
@@ -148,21 +148,21 @@ fn statement(fresh: bool, again: bool) -> String {
 }
 
 /// What the rows have in common, if they are all that the batch writes.
-pub(super) fn of<'b>(batch: &'b Batch<'_>) -> Option<Alike<'b>> {
+pub(super) fn of<'b>(batch: &'b Batch<'_>) -> Option<UniformBatch<'b>> {
     if !batch.is_of_rows_only() || batch.replaces_arguments() {
         return None;
     }
     let tenant = batch.tenant()?;
-    let (fresh, again) = (batch.fresh().collect::<Vec<_>>(), batch.again().collect::<Vec<_>>());
-    let common = |rows: &[&RowImage<'_>]| if rows.is_empty() { Some(None) } else { Common::of(rows).map(Some) };
-    Some(Alike { tenant, fresh: common(&fresh)?, again: common(&again)? })
+    let (fresh, again) = (batch.inserts().collect::<Vec<_>>(), batch.updates().collect::<Vec<_>>());
+    let common = |rows: &[&RowImage<'_>]| if rows.is_empty() { Some(None) } else { SharedColumns::of(rows).map(Some) };
+    Some(UniformBatch { tenant, fresh: common(&fresh)?, again: common(&again)? })
 }
 
 /// Writes them; returns the position before the first event.
 pub(super) async fn commit(
     connection: &mut PoolConnection<Postgres>,
     batch: &Batch<'_>,
-    alike: Alike<'_>,
+    alike: UniformBatch<'_>,
 ) -> Result<i64, sqlx::Error> {
     let place = match (alike.fresh, alike.again) {
         (_, None) => 0,
@@ -177,7 +177,7 @@ pub(super) async fn commit(
         .bind(batch.call_ids())
         .bind(batch.stats.note());
     if let Some(common) = alike.fresh {
-        let calls = || batch.fresh().map(|row| row.call);
+        let calls = || batch.inserts().map(|row| row.call);
         query = query
             .bind(alike.tenant.as_str())
             .bind(calls().map(|call| call.created_at.0).collect::<Vec<_>>())
@@ -186,11 +186,11 @@ pub(super) async fn commit(
             .bind(unless_all_none(calls().map(|call| call.batch_id).collect()))
             .bind(calls().map(|call| codec::indexed_name(&call.name)).collect::<Vec<_>>())
             .bind(calls().map(|call| call.arguments_text.get()).collect::<Vec<_>>())
-            .bind(batch.fresh().map(|row| row.record).collect::<Vec<_>>());
+            .bind(batch.inserts().map(|row| row.record).collect::<Vec<_>>());
         query = common.bound_to(query);
     }
     if let Some(common) = alike.again {
-        let rows = || batch.again();
+        let rows = || batch.updates();
         query = query
             .bind(rows().map(|row| row.call.id).collect::<Vec<_>>())
             .bind(rows().map(|row| row.record).collect::<Vec<_>>())

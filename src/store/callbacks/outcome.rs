@@ -5,23 +5,23 @@ use uuid::Uuid;
 
 use super::Delivery;
 use crate::domain::Time;
-use crate::store::bound::within;
+use crate::store::timeout::within;
 use crate::store::{Db, StoreError, Stores};
 
 /// What became of one try.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallbackNote {
+pub struct AttemptRecord {
     /// The call whose end was told.
     pub call_id: Uuid,
     /// Which try it was, counted from 1.
     pub attempt: u32,
     /// What became of it.
-    pub noted: Noted,
+    pub noted: RecordedOutcome,
 }
 
 /// What became of a try.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Noted {
+pub enum RecordedOutcome {
     /// The end was taken.
     Delivered {
         /// The answer's status.
@@ -56,27 +56,27 @@ impl Stores {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn note_callbacks(&self, notes: &[CallbackNote]) -> Result<(), StoreError> {
+    pub async fn note_callbacks(&self, notes: &[AttemptRecord]) -> Result<(), StoreError> {
         macro_rules! write {
             ($pool:expr) => {{
                 let mut lease = $pool.lease().await?;
                 let mut transaction = lease.begin().await?;
-                for CallbackNote { call_id, attempt, noted } in notes {
+                for AttemptRecord { call_id, attempt, noted } in notes {
                     let attempt = i32::try_from(*attempt).unwrap_or(i32::MAX);
                     let query = match noted {
-                        Noted::Delivered { status, at } => sqlx::query(DELIVERED)
+                        RecordedOutcome::Delivered { status, at } => sqlx::query(DELIVERED)
                             .bind(Delivery::Delivered.number())
                             .bind(status.cast_signed())
                             .bind(at.0)
                             .bind(*call_id),
-                        Noted::Failed { status, error, next_at } => sqlx::query(FAILED)
+                        RecordedOutcome::Failed { status, error, next_at } => sqlx::query(FAILED)
                             .bind(if next_at.is_some() { Delivery::Pending } else { Delivery::Failed }.number())
                             .bind(next_at.map(|at| at.0))
                             .bind(status.map(u16::cast_signed))
                             .bind(error.clone())
                             .bind(*call_id)
                             .bind(attempt),
-                        Noted::Interrupted => sqlx::query(INTERRUPTED).bind(*call_id).bind(attempt),
+                        RecordedOutcome::Interrupted => sqlx::query(INTERRUPTED).bind(*call_id).bind(attempt),
                     };
                     query.execute(&mut *transaction).await?;
                 }

@@ -37,25 +37,25 @@ const MOST_TENANTS: usize = 10_000;
 
 /// The bounds, and what is known of the sessions that there are.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct Quotas {
     limits: TenantLimits,
-    sessions: Mutex<HashMap<Tenant, Counted>>,
+    sessions: Mutex<HashMap<Tenant, SessionCount>>,
 }
 
 /// When a tenant's sessions were counted, and how many more may be made before that is done again; none: there is no room.
 #[derive(Debug)]
-struct Counted {
+struct SessionCount {
     at: Instant,
     left: u32,
 }
 
-impl Room {
+impl Quotas {
     pub fn new(limits: TenantLimits) -> Self {
         Self { limits, sessions: Mutex::default() }
     }
 
     /// Most of these, as it is bound to a statement.
-    pub fn most(&self, what: QuotaResource) -> i64 {
+    pub fn limit(&self, what: QuotaResource) -> i64 {
         i64::from(self.limits.most(what))
     }
 
@@ -64,7 +64,7 @@ impl Room {
         StoreError::TooMany { what, most: self.limits.most(what) }
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<Tenant, Counted>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<Tenant, SessionCount>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,10 +95,10 @@ impl Room {
             sessions.clear();
         }
         match share {
-            0 => drop(sessions.insert(tenant.clone(), Counted { at: Instant::now(), left: 0 })),
+            0 => drop(sessions.insert(tenant.clone(), SessionCount { at: Instant::now(), left: 0 })),
             // One is taken now. With none left the next one counts again, at once.
             1 => drop(sessions.remove(tenant)),
-            more => drop(sessions.insert(tenant.clone(), Counted { at: Instant::now(), left: more - 1 })),
+            more => drop(sessions.insert(tenant.clone(), SessionCount { at: Instant::now(), left: more - 1 })),
         }
         share > 0
     }
@@ -109,7 +109,7 @@ impl Store {
     ///
     /// # Errors
     /// If there is none, or the database fails.
-    pub(super) async fn take_room_for_session(&self) -> Result<(), StoreError> {
+    pub(super) async fn reserve_session(&self) -> Result<(), StoreError> {
         const SQL: &str = "SELECT COUNT(*) FROM sessions WHERE tenant = $1";
         let room = &self.stores.room;
         let is_room = match room.take_session(&self.tenant) {
@@ -130,7 +130,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn sessions_are_counted_more_often_the_nearer_the_bound_is() {
-        let room = Room::new(TenantLimits { max_sessions: 100, ..TenantLimits::default() });
+        let room = Quotas::new(TenantLimits { max_sessions: 100, ..TenantLimits::default() });
         let tenant = Tenant::default();
         let (mut made, mut looks) = (0, 0);
         loop {
@@ -153,6 +153,6 @@ mod tests {
 
     #[test]
     fn without_a_bound_nothing_is_counted() {
-        assert_eq!(Room::default().take_session(&Tenant::default()), Some(true));
+        assert_eq!(Quotas::default().take_session(&Tenant::default()), Some(true));
     }
 }

@@ -10,7 +10,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
 use super::db::{Db, StoreError, without_password};
-use super::{bound, keys, lock, migrate};
+use super::{keys, lock, migrate, timeout};
 use crate::domain::Time;
 
 /// How long SQLite waits for a running service's write.
@@ -18,7 +18,7 @@ const BUSY: Duration = Duration::from_secs(3);
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Examined {
+pub enum Inspection {
     /// An SQLite file that there is not yet. The first start makes it.
     Missing {
         /// The file.
@@ -27,12 +27,12 @@ pub enum Examined {
         fault: Option<String>,
     },
     /// A database that answers.
-    There(Box<Found>),
+    Present(Box<DatabaseInfo>),
 }
 
 /// A database that answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct DatabaseInfo {
     /// `SQLite` or `PostgreSQL`, with its version.
     pub product: String,
     /// Where it is, without a password.
@@ -59,9 +59,9 @@ pub struct Found {
 ///
 /// # Errors
 /// An URL that is none, or a database out of reach.
-pub async fn examine(url: &str) -> Result<Examined, StoreError> {
+pub async fn examine(url: &str) -> Result<Inspection, StoreError> {
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        return bound::within(postgres(url)).await;
+        return timeout::within(postgres(url)).await;
     }
     if !url.starts_with("sqlite:") {
         return Err(StoreError::Url { url: without_password(url) });
@@ -69,9 +69,9 @@ pub async fn examine(url: &str) -> Result<Examined, StoreError> {
     match Db::file(url) {
         Some(file) if !file.exists() => {
             let fault = cannot_be_made(&file).map(|error| error.to_string());
-            Ok(Examined::Missing { file, fault })
+            Ok(Inspection::Missing { file, fault })
         }
-        file => bound::within(sqlite(url, file.as_deref())).await,
+        file => timeout::within(sqlite(url, file.as_deref())).await,
     }
 }
 
@@ -103,7 +103,7 @@ macro_rules! look {
         let unwritable = written.await.err().map(|error| error.to_string());
         let known = migrate::known($folder);
         let changed = |(version, checksum): &(&i64, &Vec<u8>)| known.get(version).is_some_and(|own| own != *checksum);
-        Found {
+        DatabaseInfo {
             product: version,
             place: String::new(),
             applied: applied.len(),
@@ -118,7 +118,7 @@ macro_rules! look {
     }};
 }
 
-async fn sqlite(url: &str, file: Option<&Path>) -> Result<Examined, StoreError> {
+async fn sqlite(url: &str, file: Option<&Path>) -> Result<Inspection, StoreError> {
     let options = SqliteConnectOptions::from_str(url).map_err(|_| StoreError::Url { url: url.to_owned() })?;
     let mut connection = options.busy_timeout(BUSY).disable_statement_logging().connect().await?;
     let found = look!(connection, "BEGIN IMMEDIATE", "SELECT 'SQLite ' || sqlite_version()", "sqlite/");
@@ -126,10 +126,10 @@ async fn sqlite(url: &str, file: Option<&Path>) -> Result<Examined, StoreError> 
     let place =
         file.map_or_else(|| "in memory; nothing outlives the process".to_owned(), |at| at.display().to_string());
     let is_served = file.is_some_and(lock::is_held);
-    Ok(Examined::There(Box::new(Found { place, is_served, ..found })))
+    Ok(Inspection::Present(Box::new(DatabaseInfo { place, is_served, ..found })))
 }
 
-async fn postgres(url: &str) -> Result<Examined, StoreError> {
+async fn postgres(url: &str) -> Result<Inspection, StoreError> {
     let options = PgConnectOptions::from_str(url).map_err(|_| StoreError::Url { url: without_password(url) })?;
     let options = options.application_name("toolpost doctor").disable_statement_logging();
     let mut connection = options.connect().await?;
@@ -139,7 +139,7 @@ async fn postgres(url: &str) -> Result<Examined, StoreError> {
         .fetch_one(&mut connection)
         .await?;
     connection.close().await?;
-    Ok(Examined::There(Box::new(Found { place: without_password(url), now: Some(Time(now)), ..found })))
+    Ok(Inspection::Present(Box::new(DatabaseInfo { place: without_password(url), now: Some(Time(now)), ..found })))
 }
 
 /// Why a file cannot be made: tried in the folder that is there, where its own may still be missing.
@@ -159,9 +159,9 @@ mod tests {
     use super::*;
     use crate::store::Store;
 
-    async fn found(url: &str) -> Found {
+    async fn found(url: &str) -> DatabaseInfo {
         match examine(url).await.unwrap() {
-            Examined::There(found) => *found,
+            Inspection::Present(found) => *found,
             missing => panic!("{missing:?}"),
         }
     }
@@ -171,7 +171,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("deep/t.db");
         let url = format!("sqlite://{}", file.display());
-        assert_eq!(examine(&url).await.unwrap(), Examined::Missing { file: file.clone(), fault: None });
+        assert_eq!(examine(&url).await.unwrap(), Inspection::Missing { file: file.clone(), fault: None });
         assert!(folder.path().read_dir().unwrap().next().is_none(), "nothing is left behind");
         Store::open(&url).await.unwrap().close().await;
         let (known, looked) = (migrate::known("sqlite/").len(), found(&url).await);

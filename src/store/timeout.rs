@@ -25,18 +25,18 @@ pub async fn within<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>)
 
 /// A pool whose every statement is bounded.
 #[derive(Debug)]
-pub struct Bounded<D: Database> {
+pub struct TimedPool<D: Database> {
     pool: Pool<D>,
     is_remote: bool,
 }
 
-impl<D: Database> Clone for Bounded<D> {
+impl<D: Database> Clone for TimedPool<D> {
     fn clone(&self) -> Self {
         Self { pool: self.pool.clone(), is_remote: self.is_remote }
     }
 }
 
-impl<D: Database> Bounded<D> {
+impl<D: Database> TimedPool<D> {
     /// Connections to a server.
     #[must_use]
     pub fn to_server(pool: Pool<D>) -> Self {
@@ -59,29 +59,29 @@ impl<D: Database> Bounded<D> {
     ///
     /// # Errors
     /// If there is none to be had.
-    pub async fn lease(&self) -> Result<Lease<D>, Error> {
+    pub async fn lease(&self) -> Result<TimedConnection<D>, Error> {
         let connection = self.pool.acquire().await?;
-        Ok(Lease { connection, is_remote: self.is_remote, is_at_rest: false })
+        Ok(TimedConnection { connection, is_remote: self.is_remote, is_at_rest: false })
     }
 }
 
 /// A connection in use. One that is dropped before it is at rest, as when its user no longer waits, is closed at once:
 /// the pool would wait for its answer without a bound, and be one short until then.
 #[derive(Debug)]
-pub struct Lease<D: Database> {
+pub struct TimedConnection<D: Database> {
     connection: PoolConnection<D>,
     is_remote: bool,
     is_at_rest: bool,
 }
 
-impl<D: Database> Lease<D> {
+impl<D: Database> TimedConnection<D> {
     /// All that was asked has been answered in this way.
     pub fn answered<T>(mut self, answer: &Result<T, Error>) {
         self.is_at_rest = matches!(answer, Ok(_) | Err(Error::Database(_)));
     }
 }
 
-impl<D: Database> Drop for Lease<D> {
+impl<D: Database> Drop for TimedConnection<D> {
     fn drop(&mut self) {
         if !self.is_remote {
             return;
@@ -96,7 +96,7 @@ impl<D: Database> Drop for Lease<D> {
     }
 }
 
-impl<D: Database> Deref for Lease<D> {
+impl<D: Database> Deref for TimedConnection<D> {
     type Target = D::Connection;
 
     fn deref(&self) -> &Self::Target {
@@ -104,13 +104,13 @@ impl<D: Database> Deref for Lease<D> {
     }
 }
 
-impl<D: Database> DerefMut for Lease<D> {
+impl<D: Database> DerefMut for TimedConnection<D> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.connection
     }
 }
 
-impl<'p, D: Database> Executor<'p> for &'_ Bounded<D>
+impl<'p, D: Database> Executor<'p> for &'_ TimedPool<D>
 where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
 {
