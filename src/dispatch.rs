@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 /// What a call needs before it may run.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct SlotRequest {
     /// Its tool.
     pub tool: Arc<str>,
     /// Most runs of the tool at once; none is no bound.
@@ -36,7 +36,7 @@ pub struct Slot {
 
 /// A place in the queue. Dropped, it is given up.
 #[derive(Debug)]
-pub struct Place {
+pub struct QueuedSlot {
     slots: Slots,
     tool: Arc<str>,
     counts: bool,
@@ -49,7 +49,7 @@ type Key = (Reverse<i32>, Uuid);
 
 #[derive(Debug)]
 struct State {
-    most: usize,
+    max_running: usize,
     /// Of those that count.
     running: usize,
     tools: HashMap<Arc<str>, Tool>,
@@ -64,7 +64,7 @@ struct Tool {
 
 #[derive(Debug)]
 struct Waiter {
-    most: Option<u32>,
+    max_concurrency: Option<u32>,
     ready: oneshot::Sender<Slot>,
 }
 
@@ -72,7 +72,7 @@ impl Slots {
     /// Slots for so many counting calls at once.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self(Arc::new(Mutex::new(State { most, running: 0, tools: HashMap::new() })))
+        Self(Arc::new(Mutex::new(State { max_running: most, running: 0, tools: HashMap::new() })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -81,14 +81,14 @@ impl Slots {
 
     /// Takes a place in the queue; it may be served at once.
     #[must_use]
-    pub fn queue(&self, wanted: Wanted) -> Place {
+    pub fn queue(&self, wanted: SlotRequest) -> QueuedSlot {
         let (sender, ready) = oneshot::channel();
-        let Wanted { tool, max_concurrency, counts, priority, call } = wanted;
+        let SlotRequest { tool, max_concurrency, counts, priority, call } = wanted;
         let key = (Reverse(priority), call);
-        let waiter = Waiter { most: max_concurrency, ready: sender };
+        let waiter = Waiter { max_concurrency, ready: sender };
         self.state().tools.entry(tool.clone()).or_default().waiting[usize::from(counts)].insert(key, waiter);
         self.hand_out();
-        Place { slots: self.clone(), tool, counts, key, ready }
+        QueuedSlot { slots: self.clone(), tool, counts, key, ready }
     }
 
     /// How many wait for a slot.
@@ -110,7 +110,7 @@ impl Slots {
 
 impl State {
     fn take_next(&mut self) -> Option<(Arc<str>, bool, Waiter)> {
-        let node_is_full = self.running >= self.most;
+        let node_is_full = self.running >= self.max_running;
         let (key, name, counts) = self
             .tools
             .iter()
@@ -118,7 +118,7 @@ impl State {
             .filter(|(_, _, counts)| !(*counts && node_is_full))
             .filter_map(|(name, tool, counts)| {
                 let (key, waiter) = tool.waiting[usize::from(counts)].first_key_value()?;
-                waiter.most.is_none_or(|most| tool.running < most).then_some((*key, name, counts))
+                waiter.max_concurrency.is_none_or(|most| tool.running < most).then_some((*key, name, counts))
             })
             .min_by_key(|(key, _, _)| *key)?;
         let name = name.clone();
@@ -137,7 +137,7 @@ impl State {
     }
 }
 
-impl Place {
+impl QueuedSlot {
     /// The slot, when its turn has come.
     pub async fn slot(&mut self) -> Slot {
         match (&mut self.ready).await {
@@ -148,7 +148,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuedSlot {
     fn drop(&mut self) {
         {
             let mut state = self.slots.state();
@@ -182,20 +182,20 @@ mod tests {
 
     use super::*;
 
-    fn wanted(tool: &str, most: Option<u32>, priority: i32) -> Wanted {
+    fn wanted(tool: &str, most: Option<u32>, priority: i32) -> SlotRequest {
         static CALLS: AtomicU64 = AtomicU64::new(0);
         let call = Uuid::from_u128(CALLS.fetch_add(1, Ordering::Relaxed).into());
-        Wanted { tool: tool.into(), max_concurrency: most, counts: true, priority, call }
+        SlotRequest { tool: tool.into(), max_concurrency: most, counts: true, priority, call }
     }
 
-    fn is_served(place: &mut Place) -> Option<Slot> {
+    fn is_served(place: &mut QueuedSlot) -> Option<Slot> {
         place.ready.try_recv().ok()
     }
 
     #[test]
     fn a_tool_never_runs_more_often_than_it_may_and_others_pass() {
         let slots = Slots::new(10);
-        let mut places: Vec<Place> = (0..3).map(|_| slots.queue(wanted("a", Some(2), 0))).collect();
+        let mut places: Vec<QueuedSlot> = (0..3).map(|_| slots.queue(wanted("a", Some(2), 0))).collect();
         let mut served: Vec<Option<Slot>> = places.iter_mut().map(is_served).collect();
         assert_eq!(served.iter().flatten().count(), 2);
         assert!(is_served(&mut slots.queue(wanted("b", None, 0))).is_some());
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn those_wait_who_have_a_place_and_no_slot() {
         let slots = Slots::new(1);
-        let mut places: Vec<Place> = (0..3).map(|_| slots.queue(wanted("a", None, 0))).collect();
+        let mut places: Vec<QueuedSlot> = (0..3).map(|_| slots.queue(wanted("a", None, 0))).collect();
         assert_eq!(slots.waiting(), 2);
         let slot = is_served(&mut places[0]);
         drop(places.pop());
@@ -220,7 +220,7 @@ mod tests {
         let slots = Slots::new(1);
         let mut first = slots.queue(wanted("a", None, 0));
         let running = is_served(&mut first).unwrap();
-        let mut places: Vec<Place> = [0, 5, 5, -1].map(|priority| slots.queue(wanted("b", None, priority))).into();
+        let mut places: Vec<QueuedSlot> = [0, 5, 5, -1].map(|priority| slots.queue(wanted("b", None, priority))).into();
         drop(running);
         let mut order = Vec::new();
         while order.len() < places.len() {
@@ -239,7 +239,7 @@ mod tests {
         let slot = is_served(&mut one);
         let mut held = slots.queue(wanted("a", None, 9));
         assert!(slot.is_some() && is_served(&mut held).is_none());
-        let mut other = slots.queue(Wanted { counts: false, ..wanted("a", Some(2), 0) });
+        let mut other = slots.queue(SlotRequest { counts: false, ..wanted("a", Some(2), 0) });
         assert!(is_served(&mut other).is_some());
     }
 

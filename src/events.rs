@@ -3,9 +3,9 @@
 pub mod bus;
 pub mod follow;
 pub mod frame;
-pub mod pace;
 pub mod render;
 pub mod session;
 pub mod stream;
+pub mod throttle;
 
 pub use bus::Bus;

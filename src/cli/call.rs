@@ -11,7 +11,7 @@ use toolpost::app::App;
 use toolpost::domain::event::Stage;
 use toolpost::domain::{Call, CallRequest, LimitsSpec, json};
 use toolpost::engine::{NotRecorded, Pending, Submission, Wait};
-use toolpost::events::bus::CallReader;
+use toolpost::events::bus::CallSubscription;
 use toolpost::formats::native::ToolCall;
 
 use super::error::CliError;
@@ -124,7 +124,7 @@ fn read_all(input: impl Read, limit: usize) -> Result<String, CliError> {
 async fn until_end(
     app: &App,
     pending: Pending,
-    mut reader: CallReader,
+    mut reader: CallSubscription,
     screen: &mut Screen,
     signals: &mut Signals,
 ) -> (Result<Arc<Call>, NotRecorded>, Option<u8>) {

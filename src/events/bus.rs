@@ -8,8 +8,8 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{broadcast, mpsc};
 use uuid::Uuid;
 
-use super::frame::{Chunk, Framed};
-use super::pace::Pace;
+use super::frame::{CommitFrames, FramedEvent};
+use super::throttle::ReadThrottle;
 use crate::store::journal::Committed;
 
 /// Commits that a reader of everything may be behind before it is cut off.
@@ -23,8 +23,8 @@ const EVENTS_BEHIND: usize = 256;
 #[derive(Debug, Clone)]
 pub struct Bus {
     /// What watching may cost.
-    pub pace: Pace,
-    all: broadcast::Sender<Arc<Chunk>>,
+    pub pace: ReadThrottle,
+    all: broadcast::Sender<Arc<CommitFrames>>,
     calls: Arc<Calls>,
     /// Bytes of frames of large calls that readers of everything were not all sent yet.
     heavy: Arc<AtomicUsize>,
@@ -32,7 +32,7 @@ pub struct Bus {
 
 #[derive(Debug, Default)]
 struct Calls {
-    readers: Mutex<HashMap<Uuid, Vec<mpsc::Sender<Arc<Framed>>>>>,
+    readers: Mutex<HashMap<Uuid, Vec<mpsc::Sender<Arc<FramedEvent>>>>>,
     count: AtomicUsize,
     /// Readers, of calls or of everything, that were too slow.
     cut_off: AtomicU64,
@@ -40,22 +40,22 @@ struct Calls {
 
 /// A subscription to one call or several; ends by being dropped. Closed before the end: it was too slow.
 #[derive(Debug)]
-pub struct CallReader {
+pub struct CallSubscription {
     /// The calls' events in commit order.
-    pub events: mpsc::Receiver<Arc<Framed>>,
+    pub events: mpsc::Receiver<Arc<FramedEvent>>,
     ids: Arc<Mutex<Vec<Uuid>>>,
     calls: Arc<Calls>,
 }
 
 /// Adds calls to a subscription.
 #[derive(Debug)]
-pub struct Growing {
-    sender: mpsc::Sender<Arc<Framed>>,
+pub struct SubscriptionHandle {
+    sender: mpsc::Sender<Arc<FramedEvent>>,
     ids: Arc<Mutex<Vec<Uuid>>>,
     calls: Arc<Calls>,
 }
 
-impl Growing {
+impl SubscriptionHandle {
     /// All events of this call from now on, too.
     pub fn add(&self, id: Uuid) {
         let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl Growing {
 impl Default for Bus {
     fn default() -> Self {
         Self {
-            pace: Pace::default(),
+            pace: ReadThrottle::default(),
             all: broadcast::Sender::new(COMMITS_BEHIND),
             calls: Arc::default(),
             heavy: Arc::default(),
@@ -86,7 +86,7 @@ impl Bus {
         if !to_calls && self.all.receiver_count() == 0 {
             return;
         }
-        let chunk = Arc::new(Chunk::from(committed));
+        let chunk = Arc::new(CommitFrames::from(committed));
         if to_calls {
             let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
             for event in &chunk.events {
@@ -119,7 +119,7 @@ impl Bus {
 
     /// All commits from now on.
     #[must_use]
-    pub fn subscribe_all(&self) -> broadcast::Receiver<Arc<Chunk>> {
+    pub fn subscribe_all(&self) -> broadcast::Receiver<Arc<CommitFrames>> {
         self.all.subscribe()
     }
 
@@ -148,7 +148,7 @@ impl Bus {
 
     /// All events of these calls from now on.
     #[must_use]
-    pub fn subscribe(&self, ids: Vec<Uuid>) -> CallReader {
+    pub fn subscribe(&self, ids: Vec<Uuid>) -> CallSubscription {
         let (reader, growing) = self.subscribe_growing(EVENTS_BEHIND + 8 * ids.len());
         ids.into_iter().for_each(|id| growing.add(id));
         reader
@@ -156,16 +156,16 @@ impl Bus {
 
     /// All events of calls that are still to be named. So many may be behind.
     #[must_use]
-    pub fn subscribe_growing(&self, behind: usize) -> (CallReader, Growing) {
+    pub fn subscribe_growing(&self, behind: usize) -> (CallSubscription, SubscriptionHandle) {
         let (sender, events) = mpsc::channel(behind);
         let (ids, calls) = (Arc::<Mutex<Vec<Uuid>>>::default(), self.calls.clone());
         self.calls.count.fetch_add(1, Ordering::Relaxed);
-        let growing = Growing { sender, ids: ids.clone(), calls: calls.clone() };
-        (CallReader { events, ids, calls }, growing)
+        let growing = SubscriptionHandle { sender, ids: ids.clone(), calls: calls.clone() };
+        (CallSubscription { events, ids, calls }, growing)
     }
 }
 
-impl Drop for CallReader {
+impl Drop for CallSubscription {
     fn drop(&mut self) {
         self.events.close();
         let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use bytes::{Bytes, BytesMut};
 use uuid::Uuid;
 
-use super::frame::Framed;
+use super::frame::FramedEvent;
 use crate::domain::event::{Event, Stage};
 use crate::store::{Store, StoreError};
 
@@ -82,7 +82,12 @@ impl Followers {
     /// Returns the frames to send for an event: its own, after those of earlier events of its call that another node has
     /// written, or nothing if it was sent already. Each event that is sent is passed to `sent`. Returns `None` if earlier
     /// events cannot be read: the event must not be sent, and the client reads on at the call's own stream.
-    pub async fn frames_of(&mut self, store: &Store, event: &Framed, mut sent: impl FnMut(&Event)) -> Option<Bytes> {
+    pub async fn frames_of(
+        &mut self,
+        store: &Store,
+        event: &FramedEvent,
+        mut sent: impl FnMut(&Event),
+    ) -> Option<Bytes> {
         let id = event.event.call.id;
         let follower = self.0.entry(id).or_default();
         match follower.step(&event.event) {
@@ -106,7 +111,7 @@ impl ReadBack {
     pub fn bytes(self) -> Bytes {
         let mut joined = BytesMut::new();
         for event in self.events {
-            joined.extend_from_slice(&Framed::from(event).bytes());
+            joined.extend_from_slice(&FramedEvent::from(event).bytes());
         }
         joined.freeze()
     }

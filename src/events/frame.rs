@@ -19,19 +19,19 @@ pub const CUT_OFF: Bytes = Bytes::from_static(b": cut off, too slow; resume with
 
 /// A committed event; its frame is made when the first reader wants it.
 #[derive(Debug)]
-pub struct Framed {
+pub struct FramedEvent {
     /// The event.
     pub event: Event,
     frame: OnceLock<Bytes>,
 }
 
-impl From<Event> for Framed {
+impl From<Event> for FramedEvent {
     fn from(event: Event) -> Self {
         Self { event, frame: OnceLock::new() }
     }
 }
 
-impl Framed {
+impl FramedEvent {
     /// The event on the wire.
     pub fn bytes(&self) -> Bytes {
         self.frame.get_or_init(|| frame(self.event.pos, self.event.kind().as_str(), &render::data(&self.event))).clone()
@@ -54,7 +54,7 @@ pub fn last_id(frames: &[u8]) -> Option<i64> {
 
 /// A commit's events, and all their frames in a row.
 #[derive(Debug)]
-pub struct Chunk {
+pub struct CommitFrames {
     /// Position of the first event.
     pub first_pos: i64,
     /// Position of the last event.
@@ -62,15 +62,16 @@ pub struct Chunk {
     /// Whose all of them are; `None` if they are several tenants'.
     pub tenant: Option<Tenant>,
     /// The events.
-    pub events: Vec<Arc<Framed>>,
+    pub events: Vec<Arc<FramedEvent>>,
     joined: OnceLock<Bytes>,
     /// Where the bytes of its frames are counted, and how many they are.
     counted: Option<(Arc<AtomicUsize>, usize)>,
 }
 
-impl From<&Committed> for Chunk {
+impl From<&Committed> for CommitFrames {
     fn from(committed: &Committed) -> Self {
-        let events: Vec<Arc<Framed>> = committed.events().into_iter().map(|event| Arc::new(event.into())).collect();
+        let events: Vec<Arc<FramedEvent>> =
+            committed.events().into_iter().map(|event| Arc::new(event.into())).collect();
         let mut tenants = events.iter().map(|event| &event.event.call.tenant);
         let first = tenants.next().cloned();
         let tenant = first.filter(|first| tenants.all(|tenant| tenant == first));
@@ -85,7 +86,7 @@ impl From<&Committed> for Chunk {
     }
 }
 
-impl Chunk {
+impl CommitFrames {
     /// Whether it has calls of large requests.
     #[must_use]
     pub fn is_heavy(&self) -> bool {
@@ -95,10 +96,10 @@ impl Chunk {
     /// The same with nothing of the calls but their frames and who they are.
     #[must_use]
     pub fn light(&self) -> Self {
-        let light = |framed: &Arc<Framed>| {
+        let light = |framed: &Arc<FramedEvent>| {
             let Event { pos, seq, call, stage } = &framed.event;
             let event = Event { pos: *pos, seq: *seq, call: Arc::new(call.outline()), stage: stage.clone() };
-            Arc::new(Framed { event, frame: framed.bytes().into() })
+            Arc::new(FramedEvent { event, frame: framed.bytes().into() })
         };
         let events = self.events.iter().map(light).collect();
         let Self { first_pos, last_pos, .. } = *self;
@@ -135,7 +136,7 @@ impl Chunk {
     }
 }
 
-impl Drop for Chunk {
+impl Drop for CommitFrames {
     fn drop(&mut self) {
         if let Some((count, bytes)) = &self.counted {
             count.fetch_sub(*bytes, Ordering::Relaxed);
@@ -211,7 +212,7 @@ mod tests {
         #[test]
         fn a_frame_has_one_line_of_data_which_is_json(text in text()) {
             for event in events(&text) {
-                let framed = Framed::from(event);
+                let framed = FramedEvent::from(event);
                 let bytes = framed.bytes();
                 let frame = std::str::from_utf8(&bytes).unwrap();
                 let lines: Vec<&str> = frame.split(['\n', '\r']).collect();

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Bus;
-use super::frame::{self, Framed};
+use super::frame::{self, FramedEvent};
 use super::stream::{EventFilter, HEARTBEAT, of_all};
 use crate::domain::event::EventKind;
 use crate::domain::{AllowList, Completion, Session, SessionState, Tenant, Time};
@@ -79,7 +79,7 @@ pub async fn of_session(
     });
     let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut watched = Watched {
+    let mut watched = SessionStream {
         calls: Box::pin(history.map(Ok).chain(live.flatten())),
         opening: VecDeque::from([frame::OPENING]),
         session,
@@ -122,7 +122,7 @@ impl History {
         };
         let mut joined = BytesMut::new();
         for event in events.into_iter().filter(|event| wanted.contains(&event.pos) && self.filter.wants(event)) {
-            joined.extend_from_slice(&Framed::from(event).bytes());
+            joined.extend_from_slice(&FramedEvent::from(event).bytes());
         }
         Some(joined.freeze())
     }
@@ -136,7 +136,7 @@ impl History {
 }
 
 /// The stream while it is read.
-struct Watched {
+struct SessionStream {
     opening: VecDeque<Bytes>,
     calls: Frames,
     session: Session,
@@ -149,7 +149,7 @@ struct Watched {
     is_over: bool,
 }
 
-impl Watched {
+impl SessionStream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(piece) = self.opening.pop_front() {

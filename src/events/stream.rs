@@ -13,10 +13,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::bus::{Bus, COMMITS_BEHIND, CallReader};
+use super::bus::{Bus, COMMITS_BEHIND, CallSubscription};
 use super::follow::{Follower, ReadBack, Step};
-use super::frame::{self, Chunk, Framed};
-use super::pace::Pace;
+use super::frame::{self, CommitFrames, FramedEvent};
+use super::throttle::ReadThrottle;
 use crate::domain::AllowList;
 use crate::domain::event::{Event, Stage};
 use crate::store::{Store, StoreError};
@@ -33,12 +33,12 @@ const AGAIN: Duration = Duration::from_secs(1);
 type Piece = Option<Bytes>;
 
 /// A source of pieces of one SSE body.
-trait Pieces: Send + 'static {
+trait FrameSource: Send + 'static {
     /// The next piece; `None` ends the stream.
     fn next(&mut self) -> impl Future<Output = Piece> + Send;
 }
 
-fn body(pieces: impl Pieces) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
+fn body(pieces: impl FrameSource) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     let opening = stream::once(std::future::ready(Ok(frame::OPENING)));
     let rest = stream::unfold(pieces, |mut pieces| async move { pieces.next().await.map(|piece| (Ok(piece), pieces)) });
     futures_util::StreamExt::chain(opening, rest)
@@ -63,7 +63,7 @@ pub async fn of_call(
 ) -> Result<Option<impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static>, StoreError> {
     let reader = bus.subscribe(vec![id]);
     let Some(events) = store.events_of(id).await? else { return Ok(None) };
-    let mut pieces = OneCall {
+    let mut pieces = CallStream {
         id,
         follower: Follower::behind(after),
         ended: false,
@@ -79,22 +79,22 @@ pub async fn of_call(
     Ok(Some(body(pieces)))
 }
 
-struct OneCall {
+struct CallStream {
     id: Uuid,
     follower: Follower,
     ended: bool,
     /// Whether events are missing that another node has written.
     behind: bool,
     stored: VecDeque<Bytes>,
-    reader: CallReader,
+    reader: CallSubscription,
     store: Store,
     heartbeat: Interval,
     closing: CancellationToken,
 }
 
-impl OneCall {
+impl CallStream {
     fn take(&mut self, ReadBack { events, has_ended }: ReadBack) {
-        self.stored.extend(events.into_iter().map(|event| Framed::from(event).bytes()));
+        self.stored.extend(events.into_iter().map(|event| FramedEvent::from(event).bytes()));
         self.ended = self.ended || has_ended;
     }
 
@@ -119,7 +119,7 @@ impl OneCall {
     }
 }
 
-impl Pieces for OneCall {
+impl FrameSource for CallStream {
     async fn next(&mut self) -> Piece {
         loop {
             if let Some(piece) = self.stored.pop_front() {
@@ -218,7 +218,7 @@ pub async fn of_all(
         Some(after) => after.max(store.forgotten_until().await?).min(now),
         None => now,
     };
-    Ok(body(AllCalls {
+    Ok(body(GlobalStream {
         bus: bus.clone(),
         rest_until: None,
         last,
@@ -233,7 +233,7 @@ pub async fn of_all(
     }))
 }
 
-struct AllCalls {
+struct GlobalStream {
     bus: Bus,
     rest_until: Option<Instant>,
     last: i64,
@@ -241,7 +241,7 @@ struct AllCalls {
     behind: bool,
     /// Whether it has received everything once, so that it is cut off when it cannot follow.
     is_live: bool,
-    live: broadcast::Receiver<Arc<Chunk>>,
+    live: broadcast::Receiver<Arc<CommitFrames>>,
     filter: EventFilter,
     store: Store,
     heartbeat: Interval,
@@ -249,7 +249,7 @@ struct AllCalls {
     ended: bool,
 }
 
-impl AllCalls {
+impl GlobalStream {
     /// A page from the store; `None` where there is nothing more, or nothing wanted in it.
     async fn read_back(&mut self) -> Result<Piece, StoreError> {
         let (events, until) = self.store.events_after(self.last, PAGE).await?;
@@ -258,7 +258,7 @@ impl AllCalls {
         self.last = until;
         let mut joined = BytesMut::new();
         for event in events.into_iter().filter(|event| self.filter.wants(event)) {
-            joined.extend_from_slice(&Framed::from(event).bytes());
+            joined.extend_from_slice(&FramedEvent::from(event).bytes());
         }
         Ok((!joined.is_empty()).then(|| joined.freeze()))
     }
@@ -271,7 +271,7 @@ impl AllCalls {
     }
 
     /// What of a commit is new and wanted.
-    fn see(&mut self, chunk: &Chunk) -> Piece {
+    fn see(&mut self, chunk: &CommitFrames) -> Piece {
         if chunk.last_pos <= self.last {
             return None;
         }
@@ -283,7 +283,7 @@ impl AllCalls {
         }
         let mut joined = BytesMut::new();
         let is_own = |event: &Event| event.call.tenant == *tenant && event.pos > seen;
-        let wanted = |event: &&Arc<Framed>| is_own(&event.event) && self.filter.wants(&event.event);
+        let wanted = |event: &&Arc<FramedEvent>| is_own(&event.event) && self.filter.wants(&event.event);
         for event in chunk.events.iter().filter(wanted) {
             joined.extend_from_slice(&event.bytes());
         }
@@ -291,7 +291,7 @@ impl AllCalls {
     }
 }
 
-impl Pieces for AllCalls {
+impl FrameSource for GlobalStream {
     async fn next(&mut self) -> Piece {
         loop {
             if self.ended {
@@ -332,7 +332,7 @@ impl Pieces for AllCalls {
                         self.behind = true;
                     }
                     Ok(chunk) => if let Some(piece) = self.see(&chunk) {
-                        self.rest_until = Pace::next(piece.len(), self.bus.readers());
+                        self.rest_until = ReadThrottle::next(piece.len(), self.bus.readers());
                         return Some(piece);
                     },
                     Err(RecvError::Lagged(_)) => return Some(self.cut_off()),

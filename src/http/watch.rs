@@ -20,9 +20,9 @@ use crate::access::Access;
 use crate::domain::Call;
 use crate::domain::event::{Event, EventKind, Stage};
 use crate::engine::{NotRecorded, Submitted};
-use crate::events::bus::CallReader;
+use crate::events::bus::CallSubscription;
 use crate::events::follow::Followers;
-use crate::events::frame::{self, Framed};
+use crate::events::frame::{self, FramedEvent};
 use crate::formats::messages::Continuation;
 use crate::formats::native::{BatchAnswer, ToolCall};
 
@@ -30,7 +30,7 @@ use crate::formats::native::{BatchAnswer, ToolCall};
 pub(super) fn stream(
     state: AppState,
     access: Access,
-    reader: CallReader,
+    reader: CallSubscription,
     ids: Vec<Uuid>,
     submitted: Submitted,
     said: Option<Arc<Continuation>>,
@@ -92,7 +92,7 @@ const LAST_EVENTS: Duration = Duration::from_secs(1);
 type End = Pin<Box<dyn Future<Output = Result<Arc<Call>, NotRecorded>> + Send>>;
 
 struct Watch {
-    reader: CallReader,
+    reader: CallSubscription,
     ids: Vec<Uuid>,
     /// As the events tell it: a call whose end was recorded late has one too.
     ended: HashMap<Uuid, Arc<Call>>,
@@ -144,7 +144,7 @@ impl Watch {
         }
     }
 
-    async fn frames_of(&mut self, event: &Framed) -> Bytes {
+    async fn frames_of(&mut self, event: &FramedEvent) -> Bytes {
         let Self { followers, access, last, ended, .. } = self;
         let sent = |event: &Event| {
             *last = event.pos.max(*last);

@@ -5,11 +5,11 @@ use rmcp::service::{Peer, RoleServer};
 
 use crate::domain::Call;
 use crate::domain::event::{EventKind, Stage};
-use crate::events::bus::CallReader;
+use crate::events::bus::CallSubscription;
 
 /// Follows one call.
 pub(super) struct Watch {
-    pub reader: CallReader,
+    pub reader: CallSubscription,
     pub token: ProgressToken,
     pub peer: Peer<RoleServer>,
 }

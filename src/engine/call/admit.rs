@@ -9,7 +9,7 @@ use super::equip::Equipment;
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
 use super::prepare::Prepared;
 use super::state::{Begin, Executed, Ongoing, Stop};
-use crate::dispatch::{Place, Slot, Slots, Wanted};
+use crate::dispatch::{QueuedSlot, Slot, SlotRequest, Slots};
 use crate::domain::{Call, Clock, Failure};
 use crate::engine::live::Live;
 use crate::engine::pauses::Pauses;
@@ -81,7 +81,7 @@ impl Admitter<'_> {
     }
 
     /// Returns the place of a call in the queue, if it needs one. Many may run at once.
-    pub fn queue(&self, job: &Ongoing, entry: &Entry) -> Option<Place> {
+    pub fn queue(&self, job: &Ongoing, entry: &Entry) -> Option<QueuedSlot> {
         let max_concurrency = job.call.limits.and_then(|limits| limits.max_concurrency);
         // Work that is done outside takes nothing of this node.
         let counts = job.is_queued && !entry.works_outside();
@@ -89,11 +89,17 @@ impl Admitter<'_> {
             return None;
         }
         let tool = slots_of(&job.call, entry);
-        Some(self.slots.queue(Wanted { tool, max_concurrency, counts, priority: job.call.priority, call: job.call.id }))
+        Some(self.slots.queue(SlotRequest {
+            tool,
+            max_concurrency,
+            counts,
+            priority: job.call.priority,
+            call: job.call.id,
+        }))
     }
 
     /// Waits until the call may run.
-    async fn slot(&self, job: &mut Ongoing, mut place: Place) -> Result<Slot, Stop> {
+    async fn slot(&self, job: &mut Ongoing, mut place: QueuedSlot) -> Result<Slot, Stop> {
         let waited_ms = job.call.waited_ms(self.clock.moment());
         let queue_timeout = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
         let queue_timeout = queue_timeout.filter(|_| job.begin == Begin::Start);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
 use super::prepare::Prepared;
 use super::state::{Begin, Ongoing, Stop};
-use crate::dispatch::Place;
+use crate::dispatch::QueuedSlot;
 use crate::domain::call::CacheControl;
 use crate::domain::tool::CacheSpec;
 use crate::domain::{Clock, Failure, Outcome};
@@ -74,7 +74,7 @@ impl<'a> Lookup<'a> {
     async fn follow(
         &self,
         job: &mut Ongoing,
-        place: &mut Option<Place>,
+        place: &mut Option<QueuedSlot>,
         leader: watch::Receiver<Option<Arc<Outcome>>>,
     ) -> Result<Option<Arc<Outcome>>, Stop> {
         // A place in the queue would hold up the very call that it waits for.

@@ -9,7 +9,7 @@ use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
 use super::state::{Begin, Ongoing, Stop};
 use super::{arguments, equip};
 use crate::access::Access;
-use crate::dispatch::Place;
+use crate::dispatch::QueuedSlot;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::{Call, Clock, Code, Failure, FailurePolicy, HookEvent, HookFault, Moment, Outcome};
 use crate::engine::live::Live;
@@ -39,7 +39,12 @@ pub(super) struct CallHooks<'a> {
 
 impl CallHooks<'_> {
     /// Asks the hooks before a run: they may change the arguments, or block it.
-    pub async fn before(&self, job: &mut Ongoing, entry: &Arc<Entry>, place: &mut Option<Place>) -> Result<(), Stop> {
+    pub async fn before(
+        &self,
+        job: &mut Ongoing,
+        entry: &Arc<Entry>,
+        place: &mut Option<QueuedSlot>,
+    ) -> Result<(), Stop> {
         // One that has begun before was asked about then.
         if !self.hooks.has(HookEvent::BeforeToolCall) || job.begin != Begin::Start {
             return Ok(());
@@ -48,7 +53,12 @@ impl CallHooks<'_> {
         Box::pin(self.ask_each(job, entry, place)).await
     }
 
-    async fn ask_each(&self, job: &mut Ongoing, entry: &Arc<Entry>, place: &mut Option<Place>) -> Result<(), Stop> {
+    async fn ask_each(
+        &self,
+        job: &mut Ongoing,
+        entry: &Arc<Entry>,
+        place: &mut Option<QueuedSlot>,
+    ) -> Result<(), Stop> {
         let hooks = self.hooks;
         let asked = hooks.matching(HookEvent::BeforeToolCall, &job.call.tenant, &entry.name, &entry.definition.groups);
         if asked.is_empty() {

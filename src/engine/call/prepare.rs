@@ -6,7 +6,7 @@ use super::equip::{Equipment, Equipper};
 use super::gather::Gatherer;
 use super::hooks::CallHooks;
 use super::state::{Begin, Executed, Next, Ongoing, Planned, Stop};
-use crate::dispatch::Place;
+use crate::dispatch::QueuedSlot;
 use crate::domain::Failure;
 use crate::engine::turns::Permit;
 use crate::registry::Entry;
@@ -19,7 +19,7 @@ pub(super) struct Prepared {
     /// What only its executor sees.
     pub equipment: Equipment,
     /// Its place in the queue, where it was taken beforehand.
-    pub place: Option<Place>,
+    pub place: Option<QueuedSlot>,
     /// Its turn among the calls of one stream.
     pub turn: Option<Permit>,
 }

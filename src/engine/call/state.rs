@@ -9,7 +9,7 @@ use super::equip::Equipment;
 use super::interrupt::Interrupt;
 use super::recorder::Recorder;
 use crate::access::Access;
-use crate::dispatch::Place;
+use crate::dispatch::QueuedSlot;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::limits::ServerLimits;
 use crate::domain::{
@@ -66,7 +66,7 @@ pub(in crate::engine) struct Planned {
     /// What was asked for, as long as its arguments are still streamed.
     pub asked: Option<Box<Asked>>,
     /// Its place in the queue, where it was taken beforehand.
-    pub place: Option<Place>,
+    pub place: Option<QueuedSlot>,
 }
 
 /// What becomes of a planned call.

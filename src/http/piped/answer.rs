@@ -18,9 +18,9 @@ use crate::access::Access;
 use crate::domain::event::{Event, EventKind, Stage};
 use crate::domain::{Call, Vendor};
 use crate::engine::{NotRecorded, Pending};
-use crate::events::bus::CallReader;
+use crate::events::bus::CallSubscription;
 use crate::events::follow::Followers;
-use crate::events::frame::{self, Framed};
+use crate::events::frame::{self, FramedEvent};
 use crate::events::stream::HEARTBEAT;
 use crate::formats::messages::{Continuation, Kind};
 use crate::formats::native::{BatchAnswer, ToolCall};
@@ -64,7 +64,7 @@ pub(super) struct Answer {
     state: AppState,
     access: Access,
     batch_id: Option<Uuid>,
-    reader: CallReader,
+    reader: CallSubscription,
     notes: mpsc::Receiver<Note>,
     calls: Vec<Entry>,
     ends: FuturesUnordered<End>,
@@ -95,7 +95,7 @@ impl Answer {
         state: AppState,
         access: Access,
         batch_id: Option<Uuid>,
-        reader: CallReader,
+        reader: CallSubscription,
         notes: mpsc::Receiver<Note>,
         last: i64,
     ) -> Self {
@@ -166,7 +166,7 @@ impl Answer {
         }
     }
 
-    async fn frames_of(&mut self, event: &Framed) -> Bytes {
+    async fn frames_of(&mut self, event: &FramedEvent) -> Bytes {
         let Self { followers, access, last, calls, .. } = self;
         let sent = |event: &Event| {
             *last = event.pos.max(*last);

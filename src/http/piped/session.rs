@@ -16,7 +16,7 @@ use crate::domain::call::CallRecord;
 use crate::domain::event::EventKind;
 use crate::domain::{Call, CallRequest, Failure, Phase, Status, Vendor};
 use crate::engine::{Complete, Draft, DraftError, NotAccepted, Refusal, Submission, Turns};
-use crate::events::bus::Growing;
+use crate::events::bus::SubscriptionHandle;
 use crate::formats::messages;
 use crate::formats::stream::partial::Partial;
 use crate::formats::stream::{Kind, Parser, StreamEvent};
@@ -36,7 +36,7 @@ pub(super) struct Session {
     parser: Parser,
     template: Submission,
     turns: Turns,
-    growing: Growing,
+    growing: SubscriptionHandle,
     places: Vec<Place>,
     /// Calls that are complete, but run only at the end of the stream.
     held: Vec<(usize, Option<Value>)>,
@@ -63,7 +63,7 @@ impl Session {
         access: Access,
         vendor: Option<Vendor>,
         template: Submission,
-        growing: Growing,
+        growing: SubscriptionHandle,
         notes: mpsc::Sender<Note>,
     ) -> Self {
         let (parser, turns) = (Parser::new(vendor), Turns::new(template.mode));

@@ -21,17 +21,17 @@ const REST: u32 = 9;
 
 /// Shared by all readers of one bus.
 #[derive(Debug, Clone)]
-pub struct Pace {
+pub struct ReadThrottle {
     pages: Arc<Semaphore>,
 }
 
-impl Default for Pace {
+impl Default for ReadThrottle {
     fn default() -> Self {
         Self { pages: Arc::new(Semaphore::new(1)) }
     }
 }
 
-impl Pace {
+impl ReadThrottle {
     /// When a reader that was given so many bytes, one of so many readers, may be given more; `None` for at once.
     #[must_use]
     pub fn next(bytes: usize, readers: usize) -> Option<Instant> {
@@ -60,8 +60,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn few_readers_are_not_held_back_and_many_share_the_budget() {
-        assert_eq!(Pace::next(1_000, 10), None);
-        let share = Pace::next(256 * 1024, 1024).unwrap() - Instant::now();
+        assert_eq!(ReadThrottle::next(1_000, 10), None);
+        let share = ReadThrottle::next(256 * 1024, 1024).unwrap() - Instant::now();
         assert_eq!(share, Duration::from_secs(1));
     }
 }
