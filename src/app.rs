@@ -17,9 +17,9 @@ use crate::config::{Config, ProcessConfig};
 use crate::domain::{Call, CallRequest, Clock, IdGenerator, Tenant};
 use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
 use crate::events::Bus;
-use crate::executor::mcp::{Outfit, Servers};
-use crate::executor::token::{NotASecret, SigningKey};
-use crate::executor::vault::NotKeys;
+use crate::executor::mcp::{ServerContext, Servers};
+use crate::executor::signing_key::{InvalidSigningSecret, SigningKey};
+use crate::executor::vault::KeyringError;
 use crate::executor::{Egress, HttpClient, Processes, Reporting, Secrets, Vault};
 use crate::hooks::{Hooks, RustHook};
 use crate::policy::Wrap;
@@ -61,10 +61,10 @@ pub enum StartError {
     Client(String),
     /// What outgoing requests are to be signed with.
     #[error("TOOLPOST_SIGNING_SECRET: {0}")]
-    SigningSecret(NotASecret),
+    SigningSecret(InvalidSigningSecret),
     /// What stored values are to be sealed with.
     #[error("TOOLPOST_ENCRYPTION_KEYS: {0}")]
-    EncryptionKeys(NotKeys),
+    EncryptionKeys(KeyringError),
     /// Whose tokens count.
     #[error("{0}")]
     Issuer(String),
@@ -266,7 +266,7 @@ impl Builder {
         let builtins = builtin::standard(&clock).into_iter().chain([read]).chain(given);
         let builtins = builtins.chain(discovery).chain(system).chain(tools).collect();
         let servers = Servers::default();
-        let outfit = Outfit {
+        let outfit = ServerContext {
             client: client.clone(),
             processes: processes.clone(),
             secrets: secrets.clone(),

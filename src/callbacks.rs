@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::Clock;
 use crate::executor::HttpClient;
 pub use crate::executor::http::check_url;
-use crate::executor::token::SigningKey;
+use crate::executor::signing_key::SigningKey;
 use crate::store::Stores;
 
 mod attempt;

@@ -17,21 +17,21 @@ pub mod http;
 pub mod images;
 pub mod instances;
 pub mod mcp;
-pub mod outside;
 pub mod process;
 pub mod redaction;
 pub mod report;
+pub mod result_slot;
 pub mod secrets;
-pub mod token;
+pub mod signing_key;
 pub mod vault;
 
 pub use emitter::Emitter;
 pub use external::ExternalExecutor;
 pub use http::{Egress, HttpClient, HttpExecutor, Reporting};
-pub use instances::{Instances, Pool, Scope};
-pub use outside::Outside;
+pub use instances::{InstanceScope, Instances, Pool};
 pub use process::{ProcessExecutor, Processes};
 pub use redaction::Redaction;
+pub use result_slot::ResultSlot;
 pub use secrets::{Secrets, SecretsFile};
 pub use vault::Vault;
 
@@ -62,7 +62,7 @@ pub struct Invocation {
     /// The conversation that it belongs to.
     pub session: Option<Arc<str>>,
     /// The same as it was stored when the call was asked for; `None` after a restart.
-    pub conversation: Option<Arc<Session>>,
+    pub session_snapshot: Option<Arc<Session>>,
     /// Counted from 1.
     pub attempt: u32,
     /// How long the run may take, in milliseconds.
@@ -78,9 +78,9 @@ pub struct Invocation {
     /// Where the run reports what it is doing.
     pub emitter: Emitter,
     /// The work was handed out before a restart: only its result is awaited.
-    pub is_outside: bool,
+    pub awaits_external: bool,
     /// Where a result arrives that someone outside posts.
-    pub outside: Outside,
+    pub result_slot: ResultSlot,
     /// Fires when the run must stop: its clock, or the end of the service. The future is dropped as well; this is for
     /// work that a dropped future does not stop.
     pub cancel: CancellationToken,
@@ -98,18 +98,18 @@ impl std::fmt::Debug for Invocation {
 
 /// What a tool stands for that is there for the sake of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stands {
+pub enum ToolRole {
     /// It finds tools.
-    ForSearch,
+    Search,
     /// A call of it is one of the tool that its arguments name; it is never run itself.
-    ForAnother,
+    Forward,
     /// It acts on the session of its call, and is there only in sessions that name it.
-    ForSession(System),
+    Session(SystemTool),
 }
 
 /// The tools that act on the session of their call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum System {
+pub enum SystemTool {
     /// Ends the session's task.
     AttemptCompletion,
     /// Makes a session for a task, and waits for its end.
@@ -127,7 +127,7 @@ pub trait Executor: Send + Sync + 'static {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>>;
 
     /// What it stands for, if it is there for the sake of other tools.
-    fn stands(&self) -> Option<Stands> {
+    fn role(&self) -> Option<ToolRole> {
         None
     }
 

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 
 use crate::domain::{Clock, HookDefinition, HookEvent, IdGenerator, Tenant, Time};
 use crate::executor::HttpClient;
-use crate::executor::token::SigningKey;
+use crate::executor::signing_key::SigningKey;
 use crate::store::hooks::StoredHook;
 use crate::store::{StoreError, Stores};
 

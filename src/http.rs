@@ -24,7 +24,7 @@ use crate::domain::Clock;
 use crate::engine::Engine;
 use crate::events::Bus;
 use crate::executor::Vault;
-use crate::executor::token::SigningKey;
+use crate::executor::signing_key::SigningKey;
 use crate::mcp::Endpoint;
 use crate::store::{Journal, Stores};
 use crate::telemetry::{Metrics, Tracer};

@@ -51,7 +51,7 @@
 //! or for all. What it keeps is disposed of when that has ended.
 //!
 //! ```
-//! use toolpost::tool::{BuiltinTool, NoArgs, Run, Scope, Tool, ToolError, ToolFactory};
+//! use toolpost::tool::{BuiltinTool, NoArgs, Run, InstanceScope, Tool, ToolError, ToolFactory};
 //!
 //! /// Counts the calls of its session.
 //! #[derive(Default)]
@@ -71,7 +71,7 @@
 //!
 //! impl ToolFactory for Counters {
 //!     type Tool = Counter;
-//!     const SCOPE: Scope = Scope::Session;
+//!     const SCOPE: InstanceScope = InstanceScope::Session;
 //!
 //!     async fn make(&self, _: Run) -> Result<Counter, ToolError> {
 //!         Ok(Counter::default())

@@ -40,7 +40,7 @@ impl Service<Invocation> for Run {
     }
 
     fn call(&mut self, invocation: Invocation) -> Self::Future {
-        if invocation.is_outside {
+        if invocation.awaits_external {
             return ExternalExecutor.execute(invocation);
         }
         self.0.execute(invocation)

@@ -17,7 +17,7 @@ pub mod typed;
 pub mod web_fetch;
 pub mod workspace;
 
-pub use crate::executor::Scope;
+pub use crate::executor::InstanceScope;
 pub use about::About;
 pub use answer::{IntoAnswer, Json};
 pub use error::{Invalid, ToolError};

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use crate::domain::{Time, Upstream};
-use crate::executor::mcp::{Listed, Outfit, Server, Servers};
+use crate::executor::mcp::{Server, ServerContext, Servers, ToolList};
 use crate::executor::{BoxFuture, Vault, mcp};
 use crate::registry::Registry;
 use crate::store::{Store, StoreError};
@@ -83,7 +83,7 @@ struct Held {
     fault: Option<String>,
     created_at: Time,
     /// What it has offered last, also while it is gone.
-    listed: Option<Arc<Listed>>,
+    listed: Option<Arc<ToolList>>,
     /// Whether it is gone for good.
     is_gone: bool,
     /// The tools that are shown, by their names there; those that rest are among them.
@@ -124,7 +124,7 @@ impl Held {
 /// All upstream servers of this node.
 pub struct Upstreams {
     servers: Servers,
-    outfit: Outfit,
+    outfit: ServerContext,
     registry: Arc<Registry>,
     store: Store,
     vault: Vault,
@@ -181,7 +181,7 @@ impl Upstreams {
     pub fn new(
         declarations: Declarations,
         servers: Servers,
-        outfit: Outfit,
+        outfit: ServerContext,
         registry: Arc<Registry>,
         store: Store,
         vault: Vault,
@@ -240,7 +240,7 @@ impl Upstreams {
         let servers = self.servers.list();
         let all = async {
             for server in &servers {
-                server.tried().await;
+                server.wait_first_attempt().await;
             }
         };
         let _ = tokio::time::timeout(wait, all).await;
@@ -249,7 +249,7 @@ impl Upstreams {
     /// The same for one server.
     pub async fn settled(&self, name: &str, wait: Duration) {
         if let Some(server) = self.servers.get(name) {
-            let _ = tokio::time::timeout(wait, server.tried()).await;
+            let _ = tokio::time::timeout(wait, server.wait_first_attempt()).await;
         }
     }
 
@@ -265,8 +265,8 @@ fn own_name<'a>(server: &str, tool: &'a str) -> &'a str {
     tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.')).unwrap_or(tool)
 }
 
-impl mcp::Audience for desk::Ear {
-    fn hears(&self, server: &str, listed: Option<Arc<Listed>>) -> BoxFuture<()> {
+impl mcp::ToolListObserver for desk::Ear {
+    fn tools_changed(&self, server: &str, listed: Option<Arc<ToolList>>) -> BoxFuture<()> {
         let (jobs, id, server) = (self.jobs.clone(), self.id, server.to_owned());
         Box::pin(async move { desk::heard(&jobs, server, id, listed).await })
     }

@@ -94,7 +94,7 @@ pub(super) async fn end_idle_instances(instances: Instances, idle: Duration, sto
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(look) => instances.end_idle(idle),
+            () = tokio::time::sleep(look) => instances.release_idle(idle),
         }
     }
 }

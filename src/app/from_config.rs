@@ -8,8 +8,8 @@ use crate::auth::Defaults;
 use crate::auth::jwt::JwtSettings;
 use crate::config::{Config, JwtConfig, McpServersConfig, Server, WorkspaceConfig};
 use crate::engine::{Rates, Rush};
-use crate::executor::mcp::Pace;
-use crate::executor::token::SigningKey;
+use crate::executor::mcp::ServerTiming;
+use crate::executor::signing_key::SigningKey;
 use crate::executor::{HttpClient, Processes, Secrets, SecretsFile, Vault};
 use crate::tool::BuiltinTool;
 use crate::tool::web_fetch::WebFetch;
@@ -39,9 +39,9 @@ pub(super) fn declarations(config: &Config) -> Result<Declarations, StartError> 
 }
 
 /// The clocks of upstream servers.
-pub(super) fn pace(config: &McpServersConfig) -> Pace {
+pub(super) fn pace(config: &McpServersConfig) -> ServerTiming {
     let ms = Duration::from_millis;
-    Pace {
+    ServerTiming {
         start: ms(config.start_timeout_ms.max(1)),
         wait: ms(config.call_wait_ms),
         poll: ms(config.poll_ms.max(100)),
@@ -61,7 +61,7 @@ const DERIVED: &str = "signing-secret";
 /// If they are none.
 pub(super) fn vault(config: &Config, signing_key: &SigningKey) -> Result<Vault, StartError> {
     let vault = Vault::parse(&config.secrets.encryption_keys.0).map_err(StartError::EncryptionKeys)?;
-    Ok(vault.or_key(DERIVED, signing_key.derived("presets")))
+    Ok(vault.with_fallback_key(DERIVED, signing_key.derived("presets")))
 }
 
 /// Whose tokens count.

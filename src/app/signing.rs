@@ -2,7 +2,7 @@
 
 use super::StartError;
 use crate::config::Config;
-use crate::executor::token::SigningKey;
+use crate::executor::signing_key::SigningKey;
 use crate::store::{Store, StoreError};
 
 /// The signing secret that the settings give, if they do.

@@ -168,7 +168,7 @@ mod tests {
     use super::super::attempt;
     use super::*;
     use crate::domain::Clock;
-    use crate::executor::token::SigningKey;
+    use crate::executor::signing_key::SigningKey;
     use crate::executor::{Egress, HttpClient, Reporting, Secrets};
     use crate::store::Store;
 

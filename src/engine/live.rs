@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::draft::Draft;
 use crate::domain::Tenant;
-use crate::executor::{Emitter, Outside};
+use crate::executor::{Emitter, ResultSlot};
 
 /// The way to one call. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Handle {
     /// Where its tool reports.
     pub emitter: Emitter,
     /// Where its result may be posted.
-    pub outside: Outside,
+    pub outside: ResultSlot,
     /// Where its arguments come piece by piece, if they do.
     pub draft: Option<Draft>,
     /// Whether its tool was sent a token: then only that speaks for it.

@@ -139,7 +139,7 @@ impl Sessions<'_> {
     pub async fn delete(&self, store: &Store, session: &Session) -> Result<bool, StoreError> {
         self.abort(store, session).await?;
         let is_deleted = store.delete_session(&session.id, None).await?;
-        self.registry.instances().end_session(store.tenant(), &session.id);
+        self.registry.instances().release_session(store.tenant(), &session.id);
         Ok(is_deleted)
     }
 
@@ -224,7 +224,7 @@ impl Sessions<'_> {
                 // Whoever uses it at this moment has touched it.
                 && store.delete_session(&id, Some(cutoff)).await?
             {
-                self.registry.instances().end_session(store.tenant(), &id);
+                self.registry.instances().release_session(store.tenant(), &id);
                 if let Some(call) = session.parent_call {
                     self.reach.cancel(store.tenant(), call).await?;
                 }

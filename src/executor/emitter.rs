@@ -21,7 +21,7 @@ pub struct Emitter(Arc<Shared>);
 
 /// The engine's end.
 #[derive(Debug)]
-pub struct Reports {
+pub struct ReportReceiver {
     shared: Arc<Shared>,
     /// Who waits until what was taken is recorded.
     waiting: Waiters,
@@ -35,7 +35,7 @@ pub type Waiters = Vec<oneshot::Sender<()>>;
 
 #[derive(Debug)]
 struct Shared {
-    said: Mutex<Said>,
+    said: Mutex<ReportBuffer>,
     changed: Notify,
     room: Semaphore,
     /// Whether what is said is recorded soon.
@@ -44,8 +44,8 @@ struct Shared {
 
 /// What was said and not yet taken.
 #[derive(Debug, Default)]
-struct Said {
-    queue: VecDeque<Waiting>,
+struct ReportBuffer {
+    queue: VecDeque<QueuedReport>,
     /// When the tool last gave a sign of life.
     last_sign: Option<Instant>,
     /// Said after everything in the queue.
@@ -55,7 +55,7 @@ struct Said {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedReport {
     report: Report,
     kib: u32,
     waiters: Waiters,
@@ -72,18 +72,18 @@ pub enum Report {
 
 /// A connected pair for one run.
 #[must_use]
-pub fn channel() -> (Emitter, Reports) {
+pub fn channel() -> (Emitter, ReportReceiver) {
     let shared = Arc::new(Shared {
         said: Mutex::default(),
         changed: Notify::new(),
         room: Semaphore::const_new(ROOM_KIB as usize),
         is_recorded: AtomicBool::new(false),
     });
-    (Emitter(shared.clone()), Reports { shared, waiting: Waiters::new() })
+    (Emitter(shared.clone()), ReportReceiver { shared, waiting: Waiters::new() })
 }
 
 impl Shared {
-    fn said(&self) -> MutexGuard<'_, Said> {
+    fn said(&self) -> MutexGuard<'_, ReportBuffer> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -117,7 +117,7 @@ impl Emitter {
 
     /// When the tool last reported anything; `None` if it never has.
     #[must_use]
-    pub fn last_sign(&self) -> Option<Instant> {
+    pub fn last_activity(&self) -> Option<Instant> {
         self.0.said().last_sign
     }
 
@@ -135,10 +135,10 @@ impl Emitter {
         let mut said = self.0.said();
         said.last_sign = Some(Instant::now());
         let waiters = std::mem::take(&mut said.status_waiters);
-        let before = said.status.take().map(|status| Waiting { report: Report::Status(*status), kib: 0, waiters });
+        let before = said.status.take().map(|status| QueuedReport { report: Report::Status(*status), kib: 0, waiters });
         said.queue.extend(before);
         let waiters = waiter.into_iter().collect();
-        said.queue.push_back(Waiting { report: Report::Emission(emission), kib, waiters });
+        said.queue.push_back(QueuedReport { report: Report::Emission(emission), kib, waiters });
         drop(said);
         self.0.changed.notify_one();
     }
@@ -149,7 +149,7 @@ impl Emitter {
     }
 }
 
-impl Reports {
+impl ReportReceiver {
     /// The next report; pends for ever once the tool has nothing more to say.
     pub async fn next(&mut self) -> Report {
         loop {
@@ -163,7 +163,7 @@ impl Reports {
     /// What is there without waiting, in the order in which it was said.
     pub fn take(&mut self) -> Option<Report> {
         let mut said = self.shared.said();
-        if let Some(Waiting { report, kib, waiters }) = said.queue.pop_front() {
+        if let Some(QueuedReport { report, kib, waiters }) = said.queue.pop_front() {
             self.shared.room.add_permits(kib as usize);
             self.waiting.extend(waiters);
             return Some(report);
@@ -184,12 +184,12 @@ impl Reports {
     }
 }
 
-impl Drop for Reports {
+impl Drop for ReportReceiver {
     fn drop(&mut self) {
         self.are_recorded(false);
         self.shared.room.close();
         // Nothing of it will be recorded; those who wait learn it now.
-        *self.shared.said() = Said::default();
+        *self.shared.said() = ReportBuffer::default();
     }
 }
 

@@ -11,9 +11,9 @@ pub struct ExternalExecutor;
 impl Executor for ExternalExecutor {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         Box::pin(async move {
-            invocation.outside.open();
+            invocation.result_slot.open();
             invocation.emitter.status(StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() });
-            Ok(invocation.outside.result().await)
+            Ok(invocation.result_slot.result().await)
         })
     }
 }

@@ -13,6 +13,7 @@ use crate::domain::tool::HttpSpec;
 use crate::domain::{Failure, ToolOutput};
 
 mod answer;
+pub(super) mod argument_names;
 mod body;
 mod client;
 mod deliver;
@@ -22,7 +23,6 @@ pub(super) mod fault;
 mod fetch;
 mod fields;
 mod headers;
-pub(super) mod known;
 mod limits;
 mod multipart;
 mod page;
@@ -45,7 +45,7 @@ pub use client::{HttpClient, install_crypto_provider};
 pub use deliver::Delivered;
 pub use egress::Egress;
 pub use limits::MAX_ANSWER_BYTES;
-pub use page::{NoPage, Page};
+pub use page::{Page, PageError};
 pub use reporting::Reporting;
 pub use webhook::{MAX_WEBHOOK_ANSWER, WebhookAnswer, check_url, webhook_headers};
 

@@ -16,7 +16,7 @@ const LAST_DISPOSALS: Duration = Duration::from_secs(5);
 
 /// How long an instance lasts, and who shares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Scope {
+pub enum InstanceScope {
     /// One call, with all of its attempts.
     #[default]
     Call,
@@ -29,19 +29,19 @@ pub enum Scope {
 /// The instances of one tool.
 pub trait Pool: Send + Sync + 'static {
     /// How long they last.
-    fn scope(&self) -> Scope;
+    fn scope(&self) -> InstanceScope;
 
     /// Lets go of a call's own.
-    fn end_call(&self, call: Uuid);
+    fn release_call(&self, call: Uuid);
 
     /// Lets go of a session's.
-    fn end_session(&self, tenant: &Tenant, session: &str);
+    fn release_session(&self, tenant: &Tenant, session: &str);
 
     /// Lets go of those of sessions that did nothing for so long.
-    fn end_idle(&self, idle: Duration);
+    fn release_idle(&self, idle: Duration);
 
     /// Lets go of all.
-    fn end_all(&self);
+    fn release_all(&self);
 }
 
 /// All instances of this node. Cheap to clone.
@@ -68,7 +68,7 @@ impl Instances {
     }
 
     /// From now on the pool hears of the ends of sessions and of the service, as long as there is a tool that has it.
-    pub fn enter(&self, pool: &Arc<dyn Pool>) {
+    pub fn register(&self, pool: &Arc<dyn Pool>) {
         let mut pools = self.pools();
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(pool));
@@ -79,13 +79,13 @@ impl Instances {
     }
 
     /// A session has ended: it was deleted, or is no more for another reason. Its instances go once its calls let them.
-    pub fn end_session(&self, tenant: &Tenant, session: &str) {
-        self.live().iter().for_each(|pool| pool.end_session(tenant, session));
+    pub fn release_session(&self, tenant: &Tenant, session: &str) {
+        self.live().iter().for_each(|pool| pool.release_session(tenant, session));
     }
 
     /// Lets go of what sessions have not used for so long.
-    pub fn end_idle(&self, idle: Duration) {
-        self.live().iter().for_each(|pool| pool.end_idle(idle));
+    pub fn release_idle(&self, idle: Duration) {
+        self.live().iter().for_each(|pool| pool.release_idle(idle));
     }
 
     /// Does the work of a disposal, which nobody waits for but the end of the service.
@@ -98,7 +98,7 @@ impl Instances {
     }
 
     /// Waits until everything that was let go is disposed of.
-    pub async fn disposed(&self) {
+    pub async fn wait_disposed(&self) {
         self.0.disposals.close();
         self.0.disposals.wait().await;
     }
@@ -106,9 +106,9 @@ impl Instances {
     /// Lets go of everything, the shortest scope first: what calls and sessions have may need what they share. Whatever
     /// takes too long is given up.
     pub async fn close(&self) {
-        for scope in [Scope::Call, Scope::Session, Scope::Shared] {
-            self.live().iter().filter(|pool| pool.scope() == scope).for_each(|pool| pool.end_all());
-            if tokio::time::timeout(LAST_DISPOSALS, self.disposed()).await.is_err() {
+        for scope in [InstanceScope::Call, InstanceScope::Session, InstanceScope::Shared] {
+            self.live().iter().filter(|pool| pool.scope() == scope).for_each(|pool| pool.release_all());
+            if tokio::time::timeout(LAST_DISPOSALS, self.wait_disposed()).await.is_err() {
                 tracing::error!(left = self.0.disposals.len(), "instances of tools were not disposed of in time");
             }
         }
@@ -116,12 +116,12 @@ impl Instances {
 }
 
 /// A call's own instances are let go when this is dropped.
-pub struct CallEnd {
+pub struct CallInstanceGuard {
     pool: Arc<dyn Pool>,
     call: Uuid,
 }
 
-impl CallEnd {
+impl CallInstanceGuard {
     /// Of this call.
     #[must_use]
     pub fn of(pool: Arc<dyn Pool>, call: Uuid) -> Self {
@@ -129,14 +129,14 @@ impl CallEnd {
     }
 }
 
-impl std::fmt::Debug for CallEnd {
+impl std::fmt::Debug for CallInstanceGuard {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("CallEnd").field("call", &self.call).finish_non_exhaustive()
     }
 }
 
-impl Drop for CallEnd {
+impl Drop for CallInstanceGuard {
     fn drop(&mut self) {
-        self.pool.end_call(self.call);
+        self.pool.release_call(self.call);
     }
 }

@@ -12,33 +12,33 @@ use crate::domain::{Failure, ToolOutput};
 use crate::telemetry::metrics::UpstreamOutcome;
 
 pub mod annotations;
-mod backoff;
 mod call;
 mod child;
+mod connection;
 mod convert;
 mod fault;
 mod http;
 mod http_client;
 mod lines;
 mod link;
+mod listed_tool;
 mod outfit;
 mod progress;
+pub mod resolve;
 mod ring;
 mod server;
 mod servers;
-mod session;
-mod standing;
+mod status;
 mod tap;
-mod told;
-pub mod values;
+mod timing;
 
 pub use self::http::header_fault;
-pub use backoff::Pace;
-pub use outfit::Outfit;
+pub use listed_tool::{ListedTool, definition};
+pub use outfit::ServerContext;
 pub use server::Server;
 pub use servers::Servers;
-pub use standing::{Audience, Listed, Shown, State};
-pub use told::{Told, definition};
+pub use status::{ServerState, ServerStatus, ToolList, ToolListObserver};
+pub use timing::ServerTiming;
 
 /// Runs calls of one tool of an upstream server.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ impl Executor for McpExecutor {
                 return Err(refused(format!("there is no upstream server \"{server}\"")));
             };
             let counted = running.counts.call();
-            if running.is_withheld(&tool) {
+            if running.is_quarantined(&tool) {
                 counted.ended(UpstreamOutcome::Unavailable);
                 return Err(refused("its definition has changed, and nobody has accepted that yet".to_owned()));
             }

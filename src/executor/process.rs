@@ -17,12 +17,9 @@ use crate::domain::{Failure, ToolOutput};
 mod call;
 mod confine;
 mod exec;
-mod folder;
-mod hold;
-mod keep;
+mod init;
 mod landlock;
 mod namespace;
-mod notes;
 mod output;
 mod plan;
 mod privileges;
@@ -30,19 +27,22 @@ mod program;
 mod protocol;
 mod run;
 mod seccomp;
+mod signals;
+mod status_pipe;
 mod supervised;
+mod supervisor;
 mod tail;
 mod tree;
 mod verdict;
-mod watch;
+mod workdir;
 
 pub use program::Program;
-pub use protocol::{End, Ended, Place};
-pub use run::{Running, Said};
+pub use protocol::{ExitKind, ExitReport, WorkDirSpec};
+pub use run::{ProcessEvent, RunningProcess};
 pub use supervised::supervised_command;
 
 use plan::Plan;
-use protocol::{CONFINE, HOLD, ISOLATED, KEEP, RunAs};
+use protocol::{CONFINE, INIT, ISOLATED, RunAs, SUPERVISE};
 
 /// Whether this program is its own helper: it has asked whether it is to be that.
 static IS_HELPER: AtomicBool = AtomicBool::new(false);
@@ -96,11 +96,13 @@ pub fn run_helper_if_asked() -> Option<ExitCode> {
     IS_HELPER.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
     let first = arguments.next()?;
-    let first = first.to_str().filter(|first| [HOLD, KEEP, CONFINE].contains(first))?;
+    let first = first.to_str().filter(|first| [SUPERVISE, INIT, CONFINE].contains(first))?;
     let rest: Result<Vec<String>, _> = arguments.map(OsString::into_string).collect();
     let done = match (first, rest.as_deref()) {
-        (HOLD, Ok([service, namespace, program @ ..])) => hold::main(service, namespace == ISOLATED, program),
-        (KEEP, Ok([holder, namespace, program @ ..])) => keep::main(holder, namespace == ISOLATED, program),
+        (SUPERVISE, Ok([service, namespace, program @ ..])) => {
+            supervisor::main(service, namespace == ISOLATED, program)
+        }
+        (INIT, Ok([holder, namespace, program @ ..])) => init::main(holder, namespace == ISOLATED, program),
         (CONFINE, Ok(rest)) => Ok(confine::main(rest)),
         _ => Err(io::ErrorKind::InvalidInput.into()),
     };

@@ -19,7 +19,7 @@ pub struct Vault(Vec<(String, XChaCha20Poly1305)>);
 
 /// What a value is sealed for. Anywhere else it does not open.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct SealContext<'a> {
     /// Whose it is.
     pub tenant: &'a Tenant,
     /// The tool.
@@ -30,7 +30,7 @@ pub struct Place<'a> {
 
 /// Keys that are none. It never holds any of them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotKeys {
+pub enum KeyringError {
     /// A part has no colon, or no id before it.
     #[error("entry {0} is not `id:key`; write `openssl rand -base64 32` behind an id of your choice, as in `2026:…`")]
     NoId(usize),
@@ -53,10 +53,10 @@ pub enum VaultError {
     NoKey,
     /// The key that the value was sealed with is not there.
     #[error("its value was sealed with the key \"{0}\", which is not among TOOLPOST_ENCRYPTION_KEYS any more")]
-    KeyGone(String),
+    UnknownKey(String),
     /// It was changed, or belongs elsewhere.
     #[error("what is stored cannot be opened with the key \"{0}\": it was changed, or the key is another one")]
-    Broken(String),
+    Corrupt(String),
     /// The machine gives no random bytes.
     #[error("the machine gives no random bytes")]
     Randomness,
@@ -67,22 +67,22 @@ impl Vault {
     ///
     /// # Errors
     /// The first that is none.
-    pub fn parse(text: &str) -> Result<Self, NotKeys> {
+    pub fn parse(text: &str) -> Result<Self, KeyringError> {
         let mut keys: Vec<(String, XChaCha20Poly1305)> = Vec::new();
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         for (index, entry) in entries.enumerate() {
-            let (id, key) = entry.split_once(':').ok_or(NotKeys::NoId(index + 1))?;
+            let (id, key) = entry.split_once(':').ok_or(KeyringError::NoId(index + 1))?;
             let id = id.trim();
             // What has no proper id may be a key: it is not repeated.
             let is_id = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
             if id.is_empty() || id.len() > LONGEST_ID || !id.chars().all(is_id) {
-                return Err(NotKeys::NoId(index + 1));
+                return Err(KeyringError::NoId(index + 1));
             }
             let bytes = STANDARD.decode(key.trim()).or_else(|_| STANDARD_NO_PAD.decode(key.trim()));
             let bytes: Result<[u8; 32], ()> = bytes.map_err(|_| ()).and_then(|bytes| bytes.try_into().map_err(|_| ()));
-            let key = Key::from(bytes.map_err(|()| NotKeys::NoKey(id.to_owned()))?);
+            let key = Key::from(bytes.map_err(|()| KeyringError::NoKey(id.to_owned()))?);
             if keys.iter().any(|(other, _)| other == id) {
-                return Err(NotKeys::Twice(id.to_owned()));
+                return Err(KeyringError::Twice(id.to_owned()));
             }
             keys.push((id.to_owned(), XChaCha20Poly1305::new(&key)));
         }
@@ -91,7 +91,7 @@ impl Vault {
 
     /// The same with one more key, which seals only where there is no other.
     #[must_use]
-    pub fn or_key(mut self, id: &str, key: [u8; 32]) -> Self {
+    pub fn with_fallback_key(mut self, id: &str, key: [u8; 32]) -> Self {
         if !self.0.iter().any(|(other, _)| other == id) {
             self.0.push((id.to_owned(), XChaCha20Poly1305::new(&Key::from(key))));
         }
@@ -108,12 +108,12 @@ impl Vault {
     ///
     /// # Errors
     /// If there is no key, or no randomness.
-    pub fn seal(&self, value: &[u8], place: &Place<'_>) -> Result<Sealed, VaultError> {
+    pub fn seal(&self, value: &[u8], place: &SealContext<'_>) -> Result<Sealed, VaultError> {
         let (id, cipher) = self.0.first().ok_or(VaultError::NoKey)?;
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| VaultError::Randomness)?;
         let payload = Payload { msg: value, aad: &place.bytes() };
-        let sealed = cipher.encrypt(&XNonce::from(nonce), payload).map_err(|_| VaultError::Broken(id.clone()))?;
+        let sealed = cipher.encrypt(&XNonce::from(nonce), payload).map_err(|_| VaultError::Corrupt(id.clone()))?;
         Ok(Sealed { key_id: id.clone(), bytes: [nonce.as_slice(), &sealed].concat() })
     }
 
@@ -121,18 +121,18 @@ impl Vault {
     ///
     /// # Errors
     /// If its key is not there, or it is not what was sealed for this place.
-    pub fn open(&self, sealed: &Sealed, place: &Place<'_>) -> Result<Vec<u8>, VaultError> {
+    pub fn open(&self, sealed: &Sealed, place: &SealContext<'_>) -> Result<Vec<u8>, VaultError> {
         let Sealed { key_id, bytes } = sealed;
         let key = self.0.iter().find(|(id, _)| id == key_id);
-        let (_, cipher) = key.ok_or_else(|| VaultError::KeyGone(key_id.clone()))?;
-        let broken = || VaultError::Broken(key_id.clone());
+        let (_, cipher) = key.ok_or_else(|| VaultError::UnknownKey(key_id.clone()))?;
+        let broken = || VaultError::Corrupt(key_id.clone());
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE>().ok_or_else(broken)?;
         let payload = Payload { msg: sealed, aad: &place.bytes() };
         cipher.decrypt(&XNonce::from(*nonce), payload).map_err(|_| broken())
     }
 }
 
-impl Place<'_> {
+impl SealContext<'_> {
     /// No two places have the same bytes: lengths stand before what they are of.
     fn bytes(&self) -> Vec<u8> {
         let parts = [self.tenant.as_str(), self.tool, self.name];
@@ -156,8 +156,8 @@ mod tests {
         Vault::parse(&entries.join(", ")).unwrap()
     }
 
-    fn place<'a>(tenant: &'a Tenant, tool: &'a str, name: &'a str) -> Place<'a> {
-        Place { tenant, tool, name }
+    fn place<'a>(tenant: &'a Tenant, tool: &'a str, name: &'a str) -> SealContext<'a> {
+        SealContext { tenant, tool, name }
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         let sealed = vault.seal(b"value", &place(&tenant, "tool", "key")).unwrap();
         assert_eq!(vault.open(&sealed, &place(&tenant, "tool", "key")).unwrap(), b"value");
         for (tool, name) in [("tool", "kez"), ("tools", "key"), ("toolk", "ey"), ("", "toolkey")] {
-            assert_eq!(vault.open(&sealed, &place(&tenant, tool, name)), Err(VaultError::Broken("a".into())));
+            assert_eq!(vault.open(&sealed, &place(&tenant, tool, name)), Err(VaultError::Corrupt("a".into())));
         }
         let mut changed = sealed.clone();
         *changed.bytes.last_mut().unwrap() ^= 1;
@@ -185,7 +185,7 @@ mod tests {
         let rotated = vault(&[("b", 2), ("a", 1)]);
         assert_eq!(rotated.open(&old, &place).unwrap(), b"value");
         assert_eq!(rotated.seal(b"value", &place).unwrap().key_id, "b");
-        assert_eq!(vault(&[("b", 2)]).open(&old, &place), Err(VaultError::KeyGone("a".into())));
+        assert_eq!(vault(&[("b", 2)]).open(&old, &place), Err(VaultError::UnknownKey("a".into())));
         assert_eq!(vault(&[]).seal(b"value", &place), Err(VaultError::NoKey));
     }
 
@@ -193,9 +193,9 @@ mod tests {
     fn keys_that_are_none_are_refused_and_not_repeated() {
         let good = STANDARD.encode([1; 32]);
         assert_eq!(Vault::parse(" ").unwrap().sealing_key(), None);
-        assert_eq!(Vault::parse(&good).unwrap_err(), NotKeys::NoId(1));
-        assert_eq!(Vault::parse(&format!("a:{good},{good}")).unwrap_err(), NotKeys::NoId(2));
-        assert_eq!(Vault::parse(&format!("a:{good},a:{good}")).unwrap_err(), NotKeys::Twice("a".into()));
+        assert_eq!(Vault::parse(&good).unwrap_err(), KeyringError::NoId(1));
+        assert_eq!(Vault::parse(&format!("a:{good},{good}")).unwrap_err(), KeyringError::NoId(2));
+        assert_eq!(Vault::parse(&format!("a:{good},a:{good}")).unwrap_err(), KeyringError::Twice("a".into()));
         let error = Vault::parse("a:c2VjcmV0").unwrap_err();
         assert!(!error.to_string().contains("c2VjcmV0"), "{error}");
         assert_eq!(format!("{:?}", vault(&[("a", 1)])), "[\"a\"]");

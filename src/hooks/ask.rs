@@ -14,7 +14,7 @@ use super::hook::Hook;
 use super::target::{Asked, Target};
 use crate::domain::{Call, HookEvent, HookFault, HookFaultKind, json};
 use crate::executor::http::{WebhookAnswer, webhook_headers};
-use crate::executor::token::SigningKey;
+use crate::executor::signing_key::SigningKey;
 
 /// Longest reason of a failure that is told, in characters.
 const LONGEST_REASON: usize = 500;

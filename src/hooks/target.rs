@@ -12,7 +12,7 @@ use crate::domain::hook::BuiltinHook;
 use crate::domain::{HookDefinition, HookEvent};
 use crate::executor::BoxFuture;
 use crate::executor::http::check_url;
-use crate::executor::token::SigningKey;
+use crate::executor::signing_key::SigningKey;
 
 /// What is behind a hook.
 #[derive(Clone)]

@@ -17,7 +17,7 @@ use super::{AppState, end, reply};
 use crate::access::Access;
 use crate::domain::{Phase, Status, decode};
 use crate::engine::{Complete, Draft, DraftError, Wait};
-use crate::executor::Stands;
+use crate::executor::ToolRole;
 use crate::formats::native::ToolCall;
 use crate::formats::stream::partial;
 
@@ -108,7 +108,7 @@ async fn may_supply(access: &Access, id: Uuid) -> Result<(), Problem> {
     }
     let found = access.call(id).await?.filter(|call| {
         let snapshot = access.snapshot();
-        let names_another = snapshot.get(&call.name).is_some_and(|entry| entry.stands == Some(Stands::ForAnother));
+        let names_another = snapshot.get(&call.name).is_some_and(|entry| entry.stands == Some(ToolRole::Forward));
         !names_another || call.allowed == access.caller().tools
     });
     found.map(drop).ok_or_else(|| extract::no_such_call(&id.to_string()))

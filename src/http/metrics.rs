@@ -8,7 +8,7 @@ use super::problem::Problem;
 use super::{AppState, Shared, auth, operations};
 use crate::access::Access;
 use crate::domain::HookEvent;
-use crate::executor::mcp::State as UpstreamState;
+use crate::executor::mcp::ServerState as UpstreamState;
 use crate::hooks::HookOutcome;
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::{UpstreamStanding, process};

@@ -16,7 +16,7 @@ use crate::domain::json::{pointer_token, type_name};
 use crate::domain::preset::{PresetShape, PresetSource};
 use crate::domain::{Preset, Presets};
 use crate::executor::secrets::is_valid_secret_name;
-use crate::executor::vault::{Place, VaultError};
+use crate::executor::vault::{SealContext, VaultError};
 use crate::registry::{Entry, presets};
 
 /// Longest value, in bytes of JSON.
@@ -146,7 +146,7 @@ fn kept(
             if value.len() > LONGEST_VALUE {
                 return Err(("/value", format!("must have at most {LONGEST_VALUE} bytes")));
             }
-            let place = Place { tenant: access.tenant(), tool: &entry.name, name };
+            let place = SealContext { tenant: access.tenant(), tool: &entry.name, name };
             let sealed = state.vault.seal(value.as_bytes(), &place);
             PresetSource::Stored(Some(sealed.map_err(|error: VaultError| ("/value", error.to_string()))?))
         }

@@ -26,7 +26,7 @@ async fn silence(emitter: &Emitter, idle_ms: Option<u64>) {
     let idle = Duration::from_millis(idle_ms.unwrap_or(u64::MAX));
     let begun = Instant::now();
     loop {
-        let due = emitter.last_sign().map_or(begun, |sign| sign.max(begun)) + idle;
+        let due = emitter.last_activity().map_or(begun, |sign| sign.max(begun)) + idle;
         if due <= Instant::now() {
             return;
         }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::domain::Code;
     use crate::domain::call::StatusUpdate;
-    use crate::executor::{Outside, emitter};
+    use crate::executor::{ResultSlot, emitter};
 
     fn invocation(timeout_ms: u64, idle_timeout_ms: Option<u64>, elapsed_ms: u64) -> Invocation {
         let (emitter, reports) = emitter::channel();
@@ -106,14 +106,14 @@ mod tests {
             agent: None,
             redaction: None,
             session: None,
-            conversation: None,
+            session_snapshot: None,
             attempt: 1,
             output: crate::domain::limits::Bounds::default(),
             timeout_ms,
             elapsed_ms,
             idle_timeout_ms,
-            is_outside: false,
-            outside: Outside::default(),
+            awaits_external: false,
+            result_slot: ResultSlot::default(),
             traceparent: None,
             emitter,
             cancel: CancellationToken::new(),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::View;
 use super::shelf::Shelves;
 use crate::domain::{Failure, ToolOutput};
-use crate::executor::{BoxFuture, Executor, Invocation, Stands};
+use crate::executor::{BoxFuture, Executor, Invocation, ToolRole};
 use crate::tool::{About, BuiltinTool};
 
 /// What is shown of a registry, to be looked at later.
@@ -65,7 +65,7 @@ impl FindTools {
 
 /// The tools that fit, best first.
 fn found(shown: &Weak<Shelves>, invocation: &Invocation) -> Value {
-    let Invocation { tenant, allowed, conversation, naming, arguments, .. } = invocation;
+    let Invocation { tenant, allowed, session_snapshot: conversation, naming, arguments, .. } = invocation;
     let query = arguments["query"].as_str().unwrap_or_default();
     let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
     // The call holds the shelf of its tenant.
@@ -95,8 +95,8 @@ impl Executor for FindTools {
         })
     }
 
-    fn stands(&self) -> Option<Stands> {
-        Some(Stands::ForSearch)
+    fn role(&self) -> Option<ToolRole> {
+        Some(ToolRole::Search)
     }
 }
 
@@ -133,7 +133,7 @@ impl Executor for CallTool {
         Box::pin(std::future::ready(Err(failure)))
     }
 
-    fn stands(&self) -> Option<Stands> {
-        Some(Stands::ForAnother)
+    fn role(&self) -> Option<ToolRole> {
+        Some(ToolRole::Forward)
     }
 }

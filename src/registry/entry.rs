@@ -18,7 +18,7 @@ use crate::domain::{ExecutorSpec, NameSeparator, Paused, Session, Source, Tenant
 use crate::executor::http::{HttpClient, HttpExecutor};
 use crate::executor::mcp::{McpExecutor, Servers};
 use crate::executor::process::{ProcessExecutor, Processes};
-use crate::executor::{Available, Executor, ExternalExecutor, Instances, Pool, Stands, System};
+use crate::executor::{Available, Executor, ExternalExecutor, Instances, Pool, SystemTool, ToolRole};
 use crate::policy::{self, Stack, Wrap};
 use crate::schema::lower::{Lowered, Target, Unlowerable};
 use crate::schema::{self, Compiled, Role};
@@ -66,7 +66,7 @@ pub struct Entry {
     /// What came from its `definition_url`.
     pub fetched: Fetched,
     /// What it stands for, if it is there for the sake of the others.
-    pub stands: Option<Stands>,
+    pub stands: Option<ToolRole>,
     /// Nobody can call it for now: its upstream server has changed it, and that was not accepted yet.
     pub is_withheld: bool,
     lowered: LoweredForms,
@@ -189,14 +189,14 @@ impl Entry {
     /// Whether its work is done outside of this process: it takes no place here, and goes on after a restart.
     #[must_use]
     pub fn works_outside(&self) -> bool {
-        self.definition.is_external() || self.stands == Some(Stands::ForSession(System::NewTask))
+        self.definition.is_external() || self.stands == Some(ToolRole::Session(SystemTool::NewTask))
     }
 
     /// Whether a call that may have run can be run again.
     #[must_use]
     pub fn may_repeat(&self) -> bool {
         // The session of a task has the id of its call: made twice, it is one.
-        self.definition.is_repeatable() || self.stands == Some(Stands::ForSession(System::NewTask))
+        self.definition.is_repeatable() || self.stands == Some(ToolRole::Session(SystemTool::NewTask))
     }
 
     /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.
@@ -361,7 +361,7 @@ impl Workshop {
             (Some(input), Some(executor)) if faults.is_empty() => Ok(Entry {
                 name: definition.name.as_str().into(),
                 title: definition.display_name().into(),
-                stands: executor.stands(),
+                stands: executor.role(),
                 instances: executor.pool(),
                 is_available: executor.is_available(),
                 is_withheld: false,

@@ -8,7 +8,7 @@ use super::entry::etag_of;
 use super::rendered::Kept;
 use super::search::Index;
 use crate::domain::{Groups, NameSeparator, Naming, Source, Vendor};
-use crate::executor::Stands;
+use crate::executor::ToolRole;
 use crate::formats::alias;
 
 /// All tools by name, and in the stable order of lists.
@@ -126,5 +126,5 @@ impl Snapshot {
 
 /// Whether it is a system tool as it comes with the program. A registered one with its code is a tool like any other.
 fn is_system(entry: &Entry) -> bool {
-    matches!(entry.stands, Some(Stands::ForSession(_))) && entry.made.source == Source::Builtin
+    matches!(entry.stands, Some(ToolRole::Session(_))) && entry.made.source == Source::Builtin
 }

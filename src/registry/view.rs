@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Entry, Snapshot};
 use crate::domain::{AllowList, Failure, Group, Naming, Session, json};
-use crate::executor::Stands;
+use crate::executor::ToolRole;
 use crate::schema;
 
 #[cfg(test)]
@@ -204,7 +204,7 @@ impl<'a> View<'a> {
     /// The name of the tool that finds others, if it can be called here.
     fn finder(&self, naming: Naming) -> Option<&'a str> {
         let Found::Available(entry) = self.find(FINDER) else { return None };
-        self.snapshot.name_for(entry, naming).filter(|_| entry.stands == Some(Stands::ForSearch))
+        self.snapshot.name_for(entry, naming).filter(|_| entry.stands == Some(ToolRole::Search))
     }
 }
 

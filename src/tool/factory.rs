@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use super::error::{panic_message, read};
 use super::{About, BuiltinTool, IntoAnswer, Invalid, Run, Tool, ToolError};
 use crate::domain::{Failure, Session, ToolOutput};
-use crate::executor::instances::{Instances, Pool, Scope};
+use crate::executor::instances::{InstanceScope, Instances, Pool};
 use crate::executor::{Available, BoxFuture, Executor, Invocation};
 
 mod pool;
@@ -33,7 +33,7 @@ const DISPOSAL: Duration = Duration::from_secs(10);
 /// replaced and when the service stops.
 ///
 /// ```
-/// use toolpost::tool::{BuiltinTool, NoArgs, Run, Scope, Tool, ToolError, ToolFactory};
+/// use toolpost::tool::{BuiltinTool, NoArgs, Run, InstanceScope, Tool, ToolError, ToolFactory};
 ///
 /// /// A basket that its session fills.
 /// struct Basket {
@@ -56,7 +56,7 @@ const DISPOSAL: Duration = Duration::from_secs(10);
 ///
 /// impl ToolFactory for Baskets {
 ///     type Tool = Basket;
-///     const SCOPE: Scope = Scope::Session;
+///     const SCOPE: InstanceScope = InstanceScope::Session;
 ///
 ///     async fn make(&self, run: Run) -> Result<Basket, ToolError> {
 ///         let owner = run.session().ok_or("a basket needs a session")?.to_owned();
@@ -81,7 +81,7 @@ pub trait ToolFactory: Send + Sync + 'static {
     type Tool: Tool;
 
     /// How long an instance lasts, and who shares it.
-    const SCOPE: Scope = Scope::Call;
+    const SCOPE: InstanceScope = InstanceScope::Call;
 
     /// Says more about the tool, as [`Tool::about`], which is not asked: there is no instance yet.
     fn about(&self, about: About) -> About {
@@ -140,7 +140,7 @@ struct Made<F: ToolFactory> {
 impl<F: ToolFactory> Made<F> {
     fn new(factory: Arc<F>, schema: Arc<serde_json::Value>, instances: Instances) -> Self {
         let kept = Arc::new(Kept::new(factory.clone(), instances.clone()));
-        instances.enter(&(kept.clone() as Arc<dyn Pool>));
+        instances.register(&(kept.clone() as Arc<dyn Pool>));
         Self { factory, schema, kept }
     }
 }
@@ -194,8 +194,8 @@ impl Executor for Limited {
         self.inner.execute(invocation)
     }
 
-    fn stands(&self) -> Option<crate::executor::Stands> {
-        self.inner.stands()
+    fn role(&self) -> Option<crate::executor::ToolRole> {
+        self.inner.role()
     }
 
     fn for_entry(&self, instances: &Instances) -> Option<Arc<dyn Executor>> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{BuiltinTool, Run, ToolError};
 use crate::domain::{Clock, Failure, Session, Tenant, ToolOutput};
-use crate::executor::{BoxFuture, Executor, Invocation, Stands, System};
+use crate::executor::{BoxFuture, Executor, Invocation, SystemTool, ToolRole};
 use crate::store::{StoreError, Stores};
 
 pub mod attempt_completion;
@@ -28,19 +28,19 @@ pub type Manageable = Arc<dyn Fn(&Tenant) -> Vec<String> + Send + Sync>;
 #[must_use]
 pub fn tools(stores: &Stores, clock: &Clock, manageable: Manageable) -> Vec<BuiltinTool> {
     vec![
-        marked(BuiltinTool::new(AttemptCompletion::new(stores.clone(), clock.clone())), System::AttemptCompletion),
-        marked(NewTask::tool(stores.clone(), clock.clone()), System::NewTask),
-        marked(BuiltinTool::new(ResetEquippedTools::new(stores.clone(), manageable)), System::ResetEquippedTools),
+        marked(BuiltinTool::new(AttemptCompletion::new(stores.clone(), clock.clone())), SystemTool::AttemptCompletion),
+        marked(NewTask::tool(stores.clone(), clock.clone()), SystemTool::NewTask),
+        marked(BuiltinTool::new(ResetEquippedTools::new(stores.clone(), manageable)), SystemTool::ResetEquippedTools),
     ]
 }
 
 /// A tool that says of itself what it is.
 struct Marked {
     executor: Arc<dyn Executor>,
-    system: System,
+    system: SystemTool,
 }
 
-fn marked(tool: BuiltinTool, system: System) -> BuiltinTool {
+fn marked(tool: BuiltinTool, system: SystemTool) -> BuiltinTool {
     BuiltinTool { executor: Arc::new(Marked { executor: tool.executor, system }), ..tool }
 }
 
@@ -49,8 +49,8 @@ impl Executor for Marked {
         self.executor.execute(invocation)
     }
 
-    fn stands(&self) -> Option<Stands> {
-        Some(Stands::ForSession(self.system))
+    fn role(&self) -> Option<ToolRole> {
+        Some(ToolRole::Session(self.system))
     }
 }
 

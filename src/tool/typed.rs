@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::error::{panic_message, read};
 use super::{About, IntoAnswer, Invalid, Run, Tool, ToolError};
 use crate::domain::{Failure, ToolDefinition, ToolOutput};
-use crate::executor::{BoxFuture, Executor, Invocation, Outside, emitter};
+use crate::executor::{BoxFuture, Executor, Invocation, ResultSlot, emitter};
 
 /// Says what is wrong with arguments that the schema let pass.
 pub type Validate = Arc<dyn Fn(&Value) -> Result<(), Vec<Invalid>> + Send + Sync>;
@@ -91,12 +91,12 @@ impl BuiltinTool {
             agent: None,
             redaction: None,
             session: None,
-            conversation: None,
+            session_snapshot: None,
             attempt: 1,
             idle_timeout_ms: None,
             elapsed_ms: 0,
-            is_outside: false,
-            outside: Outside::default(),
+            awaits_external: false,
+            result_slot: ResultSlot::default(),
             output: crate::domain::limits::Bounds::default(),
             timeout_ms: u64::MAX,
             traceparent: None,
@@ -105,7 +105,7 @@ impl BuiltinTool {
         };
         let answer = self.executor.execute(invocation).await;
         if let Some(pool) = self.executor.pool() {
-            pool.end_call(Uuid::nil());
+            pool.release_call(Uuid::nil());
         }
         answer
     }

@@ -12,7 +12,7 @@ use super::{About, Invalid, Run, Tool, ToolError, object};
 use crate::domain::truncation::grouped;
 use crate::domain::{ContentBlock, Outcome};
 use crate::executor::HttpClient;
-use crate::executor::http::{NoPage, Page};
+use crate::executor::http::{Page, PageError};
 
 mod convert;
 mod kind;
@@ -112,7 +112,7 @@ fn address(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-fn failed(NoPage { message, retryable }: NoPage) -> ToolError {
+fn failed(PageError { message, retryable }: PageError) -> ToolError {
     let error = ToolError::new(message);
     if retryable { error.retryable() } else { error }
 }

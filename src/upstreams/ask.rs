@@ -19,7 +19,7 @@ impl Upstreams {
         let name = of_definition.or_else(|| tool.split_once('.').map(|(server, _)| server.to_owned()));
         if let Some(server) = name.and_then(|name| self.servers.get(&name)) {
             server.start();
-            let _ = tokio::time::timeout(wait, server.tried()).await;
+            let _ = tokio::time::timeout(wait, server.wait_first_attempt()).await;
         }
     }
 

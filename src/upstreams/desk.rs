@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::{Change, ChangeKind, Upstreams};
-use crate::executor::mcp::{Listed, Told, definition};
+use crate::executor::mcp::{ListedTool, ToolList, definition};
 use crate::registry::upstream::Offered;
 use crate::store::upstreams::PinMode;
 
@@ -15,7 +15,7 @@ use crate::store::upstreams::PinMode;
 pub(super) struct Job {
     server: String,
     /// What the server has said, if it has said anything, and which one of that name it is.
-    news: Option<(Uuid, Option<Arc<Listed>>)>,
+    news: Option<(Uuid, Option<Arc<ToolList>>)>,
     done: oneshot::Sender<()>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Ear {
 }
 
 /// A server has said what it offers; `None`: it is gone.
-pub(super) async fn heard(jobs: &mpsc::Sender<Job>, server: String, id: Uuid, listed: Option<Arc<Listed>>) {
+pub(super) async fn heard(jobs: &mpsc::Sender<Job>, server: String, id: Uuid, listed: Option<Arc<ToolList>>) {
     ask(jobs, server, Some((id, listed))).await;
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn settle(jobs: &mpsc::Sender<Job>, server: &str) {
     ask(jobs, server.to_owned(), None).await;
 }
 
-async fn ask(jobs: &mpsc::Sender<Job>, server: String, news: Option<(Uuid, Option<Arc<Listed>>)>) {
+async fn ask(jobs: &mpsc::Sender<Job>, server: String, news: Option<(Uuid, Option<Arc<ToolList>>)>) {
     let (done, settled) = oneshot::channel();
     if jobs.send(Job { server, news, done }).await.is_ok() {
         let _ = settled.await;
@@ -57,13 +57,13 @@ pub(super) async fn run(upstreams: Weak<Upstreams>, mut jobs: mpsc::Receiver<Job
 }
 
 /// What stands for a definition.
-pub(super) fn hash(told: &Told) -> String {
+pub(super) fn hash(told: &ListedTool) -> String {
     told.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Upstreams {
     /// Takes note of what a server offers, and of what is different.
-    fn take(&self, server: &str, id: Uuid, listed: Option<Arc<Listed>>) {
+    fn take(&self, server: &str, id: Uuid, listed: Option<Arc<ToolList>>) {
         let now = self.outfit.clock.now();
         let mut book = self.book();
         let Some(held) = book.held.get_mut(server).filter(|held| held.id == id) else { return };
@@ -129,7 +129,7 @@ impl Upstreams {
             }
         }
         // Whoever uses such a tool under a name of their own is not to use it either.
-        running.withhold(withheld.clone());
+        running.quarantine(withheld.clone());
         let mut names: Vec<String> = offered.iter().map(|offered| offered.definition.name.clone()).collect();
         for (name, reason) in self.shown(server, offered).await {
             names.retain(|offered| *offered != name);
@@ -145,7 +145,7 @@ impl Upstreams {
 
     /// What a server offers, what of it is to be pinned as it is, and what rests.
     #[expect(clippy::type_complexity, reason = "three lists, taken apart at once")]
-    fn judged(&self, server: &str) -> Option<(Arc<Listed>, Vec<(String, String)>, HashSet<String>)> {
+    fn judged(&self, server: &str) -> Option<(Arc<ToolList>, Vec<(String, String)>, HashSet<String>)> {
         let book = self.book();
         let held = book.held.get(server).filter(|held| !held.is_gone)?;
         let listed = held.listed.clone()?;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::domain::upstream::{Upstream, UpstreamTransport, read_registered};
 use crate::domain::{Tenant, Time};
 use crate::executor::Vault;
-use crate::executor::vault::Place;
+use crate::executor::vault::SealContext;
 use crate::store::upstreams::StoredUpstream;
 
 /// What is sealed of a server.
@@ -27,7 +27,7 @@ pub fn seal(
     };
     let secret = json!({ "url": url, "headers": headers }).to_string();
     let tool = place(name);
-    let sealed = vault.seal(secret.as_bytes(), &Place { tenant, tool: &tool, name: SEALED });
+    let sealed = vault.seal(secret.as_bytes(), &SealContext { tenant, tool: &tool, name: SEALED });
     let definition = json!({ "pin": upstream.pin, "output_check": upstream.output_check }).to_string();
     let sealed = sealed.map_err(|error| error.to_string())?;
     Ok(StoredUpstream { name: name.to_owned(), definition, sealed, created_at: now })
@@ -39,7 +39,7 @@ pub fn seal(
 /// What is wrong with it.
 pub fn open(stored: &StoredUpstream, vault: &Vault, tenant: &Tenant) -> Result<Upstream, String> {
     let tool = place(&stored.name);
-    let opened = vault.open(&stored.sealed, &Place { tenant, tool: &tool, name: SEALED });
+    let opened = vault.open(&stored.sealed, &SealContext { tenant, tool: &tool, name: SEALED });
     let opened = opened.map_err(|error| error.to_string())?;
     let broken = |_| "what is stored of it is broken".to_owned();
     let secret: Value = serde_json::from_slice(&opened).map_err(broken)?;
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_is_stored_opens_again_and_shows_nothing() {
-        let (vault, tenant) = (Vault::default().or_key("k", [1; 32]), Tenant::default());
+        let (vault, tenant) = (Vault::default().with_fallback_key("k", [1; 32]), Tenant::default());
         let value = json!({"name": "a", "url": "https://h/?k=s3cret", "headers": {"X": "s3cret", "Y": {"secret": "N"}},
             "pin": true, "output_check": "strict"});
         let (name, upstream) = read_registered(&value).unwrap();

@@ -6,7 +6,7 @@ use super::{ChangeKind, Held, Origin, Upstreams};
 use crate::domain::Time;
 use crate::domain::tool::OutputCheck;
 use crate::domain::upstream::UpstreamTransport;
-use crate::executor::mcp::State;
+use crate::executor::mcp::ServerState;
 
 /// An upstream MCP server.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -31,7 +31,7 @@ pub struct UpstreamView {
     /// What a result means that does not match its tool's output schema.
     pub output_check: OutputCheck,
     /// How it stands.
-    pub state: State,
+    pub state: ServerState,
     /// Since when.
     pub since: Time,
     /// The process that keeps its program, on this node.
@@ -170,7 +170,7 @@ fn view(name: &str, held: &Held) -> UpstreamView {
         headers,
         pin: upstream.is_some_and(|upstream| upstream.pin),
         output_check: upstream.map(|upstream| upstream.output_check).unwrap_or_default(),
-        state: shown.as_ref().map_or(State::Failed, |shown| shown.state),
+        state: shown.as_ref().map_or(ServerState::Failed, |shown| shown.state),
         since: shown.as_ref().map_or(held.created_at, |shown| shown.since),
         pid: shown.as_ref().and_then(|shown| shown.pid),
         restarts: shown.as_ref().map_or(0, |shown| shown.restarts),

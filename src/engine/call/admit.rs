@@ -15,7 +15,7 @@ use crate::engine::live::Live;
 use crate::engine::pauses::Pauses;
 use crate::engine::rates::Rates;
 use crate::engine::turns::Permit;
-use crate::executor::instances::CallEnd;
+use crate::executor::instances::CallInstanceGuard;
 use crate::registry::Entry;
 use crate::telemetry::Metrics;
 
@@ -28,7 +28,7 @@ pub(super) struct Admitted {
     pub turn: Option<Permit>,
     pub slot: Option<Slot>,
     /// Ends the instance that its tool has for this call alone.
-    pub call_end: Option<CallEnd>,
+    pub call_end: Option<CallInstanceGuard>,
 }
 
 /// Admits calls.
@@ -54,7 +54,7 @@ impl Admitter<'_> {
             Err(end) => return Err(prepared.ended(end)),
         };
         let Prepared { job, entry, equipment, turn, .. } = prepared;
-        let call_end = entry.instances.as_ref().map(|pool| CallEnd::of(pool.clone(), job.call.id));
+        let call_end = entry.instances.as_ref().map(|pool| CallInstanceGuard::of(pool.clone(), job.call.id));
         if job.begin == Begin::Start
             && let Some(paused) = self.pauses.of(&job.call.tenant, &entry.name)
         {

@@ -9,7 +9,7 @@ use crate::domain::process::EnvValue;
 use crate::domain::tool::{HttpAuth, SecretRef};
 use crate::domain::{Call, Code, ExecutorSpec, Failure, Outcome, Preset, Tenant, json};
 use crate::executor::emitter::Report;
-use crate::executor::vault::Place;
+use crate::executor::vault::SealContext;
 use crate::executor::{Redaction, Secrets, Vault};
 use crate::registry::{Entry, presets};
 
@@ -150,7 +150,7 @@ impl Equipper<'_> {
             PresetSource::Value(value) => Ok((value.clone(), !preset.overridable)),
             PresetSource::Secret(secret) => Ok((self.secrets.get(secret)?.into(), true)),
             PresetSource::Stored(Some(sealed)) => {
-                let place = Place { tenant, tool, name };
+                let place = SealContext { tenant, tool, name };
                 let opened = self.vault.open(sealed, &place).map_err(|error| error.to_string())?;
                 let value = json::parse(&opened).map_err(|_| "what is stored is no value".to_owned())?;
                 Ok((value, true))

@@ -9,7 +9,7 @@ use super::state::{Asked, Next, Planned, limits_of};
 use crate::domain::call::CALLED_AS;
 use crate::domain::limits::ServerLimits;
 use crate::domain::{CallRequest, Failure, Naming};
-use crate::executor::Stands;
+use crate::executor::ToolRole;
 use crate::registry::{Entry, Found, View};
 
 /// Whom a request is for.
@@ -30,7 +30,7 @@ pub(super) fn seek(view: View<'_>, request: &mut CallRequest, is_unknown: bool) 
         found => return Sought::not_to_be_had(found),
     };
     // What was cut off may name a wrong tool, and what is still to come names none.
-    if is_unknown || entry.stands != Some(Stands::ForAnother) {
+    if is_unknown || entry.stands != Some(ToolRole::Forward) {
         return Sought { entry: Some(entry), through: None, refused: None };
     }
     match inner(&entry, request) {

@@ -19,7 +19,7 @@ use crate::domain::limits::ServerLimits;
 use crate::engine::draft::{Complete, Draft, End};
 use crate::engine::room::Room;
 use crate::engine::turns::{Permit, Turn};
-use crate::executor::Stands;
+use crate::executor::ToolRole;
 use crate::registry::Entry;
 use crate::store::calls::CallFilter;
 use crate::store::journal::JournalError;
@@ -98,7 +98,7 @@ impl Gatherer<'_> {
         drop(arguments);
         let mut arguments = Arc::unwrap_or_clone(parsed);
         let asked = job.asked.take().unwrap_or_default();
-        if matches!(&job.next, Next::Run(entry) if entry.stands == Some(Stands::ForAnother)) {
+        if matches!(&job.next, Next::Run(entry) if entry.stands == Some(ToolRole::Forward)) {
             arguments = forward::send_on(self.limits, job, arguments, &asked);
         }
         let name = job.ongoing.call.name.clone();

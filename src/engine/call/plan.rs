@@ -19,7 +19,7 @@ use crate::engine::draft::Draft;
 use crate::engine::room::{Held, Room};
 use crate::engine::sessions::InSession;
 use crate::engine::submission::Submission;
-use crate::executor::{Stands, System};
+use crate::executor::{SystemTool, ToolRole};
 use crate::registry::{Entry, presets};
 use crate::schema::Checked;
 use crate::store::{Journal, Stores};
@@ -150,7 +150,7 @@ impl Planner<'_> {
 }
 
 /// What must be the only call of its batch.
-pub(in crate::engine) const COMPLETION: Stands = Stands::ForSession(System::AttemptCompletion);
+pub(in crate::engine) const COMPLETION: ToolRole = ToolRole::Session(SystemTool::AttemptCompletion);
 
 /// It completes nothing beside other calls, whose results the model has not seen.
 pub(in crate::engine) fn not_alone(name: &str) -> Failure {

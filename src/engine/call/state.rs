@@ -20,9 +20,9 @@ use crate::engine::live::{Handle, Live, Registration};
 use crate::engine::sessions::Presence;
 use crate::engine::turns::Permit;
 use crate::events::render;
-use crate::executor::Outside;
-use crate::executor::emitter::{self, Reports};
-use crate::executor::instances::CallEnd;
+use crate::executor::ResultSlot;
+use crate::executor::emitter::{self, ReportReceiver};
+use crate::executor::instances::CallInstanceGuard;
 use crate::registry::Entry;
 use crate::store::journal::Change;
 use crate::telemetry::Context;
@@ -35,7 +35,7 @@ pub(in crate::engine) struct Ongoing {
     pub call: Call,
     pub recorder: Recorder,
     pub handle: Handle,
-    pub reports: Reports,
+    pub reports: ReportReceiver,
     /// Makes it reachable while it is held.
     pub registration: Option<Registration>,
     pub begin: Begin,
@@ -107,7 +107,7 @@ impl Planned {
             tenant: call.tenant.clone(),
             cancel: CancellationToken::new(),
             emitter,
-            outside: Outside::default(),
+            outside: ResultSlot::default(),
             draft: None,
             has_token,
             may_be_outside: has_token || is_external,
@@ -263,7 +263,7 @@ pub(in crate::engine) struct Executed {
     /// Its turn among the calls of one stream, until it is settled.
     pub turn: Option<Permit>,
     /// Ends the instance that its tool has for this call alone, when it is dropped.
-    pub call_end: Option<CallEnd>,
+    pub call_end: Option<CallInstanceGuard>,
     pub end: Stop,
 }
 

@@ -68,7 +68,7 @@ impl HttpClient {
     ///
     /// # Errors
     /// The address is not allowed. What a name resolves to is checked at each connection.
-    pub fn for_url(&self, url: &Url) -> Result<reqwest::Client, super::egress::Denied> {
+    pub fn for_url(&self, url: &Url) -> Result<reqwest::Client, super::egress::EgressDenied> {
         self.egress.check_url(url).map(|()| self.inner.clone())
     }
 
@@ -95,7 +95,7 @@ impl HttpClient {
         for followed in 0..=MAX_REDIRECTS {
             // Only the first hop can prove that nothing was ever sent.
             let place = |fault: Fault| Fault { sent: fault.sent || followed > 0, ..fault };
-            let through = |denied: super::egress::Denied| match followed {
+            let through = |denied: super::egress::EgressDenied| match followed {
                 0 => Fault::unsent(denied.to_string()),
                 _ => Fault::terminal(format!("a redirect was not followed: {denied}")),
             };

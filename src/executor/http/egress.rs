@@ -18,10 +18,10 @@ mod ranges;
 
 /// What may be connected to. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Egress(Arc<Allowed>);
+pub struct Egress(Arc<EgressAllowList>);
 
 #[derive(Debug, Clone, Default)]
-struct Allowed {
+struct EgressAllowList {
     networks: Vec<IpNet>,
     /// Lower case, without a trailing dot.
     hosts: Vec<String>,
@@ -33,7 +33,7 @@ struct Allowed {
 
 /// A target that is not allowed; its text says how the operator allows it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Denied {
+pub enum EgressDenied {
     /// An address.
     #[error(
         "address {address} is not allowed ({reason}; the operator of this service can allow it with --egress-allow {address})"
@@ -61,7 +61,7 @@ impl Egress {
     /// # Errors
     /// A sentence that names the entry that is none of these.
     pub fn new(allow: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, String> {
-        let mut allowed = Allowed::default();
+        let mut allowed = EgressAllowList::default();
         for entry in allow {
             let entry = entry.as_ref().trim();
             let bare = entry.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(entry);
@@ -90,7 +90,7 @@ impl Egress {
     ///
     /// # Errors
     /// The address or the port is not allowed.
-    pub fn check_url(&self, url: &Url) -> Result<(), Denied> {
+    pub fn check_url(&self, url: &Url) -> Result<(), EgressDenied> {
         match url.host() {
             Some(Host::Ipv4(address)) => self.check(address.into())?,
             Some(Host::Ipv6(address)) => self.check(address.into())?,
@@ -98,7 +98,7 @@ impl Egress {
         }
         let Some(port) = url.port_or_known_default() else { return Ok(()) };
         match ports::denied(port) {
-            Some(reason) if !self.0.ports.contains(&port) => Err(Denied::Port { port, reason }),
+            Some(reason) if !self.0.ports.contains(&port) => Err(EgressDenied::Port { port, reason }),
             _ => Ok(()),
         }
     }
@@ -107,11 +107,11 @@ impl Egress {
     ///
     /// # Errors
     /// It is neither public nor allowed.
-    pub fn check(&self, address: IpAddr) -> Result<(), Denied> {
+    pub fn check(&self, address: IpAddr) -> Result<(), EgressDenied> {
         let inner = ranges::reached(address);
         match ranges::denied(inner) {
             Some(reason) if !self.allows(address) && !self.allows(inner) => {
-                Err(Denied::Address { address: inner, reason })
+                Err(EgressDenied::Address { address: inner, reason })
             }
             _ => Ok(()),
         }
@@ -129,7 +129,7 @@ impl Egress {
     /// The addresses of `host` that may be connected to.
     ///
     /// # Errors
-    /// The name does not resolve, or only to addresses that are not allowed ([`Denied`]).
+    /// The name does not resolve, or only to addresses that are not allowed ([`EgressDenied`]).
     async fn resolve(self, host: String) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
         let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
         if self.allows_host(&host) {
@@ -244,8 +244,8 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_judged_by_what_it_resolves_to() {
         let denied = Egress::default().resolve("localhost".into()).await.unwrap_err();
-        let denied = denied.downcast_ref::<Denied>().unwrap();
-        assert!(matches!(denied, Denied::Address { address, .. } if address.is_loopback()), "{denied}");
+        let denied = denied.downcast_ref::<EgressDenied>().unwrap();
+        assert!(matches!(denied, EgressDenied::Address { address, .. } if address.is_loopback()), "{denied}");
         let allowed = Egress::new(["localhost"]).unwrap().resolve("localhost".into()).await.unwrap();
         assert!(allowed.iter().all(|address| address.ip().is_loopback()) && !allowed.is_empty());
     }

@@ -12,11 +12,11 @@ use crate::domain::call::{Phase, StatusUpdate};
 use crate::executor::Invocation;
 
 /// What a request was answered.
-enum Answered {
+enum ExchangeResult {
     /// The result.
-    Now(ToolOutput),
+    Complete(ToolOutput),
     /// 202: the result will be posted.
-    Later(Response),
+    Deferred(Response),
 }
 
 /// Runs one call. The details of a fault name the URL as it was declared: what stands in the placeholders may be secret.
@@ -28,7 +28,7 @@ pub async fn run(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> R
 }
 
 async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> Result<ToolOutput, Fault> {
-    let Invocation { outside, .. } = invocation;
+    let Invocation { result_slot: outside, .. } = invocation;
     let outgoing = plan.request(invocation, &client.secrets, &client.reporting).map_err(Fault::unsent)?;
     // The tool may post its result before it answers, and one of an earlier attempt may be here already.
     outside.open();
@@ -39,8 +39,8 @@ async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> R
         answered = ask(client, outgoing, invocation) => answered?,
     };
     match answered {
-        Answered::Now(answer) => Ok(outside.answered().unwrap_or(answer)),
-        Answered::Later(response) => {
+        ExchangeResult::Complete(answer) => Ok(outside.answered().unwrap_or(answer)),
+        ExchangeResult::Deferred(response) => {
             invocation.emitter.status(StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() });
             let mut posted = std::pin::pin!(outside.result());
             tokio::select! {
@@ -55,7 +55,7 @@ async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> R
 }
 
 /// Sends the request and reads its answer.
-async fn ask(client: &HttpClient, outgoing: Outgoing, invocation: &Invocation) -> Result<Answered, Fault> {
+async fn ask(client: &HttpClient, outgoing: Outgoing, invocation: &Invocation) -> Result<ExchangeResult, Fault> {
     let hide = |text: String| match &invocation.redaction {
         Some(redaction) => redaction.text(&text).into_owned(),
         None => text,
@@ -64,11 +64,13 @@ async fn ask(client: &HttpClient, outgoing: Outgoing, invocation: &Invocation) -
     let hidden: Vec<String> = credential.into_iter().chain(client.reporting.token(outgoing.call)).collect();
     let response = client.send(outgoing).await?;
     match response.status() {
-        StatusCode::ACCEPTED if client.reporting.is_reachable() => Ok(Answered::Later(response)),
+        StatusCode::ACCEPTED if client.reporting.is_reachable() => Ok(ExchangeResult::Deferred(response)),
         StatusCode::ACCEPTED => Err(Fault::terminal(
             "the server answered 202 Accepted, but there is no running service to which it could post a result later",
         )),
-        success if success.is_success() => answer::read(response, &invocation.emitter, hide).await.map(Answered::Now),
+        success if success.is_success() => {
+            answer::read(response, &invocation.emitter, hide).await.map(ExchangeResult::Complete)
+        }
         _ => Err(status::fault(response, client.clock.now(), &hidden, hide).await),
     }
 }

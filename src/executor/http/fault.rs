@@ -6,7 +6,7 @@ use std::io;
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::egress::Denied;
+use super::egress::EgressDenied;
 use super::limits::CONNECT_TIMEOUT;
 use crate::domain::Failure;
 
@@ -42,7 +42,7 @@ impl Fault {
     #[must_use]
     pub fn of_request(error: &reqwest::Error, url: &Url) -> Self {
         let host = authority(url);
-        if let Some(denied) = find::<Denied>(error) {
+        if let Some(denied) = find::<EgressDenied>(error) {
             return Self::unsent(denied.to_string());
         }
         if error.is_connect() || error.is_dns() {
@@ -151,7 +151,7 @@ mod tests {
         let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, tls));
         assert!(find::<rustls::Error>(&wrapped).is_some());
-        assert!(find::<Denied>(&wrapped).is_none());
+        assert!(find::<EgressDenied>(&wrapped).is_none());
     }
 
     #[test]

@@ -28,14 +28,14 @@ pub struct Page {
 
 /// Why there is no page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoPage {
+pub struct PageError {
     /// One sentence for a model.
     pub message: String,
     /// Whether the same request may succeed later.
     pub retryable: bool,
 }
 
-impl From<Fault> for NoPage {
+impl From<Fault> for PageError {
     fn from(fault: Fault) -> Self {
         Self { message: fault.message, retryable: fault.retryable }
     }
@@ -46,14 +46,14 @@ impl HttpClient {
     ///
     /// # Errors
     /// If there is none: refused, not reached, not 2xx, larger than `most` bytes, or compressed.
-    pub async fn page(&self, url: Url, most: usize) -> Result<Page, NoPage> {
+    pub async fn page(&self, url: Url, most: usize) -> Result<Page, PageError> {
         let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(TAKEN))]);
         let response = self.get(url, headers).await?;
         let (url, status) = (response.url().clone(), response.status());
         if !status.is_success() {
             let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
             let message = format!("{} answered HTTP {}{reason} for {}", authority(&url), status.as_u16(), url.path());
-            return Err(NoPage { message, retryable: status.is_server_error() || status.as_u16() == 429 });
+            return Err(PageError { message, retryable: status.is_server_error() || status.as_u16() == 429 });
         }
         check_encoding(response.headers())?;
         let Media { essence, charset } = Media::of(response.headers());
@@ -62,9 +62,10 @@ impl HttpClient {
     }
 }
 
-async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, NoPage> {
+async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, PageError> {
     let host = authority(response.url());
-    let too_large = || NoPage { message: format!("the page of {host} is larger than {most} bytes"), retryable: false };
+    let too_large =
+        || PageError { message: format!("the page of {host} is larger than {most} bytes"), retryable: false };
     if response.content_length().is_some_and(|length| length > most as u64) {
         return Err(too_large());
     }
@@ -84,7 +85,7 @@ mod tests {
     use super::super::tests::client;
     use super::*;
 
-    async fn get(url: &str, allow: &[&str]) -> Result<Page, NoPage> {
+    async fn get(url: &str, allow: &[&str]) -> Result<Page, PageError> {
         client(allow).page(Url::parse(url).unwrap(), 100).await
     }
 

@@ -9,9 +9,9 @@ use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
+use super::argument_names::ArgumentNames;
 use super::fields::Fields;
 use super::headers::{HeaderTemplate, authorization, check_auth};
-use super::known::Known;
 use super::payload::Payload;
 use super::reporting::Reporting;
 use super::styles::Styles;
@@ -88,7 +88,7 @@ impl Plan {
             }
         }
 
-        let known = Known::of(input_schema);
+        let known = ArgumentNames::of(input_schema);
         let mut placed = BTreeSet::new();
         let mut place = |pointer: &str, name: &str| {
             if placed.insert(name.to_owned())

@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
 use crate::domain::Time;
-use crate::executor::token::SigningKey;
+use crate::executor::signing_key::SigningKey;
 
 /// The key of this service and its own address. Cheap to clone; all clones know the address once one of them does.
 #[derive(Debug, Clone)]

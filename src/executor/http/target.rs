@@ -5,7 +5,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::styles::Styles;
-use super::template::{Arguments, Missing, Part, Template};
+use super::template::{Arguments, MissingArgument, Part, Template};
 
 /// What a cookie's value does not hold as it is (RFC 6265, section 4.1.1), and `%`, so that it can be read back.
 const COOKIE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(b'\\').add(b'%');
@@ -132,7 +132,7 @@ fn render_segment(
 ) -> Result<String, String> {
     let text = segment
         .render_with(arguments, write)
-        .map_err(|Missing(name)| format!("the URL needs the argument \"{name}\", which is missing"))?;
+        .map_err(|MissingArgument(name)| format!("the URL needs the argument \"{name}\", which is missing"))?;
     let Some(name) = segment.names().next() else { return Ok(text) };
     let decoded = percent_decode_str(&text).collect::<Vec<u8>>();
     match decoded.as_slice() {

@@ -79,7 +79,11 @@ impl Template {
     ///
     /// # Errors
     /// The name of an argument that is absent or `null`.
-    pub fn render<'t>(&'t self, arguments: &Arguments, encode: impl Fn(&str) -> String) -> Result<String, Missing<'t>> {
+    pub fn render<'t>(
+        &'t self,
+        arguments: &Arguments,
+        encode: impl Fn(&str) -> String,
+    ) -> Result<String, MissingArgument<'t>> {
         self.render_with(arguments, |_, value| encode(&text_of(value)))
     }
 
@@ -91,13 +95,13 @@ impl Template {
         &'t self,
         arguments: &Arguments,
         write: impl Fn(&str, &Value) -> String,
-    ) -> Result<String, Missing<'t>> {
+    ) -> Result<String, MissingArgument<'t>> {
         let mut text = String::new();
         for part in &self.0 {
             match part {
                 Part::Literal(literal) => text.push_str(literal),
                 Part::Placeholder(name) => match arguments.get(name) {
-                    None | Some(Value::Null) => return Err(Missing(name)),
+                    None | Some(Value::Null) => return Err(MissingArgument(name)),
                     Some(value) => text.push_str(&write(name, value)),
                 },
             }
@@ -108,7 +112,7 @@ impl Template {
 
 /// An argument that a template needs and the call does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Missing<'t>(pub &'t str);
+pub struct MissingArgument<'t>(pub &'t str);
 
 /// A value in a place for text: a string as it is, everything else as compact JSON.
 #[must_use]

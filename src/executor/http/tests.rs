@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::test_server::{TestServer, response};
 use super::*;
 use crate::domain::{Clock, Time};
-use crate::executor::token::SigningKey;
-use crate::executor::{Outside, Secrets, emitter};
+use crate::executor::signing_key::SigningKey;
+use crate::executor::{ResultSlot, Secrets, emitter};
 
 mod answers;
 mod broken;
@@ -51,12 +51,12 @@ pub(super) fn invocation(arguments: Value) -> Invocation {
         agent: None,
         redaction: None,
         session: None,
-        conversation: None,
+        session_snapshot: None,
         attempt: 1,
         idle_timeout_ms: None,
         elapsed_ms: 0,
-        is_outside: false,
-        outside: Outside::default(),
+        awaits_external: false,
+        result_slot: ResultSlot::default(),
         output: crate::domain::limits::Bounds::default(),
         timeout_ms: 30_000,
         traceparent: None,

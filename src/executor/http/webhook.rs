@@ -9,7 +9,7 @@ use url::Url;
 use super::client::HttpClient;
 use super::fault::Fault;
 use crate::domain::Time;
-use crate::executor::token::SigningKey;
+use crate::executor::signing_key::SigningKey;
 
 /// Largest answer that is read, in bytes.
 pub const MAX_WEBHOOK_ANSWER: usize = 1024 * 1024;

@@ -62,7 +62,7 @@ pub async fn run(
     let failed = |error: ServiceError| {
         if fault::is_broken(&error) {
             // Whether the server is still there is found out at once.
-            server.look_again();
+            server.request_refresh();
         }
         let failure = fault::failure(name, error, link.url.as_ref());
         link.redaction.as_ref().map_or(failure.clone(), |redaction| redaction.failure(failure))

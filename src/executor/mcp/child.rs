@@ -26,7 +26,7 @@ const LONGEST_LINE: usize = 300;
 
 /// A running program below its helper. Dropped, it is ended in the background.
 #[derive(Debug)]
-pub struct Running {
+pub struct ChildGuard {
     child: Option<Child>,
     /// Reads standard error to its end, and gives the last line.
     last_line: Option<JoinHandle<Option<String>>>,
@@ -51,7 +51,7 @@ pub fn start(
     argv: &[String],
     env: &BTreeMap<String, String>,
     cwd: Option<&str>,
-) -> Result<(Running, Pipes), String> {
+) -> Result<(ChildGuard, Pipes), String> {
     let own = std::env::current_dir().ok();
     let cwd = cwd.map(Path::new).or(own.as_deref());
     let command = supervised_command(processes, argv, env, cwd);
@@ -61,13 +61,13 @@ pub fn start(
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     match (stdin, stdout, stderr) {
         (Some(stdin), Some(stdout), Some(stderr)) => {
-            Ok((Running { child: Some(child), last_line: None }, Pipes { stdin, stdout, stderr }))
+            Ok((ChildGuard { child: Some(child), last_line: None }, Pipes { stdin, stdout, stderr }))
         }
         _ => Err("its program has no pipes".to_owned()),
     }
 }
 
-impl Running {
+impl ChildGuard {
     /// The id of the process that keeps it.
     pub fn id(&self) -> Option<u32> {
         self.child.as_ref().and_then(Child::id)
@@ -94,7 +94,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let Some(child) = self.child.take() else { return };
         // Without a runtime, `kill_on_drop` is all that is left.

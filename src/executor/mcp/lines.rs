@@ -25,7 +25,7 @@ const WAITING: usize = 64;
 type Outgoing = (Vec<u8>, oneshot::Sender<io::Result<()>>);
 
 /// The transport.
-pub struct Lines<R> {
+pub struct LineTransport<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     /// The last bytes of a line that is too long, once it is.
@@ -33,7 +33,7 @@ pub struct Lines<R> {
     writer: Option<mpsc::Sender<Outgoing>>,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> LineTransport<R> {
     /// Over these pipes. What is sent is written by a task, which closes the pipe when this is closed.
     pub fn new(reader: R, writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         let (sender, outgoing) = mpsc::channel(WAITING);
@@ -82,7 +82,7 @@ async fn write(mut writer: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver
     }
 }
 
-impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for Lines<R> {
+impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for LineTransport<R> {
     type Error = io::Error;
 
     fn send(
@@ -198,7 +198,7 @@ mod tests {
         let neither = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":\"{long}\"}}\n");
         let text =
             format!("{first}{neither}{last}\n{{\"jsonrpc\":\"2.0\",\"id\":6,\"result\":{{\"content\":[]}}}}\r\n");
-        let mut lines = Lines::new(text.as_bytes(), tokio::io::sink());
+        let mut lines = LineTransport::new(text.as_bytes(), tokio::io::sink());
         let (id, reason) = error_of(lines.receive().await);
         assert!(id == RequestId::Number(4) && reason.contains("16 MiB"), "{reason}");
         assert_eq!(error_of(lines.receive().await).0, RequestId::Number(5));

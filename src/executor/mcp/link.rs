@@ -6,7 +6,7 @@ use rmcp::RoleClient;
 use rmcp::service::Peer;
 use url::Url;
 
-use super::progress::Listeners;
+use super::progress::ProgressRouter;
 use crate::executor::Redaction;
 
 /// What calls are made with.
@@ -15,7 +15,7 @@ pub struct Link {
     /// The server.
     pub peer: Peer<RoleClient>,
     /// Where its progress goes.
-    pub listeners: Listeners,
+    pub listeners: ProgressRouter,
     /// The values that it was given, and that nobody is to hear.
     pub redaction: Option<Arc<Redaction>>,
     /// Where it is, if it is an HTTP server.

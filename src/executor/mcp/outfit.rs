@@ -1,13 +1,13 @@
 //! What all upstream servers of a node share.
 
-use super::backoff::Pace;
+use super::timing::ServerTiming;
 use crate::domain::{Clock, IdGenerator};
 use crate::executor::{HttpClient, Processes, Secrets};
 use crate::telemetry::Metrics;
 
 /// What servers are reached with.
 #[derive(Debug, Clone)]
-pub struct Outfit {
+pub struct ServerContext {
     /// For those with HTTP.
     pub client: HttpClient,
     /// For those that are programs.
@@ -19,7 +19,7 @@ pub struct Outfit {
     /// Chance.
     pub ids: IdGenerator,
     /// Their clocks.
-    pub pace: Pace,
+    pub pace: ServerTiming,
     /// Where they are counted.
     pub metrics: Metrics,
 }

@@ -14,28 +14,28 @@ const MOST_EARLY: usize = 64;
 
 /// Who wants to hear of which call. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Listeners(Arc<Mutex<Heard>>);
+pub struct ProgressRouter(Arc<Mutex<RouterState>>);
 
 #[derive(Debug, Default)]
-struct Heard {
+struct RouterState {
     calls: HashMap<ProgressToken, Emitter>,
     early: VecDeque<ProgressNotificationParam>,
 }
 
 /// As long as it lives, progress goes to its call.
 #[derive(Debug)]
-pub struct Listening {
+pub struct ProgressSubscription {
     token: ProgressToken,
-    listeners: Listeners,
+    listeners: ProgressRouter,
 }
 
-impl Listeners {
-    fn heard(&self) -> MutexGuard<'_, Heard> {
+impl ProgressRouter {
+    fn heard(&self) -> MutexGuard<'_, RouterState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A call wants to hear of itself, also what was said already.
-    pub fn listen(&self, token: ProgressToken, emitter: &Emitter) -> Listening {
+    pub fn listen(&self, token: ProgressToken, emitter: &Emitter) -> ProgressSubscription {
         let mut heard = self.heard();
         heard.early.retain(|said| {
             let is_its_own = said.progress_token == token;
@@ -46,7 +46,7 @@ impl Listeners {
         });
         heard.calls.insert(token.clone(), emitter.clone());
         drop(heard);
-        Listening { token, listeners: self.clone() }
+        ProgressSubscription { token, listeners: self.clone() }
     }
 
     /// A server has said something.
@@ -63,7 +63,7 @@ impl Listeners {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ProgressSubscription {
     fn drop(&mut self) {
         self.listeners.heard().calls.remove(&self.token);
     }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn progress_goes_to_its_call_even_if_it_comes_first() {
-        let (listeners, (emitter, mut reports)) = (Listeners::default(), emitter::channel());
+        let (listeners, (emitter, mut reports)) = (ProgressRouter::default(), emitter::channel());
         for token in 0..100 {
             listeners.say(said(token, 1.0));
         }

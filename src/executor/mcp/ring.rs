@@ -18,10 +18,10 @@ const PIECE: usize = 8192;
 
 /// The lines. Cheap to clone; all clones have the same.
 #[derive(Debug, Clone, Default)]
-pub struct Ring(Arc<Mutex<Kept>>);
+pub struct Ring(Arc<Mutex<LineBuffer>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct LineBuffer {
     lines: VecDeque<String>,
     bytes: usize,
 }

@@ -11,14 +11,14 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::child::Running;
+use super::child::ChildGuard;
+use super::connection::{self, ConnectError, Connection, ConnectionShutdown, Handshake};
 use super::link::Link;
-use super::outfit::Outfit;
+use super::listed_tool::ListedTool;
+use super::outfit::ServerContext;
 use super::ring::Ring;
-use super::session::{self, Beginning, Ending, NoSession, Session};
-use super::standing::{Audience, Listed, Shown, State};
-use super::told::Told;
-use super::{fault, values};
+use super::status::{ServerState, ServerStatus, ToolList, ToolListObserver};
+use super::{fault, resolve};
 use crate::domain::upstream::Upstream;
 use crate::telemetry::metrics::UpstreamCounts;
 
@@ -31,13 +31,13 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(30);
 
 /// What calls can do with it.
 #[derive(Debug, Clone)]
-enum Phase {
+enum Availability {
     /// Wait a moment.
-    Coming,
+    Connecting,
     /// Be made.
     Ready(Arc<Link>),
     /// Fail.
-    Gone,
+    Unavailable,
 }
 
 /// A server.
@@ -47,13 +47,13 @@ pub struct Server {
     /// As it is declared.
     pub upstream: Upstream,
     pub(super) counts: UpstreamCounts,
-    outfit: Outfit,
-    audience: Arc<dyn Audience>,
-    shown: Mutex<Shown>,
+    context: ServerContext,
+    observer: Arc<dyn ToolListObserver>,
+    shown: Mutex<ServerStatus>,
     /// Tools whose changed definitions nobody has accepted.
-    withheld: Mutex<HashSet<String>>,
+    quarantined: Mutex<HashSet<String>>,
     stderr: Ring,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<Availability>,
     /// Turns true when the first start has come to an end, whichever.
     tried: watch::Sender<bool>,
     restart: Notify,
@@ -74,7 +74,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Why a connection is over.
-enum Over {
+enum DisconnectReason {
     /// It was lost, or never came about.
     Lost(String),
     /// Somebody wants it started again.
@@ -84,9 +84,14 @@ enum Over {
 }
 
 impl Server {
-    pub(super) fn new(name: &str, upstream: Upstream, outfit: Outfit, audience: Arc<dyn Audience>) -> Self {
-        let shown = Shown {
-            state: State::Stopped,
+    pub(super) fn new(
+        name: &str,
+        upstream: Upstream,
+        outfit: ServerContext,
+        audience: Arc<dyn ToolListObserver>,
+    ) -> Self {
+        let shown = ServerStatus {
+            state: ServerState::Stopped,
             since: outfit.clock.now(),
             pid: None,
             restarts: 0,
@@ -98,12 +103,12 @@ impl Server {
             name: name.to_owned(),
             upstream,
             counts: outfit.metrics.upstream(name),
-            outfit,
-            audience,
+            context: outfit,
+            observer: audience,
             shown: Mutex::new(shown),
-            withheld: Mutex::default(),
+            quarantined: Mutex::default(),
             stderr: Ring::default(),
-            phase: watch::Sender::new(Phase::Coming),
+            phase: watch::Sender::new(Availability::Connecting),
             tried: watch::Sender::new(false),
             restart: Notify::new(),
             look: Notify::new(),
@@ -115,7 +120,7 @@ impl Server {
 
     /// What is known of it.
     #[must_use]
-    pub fn shown(&self) -> Shown {
+    pub fn shown(&self) -> ServerStatus {
         lock(&self.shown).clone()
     }
 
@@ -127,20 +132,20 @@ impl Server {
 
     /// Whether calls of this tool are refused.
     #[must_use]
-    pub fn is_withheld(&self, tool: &str) -> bool {
-        lock(&self.withheld).contains(tool)
+    pub fn is_quarantined(&self, tool: &str) -> bool {
+        lock(&self.quarantined).contains(tool)
     }
 
     /// From now on calls of these tools, and of no others, are refused.
-    pub fn withhold(&self, tools: HashSet<String>) {
-        *lock(&self.withheld) = tools;
+    pub fn quarantine(&self, tools: HashSet<String>) {
+        *lock(&self.quarantined) = tools;
     }
 
     /// Starts it and keeps it up, once.
     pub fn start(self: &Arc<Self>) {
         let mut task = lock(&self.task);
         if task.is_none() && !self.stop.is_cancelled() {
-            *task = Some(tokio::spawn(self.clone().keep_up()));
+            *task = Some(tokio::spawn(self.clone().supervise()));
         }
     }
 
@@ -150,7 +155,7 @@ impl Server {
     }
 
     /// Lists its tools again.
-    pub(super) fn look_again(&self) {
+    pub(super) fn request_refresh(&self) {
         self.look.notify_one();
     }
 
@@ -166,7 +171,7 @@ impl Server {
     }
 
     /// Waits until its first start has come to an end, whichever.
-    pub async fn tried(&self) {
+    pub async fn wait_first_attempt(&self) {
         let _ = self.tried.subscribe().wait_for(|tried| *tried).await;
     }
 
@@ -176,12 +181,14 @@ impl Server {
     /// Why there is nothing.
     pub(super) async fn link(&self) -> Result<Arc<Link>, String> {
         let mut phase = self.phase.subscribe();
-        let settled =
-            tokio::time::timeout(self.outfit.pace.wait, phase.wait_for(|phase| !matches!(phase, Phase::Coming)));
+        let settled = tokio::time::timeout(
+            self.context.pace.wait,
+            phase.wait_for(|phase| !matches!(phase, Availability::Connecting)),
+        );
         match settled.await {
             Ok(Ok(phase)) => match &*phase {
-                Phase::Ready(link) => Ok(link.clone()),
-                Phase::Gone | Phase::Coming => Err(self.absence()),
+                Availability::Ready(link) => Ok(link.clone()),
+                Availability::Unavailable | Availability::Connecting => Err(self.absence()),
             },
             Ok(Err(_)) | Err(_) => Err(self.absence()),
         }
@@ -193,13 +200,13 @@ impl Server {
         format!("the upstream server \"{}\" is not there: {reason}", self.name)
     }
 
-    fn enter(&self, state: State, phase: Phase) {
+    fn enter(&self, state: ServerState, phase: Availability) {
         let mut shown = lock(&self.shown);
         if shown.state != state {
-            shown.since = self.outfit.clock.now();
+            shown.since = self.context.clock.now();
         }
         shown.state = state;
-        if state != State::Ready {
+        if state != ServerState::Ready {
             shown.pid = None;
         }
         drop(shown);
@@ -209,10 +216,10 @@ impl Server {
     fn note(&self, error: &str) {
         tracing::warn!(upstream = self.name, error, "an upstream server has failed");
         self.counts.erred();
-        lock(&self.shown).last_error = Some((error.to_owned(), self.outfit.clock.now()));
+        lock(&self.shown).last_error = Some((error.to_owned(), self.context.clock.now()));
     }
 
-    async fn keep_up(self: Arc<Self>) {
+    async fn supervise(self: Arc<Self>) {
         let (mut failures, mut is_again) = (0_u32, false);
         loop {
             if is_again {
@@ -220,106 +227,106 @@ impl Server {
                 self.counts.restarted();
             }
             is_again = true;
-            self.enter(State::Starting, Phase::Coming);
+            self.enter(ServerState::Starting, Availability::Connecting);
             let mut up_since = None;
             let over = self.run(&mut up_since).await;
             if up_since.is_some_and(|since: Instant| since.elapsed() >= STABLE) {
                 failures = 0;
             }
             match over {
-                Over::Stop => break,
-                Over::Restart => {
+                DisconnectReason::Stop => break,
+                DisconnectReason::Restart => {
                     failures = 0;
                     continue;
                 }
-                Over::Lost(reason) => self.note(&reason),
+                DisconnectReason::Lost(reason) => self.note(&reason),
             }
             failures = failures.saturating_add(1);
-            if failures >= self.outfit.pace.give_up_after {
-                self.enter(State::Failed, Phase::Gone);
-                self.audience.hears(&self.name, None).await;
+            if failures >= self.context.pace.give_up_after {
+                self.enter(ServerState::Failed, Availability::Unavailable);
+                self.observer.tools_changed(&self.name, None).await;
             } else {
-                self.enter(State::Backoff, Phase::Coming);
+                self.enter(ServerState::Backoff, Availability::Connecting);
             }
             self.tried.send_replace(true);
-            let low = self.outfit.ids.next().as_u128() as u64 & ((1 << 53) - 1);
-            let rest = self.outfit.pace.rest(failures, low as f64 / (1_u64 << 53) as f64);
+            let low = self.context.ids.next().as_u128() as u64 & ((1 << 53) - 1);
+            let rest = self.context.pace.rest(failures, low as f64 / (1_u64 << 53) as f64);
             tokio::select! {
                 () = self.stop.cancelled() => break,
                 () = self.restart.notified() => failures = 0,
                 () = tokio::time::sleep(rest) => {}
             }
         }
-        self.enter(State::Stopped, Phase::Gone);
+        self.enter(ServerState::Stopped, Availability::Unavailable);
         self.tried.send_replace(true);
-        self.audience.hears(&self.name, None).await;
+        self.observer.tools_changed(&self.name, None).await;
     }
 
     /// One life of it.
-    async fn run(&self, up_since: &mut Option<Instant>) -> Over {
+    async fn run(&self, up_since: &mut Option<Instant>) -> DisconnectReason {
         let opened = tokio::select! {
-            () = self.stop.cancelled() => return Over::Stop,
-            () = self.restart.notified() => return Over::Restart,
-            opened = tokio::time::timeout(self.outfit.pace.start, self.open()) => opened,
+            () = self.stop.cancelled() => return DisconnectReason::Stop,
+            () = self.restart.notified() => return DisconnectReason::Restart,
+            opened = tokio::time::timeout(self.context.pace.start, self.open()) => opened,
         };
         let session = match opened {
             Ok(Ok(session)) => session,
-            Ok(Err(reason)) => return Over::Lost(reason),
+            Ok(Err(reason)) => return DisconnectReason::Lost(reason),
             Err(_) => {
-                let ms = self.outfit.pace.start.as_millis();
-                return Over::Lost(format!("it did not say what it is within {ms} ms"));
+                let ms = self.context.pace.start.as_millis();
+                return DisconnectReason::Lost(format!("it did not say what it is within {ms} ms"));
             }
         };
-        self.introduce(&session);
+        self.publish_info(&session);
         let info = session.info.clone();
         let (link, changed, ending) = session.split();
         let over = tokio::select! {
-            () = self.stop.cancelled() => Over::Stop,
-            () = self.restart.notified() => Over::Restart,
-            () = ending.wait() => Over::Lost("the connection was lost".to_owned()),
-            reason = self.keep_listed(&link, &changed, up_since) => Over::Lost(reason),
+            () = self.stop.cancelled() => DisconnectReason::Stop,
+            () = self.restart.notified() => DisconnectReason::Restart,
+            () = ending.wait() => DisconnectReason::Lost("the connection was lost".to_owned()),
+            reason = self.poll_tools(&link, &changed, up_since) => DisconnectReason::Lost(reason),
             () = async {
                 loop {
-                    session::hear_of_changes(&link, info.as_deref(), &changed).await;
+                    connection::hear_of_changes(&link, info.as_deref(), &changed).await;
                     tokio::time::sleep(LISTEN_AGAIN).await;
                 }
-            } => Over::Stop,
+            } => DisconnectReason::Stop,
         };
         // Nobody begins a call with what is just ending.
-        self.phase.send_replace(Phase::Coming);
+        self.phase.send_replace(Availability::Connecting);
         self.end(ending, over).await
     }
 
     /// What a connection tells of the server.
-    fn introduce(&self, session: &Session) {
+    fn publish_info(&self, session: &Connection) {
         let info = session.info.as_deref();
         let implementation = info.and_then(|info| info.server_info.as_ref());
         let mut shown = lock(&self.shown);
         shown.protocol_version = info.map(|info| info.protocol_version.as_str().to_owned());
         shown.implementation = implementation.map(|server| (server.name.clone(), server.version.clone()));
-        shown.pid = session.child.as_ref().and_then(Running::id);
+        shown.pid = session.child.as_ref().and_then(ChildGuard::id);
     }
 
-    async fn end(&self, ending: Ending, over: Over) -> Over {
+    async fn end(&self, ending: ConnectionShutdown, over: DisconnectReason) -> DisconnectReason {
         let ended = ending.end().await;
         match (over, ended) {
-            (Over::Lost(reason), Some(ended)) => Over::Lost(format!("{reason}: {ended}")),
+            (DisconnectReason::Lost(reason), Some(ended)) => DisconnectReason::Lost(format!("{reason}: {ended}")),
             (over, _) => over,
         }
     }
 
-    async fn open(&self) -> Result<Session, String> {
-        let given = || values::fill(&self.upstream, &self.outfit.secrets, &|name| std::env::var(name).ok());
+    async fn open(&self) -> Result<Connection, String> {
+        let given = || resolve::fill(&self.upstream, &self.context.secrets, &|name| std::env::var(name).ok());
         let was_older = self.is_older.load(Ordering::Relaxed);
-        let beginning = if was_older { Beginning::Initialize } else { Beginning::Newest };
-        match session::open(given()?, beginning, &self.outfit, &self.stderr).await {
+        let beginning = if was_older { Handshake::Initialize } else { Handshake::Newest };
+        match connection::open(given()?, beginning, &self.context, &self.stderr).await {
             Ok(session) => Ok(session),
-            Err(NoSession { reason, may_be_older: true }) => {
-                let second = session::open(given()?, Beginning::Initialize, &self.outfit, &self.stderr).await;
+            Err(ConnectError { reason, may_be_older: true }) => {
+                let second = connection::open(given()?, Handshake::Initialize, &self.context, &self.stderr).await;
                 self.is_older.store(second.is_ok(), Ordering::Relaxed);
                 second.map_err(|_| reason)
             }
-            Err(NoSession { reason, .. }) => {
+            Err(ConnectError { reason, .. }) => {
                 self.is_older.store(false, Ordering::Relaxed);
                 Err(reason)
             }
@@ -327,13 +334,13 @@ impl Server {
     }
 
     /// Lists its tools now and whenever they may have changed, until it cannot be reached any more.
-    async fn keep_listed(&self, link: &Arc<Link>, changed: &Notify, up_since: &mut Option<Instant>) -> String {
+    async fn poll_tools(&self, link: &Arc<Link>, changed: &Notify, up_since: &mut Option<Instant>) -> String {
         loop {
-            match session::tools(link).await {
+            match connection::tools(link).await {
                 Ok(tools) => {
-                    let mut listed = Listed::default();
+                    let mut listed = ToolList::default();
                     for (place, tool) in tools.into_iter().enumerate() {
-                        match Told::read(place, tool) {
+                        match ListedTool::read(place, tool) {
                             Ok(told) if listed.tools.iter().any(|other| other.name == told.name) => {
                                 listed.left_out.push((told.name, "another tool has the same name".to_owned()));
                             }
@@ -341,7 +348,7 @@ impl Server {
                             Err(left_out) => listed.left_out.push(left_out),
                         }
                     }
-                    self.audience.hears(&self.name, Some(Arc::new(listed))).await;
+                    self.observer.tools_changed(&self.name, Some(Arc::new(listed))).await;
                 }
                 Err(error) if fault::is_broken(&error) => {
                     return format!("its tools could not be listed: {}", fault::told(error, link));
@@ -352,13 +359,13 @@ impl Server {
             if up_since.is_none() {
                 *up_since = Some(Instant::now());
                 tracing::info!(upstream = self.name, "an upstream server is ready");
-                self.enter(State::Ready, Phase::Ready(link.clone()));
+                self.enter(ServerState::Ready, Availability::Ready(link.clone()));
                 self.tried.send_replace(true);
             }
             tokio::select! {
                 () = changed.notified() => {}
                 () = self.look.notified() => {}
-                () = tokio::time::sleep(self.outfit.pace.poll) => {}
+                () = tokio::time::sleep(self.context.pace.poll) => {}
             }
         }
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::outfit::Outfit;
+use super::outfit::ServerContext;
 use super::server::Server;
-use super::standing::Audience;
+use super::status::ToolListObserver;
 use crate::domain::upstream::Upstream;
 
 /// The servers. Cheap to clone; all clones have the same.
@@ -24,7 +24,13 @@ impl Servers {
     }
 
     /// Puts up a server, which is started by [`Server::start`]. Another one of this name is to be stopped first.
-    pub fn add(&self, name: &str, upstream: Upstream, outfit: Outfit, audience: Arc<dyn Audience>) -> Arc<Server> {
+    pub fn add(
+        &self,
+        name: &str,
+        upstream: Upstream,
+        outfit: ServerContext,
+        audience: Arc<dyn ToolListObserver>,
+    ) -> Arc<Server> {
         let server = Arc::new(Server::new(name, upstream, outfit, audience));
         self.all().insert(name.to_owned(), server.clone());
         server

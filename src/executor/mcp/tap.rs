@@ -10,14 +10,14 @@ use rmcp::transport::Transport;
 use tokio::sync::Notify;
 use tokio_util::sync::DropGuard;
 
-use super::progress::Listeners;
+use super::progress::ProgressRouter;
 
 /// A transport and who listens.
 pub struct Tap<T> {
     /// The transport itself.
     pub inner: T,
     /// Who is told of progress.
-    pub listeners: Listeners,
+    pub listeners: ProgressRouter,
     /// Who is told that there are other tools.
     pub changed: Arc<Notify>,
     /// Fires when the connection is let go, which rmcp does as soon as it is lost.

@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::output::{self, Line, Output, TooLarge};
 use super::plan::Plan;
 use super::program::Program;
-use super::protocol::Place;
-use super::run::Said;
+use super::protocol::WorkDirSpec;
+use super::run::ProcessEvent;
 use super::tail::Tail;
 use super::{Processes, verdict};
 use crate::domain::{Agent, Failure, ToolOutput};
@@ -43,7 +43,7 @@ pub(super) async fn run(plan: &Plan, processes: &Processes, invocation: &Invocat
     let (mut output, mut tail) = (Output::default(), Tail::default());
     let ended = loop {
         match running.next().await {
-            Ok(Said::Out(piece)) => {
+            Ok(ProcessEvent::Stdout(piece)) => {
                 let mut rest = &piece[..];
                 while let Some(line) = output.next(&mut rest).map_err(|TooLarge| {
                     failed(format!("the output is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)"))
@@ -51,8 +51,8 @@ pub(super) async fn run(plan: &Plan, processes: &Processes, invocation: &Invocat
                     take(line, &mut output, &invocation.emitter).await;
                 }
             }
-            Ok(Said::Err(piece)) => tail.take(&piece),
-            Ok(Said::Ended(ended)) => break ended,
+            Ok(ProcessEvent::Stderr(piece)) => tail.take(&piece),
+            Ok(ProcessEvent::Exited(ended)) => break ended,
             Err(error) => {
                 tracing::warn!(id = %invocation.id, %error, "the helper of a program is broken");
                 return Err(failed("the program's helper has ended without a word".to_owned()));
@@ -74,7 +74,8 @@ fn program(plan: &Plan, processes: &Processes, invocation: &Invocation) -> Resul
     let spec = &plan.spec;
     let paths = |paths: &Option<Vec<String>>| paths.as_ref().map(|paths| paths.iter().map(PathBuf::from).collect());
     let fresh = || std::env::temp_dir().join(format!("toolpost-{}-{}", invocation.id, invocation.attempt));
-    let place = spec.cwd.as_ref().map_or_else(|| Place::Fresh(fresh()), |folder| Place::Folder(folder.into()));
+    let place =
+        spec.cwd.as_ref().map_or_else(|| WorkDirSpec::Temporary(fresh()), |folder| WorkDirSpec::Folder(folder.into()));
     let bare = Program::new(&spec.argv, place);
     Ok(Program {
         env: plan.environment(bare.env.clone(), &invocation.arguments, processes.secrets.as_ref())?,

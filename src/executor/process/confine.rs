@@ -21,13 +21,13 @@ const NOT_ENFORCED: &str = "not_enforced";
 pub fn main(arguments: &[String]) -> ExitCode {
     let [parent, notes, confinement, program, rest @ ..] = arguments else { return ExitCode::from(2) };
     let Ok(mut notes) = File::options().write(true).open(notes) else { return ExitCode::from(2) };
-    let Err(reason) = become_it(parent, confinement, program, rest, &mut notes);
+    let Err(reason) = exec_program(parent, confinement, program, rest, &mut notes);
     // If nobody listens any more, nobody wants to know.
     let _ = writeln!(notes, "{}", json!({"refused": reason}));
     ExitCode::from(127)
 }
 
-fn become_it(
+fn exec_program(
     parent: &str,
     confinement: &str,
     program: &str,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::domain::json::pointer_token;
 use crate::domain::process::{EnvValue, NetworkAccess, ProcessSpec, SandboxMode};
 use crate::executor::Secrets;
-use crate::executor::http::known::Known;
+use crate::executor::http::argument_names::ArgumentNames;
 use crate::executor::http::template::{Arguments, Template};
 use crate::executor::secrets::is_valid_secret_name;
 
@@ -35,7 +35,7 @@ impl Plan {
             let message = "cannot be denied to a program whose sandbox is off";
             faults.push(("/network".to_owned(), message.to_owned()));
         }
-        let texts = texts(&spec.env, &Known::of(schema), &mut faults);
+        let texts = texts(&spec.env, &ArgumentNames::of(schema), &mut faults);
         if faults.is_empty() { Ok(Self { spec: spec.clone(), texts }) } else { Err(faults) }
     }
 
@@ -104,7 +104,11 @@ fn check_paths(spec: &ProcessSpec, faults: &mut Faults) {
 }
 
 /// The texts of the environment.
-fn texts(env: &BTreeMap<String, EnvValue>, known: &Known<'_>, faults: &mut Faults) -> BTreeMap<String, Template> {
+fn texts(
+    env: &BTreeMap<String, EnvValue>,
+    known: &ArgumentNames<'_>,
+    faults: &mut Faults,
+) -> BTreeMap<String, Template> {
     let mut texts = BTreeMap::new();
     for (name, value) in env {
         let pointer = format!("/env/{}", pointer_token(name));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use super::protocol::{Confinement, Order, Place, RunAs};
+use super::protocol::{Confinement, LaunchRequest, RunAs, WorkDirSpec};
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
 /// Where programs are looked for if the service itself does not know.
@@ -55,7 +55,7 @@ pub struct Program {
     /// Its whole environment.
     pub env: BTreeMap<String, String>,
     /// Where it runs: here, or in a fresh folder.
-    pub place: Place,
+    pub place: WorkDirSpec,
     /// Its standard input.
     pub input: Vec<u8>,
     /// What it may use; where they say nothing, those of the service hold.
@@ -80,7 +80,7 @@ impl fmt::Debug for Program {
 impl Program {
     /// With nothing in its environment but `PATH`, and nothing on its input. It may read everything, use the network, and
     /// write temporary files and where it runs.
-    pub fn new<A: Into<String>>(argv: impl IntoIterator<Item = A>, place: Place) -> Self {
+    pub fn new<A: Into<String>>(argv: impl IntoIterator<Item = A>, place: WorkDirSpec) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
             env: BTreeMap::from([("PATH".to_owned(), path())]),
@@ -101,13 +101,13 @@ impl Program {
     }
 
     /// What the helper is told.
-    pub(super) fn order(&self, defaults: &ResourceLimits, user: Option<RunAs>) -> Order {
+    pub(super) fn order(&self, defaults: &ResourceLimits, user: Option<RunAs>) -> LaunchRequest {
         let read = match &self.read {
             Some(own) => SYSTEM.iter().map(PathBuf::from).chain(own.iter().cloned()).collect(),
             None => vec![PathBuf::from("/")],
         };
         let temporary = || vec![std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
-        Order {
+        LaunchRequest {
             argv: self.argv.clone(),
             env: self.env.clone(),
             place: self.place.clone(),

@@ -17,9 +17,9 @@ use super::exec::OWN_FILE;
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
 /// First argument of the outer helper.
-pub const HOLD: &str = "__hold";
+pub const SUPERVISE: &str = "__supervise";
 /// First argument of the inner helper.
-pub const KEEP: &str = "__keep";
+pub const INIT: &str = "__init";
 /// First argument of the process that becomes the program.
 pub const CONFINE: &str = "__confine";
 /// Second argument of a helper whose program is to have a process namespace of its own.
@@ -31,13 +31,13 @@ const LONGEST_ORDER: u64 = 64 * 1024 * 1024;
 
 /// What is to be run: one line of JSON, and then the input.
 #[derive(Serialize, Deserialize)]
-pub struct Order {
+pub struct LaunchRequest {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// Its whole environment.
     pub env: BTreeMap<String, String>,
     /// Where it runs.
-    pub place: Place,
+    pub place: WorkDirSpec,
     /// How many bytes of input follow.
     pub input_bytes: usize,
     /// What it may do.
@@ -47,11 +47,12 @@ pub struct Order {
 /// Where a program runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum WorkDirSpec {
     /// In this folder.
     Folder(PathBuf),
     /// In a fresh one that is made under this path, and removed afterwards.
-    Fresh(PathBuf),
+    #[serde(rename = "fresh")]
+    Temporary(PathBuf),
 }
 
 /// What a program may do. Known to everybody on the machine who lists processes, so no secret is in it.
@@ -104,9 +105,9 @@ impl Confinement {
 
 /// The end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct ExitReport {
     /// How it ended.
-    pub end: End,
+    pub end: ExitKind,
     /// What was really enforced, for people.
     #[serde(default)]
     pub sandbox: Map<String, Value>,
@@ -115,7 +116,7 @@ pub struct Ended {
 /// How a program ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum ExitKind {
     /// By itself, with this code.
     Exited(i32),
     /// By a signal.
@@ -128,13 +129,13 @@ pub enum End {
     Refused(String),
 }
 
-impl Default for End {
+impl Default for ExitKind {
     fn default() -> Self {
         Self::Exited(0)
     }
 }
 
-impl End {
+impl ExitKind {
     /// What there is to say of a bad end: a sentence, and the same for programs. `None` if it was a good one.
     #[must_use]
     pub fn fault(&self) -> Option<(String, Value)> {
@@ -155,11 +156,11 @@ impl End {
 ///
 /// # Errors
 /// If the service has gone, or says something else.
-pub fn receive(socket: &UnixStream) -> io::Result<(Order, Vec<u8>)> {
+pub fn receive(socket: &UnixStream) -> io::Result<(LaunchRequest, Vec<u8>)> {
     let mut service = BufReader::new(socket);
     let mut line = String::new();
     service.by_ref().take(LONGEST_ORDER).read_line(&mut line)?;
-    let order: Order = serde_json::from_str(&line)?;
+    let order: LaunchRequest = serde_json::from_str(&line)?;
     let mut input = vec![0; order.input_bytes];
     service.read_exact(&mut input)?;
     Ok((order, input))

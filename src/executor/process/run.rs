@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-use super::protocol::{Ended, HOLD, ISOLATED, Place, SHARED};
-use super::{Processes, Program, folder};
+use super::protocol::{ExitReport, ISOLATED, SHARED, SUPERVISE, WorkDirSpec};
+use super::{Processes, Program, workdir};
 use crate::domain::process::SandboxMode;
 
 /// How much is read at once.
@@ -25,27 +25,27 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const LONGEST_WORD: usize = 1024 * 1024;
 
 /// A program that runs. Dropping it ends the program and all that it has started: SIGTERM, and SIGKILL after a second.
-pub struct Running {
+pub struct RunningProcess {
     socket: UnixStream,
     pipes: Pipes,
     out: BytesMut,
     err: BytesMut,
     word: BytesMut,
-    ended: Option<Ended>,
+    ended: Option<ExitReport>,
 }
 
 /// What comes of a program.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum ProcessEvent {
     /// A piece of standard output.
-    Out(Bytes),
+    Stdout(Bytes),
     /// A piece of standard error.
-    Err(Bytes),
+    Stderr(Bytes),
     /// It has ended, and nothing of it is left. The last that comes.
-    Ended(Ended),
+    Exited(ExitReport),
 }
 
-impl fmt::Debug for Running {
+impl fmt::Debug for RunningProcess {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Running").field("ended", &self.ended).finish_non_exhaustive()
     }
@@ -56,7 +56,7 @@ impl Processes {
     ///
     /// # Errors
     /// If this service has no helper, or it cannot run. That the program itself cannot is told as its end.
-    pub async fn start(&self, program: Program) -> io::Result<Running> {
+    pub async fn start(&self, program: Program) -> io::Result<RunningProcess> {
         let order = program.order(&self.limits, self.user);
         let isolated = program.sandbox != SandboxMode::Off;
         let mut line = serde_json::to_vec(&order)?;
@@ -65,7 +65,7 @@ impl Processes {
         let broken =
             |error: io::Error| io::Error::new(error.kind(), format!("the helper of programs cannot run: {error}"));
         let (child, socket) = spawn(helper, isolated).map_err(broken)?;
-        let mut running = Running::of(child, socket, &order.place);
+        let mut running = RunningProcess::of(child, socket, &order.place);
         running.socket.write_all(&line).await.map_err(broken)?;
         running.socket.write_all(&program.input).await.map_err(broken)?;
         Ok(running)
@@ -77,19 +77,19 @@ fn spawn(helper: &Path, isolated: bool) -> io::Result<(Child, UnixStream)> {
     let (own, its) = StdUnixStream::pair()?;
     own.set_nonblocking(true)?;
     let mut command = Command::new(helper);
-    command.arg(HOLD).arg(std::process::id().to_string()).arg(if isolated { ISOLATED } else { SHARED });
+    command.arg(SUPERVISE).arg(std::process::id().to_string()).arg(if isolated { ISOLATED } else { SHARED });
     command.env_clear().current_dir("/");
     command.stdin(Stdio::from(OwnedFd::from(its))).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn()?;
     Ok((child, UnixStream::from_std(own)?))
 }
 
-impl Running {
-    fn of(mut child: Child, socket: UnixStream, place: &Place) -> Self {
+impl RunningProcess {
+    fn of(mut child: Child, socket: UnixStream, place: &WorkDirSpec) -> Self {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let fresh = match place {
-            Place::Fresh(path) => Some(path.clone()),
-            Place::Folder(_) => None,
+            WorkDirSpec::Temporary(path) => Some(path.clone()),
+            WorkDirSpec::Folder(_) => None,
         };
         let pipes = Pipes { child: Some(child), stdout, stderr, fresh };
         let [out, err, word] = Default::default();
@@ -100,23 +100,23 @@ impl Running {
     ///
     /// # Errors
     /// If the helper has ended without a word. Nothing of the program is left then either.
-    pub async fn next(&mut self) -> io::Result<Said> {
+    pub async fn next(&mut self) -> io::Result<ProcessEvent> {
         loop {
             if self.pipes.stdout.is_none()
                 && self.pipes.stderr.is_none()
                 && let Some(ended) = self.ended.clone()
             {
-                return Ok(Said::Ended(ended));
+                return Ok(ProcessEvent::Exited(ended));
             }
             let has_ended = self.ended.is_some();
             tokio::select! {
                 read = read(&mut self.pipes.stdout, &mut self.out) => match read? {
                     0 => self.pipes.stdout = None,
-                    _ => return Ok(Said::Out(self.out.split().freeze())),
+                    _ => return Ok(ProcessEvent::Stdout(self.out.split().freeze())),
                 },
                 read = read(&mut self.pipes.stderr, &mut self.err) => match read? {
                     0 => self.pipes.stderr = None,
-                    _ => return Ok(Said::Err(self.err.split().freeze())),
+                    _ => return Ok(ProcessEvent::Stderr(self.err.split().freeze())),
                 },
                 read = self.socket.read_buf(&mut self.word), if !has_ended => {
                     if read? == 0 {
@@ -175,7 +175,7 @@ impl Drop for Pipes {
                 let _ = child.wait().await;
             }
             if let Some(fresh) = fresh.filter(|fresh| fresh.exists()) {
-                let _ = tokio::task::spawn_blocking(move || folder::remove(&fresh)).await;
+                let _ = tokio::task::spawn_blocking(move || workdir::remove(&fresh)).await;
             }
         });
     }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use tokio::process::Command;
 
 use super::Processes;
-use super::protocol::{HOLD, SHARED};
+use super::protocol::{SHARED, SUPERVISE};
 
 /// A command that runs `argv` below a helper, with exactly this environment; standard input, output and errors are piped and
 /// are the program's own. The process that it starts is the helper, which ends as the program did.
@@ -40,7 +40,7 @@ pub fn supervised_command(
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start"));
     }
     let mut command = Command::new(processes.helper()?);
-    command.arg(HOLD).arg(std::process::id().to_string()).arg(SHARED).args(argv);
+    command.arg(SUPERVISE).arg(std::process::id().to_string()).arg(SHARED).args(argv);
     command.env_clear().envs(env).current_dir(cwd.unwrap_or(Path::new("/"))).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok(command)

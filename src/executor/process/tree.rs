@@ -7,7 +7,7 @@ use std::{fs, thread};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group};
 
-use super::watch::Watch;
+use super::signals::SignalWatch;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// One child and all that it starts. Orphans among them become children of this process, as it is their subreaper or the
 /// first process of their namespace: so if it has no children, nobody is left.
 pub struct Tree<'w> {
-    watch: &'w Watch,
+    watch: &'w SignalWatch,
     /// The child, which leads its group.
     pub root: Pid,
     /// How the child has ended, if it has.
@@ -28,7 +28,7 @@ pub struct Tree<'w> {
 
 impl<'w> Tree<'w> {
     /// Of this child.
-    pub fn new(watch: &'w Watch, root: Pid) -> Self {
+    pub fn new(watch: &'w SignalWatch, root: Pid) -> Self {
         Self { watch, root, ended: None }
     }
 

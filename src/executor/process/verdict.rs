@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::output::Output;
-use super::protocol::Ended;
+use super::protocol::ExitReport;
 use super::tail::{self, Tail};
 use crate::domain::limits::Bounds;
 use crate::domain::{Failure, Outcome, ToolOutput, outcome_of};
@@ -16,7 +16,7 @@ const BESIDE: (u64, u64) = (1024, 6);
 /// standard error.
 pub fn outcome(
     name: &str,
-    ended: Ended,
+    ended: ExitReport,
     output: Output,
     tail: Tail,
     redaction: Option<&Redaction>,
@@ -59,10 +59,10 @@ mod tests {
     use serde_json::json;
 
     use super::super::output;
-    use super::super::protocol::End;
+    use super::super::protocol::ExitKind;
     use super::*;
 
-    fn of(end: End, stdout: &str, stderr: &str) -> Outcome {
+    fn of(end: ExitKind, stdout: &str, stderr: &str) -> Outcome {
         let (mut output, mut tail) = (Output::default(), Tail::default());
         let mut rest = stdout.as_bytes();
         while let Some(line) = output.next(&mut rest).unwrap().or_else(|| output.finish()) {
@@ -73,7 +73,7 @@ mod tests {
         }
         tail.take(stderr.as_bytes());
         let sandbox = json!({"landlock": true}).as_object().unwrap().clone();
-        let answer = outcome("t", Ended { end, sandbox }, output, tail, None, Bounds::default());
+        let answer = outcome("t", ExitReport { end, sandbox }, output, tail, None, Bounds::default());
         let ToolOutput::Outcome(outcome) = answer else { panic!("an outcome") };
         assert_eq!(outcome.details["sandbox"]["landlock"], true);
         *outcome
@@ -81,24 +81,24 @@ mod tests {
 
     #[test]
     fn a_good_end_is_the_output() {
-        let outcome = of(End::Exited(0), "{\"a\":1}\n", "a warning");
+        let outcome = of(ExitKind::Exited(0), "{\"a\":1}\n", "a warning");
         assert_eq!((outcome.output.as_str(), outcome.is_error()), ("{\"a\":1}", false));
         assert_eq!(outcome.details["stderr"], "a warning");
-        assert_eq!(of(End::Exited(0), "", "").output, "Done");
-        assert!(of(End::Exited(0), "{\"error\":\"e\"}", "").is_error());
+        assert_eq!(of(ExitKind::Exited(0), "", "").output, "Done");
+        assert!(of(ExitKind::Exited(0), "{\"error\":\"e\"}", "").is_error());
     }
 
     #[test]
     fn a_bad_end_tells_what_was_written_and_how_it_ended() {
-        let outcome = of(End::Exited(3), "out\n", "err\n");
+        let outcome = of(ExitKind::Exited(3), "out\n", "err\n");
         assert_eq!(outcome.output, "Error executing tool \"t\": out\n\nerr\n\nCommand exited with code 3");
         assert_eq!(outcome.error.unwrap().details, Some(json!({"exit_code": 3})));
-        assert!(of(End::Killed(9), "", "").output.ends_with(": Command was killed by signal 9"));
-        let result = of(End::Exited(1), "{\"event\":\"result\",\"output\":\"o\"}\n", "");
+        assert!(of(ExitKind::Killed(9), "", "").output.ends_with(": Command was killed by signal 9"));
+        let result = of(ExitKind::Exited(1), "{\"event\":\"result\",\"output\":\"o\"}\n", "");
         assert!(result.output.contains("o\n\nCommand exited with code 1"), "{}", result.output);
-        let long = of(End::Exited(1), &"y\n".repeat(1_000_000), &"z\n".repeat(1_000_000)).output;
+        let long = of(ExitKind::Exited(1), &"y\n".repeat(1_000_000), &"z\n".repeat(1_000_000)).output;
         assert!(long.len() < 51_200 && long.lines().count() < 2000 && long.ends_with("code 1"), "{}", long.len());
-        assert!(of(End::TooManyProcesses(4), "", "").output.contains("more than 4 processes"));
-        assert!(of(End::Refused("no".into()), "", "").output.ends_with(": no"));
+        assert!(of(ExitKind::TooManyProcesses(4), "", "").output.contains("more than 4 processes"));
+        assert!(of(ExitKind::Refused("no".into()), "", "").output.ends_with(": no"));
     }
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{ToolFactory, disposal};
 use crate::domain::Tenant;
-use crate::executor::instances::{Instances, Pool, Scope};
+use crate::executor::instances::{InstanceScope, Instances, Pool};
 use crate::tool::error::panic_message;
 use crate::tool::{Run, ToolError};
 
@@ -72,9 +72,9 @@ impl<F: ToolFactory> Kept<F> {
     /// If it could not be made.
     pub async fn get(&self, run: &Run) -> Result<Arc<Held<F>>, ToolError> {
         let owner = match (F::SCOPE, run.shared_session()) {
-            (Scope::Shared, _) => Owner::Everybody(run.tenant().clone()),
-            (Scope::Session, Some(session)) => Owner::Session(run.tenant().clone(), session.clone()),
-            (Scope::Session, None) | (Scope::Call, _) => Owner::Call(run.id()),
+            (InstanceScope::Shared, _) => Owner::Everybody(run.tenant().clone()),
+            (InstanceScope::Session, Some(session)) => Owner::Session(run.tenant().clone(), session.clone()),
+            (InstanceScope::Session, None) | (InstanceScope::Call, _) => Owner::Call(run.id()),
         };
         let place = {
             let mut places = self.places();
@@ -115,24 +115,24 @@ impl<F: ToolFactory> Place<F> {
 }
 
 impl<F: ToolFactory> Pool for Kept<F> {
-    fn scope(&self) -> Scope {
+    fn scope(&self) -> InstanceScope {
         F::SCOPE
     }
 
-    fn end_call(&self, call: Uuid) {
-        if F::SCOPE != Scope::Shared {
+    fn release_call(&self, call: Uuid) {
+        if F::SCOPE != InstanceScope::Shared {
             self.let_go(&Owner::Call(call));
         }
     }
 
-    fn end_session(&self, tenant: &Tenant, session: &str) {
-        if F::SCOPE == Scope::Session {
+    fn release_session(&self, tenant: &Tenant, session: &str) {
+        if F::SCOPE == InstanceScope::Session {
             self.let_go(&Owner::Session(tenant.clone(), session.into()));
         }
     }
 
-    fn end_idle(&self, idle: Duration) {
-        if F::SCOPE != Scope::Session {
+    fn release_idle(&self, idle: Duration) {
+        if F::SCOPE != InstanceScope::Session {
             return;
         }
         let mut gone = Vec::new();
@@ -145,7 +145,7 @@ impl<F: ToolFactory> Pool for Kept<F> {
         });
     }
 
-    fn end_all(&self) {
+    fn release_all(&self) {
         let gone = std::mem::take(&mut *self.places());
         drop(gone);
     }

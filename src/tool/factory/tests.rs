@@ -31,7 +31,7 @@ struct Numbers {
 
 impl ToolFactory for Numbers {
     type Tool = Numbered;
-    const SCOPE: Scope = Scope::Session;
+    const SCOPE: InstanceScope = InstanceScope::Session;
 
     fn is_available(&self, session: &Session) -> bool {
         &*session.id != "stranger"
@@ -81,8 +81,8 @@ async fn a_session_has_one_however_many_of_its_calls_come_at_once() {
     let calls = (0..10).map(|call| called(&executor, call, Some("a")));
     assert_eq!(futures_util::future::join_all(calls).await, vec![Value::from("1"); 10]);
     assert_eq!(called(&executor, 10, Some("b")).await, "2");
-    instances.end_session(&crate::domain::Tenant::default(), "a");
-    instances.disposed().await;
+    instances.release_session(&crate::domain::Tenant::default(), "a");
+    instances.wait_disposed().await;
     assert_eq!(told(&log), ["made for a", "made for b", "disposed of 1"]);
     assert_eq!(called(&executor, 11, Some("a")).await, "3");
     assert_eq!(called(&executor, 12, Some("b")).await, "2");
@@ -93,8 +93,8 @@ async fn a_call_without_a_session_has_its_own_which_goes_with_it() {
     let (executor, instances, log) = numbers("");
     assert_eq!((called(&executor, 1, None).await, called(&executor, 1, None).await), ("1".into(), "1".into()));
     assert_eq!(called(&executor, 2, None).await, "2");
-    executor.pool().unwrap().end_call(Uuid::from_u128(1));
-    instances.disposed().await;
+    executor.pool().unwrap().release_call(Uuid::from_u128(1));
+    instances.wait_disposed().await;
     assert_eq!(told(&log), ["made for nobody", "made for nobody", "disposed of 1"]);
 }
 
@@ -115,8 +115,8 @@ async fn whatever_a_disposal_does_the_others_are_disposed_of() {
 async fn a_disposal_that_hangs_is_given_up() {
     let (executor, instances, log) = numbers("hang");
     called(&executor, 1, Some("a")).await;
-    instances.end_session(&crate::domain::Tenant::default(), "a");
-    instances.disposed().await;
+    instances.release_session(&crate::domain::Tenant::default(), "a");
+    instances.wait_disposed().await;
     assert_eq!(told(&log), ["made for a", "disposed of 1"]);
 }
 
@@ -127,8 +127,8 @@ async fn only_what_sessions_do_not_use_goes_in_idle_times() {
     called(&executor, 1, Some("a")).await;
     tokio::time::advance(minute).await;
     called(&executor, 2, Some("b")).await;
-    instances.end_idle(minute);
-    instances.disposed().await;
+    instances.release_idle(minute);
+    instances.wait_disposed().await;
     assert_eq!(told(&log), ["made for a", "made for b", "disposed of 1"]);
 }
 
@@ -137,7 +137,7 @@ async fn a_tool_that_is_replaced_lets_go_of_what_it_keeps() {
     let (executor, instances, log) = numbers("");
     called(&executor, 1, Some("a")).await;
     drop(executor);
-    instances.disposed().await;
+    instances.wait_disposed().await;
     assert_eq!(told(&log), ["made for a", "disposed of 1"]);
     assert!(instances.live().is_empty());
 }

@@ -94,17 +94,17 @@ impl Executor for NewTask {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let task = self.clone();
         Box::pin(async move {
-            if !invocation.is_outside {
+            if !invocation.awaits_external {
                 task.make(&invocation).await?;
             }
             // From now on its end can come.
-            invocation.outside.open();
+            invocation.result_slot.open();
             invocation.emitter.status(StatusUpdate {
                 phase: Some(Phase::External),
                 metadata: object([("session", invocation.id.to_string())]),
                 ..StatusUpdate::default()
             });
-            Ok(invocation.outside.result().await)
+            Ok(invocation.result_slot.result().await)
         })
     }
 }

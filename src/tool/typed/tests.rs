@@ -8,12 +8,12 @@ use super::*;
 use crate::domain::call::{Progress, StatusUpdate};
 use crate::domain::event::Emission;
 use crate::domain::{Code, ContentBlock};
-use crate::executor::Outside;
-use crate::executor::emitter::{Report, Reports};
+use crate::executor::ResultSlot;
+use crate::executor::emitter::{Report, ReportReceiver};
 use crate::tool::{Json, NoArgs, object};
 
 /// A run of a tool called `t`, and what it reports.
-pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
+pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, ReportReceiver) {
     let (emitter, reports) = emitter::channel();
     let invocation = Invocation {
         id: Uuid::from_u128(1),
@@ -21,7 +21,7 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
         agent: None,
         redaction: None,
         session: None,
-        conversation: None,
+        session_snapshot: None,
         tenant: crate::domain::Tenant::default(),
         allowed: None,
         call_id: "call_1".into(),
@@ -33,8 +33,8 @@ pub(in crate::tool) fn invocation(arguments: Value) -> (Invocation, Reports) {
         timeout_ms: 30_000,
         idle_timeout_ms: None,
         elapsed_ms: 0,
-        is_outside: false,
-        outside: Outside::default(),
+        awaits_external: false,
+        result_slot: ResultSlot::default(),
         traceparent: Some("00-a-b-01".into()),
         emitter,
         cancel: CancellationToken::new(),

@@ -13,7 +13,7 @@ use crate::domain::limits::Truncate;
 use crate::domain::process::{NetworkAccess, SandboxMode};
 use crate::domain::{Failure, LimitsSpec, Outcome};
 use crate::executor::Processes;
-use crate::executor::process::{End, Ended, Said};
+use crate::executor::process::{ExitKind, ExitReport, ProcessEvent};
 use crate::tool::{About, Invalid, Run, Tool, ToolError, object};
 
 mod command;
@@ -116,8 +116,8 @@ impl Tool for Bash {
         let ended = loop {
             tokio::select! {
                 said = running.next() => match said {
-                    Ok(Said::Out(piece) | Said::Err(piece)) => gathered.take(&piece),
-                    Ok(Said::Ended(ended)) => break ended,
+                    Ok(ProcessEvent::Stdout(piece) | ProcessEvent::Stderr(piece)) => gathered.take(&piece),
+                    Ok(ProcessEvent::Exited(ended)) => break ended,
                     Err(error) => {
                         tracing::warn!(id = %run.id(), %error, "the helper of a command is broken");
                         return Err(ToolError::new("the command's helper has ended without a word"));
@@ -137,9 +137,9 @@ impl Tool for Bash {
 }
 
 /// What a command has come to. `late` is the time that was too short for it.
-fn outcome(name: &str, text: String, ended: Ended, late: Option<u64>) -> Outcome {
+fn outcome(name: &str, text: String, ended: ExitReport, late: Option<u64>) -> Outcome {
     let mut details = object([("sandbox", ended.sandbox)]);
-    if let End::Exited(code) = ended.end {
+    if let ExitKind::Exited(code) = ended.end {
         details.insert("exit_code".to_owned(), code.into());
     }
     let fault = match late {
@@ -163,20 +163,20 @@ fn outcome(name: &str, text: String, ended: Ended, late: Option<u64>) -> Outcome
 mod tests {
     use super::*;
 
-    fn of(text: &str, end: End, late: Option<u64>) -> Outcome {
-        outcome("bash", text.to_owned(), Ended { end, ..Ended::default() }, late)
+    fn of(text: &str, end: ExitKind, late: Option<u64>) -> Outcome {
+        outcome("bash", text.to_owned(), ExitReport { end, ..ExitReport::default() }, late)
     }
 
     #[test]
     fn a_good_end_is_the_output_as_it_is() {
-        let good = of("a\n", End::Exited(0), None);
+        let good = of("a\n", ExitKind::Exited(0), None);
         assert_eq!((good.output.as_str(), good.is_error(), &good.details["exit_code"]), ("a\n", false, &json!(0)));
-        assert_eq!(of("", End::Exited(0), None).output, "Done");
+        assert_eq!(of("", ExitKind::Exited(0), None).output, "Done");
     }
 
     #[test]
     fn a_bad_end_is_the_output_and_how_it_ended() {
-        let bad = of("oh\n", End::Exited(3), None);
+        let bad = of("oh\n", ExitKind::Exited(3), None);
         assert_eq!(bad.output, "Error executing tool \"bash\": oh\n\nCommand exited with code 3");
         let error = bad.error.unwrap();
         assert_eq!(
@@ -184,8 +184,8 @@ mod tests {
             ("Command exited with code 3", Some(json!({"exit_code": 3})))
         );
         assert_eq!(error.text, bad.output);
-        assert!(of("", End::Killed(9), None).output.ends_with("\": Command was killed by signal 9"));
-        let late = of("half", End::Killed(15), Some(500)).output;
+        assert!(of("", ExitKind::Killed(9), None).output.ends_with("\": Command was killed by signal 9"));
+        let late = of("half", ExitKind::Killed(15), Some(500)).output;
         assert!(late.ends_with("half\n\nCommand timed out after 500 ms and was stopped"), "{late}");
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toolpost::domain::process::ResourceLimits;
 use toolpost::executor::Processes;
-use toolpost::executor::process::{End, Ended, Place, Program, Running, Said};
+use toolpost::executor::process::{ExitKind, ExitReport, ProcessEvent, Program, RunningProcess, WorkDirSpec};
 
 use super::*;
 use crate::support::bounded;
@@ -15,17 +15,17 @@ fn processes() -> Processes {
 }
 
 fn script(text: &str, folder: &Path) -> Program {
-    Program::new(["sh", "-c", text], Place::Folder(folder.to_owned()))
+    Program::new(["sh", "-c", text], WorkDirSpec::Folder(folder.to_owned()))
 }
 
 /// The rest of its output and of its errors.
-async fn rest(running: &mut Running) -> (String, String, Ended) {
+async fn rest(running: &mut RunningProcess) -> (String, String, ExitReport) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     loop {
         match bounded("the program", running.next()).await.unwrap() {
-            Said::Out(piece) => out.extend_from_slice(&piece),
-            Said::Err(piece) => err.extend_from_slice(&piece),
-            Said::Ended(ended) => {
+            ProcessEvent::Stdout(piece) => out.extend_from_slice(&piece),
+            ProcessEvent::Stderr(piece) => err.extend_from_slice(&piece),
+            ProcessEvent::Exited(ended) => {
                 return (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap(), ended);
             }
         }
@@ -38,7 +38,7 @@ async fn a_program_reads_its_input_and_both_its_outputs_are_read() {
     let program = Program { input: b"in".to_vec(), ..script("cat; pwd >&2; exit 4", folder.path()) };
     let mut running = processes().start(program).await.unwrap();
     let (out, err, ended) = rest(&mut running).await;
-    assert_eq!((out.as_str(), Path::new(err.trim()), &ended.end), ("in", folder.path(), &End::Exited(4)));
+    assert_eq!((out.as_str(), Path::new(err.trim()), &ended.end), ("in", folder.path(), &ExitKind::Exited(4)));
     assert_eq!(ended.end.fault().unwrap().0, "Command exited with code 4");
     assert_eq!(rest(&mut running).await.2, ended, "it has ended for good");
 }
@@ -52,7 +52,7 @@ async fn a_confined_program_has_its_folder_and_the_system() {
     let (out, _, ended) = rest(&mut processes().start(script(&text, folder.path()).confined()).await.unwrap()).await;
     if ended.sandbox["landlock"] == true {
         assert_eq!((out.as_str(), fs::read_to_string(&file).unwrap().as_str()), ("x\n", "secret"));
-        assert_ne!(ended.end, End::Exited(0));
+        assert_ne!(ended.end, ExitKind::Exited(0));
     }
 }
 
@@ -61,8 +61,8 @@ async fn one_that_is_stopped_is_heard_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let text = "trap 'echo bye; exit' TERM; echo hi; while :; do sleep 0.05; done";
     let mut running = processes().start(script(text, folder.path())).await.unwrap();
-    assert_eq!(bounded("a word", running.next()).await.unwrap(), Said::Out("hi\n".into()));
+    assert_eq!(bounded("a word", running.next()).await.unwrap(), ProcessEvent::Stdout("hi\n".into()));
     running.stop().await;
     let (out, _, ended) = rest(&mut running).await;
-    assert_eq!((out.as_str(), ended.end), ("bye\n", End::Stopped));
+    assert_eq!((out.as_str(), ended.end), ("bye\n", ExitKind::Stopped));
 }

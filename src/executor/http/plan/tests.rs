@@ -4,8 +4,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::executor::token::SigningKey;
-use crate::executor::{Outside, emitter};
+use crate::executor::signing_key::SigningKey;
+use crate::executor::{ResultSlot, emitter};
 
 fn spec(value: Value) -> HttpSpec {
     serde_json::from_value(value).unwrap()
@@ -18,7 +18,7 @@ fn run(arguments: Value) -> Invocation {
         agent: None,
         redaction: None,
         session: None,
-        conversation: None,
+        session_snapshot: None,
         tenant: crate::domain::Tenant::default(),
         allowed: None,
         call_id: "call_1".into(),
@@ -28,8 +28,8 @@ fn run(arguments: Value) -> Invocation {
         attempt: 2,
         idle_timeout_ms: None,
         elapsed_ms: 0,
-        is_outside: false,
-        outside: Outside::default(),
+        awaits_external: false,
+        result_slot: ResultSlot::default(),
         output: crate::domain::limits::Bounds::default(),
         timeout_ms: 1500,
         traceparent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),

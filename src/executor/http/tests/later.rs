@@ -8,14 +8,14 @@ use super::super::test_server::read_request;
 use super::*;
 use crate::domain::Phase;
 use crate::domain::call::StatusUpdate;
-use crate::executor::emitter::{Report, Reports};
-use crate::executor::outside::Posted;
+use crate::executor::emitter::{Report, ReportReceiver};
+use crate::executor::result_slot::PostOutcome;
 
 /// A run and both of its ways to the outside.
 struct Running {
     run: JoinHandle<Result<ToolOutput, Failure>>,
-    outside: Outside,
-    reports: Reports,
+    outside: ResultSlot,
+    reports: ReportReceiver,
     client: HttpClient,
 }
 
@@ -23,7 +23,7 @@ fn start(spec: Value) -> Running {
     let client = client(&["127.0.0.1"]);
     let (emitter, reports) = emitter::channel();
     let invocation = Invocation { emitter, ..invocation(json!({})) };
-    let outside = invocation.outside.clone();
+    let outside = invocation.result_slot.clone();
     Running { run: tokio::spawn(executor(spec, client.clone()).execute(invocation)), outside, reports, client }
 }
 
@@ -57,9 +57,9 @@ async fn after_a_202_the_result_is_awaited_and_its_body_is_ignored() {
         let external = StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() };
         assert_eq!(running.reports.next().await, Report::Status(external));
         assert!(!running.run.is_finished());
-        assert_eq!(running.outside.post(ToolOutput::Json(json!({"n": 1}))), Posted::Accepted);
+        assert_eq!(running.outside.post(ToolOutput::Json(json!({"n": 1}))), PostOutcome::Accepted);
         assert_eq!(running.run.await.unwrap(), Ok(ToolOutput::Json(json!({"n": 1}))));
-        assert_eq!(running.outside.post(ToolOutput::Nothing), Posted::TooLate);
+        assert_eq!(running.outside.post(ToolOutput::Nothing), PostOutcome::TooLate);
     }
 }
 
@@ -70,7 +70,7 @@ async fn a_202_whose_body_never_ends_is_no_reason_to_wait_longer() {
     let mut stream = accepted.await.unwrap();
     stream.write_all(b"HTTP/1.1 202 Accepted\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n").await.unwrap();
     assert!(matches!(running.reports.next().await, Report::Status(StatusUpdate { phase: Some(Phase::External), .. })));
-    assert_eq!(running.outside.post(text("posted")), Posted::Accepted);
+    assert_eq!(running.outside.post(text("posted")), PostOutcome::Accepted);
     assert_eq!(running.run.await.unwrap(), Ok(text("posted")));
     closed(&mut stream).await;
 }
@@ -87,7 +87,7 @@ async fn a_result_that_is_posted_before_the_answer_wins_at_once_and_the_connecti
         let running = start(json!({"url": url}));
         let mut stream = accepted.await.unwrap();
         stream.write_all(begun.as_bytes()).await.unwrap();
-        assert_eq!(running.outside.post(text("posted")), Posted::Accepted);
+        assert_eq!(running.outside.post(text("posted")), PostOutcome::Accepted);
         assert_eq!(running.run.await.unwrap(), Ok(text("posted")), "{begun:?}");
         closed(&mut stream).await;
         drop(running.client);
@@ -101,7 +101,7 @@ async fn an_answer_before_any_posted_result_is_the_result() {
         let server = TestServer::answering(response(head, body)).await;
         let running = start(json!({"url": server.url("/")}));
         assert_eq!(running.run.await.unwrap(), Ok(answer));
-        assert_eq!(running.outside.post(text("posted")), Posted::TooLate, "{head}");
+        assert_eq!(running.outside.post(text("posted")), PostOutcome::TooLate, "{head}");
     }
 }
 
@@ -112,7 +112,7 @@ async fn a_result_that_came_after_a_failed_attempt_ends_the_next_one_without_a_r
     let call = invocation(json!({}));
     assert!(executor.execute(call.clone()).await.unwrap_err().retryable);
     assert!(server.received.recv().await.is_some());
-    assert_eq!(call.outside.post(text("posted")), Posted::Accepted);
+    assert_eq!(call.result_slot.post(text("posted")), PostOutcome::Accepted);
     assert_eq!(executor.execute(call.clone()).await, Ok(text("posted")));
     assert!(server.received.try_recv().is_err(), "no second request");
 }

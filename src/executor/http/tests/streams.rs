@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use super::super::test_server::read_request;
 use super::*;
 use crate::domain::ContentBlock;
-use crate::executor::emitter::{Report, Reports};
+use crate::executor::emitter::{Report, ReportReceiver};
 
 const HEAD: &str = "200 OK\r\ncontent-type: Text/Event-Stream; charset=utf-8";
 
@@ -134,7 +134,7 @@ async fn a_result_of_the_full_size_arrives_whole_and_a_larger_one_is_refused() {
 
 /// A server that lets the test write the stream; the connection, the run, and what it reports.
 async fn open_stream()
--> (tokio::net::TcpStream, tokio::task::JoinHandle<Result<ToolOutput, Failure>>, Reports, HttpClient) {
+-> (tokio::net::TcpStream, tokio::task::JoinHandle<Result<ToolOutput, Failure>>, ReportReceiver, HttpClient) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let client = client(&["127.0.0.1"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Shell;
 use crate::domain::process::ResourceLimits;
-use crate::executor::process::{Place, Program};
+use crate::executor::process::{Program, WorkDirSpec};
 use crate::tool::Run;
 use crate::tool::workspace::Workspace;
 
@@ -25,7 +25,7 @@ pub fn program(workspace: &Workspace, shell: &Shell, command: &str, run: &Run) -
     let folder = workspace.path();
     let argv = [program, "-c", BEGINNING, program, &folder.to_string_lossy(), command];
     let own = std::env::temp_dir().join(format!("toolpost-{}-{}", run.id(), run.attempt()));
-    let bare = Program::new(argv, Place::Fresh(own));
+    let bare = Program::new(argv, WorkDirSpec::Temporary(own));
     let more = [("LANG", "C.UTF-8"), ("TERM", "dumb"), ("NO_COLOR", "1"), ("PAGER", "cat"), ("GIT_PAGER", "cat")];
     let mut env: BTreeMap<String, String> = bare.env.clone();
     env.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));

@@ -124,15 +124,15 @@ fn whole_characters(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
     use crate::domain::ContentBlock;
-    use crate::executor::emitter::{Report, Reports};
+    use crate::executor::emitter::{Report, ReportReceiver};
     use crate::tool::typed::tests::invocation;
 
-    fn run() -> (Run, Reports) {
+    fn run() -> (Run, ReportReceiver) {
         let (invocation, reports) = invocation(serde_json::json!({}));
         (Run::new(invocation), reports)
     }
 
-    fn shown(reports: &mut Reports) -> Vec<String> {
+    fn shown(reports: &mut ReportReceiver) -> Vec<String> {
         let reports = std::iter::from_fn(|| reports.take());
         let text = |report| match report {
             Report::Emission(emission) => match emission.content.as_slice() {

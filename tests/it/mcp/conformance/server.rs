@@ -18,7 +18,7 @@ use rmcp::{ErrorData, ServerHandler};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolpost::app::App;
-use toolpost::executor::token::SigningKey;
+use toolpost::executor::signing_key::SigningKey;
 use toolpost::mcp::{Caller, Endpoint, Server, Settings};
 use toolpost::registry::Registry;
 

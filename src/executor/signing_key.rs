@@ -24,16 +24,18 @@ impl std::fmt::Debug for SigningKey {
 /// A secret that is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a signing secret is `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks)")]
-pub struct NotASecret;
+pub struct InvalidSigningSecret;
 
 impl SigningKey {
     /// Reads `whsec_…`.
     ///
     /// # Errors
     /// If it is no such secret.
-    pub fn parse(text: &str) -> Result<Self, NotASecret> {
-        let bytes = STANDARD.decode(text.strip_prefix(PREFIX).ok_or(NotASecret)?).map_err(|_| NotASecret)?;
-        if (24..=64).contains(&bytes.len()) { Ok(Self(bytes.into())) } else { Err(NotASecret) }
+    pub fn parse(text: &str) -> Result<Self, InvalidSigningSecret> {
+        let bytes = STANDARD
+            .decode(text.strip_prefix(PREFIX).ok_or(InvalidSigningSecret)?)
+            .map_err(|_| InvalidSigningSecret)?;
+        if (24..=64).contains(&bytes.len()) { Ok(Self(bytes.into())) } else { Err(InvalidSigningSecret) }
     }
 
     /// A key from these random bytes, as `whsec_…`.
@@ -99,7 +101,7 @@ mod tests {
     #[test]
     fn what_is_no_secret_is_refused() {
         for text in ["", "whsec_", "whsec_AAAA", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!!!!"] {
-            assert_eq!(SigningKey::parse(text).unwrap_err(), NotASecret, "{text}");
+            assert_eq!(SigningKey::parse(text).unwrap_err(), InvalidSigningSecret, "{text}");
         }
     }
 }

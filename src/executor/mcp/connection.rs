@@ -15,14 +15,14 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::child::{self, Running};
-use super::lines::Lines;
+use super::child::{self, ChildGuard};
+use super::lines::LineTransport;
 use super::link::Link;
-use super::outfit::Outfit;
-use super::progress::Listeners;
+use super::outfit::ServerContext;
+use super::progress::ProgressRouter;
+use super::resolve::{ResolvedServer, ResolvedTransport};
 use super::ring::Ring;
 use super::tap::Tap;
-use super::values::{Filled, Given};
 use super::{annotations, fault, http};
 use crate::executor::Redaction;
 
@@ -36,7 +36,7 @@ const PAGE: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(2);
 
 /// A connection that is up.
-pub struct Session {
+pub struct Connection {
     /// What calls are made with.
     pub link: Arc<Link>,
     /// What the server has said of itself.
@@ -44,15 +44,15 @@ pub struct Session {
     /// Fires when it has said that its tools have changed.
     pub changed: Arc<Notify>,
     /// Its program, if it has one.
-    pub child: Option<Running>,
-    running: RunningService<RoleClient, Caller>,
+    pub child: Option<ChildGuard>,
+    running: RunningService<RoleClient, McpClient>,
     lost: CancellationToken,
 }
 
 /// Who we are to a server.
-struct Caller;
+struct McpClient;
 
-impl ClientHandler for Caller {
+impl ClientHandler for McpClient {
     fn get_info(&self) -> ClientConfig {
         let implementation = Implementation::new("toolpost", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), implementation)
@@ -62,14 +62,14 @@ impl ClientHandler for Caller {
 
 /// How a connection begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beginning {
+pub enum Handshake {
     /// With the newest revision, or else an older one.
     Newest,
     /// With `initialize`, as servers of older revisions want it; some of them take nothing before it.
     Initialize,
 }
 
-impl Beginning {
+impl Handshake {
     fn mode(self) -> ClientLifecycleMode {
         match self {
             Self::Newest => ClientLifecycleMode::Auto {
@@ -82,14 +82,14 @@ impl Beginning {
 }
 
 /// Why there is no connection.
-pub struct NoSession {
+pub struct ConnectError {
     /// For people.
     pub reason: String,
     /// Whether another beginning could help.
     pub may_be_older: bool,
 }
 
-impl NoSession {
+impl ConnectError {
     fn because(reason: String) -> Self {
         Self { reason, may_be_older: false }
     }
@@ -99,25 +99,30 @@ impl NoSession {
 ///
 /// # Errors
 /// Why there is none.
-pub async fn open(given: Given, beginning: Beginning, outfit: &Outfit, stderr: &Ring) -> Result<Session, NoSession> {
+pub async fn open(
+    given: ResolvedServer,
+    beginning: Handshake,
+    outfit: &ServerContext,
+    stderr: &Ring,
+) -> Result<Connection, ConnectError> {
     let redaction =
-        Redaction::of(&given.secrets).map_err(|_| NoSession::because("its secrets are too long".to_owned()))?;
+        Redaction::of(&given.secrets).map_err(|_| ConnectError::because("its secrets are too long".to_owned()))?;
     let redaction = redaction.map(Arc::new);
-    let (listeners, changed, lost) = (Listeners::default(), Arc::<Notify>::default(), CancellationToken::new());
+    let (listeners, changed, lost) = (ProgressRouter::default(), Arc::<Notify>::default(), CancellationToken::new());
     let (begun, child, url) = match given.reached {
-        Filled::Stdio { argv, env, cwd } => {
+        ResolvedTransport::Stdio { argv, env, cwd } => {
             let (child, pipes) =
-                child::start(&outfit.processes, &argv, &env, cwd.as_deref()).map_err(NoSession::because)?;
+                child::start(&outfit.processes, &argv, &env, cwd.as_deref()).map_err(ConnectError::because)?;
             let (ring, hidden) = (stderr.clone(), redaction.clone());
             let reading = tokio::spawn(async move { ring.fill(pipes.stderr, hidden.as_deref()).await });
             let child = child.with_last_line(reading);
-            let inner = Lines::new(pipes.stdout, pipes.stdin);
+            let inner = LineTransport::new(pipes.stdout, pipes.stdin);
             let tap =
                 Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
             (begin(tap, beginning, None).await, Some(child), None)
         }
-        Filled::Http { url, headers } => {
-            let (inner, url) = http::transport(&outfit.client, &url, &headers).map_err(NoSession::because)?;
+        ResolvedTransport::Http { url, headers } => {
+            let (inner, url) = http::transport(&outfit.client, &url, &headers).map_err(ConnectError::because)?;
             let tap =
                 Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
             (begin(tap, beginning, Some(&url)).await, None, Some(url))
@@ -131,46 +136,46 @@ pub async fn open(given: Given, beginning: Beginning, outfit: &Outfit, stderr: &
         Ok(running) => {
             let link = Link { peer: running.peer().clone(), listeners, redaction, url };
             let info = link.peer.peer_info();
-            Ok(Session { link: Arc::new(link), info, changed, child, running, lost })
+            Ok(Connection { link: Arc::new(link), info, changed, child, running, lost })
         }
-        Err(NoSession { reason, may_be_older }) => {
+        Err(ConnectError { reason, may_be_older }) => {
             let ended = match child {
                 Some(child) => child.end().await,
                 None => None,
             };
             let reason = ended.map_or(reason.clone(), |ended| format!("{reason}; {ended}"));
-            Err(NoSession { reason: clean(reason), may_be_older })
+            Err(ConnectError { reason: clean(reason), may_be_older })
         }
     }
 }
 
 async fn begin(
     transport: Tap<impl Transport<RoleClient> + 'static>,
-    beginning: Beginning,
+    beginning: Handshake,
     url: Option<&Url>,
-) -> Result<RunningService<RoleClient, Caller>, NoSession> {
-    Caller.serve_with_lifecycle(transport, beginning.mode()).await.map_err(|error| {
+) -> Result<RunningService<RoleClient, McpClient>, ConnectError> {
+    McpClient.serve_with_lifecycle(transport, beginning.mode()).await.map_err(|error| {
         let (reason, may_be_older) = fault::of_start(&error, url);
-        NoSession { reason, may_be_older: may_be_older && beginning == Beginning::Newest }
+        ConnectError { reason, may_be_older: may_be_older && beginning == Handshake::Newest }
     })
 }
 
-impl Session {
+impl Connection {
     /// What it is used by, who tells of changes, and what ends of it.
-    pub fn split(self) -> (Arc<Link>, Arc<Notify>, Ending) {
+    pub fn split(self) -> (Arc<Link>, Arc<Notify>, ConnectionShutdown) {
         let Self { link, changed, child, running, lost, .. } = self;
-        (link, changed, Ending { running, child, lost })
+        (link, changed, ConnectionShutdown { running, child, lost })
     }
 }
 
 /// What ends of a connection. Dropped, it ends in the background.
-pub struct Ending {
-    running: RunningService<RoleClient, Caller>,
-    child: Option<Running>,
+pub struct ConnectionShutdown {
+    running: RunningService<RoleClient, McpClient>,
+    child: Option<ChildGuard>,
     lost: CancellationToken,
 }
 
-impl Ending {
+impl ConnectionShutdown {
     /// Pends until the connection is lost.
     pub async fn wait(&self) {
         self.lost.cancelled().await;

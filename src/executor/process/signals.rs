@@ -10,20 +10,20 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 /// Signals of this process, which it hears from now on instead of dying of them. Programs that it starts have all signals.
-pub struct Watch(SignalFd);
+pub struct SignalWatch(SignalFd);
 
 /// What has come. More than one thing may have, or nothing in the time.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct SignalState {
     /// Somebody wants it to end.
-    pub is_asked: bool,
+    pub terminate_requested: bool,
     /// Children may have ended.
-    pub has_ended: bool,
+    pub child_exited: bool,
     /// The service has gone, or wants it to end.
-    pub is_left: bool,
+    pub parent_exited: bool,
 }
 
-impl Watch {
+impl SignalWatch {
     /// Hears signals from now on.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Watch {
     ///
     /// # Errors
     /// If the system cannot wait.
-    pub fn next(&self, service: Option<BorrowedFd>, longest: Duration) -> io::Result<Heard> {
+    pub fn next(&self, service: Option<BorrowedFd>, longest: Duration) -> io::Result<SignalState> {
         let ready = |flags: Option<PollFlags>| flags.is_some_and(|flags| !flags.is_empty());
         let mut descriptors = vec![PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         descriptors.extend(service.map(|service| PollFd::new(service, PollFlags::POLLIN)));
@@ -48,11 +48,11 @@ impl Watch {
             Err(error) => return Err(error.into()),
         }
         let is_left = descriptors.get(1).is_some_and(|service| ready(service.revents()));
-        let mut heard = Heard { is_left, ..Heard::default() };
+        let mut heard = SignalState { parent_exited: is_left, ..SignalState::default() };
         while let Some(signal) = self.0.read_signal()? {
             match i32::try_from(signal.ssi_signo) {
-                Ok(signal) if signal == Signal::SIGCHLD as i32 => heard.has_ended = true,
-                _ => heard.is_asked = true,
+                Ok(signal) if signal == Signal::SIGCHLD as i32 => heard.child_exited = true,
+                _ => heard.terminate_requested = true,
             }
         }
         Ok(heard)

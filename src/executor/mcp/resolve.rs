@@ -36,15 +36,15 @@ const INHERITED: [&str; 20] = [
 ];
 
 /// A server with everything put in.
-pub struct Given {
+pub struct ResolvedServer {
     /// How it is reached.
-    pub reached: Filled,
+    pub reached: ResolvedTransport,
     /// The values that nobody is to see.
     pub secrets: Vec<Value>,
 }
 
 /// How a server is reached, with everything put in.
-pub enum Filled {
+pub enum ResolvedTransport {
     /// A program.
     Stdio {
         /// The program and its arguments.
@@ -71,8 +71,8 @@ pub fn fill(
     upstream: &Upstream,
     secrets: &Secrets,
     environment: &dyn Fn(&str) -> Option<String>,
-) -> Result<Given, String> {
-    let mut filler = Filler { expands: upstream.expands, secrets, environment, hidden: Vec::new() };
+) -> Result<ResolvedServer, String> {
+    let mut filler = Resolver { expands: upstream.expands, secrets, environment, hidden: Vec::new() };
     let reached = match &upstream.transport {
         UpstreamTransport::Stdio { command, args, env, cwd } => {
             let mut argv = vec![filler.text(command)?];
@@ -90,7 +90,7 @@ pub fn fill(
                 whole.insert(name.clone(), value);
             }
             let cwd = cwd.as_deref().map(|cwd| filler.text(cwd)).transpose()?;
-            Filled::Stdio { argv, env: whole, cwd }
+            ResolvedTransport::Stdio { argv, env: whole, cwd }
         }
         UpstreamTransport::Http { url, headers } => {
             let url = filler.text(url)?;
@@ -98,10 +98,10 @@ pub fn fill(
             for (name, value) in headers {
                 whole.insert(name.clone(), filler.value(value, true)?);
             }
-            Filled::Http { url, headers: whole }
+            ResolvedTransport::Http { url, headers: whole }
         }
     };
-    Ok(Given { reached, secrets: filler.hidden })
+    Ok(ResolvedServer { reached, secrets: filler.hidden })
 }
 
 /// Whether a variable of this name holds a secret.
@@ -116,14 +116,14 @@ fn user_info(address: &str) -> Option<&str> {
     rest.rsplit_once('@').map(|(user_info, _)| user_info)
 }
 
-struct Filler<'a> {
+struct Resolver<'a> {
     expands: bool,
     secrets: &'a Secrets,
     environment: &'a dyn Fn(&str) -> Option<String>,
     hidden: Vec<Value>,
 }
 
-impl Filler<'_> {
+impl Resolver<'_> {
     fn value(&mut self, value: &EnvValue, is_secret: bool) -> Result<String, String> {
         let value = match value {
             EnvValue::Secret(secret) => {
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::domain::upstream::{Declared, read_settings};
 
-    fn filled(value: Value) -> Result<Given, String> {
+    fn filled(value: Value) -> Result<ResolvedServer, String> {
         let Ok(Declared::Enabled(upstream)) = read_settings(value.as_object().unwrap(), true) else {
             panic!("{value}")
         };
@@ -220,7 +220,9 @@ mod tests {
     fn texts_are_filled_and_what_was_put_in_is_hidden() {
         let given = filled(json!({"command": "${BIN:-run}", "args": ["--user=${WHO}", "${", "a${env:WHO}b"],
             "env": {"API_KEY": "plain-key", "MODE": "fast", "K": {"secret": "KEY"}, "DB": "pg://u:p@h/d"}}));
-        let Given { reached: Filled::Stdio { argv, env, .. }, secrets } = given.unwrap() else { panic!("a program") };
+        let ResolvedServer { reached: ResolvedTransport::Stdio { argv, env, .. }, secrets } = given.unwrap() else {
+            panic!("a program")
+        };
         assert_eq!(argv, ["run", "--user=somebody", "${", "asomebodyb"]);
         let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let expected = [("API_KEY", "plain-key"), ("DB", "pg://u:p@h/d"), ("K", "of-a-secret"), ("MODE", "fast")];
@@ -234,7 +236,7 @@ mod tests {
     #[test]
     fn every_header_is_a_secret_and_what_is_missing_is_named() {
         let given = filled(json!({"url": "https://h/${WHO}", "headers": {"Authorization": "Bearer ${KEY}"}})).unwrap();
-        let Filled::Http { url, headers } = given.reached else { panic!("an address") };
+        let ResolvedTransport::Http { url, headers } = given.reached else { panic!("an address") };
         assert_eq!((url.as_str(), headers["Authorization"].as_str()), ("https://h/somebody", "Bearer of-a-secret"));
         assert!(given.secrets.contains(&json!("Bearer of-a-secret")) && given.secrets.contains(&json!("of-a-secret")));
         let missing = filled(json!({"command": "${NOWHERE}"})).err().unwrap();

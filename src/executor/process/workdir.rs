@@ -5,24 +5,24 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use super::protocol::{Place, RunAs};
+use super::protocol::{RunAs, WorkDirSpec};
 
 /// A folder to run in; dropping it removes one that was made for that.
-pub struct Folder {
+pub struct WorkDir {
     path: PathBuf,
     is_own: bool,
 }
 
-impl Folder {
+impl WorkDir {
     /// The one that is named, or a fresh one, which belongs to the user of the program.
     ///
     /// # Errors
     /// A sentence, if there is none.
-    pub fn of(place: &Place, user: Option<RunAs>) -> Result<Self, String> {
+    pub fn of(place: &WorkDirSpec, user: Option<RunAs>) -> Result<Self, String> {
         match place {
-            Place::Folder(path) if path.is_dir() => Ok(Self { path: path.clone(), is_own: false }),
-            Place::Folder(path) => Err(format!("its working directory {} is not there", path.display())),
-            Place::Fresh(path) => fresh(path, user)
+            WorkDirSpec::Folder(path) if path.is_dir() => Ok(Self { path: path.clone(), is_own: false }),
+            WorkDirSpec::Folder(path) => Err(format!("its working directory {} is not there", path.display())),
+            WorkDirSpec::Temporary(path) => fresh(path, user)
                 .map(|path| Self { path, is_own: true })
                 .map_err(|error| format!("it cannot have a working directory: {error}")),
         }
@@ -35,7 +35,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for WorkDir {
     fn drop(&mut self) {
         if self.is_own {
             remove(&self.path);

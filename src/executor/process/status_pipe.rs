@@ -5,12 +5,12 @@ use std::os::fd::AsRawFd;
 
 use serde_json::Value;
 
-use super::protocol::{End, Ended};
+use super::protocol::{ExitKind, ExitReport};
 
 /// The keeper's end of it.
-pub struct Notes(PipeReader, Option<PipeWriter>);
+pub struct StatusPipe(PipeReader, Option<PipeWriter>);
 
-impl Notes {
+impl StatusPipe {
     /// A pipe that nobody has written to.
     ///
     /// # Errors
@@ -27,16 +27,16 @@ impl Notes {
     }
 
     /// What was told, when everybody who could tell has ended; else this end.
-    pub fn told(&mut self, end: End) -> Ended {
+    pub fn told(&mut self, end: ExitKind) -> ExitReport {
         self.1 = None;
-        let mut told = Ended { end, ..Ended::default() };
+        let mut told = ExitReport { end, ..ExitReport::default() };
         for line in BufReader::new(&self.0).lines().map_while(Result::ok) {
             let Ok(Value::Object(mut note)) = serde_json::from_str(&line) else { continue };
             if let Some(Value::Object(sandbox)) = note.remove("sandbox") {
                 told.sandbox = sandbox;
             }
             if let Some(Value::String(reason)) = note.remove("refused") {
-                told.end = End::Refused(reason);
+                told.end = ExitKind::Refused(reason);
             }
         }
         told

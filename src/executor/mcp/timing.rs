@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The clocks of upstream servers.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct ServerTiming {
     /// How long a start may take, until the server has answered what it is.
     pub start: Duration,
     /// How long a call waits for a server that is just being started.
@@ -19,7 +19,7 @@ pub struct Pace {
     pub give_up_after: u32,
 }
 
-impl Pace {
+impl ServerTiming {
     /// The rest after so many failures in a row: between half of it and all of it, by a number from 0 to 1.
     #[must_use]
     pub fn rest(&self, failures: u32, random: f64) -> Duration {
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn rests_double_up_to_the_longest_and_lose_half_by_chance_at_most() {
         let ms = Duration::from_millis;
-        let pace = Pace {
+        let pace = ServerTiming {
             start: ms(1),
             wait: ms(1),
             poll: ms(1),

@@ -11,7 +11,7 @@ use crate::domain::{ExecutorSpec, ToolDefinition};
 
 /// What a server said of a tool: one item of its `tools/list`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct ListedTool {
     /// Its name there.
     pub name: String,
     /// All of it.
@@ -23,7 +23,7 @@ pub struct Told {
 /// The members of a tool that a model is told.
 const MEMBERS: [&str; 6] = ["title", "description", "inputSchema", "outputSchema", "annotations", "icons"];
 
-impl Told {
+impl ListedTool {
     /// Reads one item; its name, or its place, is all that is left of one that has none.
     ///
     /// # Errors
@@ -57,8 +57,8 @@ fn pinned(member: &str, value: &Value) -> Value {
 ///
 /// # Errors
 /// If it has not even the shape of one.
-pub fn definition(server: &str, told: &Told, output_check: OutputCheck) -> Result<ToolDefinition, String> {
-    let Told { name, tool, .. } = told;
+pub fn definition(server: &str, told: &ListedTool, output_check: OutputCheck) -> Result<ToolDefinition, String> {
+    let ListedTool { name, tool, .. } = told;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let input_schema = tool.get("inputSchema").filter(|schema| schema.is_object()).cloned();
     let Some(input_schema) = input_schema else { return Err("its inputSchema is no object".to_owned()) };
@@ -97,8 +97,8 @@ mod tests {
 
     use super::*;
 
-    fn told(tool: Value) -> Told {
-        Told::read(0, tool).unwrap()
+    fn told(tool: Value) -> ListedTool {
+        ListedTool::read(0, tool).unwrap()
     }
 
     #[test]
@@ -126,6 +126,6 @@ mod tests {
         assert_ne!(plain.fingerprint, hinted(json!({"readOnlyHint": false})).fingerprint);
         assert_ne!(one.fingerprint, other.fingerprint);
         assert_eq!(other.differs(&one), ["description", "inputSchema"]);
-        assert_eq!(Told::read(3, json!({"inputSchema": {}})).unwrap_err().0, "#3");
+        assert_eq!(ListedTool::read(3, json!({"inputSchema": {}})).unwrap_err().0, "#3");
     }
 }

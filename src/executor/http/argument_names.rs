@@ -21,9 +21,9 @@ const OPENING: [&str; 13] = [
 
 /// The names of the arguments of a tool, or that they cannot be known.
 #[derive(Debug)]
-pub struct Known<'s>(Option<Vec<&'s str>>);
+pub struct ArgumentNames<'s>(Option<Vec<&'s str>>);
 
-impl<'s> Known<'s> {
+impl<'s> ArgumentNames<'s> {
     /// The properties of an input schema. They are all that there are unless the schema says otherwise: by leaving
     /// `properties` out, by an `additionalProperties` that allows any, or by a keyword that adds some.
     #[must_use]
@@ -62,13 +62,13 @@ mod tests {
     #[test]
     fn a_name_that_no_call_can_have_is_a_fault_with_a_hint() {
         let schema = json!({"type": "object", "properties": {"city": {}, "unit": {}}});
-        assert_eq!(Known::of(&schema).fault("city"), None);
+        assert_eq!(ArgumentNames::of(&schema).fault("city"), None);
         assert_eq!(
-            Known::of(&schema).fault("ctiy").unwrap(),
+            ArgumentNames::of(&schema).fault("ctiy").unwrap(),
             "the placeholder {ctiy} names no property of input_schema; did you mean {city}?"
         );
-        assert!(!Known::of(&schema).fault("somewhere").unwrap().contains("did you mean"));
-        assert!(Known::of(&json!({"additionalProperties": false})).fault("x").is_some());
+        assert!(!ArgumentNames::of(&schema).fault("somewhere").unwrap().contains("did you mean"));
+        assert!(ArgumentNames::of(&json!({"additionalProperties": false})).fault("x").is_some());
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
             json!({"properties": {}, "additionalProperties": {"type": "string"}}),
             json!({"properties": {}, "allOf": [{"properties": {"x": {}}}]}),
         ] {
-            assert_eq!(Known::of(&schema).fault("x"), None, "{schema}");
+            assert_eq!(ArgumentNames::of(&schema).fault("x"), None, "{schema}");
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::domain::ToolOutput;
 
 /// Where a posted result arrives. Cheap to clone; all clones are the same place.
 #[derive(Debug, Clone, Default)]
-pub struct Outside(Arc<Shared>);
+pub struct ResultSlot(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -25,7 +25,7 @@ struct Shared {
 enum State {
     /// Nobody outside works on this call.
     #[default]
-    Shut,
+    Inactive,
     /// A result is awaited.
     Open,
     /// It is here.
@@ -40,7 +40,7 @@ enum State {
 
 /// Somebody who is about to post: as long as it is there, the run does not end without a result.
 #[derive(Debug)]
-pub struct Posting(Outside);
+pub struct Posting(ResultSlot);
 
 impl Drop for Posting {
     fn drop(&mut self) {
@@ -52,7 +52,7 @@ impl Drop for Posting {
 
 /// What became of a posted result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Posted {
+pub enum PostOutcome {
     /// It is the call's result.
     Accepted,
     /// Another one came first.
@@ -61,7 +61,7 @@ pub enum Posted {
     NotAwaited,
 }
 
-impl Outside {
+impl ResultSlot {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,7 +69,7 @@ impl Outside {
     /// From now on a result may be posted.
     pub fn open(&self) {
         let mut state = self.state();
-        if matches!(*state, State::Shut) {
+        if matches!(*state, State::Inactive) {
             *state = State::Open;
             self.0.opened.notify_waiters();
         }
@@ -80,7 +80,7 @@ impl Outside {
         let mut opened = std::pin::pin!(self.0.opened.notified());
         // Heard from here on: an opening between the look and the wait is not missed.
         opened.as_mut().enable();
-        if matches!(*self.state(), State::Shut) {
+        if matches!(*self.state(), State::Inactive) {
             opened.await;
         }
     }
@@ -88,7 +88,7 @@ impl Outside {
     /// Whether nobody outside works on the call yet.
     #[must_use]
     pub fn is_shut(&self) -> bool {
-        matches!(*self.state(), State::Shut)
+        matches!(*self.state(), State::Inactive)
     }
 
     /// Whether a result is awaited, or is here and was not taken.
@@ -113,7 +113,7 @@ impl Outside {
     #[must_use]
     pub fn posting(&self) -> Option<Posting> {
         let state = self.state();
-        if matches!(*state, State::Shut | State::Answered | State::Closed) {
+        if matches!(*state, State::Inactive | State::Answered | State::Closed) {
             return None;
         }
         self.0.posters.fetch_add(1, Ordering::SeqCst);
@@ -122,16 +122,16 @@ impl Outside {
 
     /// Takes a result from outside.
     #[must_use]
-    pub fn post(&self, answer: ToolOutput) -> Posted {
+    pub fn post(&self, answer: ToolOutput) -> PostOutcome {
         let mut state = self.state();
         match *state {
-            State::Shut => Posted::NotAwaited,
+            State::Inactive => PostOutcome::NotAwaited,
             State::Open => {
                 *state = State::Posted(Box::new(answer));
                 self.0.posted.notify_one();
-                Posted::Accepted
+                PostOutcome::Accepted
             }
-            State::Posted(_) | State::Taken | State::Answered | State::Closed => Posted::TooLate,
+            State::Posted(_) | State::Taken | State::Answered | State::Closed => PostOutcome::TooLate,
         }
     }
 
@@ -170,7 +170,7 @@ impl Outside {
     fn ended(&self, mut state: MutexGuard<'_, State>, end: State) -> Option<ToolOutput> {
         let (after, answer) = match std::mem::take(&mut *state) {
             State::Posted(answer) => (State::Taken, Some(*answer)),
-            State::Shut | State::Open => (end, None),
+            State::Inactive | State::Open => (end, None),
             before @ (State::Taken | State::Answered | State::Closed) => (before, None),
         };
         *state = after;
@@ -201,35 +201,38 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_result_wins_and_none_comes_where_none_is_awaited() {
-        let outside = Outside::default();
-        assert_eq!(outside.post(ToolOutput::Text("early".into())), Posted::NotAwaited);
+        let outside = ResultSlot::default();
+        assert_eq!(outside.post(ToolOutput::Text("early".into())), PostOutcome::NotAwaited);
         outside.open();
-        assert_eq!(outside.post(ToolOutput::Text("first".into())), Posted::Accepted);
-        assert_eq!(outside.post(ToolOutput::Text("second".into())), Posted::TooLate);
+        assert_eq!(outside.post(ToolOutput::Text("first".into())), PostOutcome::Accepted);
+        assert_eq!(outside.post(ToolOutput::Text("second".into())), PostOutcome::TooLate);
         assert_eq!(outside.result().await, ToolOutput::Text("first".into()));
-        assert_eq!((outside.post(ToolOutput::Text("third".into())), outside.close()), (Posted::TooLate, None));
+        assert_eq!((outside.post(ToolOutput::Text("third".into())), outside.close()), (PostOutcome::TooLate, None));
     }
 
     #[test]
     fn what_was_posted_last_of_all_is_not_lost() {
-        let outside = Outside::default();
+        let outside = ResultSlot::default();
         outside.open();
-        assert_eq!(outside.post(ToolOutput::Nothing), Posted::Accepted);
-        assert_eq!((outside.close(), outside.post(ToolOutput::Nothing)), (Some(ToolOutput::Nothing), Posted::TooLate));
+        assert_eq!(outside.post(ToolOutput::Nothing), PostOutcome::Accepted);
+        assert_eq!(
+            (outside.close(), outside.post(ToolOutput::Nothing)),
+            (Some(ToolOutput::Nothing), PostOutcome::TooLate)
+        );
     }
 
     #[tokio::test]
     async fn the_run_does_not_end_before_those_who_are_about_to_post() {
-        let outside = Outside::default();
+        let outside = ResultSlot::default();
         assert!(outside.posting().is_none(), "it is shut");
         outside.open();
         let posting = outside.posting().unwrap();
         let mut closing = std::pin::pin!(outside.close_after_posters());
         assert!(futures_util::poll!(closing.as_mut()).is_pending());
-        assert_eq!(outside.post(ToolOutput::Nothing), Posted::Accepted);
+        assert_eq!(outside.post(ToolOutput::Nothing), PostOutcome::Accepted);
         drop(posting);
         assert_eq!(closing.await, Some(ToolOutput::Nothing));
-        let closed = Outside::default();
+        let closed = ResultSlot::default();
         closed.open();
         assert_eq!(closed.close_after_posters().await, None);
         assert!(closed.posting().is_none() && !closed.is_answered());
@@ -237,25 +240,25 @@ mod tests {
 
     #[test]
     fn an_answer_of_the_runs_own_comes_after_a_posted_one() {
-        let outside = Outside::default();
+        let outside = ResultSlot::default();
         outside.open();
-        assert_eq!(outside.post(ToolOutput::Nothing), Posted::Accepted);
+        assert_eq!(outside.post(ToolOutput::Nothing), PostOutcome::Accepted);
         assert_eq!((outside.answered(), outside.is_answered()), (Some(ToolOutput::Nothing), false));
-        let outside = Outside::default();
+        let outside = ResultSlot::default();
         outside.open();
         assert_eq!((outside.answered(), outside.is_answered()), (None, true));
-        assert_eq!((outside.post(ToolOutput::Nothing), outside.close()), (Posted::TooLate, None));
+        assert_eq!((outside.post(ToolOutput::Nothing), outside.close()), (PostOutcome::TooLate, None));
     }
 
     #[tokio::test]
     async fn whoever_comes_before_the_opening_hears_of_it() {
-        let outside = Outside::default();
+        let outside = ResultSlot::default();
         let mut early = std::pin::pin!(outside.opened());
         assert!(futures_util::poll!(early.as_mut()).is_pending());
         outside.open();
         early.await;
         outside.opened().await;
-        let shut = Outside::default();
+        let shut = ResultSlot::default();
         let mut early = std::pin::pin!(shut.opened());
         assert!(futures_util::poll!(early.as_mut()).is_pending());
         assert_eq!(shut.close(), None);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::told::Told;
+use super::listed_tool::ListedTool;
 use crate::domain::Time;
 use crate::executor::BoxFuture;
 
@@ -12,7 +12,7 @@ use crate::executor::BoxFuture;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = UpstreamState)]
-pub enum State {
+pub enum ServerState {
     /// It is being started.
     Starting,
     /// Its tools can be called.
@@ -25,7 +25,7 @@ pub enum State {
     Failed,
 }
 
-impl State {
+impl ServerState {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Starting, Self::Ready, Self::Backoff, Self::Stopped, Self::Failed];
 
@@ -44,24 +44,24 @@ impl State {
 
 /// What a server said that it has.
 #[derive(Debug, Default)]
-pub struct Listed {
+pub struct ToolList {
     /// Its tools.
-    pub tools: Vec<Told>,
+    pub tools: Vec<ListedTool>,
     /// What is none: what it is called, and why.
     pub left_out: Vec<(String, String)>,
 }
 
 /// Who is told which tools a server has now; `None` when it is gone for good.
-pub trait Audience: Send + Sync + 'static {
+pub trait ToolListObserver: Send + Sync + 'static {
     /// What it does is done before the server is said to be ready.
-    fn hears(&self, server: &str, listed: Option<Arc<Listed>>) -> BoxFuture<()>;
+    fn tools_changed(&self, server: &str, listed: Option<Arc<ToolList>>) -> BoxFuture<()>;
 }
 
 /// What is known of a server.
 #[derive(Debug, Clone)]
-pub struct Shown {
+pub struct ServerStatus {
     /// How it stands.
-    pub state: State,
+    pub state: ServerState,
     /// Since when.
     pub since: Time,
     /// The process that keeps its program.
