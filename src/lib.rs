@@ -37,7 +37,7 @@
 //! let greet = BuiltinTool::new(Greet);
 //! assert_eq!(greet.definition.description, "Greets somebody.");
 //!
-//! let answer = greet.try_out(serde_json::json!({"name": "Ada"})).await;
+//! let answer = greet.invoke(serde_json::json!({"name": "Ada"})).await;
 //! assert_eq!(answer, Ok(toolpost::domain::ToolOutput::Text("Hello, Ada!".into())));
 //! # }
 //! ```
@@ -82,7 +82,7 @@
 //! # async fn main() {
 //! let count = BuiltinTool::from_factory(Counters);
 //! assert_eq!(count.definition.name, "count");
-//! assert!(count.try_out(serde_json::json!({})).await.is_ok());
+//! assert!(count.invoke(serde_json::json!({})).await.is_ok());
 //! # }
 //! ```
 //!

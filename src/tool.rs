@@ -6,11 +6,11 @@ use std::future::Future;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-pub mod about;
-pub mod answer;
 pub mod builtin;
+pub mod definition;
 pub mod error;
 pub mod factory;
+pub mod output;
 pub mod run;
 pub mod system;
 pub mod typed;
@@ -18,10 +18,10 @@ pub mod web_fetch;
 pub mod workspace;
 
 pub use crate::executor::InstanceScope;
-pub use about::About;
-pub use answer::{IntoAnswer, Json};
-pub use error::{Invalid, ToolError};
+pub use definition::DefinitionBuilder;
+pub use error::{InvalidArgument, ToolError};
 pub use factory::ToolFactory;
+pub use output::{IntoToolOutput, Json};
 pub use run::{Run, object};
 pub use typed::{BuiltinTool, Validate, async_tool_fn, blocking_tool_fn, tool_fn};
 
@@ -31,7 +31,7 @@ pub use typed::{BuiltinTool, Validate, async_tool_fn, blocking_tool_fn, tool_fn}
 /// reads, `#[serde(deny_unknown_fields)]` closes it, and `#[schemars(range(min = 1))]` and its like go into the schema.
 ///
 /// ```
-/// use toolpost::tool::{About, Invalid, Run, Tool, ToolError};
+/// use toolpost::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError};
 ///
 /// /// Rolls dice and adds them up.
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -51,13 +51,13 @@ pub use typed::{BuiltinTool, Validate, async_tool_fn, blocking_tool_fn, tool_fn}
 ///     type Args = Dice;
 ///     type Output = u32;
 ///
-///     fn about(&self, about: About) -> About {
-///         about.title("Roll dice").read_only().closed_world()
+///     fn definition(&self, definition: DefinitionBuilder) -> DefinitionBuilder {
+///         definition.title("Roll dice").read_only().closed_world()
 ///     }
 ///
-///     fn validate(&self, dice: &Dice) -> Result<(), Vec<Invalid>> {
+///     fn validate(&self, dice: &Dice) -> Result<(), Vec<InvalidArgument>> {
 ///         match dice.sides {
-///             0 | 1 => Err(vec![Invalid::at("/sides", "a die has at least 2 sides")]),
+///             0 | 1 => Err(vec![InvalidArgument::at("/sides", "a die has at least 2 sides")]),
 ///             _ => Ok(()),
 ///         }
 ///     }
@@ -80,11 +80,11 @@ pub trait Tool: Send + Sync + 'static {
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
 
     /// What it gives.
-    type Output: IntoAnswer;
+    type Output: IntoToolOutput;
 
     /// Says more about the tool. Unless changed, the description is the documentation of [`Tool::Args`], the title is the
     /// name, and the annotations are the careful ones: not read-only, destructive, not idempotent, open world.
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
     }
 
@@ -93,7 +93,7 @@ pub trait Tool: Send + Sync + 'static {
     ///
     /// # Errors
     /// What is wrong and where; the call ends `TOOL_VALIDATION_ERROR`, and [`Tool::call`] is not reached.
-    fn validate(&self, args: &Self::Args) -> Result<(), Vec<Invalid>> {
+    fn validate(&self, args: &Self::Args) -> Result<(), Vec<InvalidArgument>> {
         let _ = args;
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::View;
 use super::shelf::Shelves;
 use crate::domain::{Failure, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation, ToolRole};
-use crate::tool::{About, BuiltinTool};
+use crate::tool::{BuiltinTool, DefinitionBuilder};
 
 /// What is shown of a registry, to be looked at later.
 pub type Shown = Arc<Shelves>;
@@ -49,7 +49,7 @@ impl FindTools {
             "name": "get_weather", "description": "Tells the weather.", "score": 2.1,
             "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
         }]});
-        let about = About::with_schema("find_tools", schema)
+        let about = DefinitionBuilder::with_schema("find_tools", schema)
             .title("Find tools")
             .description(
                 "Finds tools by what they do, best first, each with the schema of its arguments. Call one with call_tool.",
@@ -117,7 +117,7 @@ impl CallTool {
             "required": ["name"],
             "additionalProperties": false,
         });
-        let about = About::with_schema("call_tool", schema)
+        let about = DefinitionBuilder::with_schema("call_tool", schema)
             .title("Call a tool")
             .description("Calls a tool that find_tools has found.")
             .category(CATEGORY)

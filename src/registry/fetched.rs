@@ -107,7 +107,8 @@ mod tests {
         }
         let overlay = Overlay::read(json!({"description": "d", "name": "other", "input_schema": {"type": "object"}}));
         let overlay = overlay.unwrap();
-        let mut definition = crate::tool::About::with_schema("t", Value::Null).title("own").into_definition();
+        let mut definition =
+            crate::tool::DefinitionBuilder::with_schema("t", Value::Null).title("own").into_definition();
         overlay.apply(&mut definition);
         assert_eq!((definition.name.as_str(), definition.title.as_deref()), ("t", Some("own")));
         assert_eq!((definition.description.as_str(), definition.input_schema), ("d", json!({"type": "object"})));
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_was_fetched_is_stored_beside_the_definition() {
-        let definition = crate::tool::About::with_schema("t", json!({"type": "object"})).into_definition();
+        let definition = crate::tool::DefinitionBuilder::with_schema("t", json!({"type": "object"})).into_definition();
         let plain = to_store(&definition, &Fetched::default()).unwrap();
         assert_eq!(serde_json::from_str::<ToolDefinition>(&plain).unwrap(), definition);
         let overlay = Overlay { title: Some("T".into()), ..Overlay::default() };

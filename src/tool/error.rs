@@ -77,7 +77,7 @@ const MAX_MESSAGE_BYTES: usize = 499;
 
 /// One thing that is wrong with a call's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invalid {
+pub struct InvalidArgument {
     /// Where, as a JSON Pointer (RFC 6901); empty for the arguments as a whole.
     pub pointer: String,
     /// What is wrong there, for the model.
@@ -86,7 +86,7 @@ pub struct Invalid {
     pub keyword: &'static str,
 }
 
-impl Invalid {
+impl InvalidArgument {
     /// A fault found by a tool's own validation.
     #[must_use]
     pub fn at(pointer: impl Into<String>, message: impl Into<String>) -> Self {
@@ -122,12 +122,16 @@ impl Invalid {
 ///
 /// # Errors
 /// What the type refuses although the schema let it pass, and where.
-pub(super) fn read<A: DeserializeOwned>(arguments: &Value) -> Result<A, Vec<Invalid>> {
+pub(super) fn read<A: DeserializeOwned>(arguments: &Value) -> Result<A, Vec<InvalidArgument>> {
     // JSON Schema takes 1.0 for an integer (2020-12 validation, section 6.1.1), Rust's integers do not; and keeping track
     // of the path costs more than the reading itself. Both are done only for those that fail.
     A::deserialize(arguments).or_else(|_| A::deserialize(with_whole_numbers(arguments.clone()))).or_else(|_| {
         serde_path_to_error::deserialize(arguments).map_err(|error| {
-            vec![Invalid { pointer: pointer(error.path()), message: error.inner().to_string(), keyword: "type" }]
+            vec![InvalidArgument {
+                pointer: pointer(error.path()),
+                message: error.inner().to_string(),
+                keyword: "type",
+            }]
         })
     })
 }
@@ -210,8 +214,8 @@ mod tests {
 
     #[test]
     fn a_failure_names_the_first_twenty_faults_and_no_endless_ones() {
-        let invalid = vec![Invalid::at("/a", "ä".repeat(1000)); 30];
-        let failure = Invalid::failure(&invalid, "t", &json!({}), &json!({}));
+        let invalid = vec![InvalidArgument::at("/a", "ä".repeat(1000)); 30];
+        let failure = InvalidArgument::failure(&invalid, "t", &json!({}), &json!({}));
         assert_eq!(failure.text.lines().count(), 1 + 20);
         let errors = failure.details.unwrap()["validation_errors"].as_array().unwrap().clone();
         assert_eq!((errors.len(), errors[0]["message"].as_str().unwrap().len()), (20, 498));

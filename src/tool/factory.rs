@@ -9,14 +9,14 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::error::{panic_message, read};
-use super::{About, BuiltinTool, IntoAnswer, Invalid, Run, Tool, ToolError};
+use super::{BuiltinTool, DefinitionBuilder, IntoToolOutput, InvalidArgument, Run, Tool, ToolError};
 use crate::domain::{Failure, Session, ToolOutput};
 use crate::executor::instances::{InstanceScope, Instances, Pool};
 use crate::executor::{Available, BoxFuture, Executor, Invocation};
 
 mod pool;
 
-use pool::{Held, Kept};
+use pool::{InstanceHandle, InstancePool};
 
 /// How long one disposal may take.
 const DISPOSAL: Duration = Duration::from_secs(10);
@@ -72,7 +72,7 @@ const DISPOSAL: Duration = Duration::from_secs(10);
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let basket = BuiltinTool::from_factory(Baskets);
-/// let failure = basket.try_out(serde_json::json!({})).await.unwrap_err();
+/// let failure = basket.invoke(serde_json::json!({})).await.unwrap_err();
 /// assert_eq!(failure.message, "a basket needs a session");
 /// # }
 /// ```
@@ -84,7 +84,7 @@ pub trait ToolFactory: Send + Sync + 'static {
     const SCOPE: InstanceScope = InstanceScope::Call;
 
     /// Says more about the tool, as [`Tool::about`], which is not asked: there is no instance yet.
-    fn about(&self, about: About) -> About {
+    fn about(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
     }
 
@@ -113,10 +113,10 @@ pub trait ToolFactory: Send + Sync + 'static {
 impl BuiltinTool {
     /// From a [`ToolFactory`].
     pub fn from_factory<F: ToolFactory>(factory: F) -> Self {
-        let about = About::of::<<F::Tool as Tool>::Args>(<F::Tool as Tool>::NAME);
+        let about = DefinitionBuilder::of::<<F::Tool as Tool>::Args>(<F::Tool as Tool>::NAME);
         let definition = factory.about(about).into_definition();
         let schema = definition.input_schema.clone().into();
-        let executor = Made::new(Arc::new(factory), schema, Instances::default());
+        let executor = FactoryExecutor::new(Arc::new(factory), schema, Instances::default());
         // The instance's own validation needs an instance; until then the type of the arguments has to do.
         let validate = |arguments: &serde_json::Value| read::<<F::Tool as Tool>::Args>(arguments).map(drop);
         Self { definition, executor: Arc::new(executor), validate: Some(Arc::new(validate)) }
@@ -125,40 +125,42 @@ impl BuiltinTool {
     /// Hides the tool from sessions for which `is_available` is false: from their lists, and from their calls.
     #[must_use]
     pub fn available_if(self, is_available: impl Fn(&Session) -> bool + Send + Sync + 'static) -> Self {
-        let executor = Limited { inner: self.executor, is_available: Arc::new(is_available) };
+        let executor = AvailabilityFilter { inner: self.executor, is_available: Arc::new(is_available) };
         Self { executor: Arc::new(executor), ..self }
     }
 }
 
 /// The executor of a tool that is made by a factory.
-struct Made<F: ToolFactory> {
+struct FactoryExecutor<F: ToolFactory> {
     factory: Arc<F>,
     schema: Arc<serde_json::Value>,
-    kept: Arc<Kept<F>>,
+    kept: Arc<InstancePool<F>>,
 }
 
-impl<F: ToolFactory> Made<F> {
+impl<F: ToolFactory> FactoryExecutor<F> {
     fn new(factory: Arc<F>, schema: Arc<serde_json::Value>, instances: Instances) -> Self {
-        let kept = Arc::new(Kept::new(factory.clone(), instances.clone()));
+        let kept = Arc::new(InstancePool::new(factory.clone(), instances.clone()));
         instances.register(&(kept.clone() as Arc<dyn Pool>));
         Self { factory, schema, kept }
     }
 }
 
-impl<F: ToolFactory> Executor for Made<F> {
+impl<F: ToolFactory> Executor for FactoryExecutor<F> {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let (kept, schema) = (self.kept.clone(), self.schema.clone());
         Box::pin(async move {
             let name = invocation.name.clone();
             let work = async {
                 let args = read::<<F::Tool as Tool>::Args>(&invocation.arguments);
-                let refused = |invalid: Vec<Invalid>| Invalid::failure(&invalid, &name, &invocation.arguments, &schema);
+                let refused = |invalid: Vec<InvalidArgument>| {
+                    InvalidArgument::failure(&invalid, &name, &invocation.arguments, &schema)
+                };
                 let args = args.map_err(refused)?;
                 let run = Run::new(invocation.clone());
                 let failed = |error: ToolError| error.into_failure(&name);
-                let held: Arc<Held<F>> = kept.get(&run).await.map_err(failed)?;
+                let held: Arc<InstanceHandle<F>> = kept.get(&run).await.map_err(failed)?;
                 held.tool().validate(&args).map_err(refused)?;
-                held.tool().call(args, run).await.and_then(IntoAnswer::into_answer).map_err(failed)
+                held.tool().call(args, run).await.and_then(IntoToolOutput::into_answer).map_err(failed)
             };
             match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(result) => result,
@@ -184,12 +186,12 @@ impl<F: ToolFactory> Executor for Made<F> {
 }
 
 /// An executor with a say in who has its tool.
-struct Limited {
+struct AvailabilityFilter {
     inner: Arc<dyn Executor>,
     is_available: Available,
 }
 
-impl Executor for Limited {
+impl Executor for AvailabilityFilter {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         self.inner.execute(invocation)
     }

@@ -47,7 +47,7 @@ impl Run {
     }
 
     /// Only says that the work goes on, where silence is bounded.
-    pub fn still_there(&self) {
+    pub fn keep_alive(&self) {
         self.0.emitter.status(StatusUpdate::default());
     }
 
@@ -167,7 +167,7 @@ impl Run {
         &self.0.arguments
     }
 
-    /// The context object `name` as its type. The tool has to say that it needs it: [`About::context`](super::About::context).
+    /// The context object `name` as its type. The tool has to say that it needs it: [`DefinitionBuilder::context`](super::DefinitionBuilder::context).
     ///
     /// ```
     /// use serde_json::json;
@@ -182,13 +182,13 @@ impl Run {
     ///     let user: User = run.context("user")?;
     ///     Ok(format!("Hello, {}!", user.name))
     /// })
-    /// .about(|about| about.context("user"));
+    /// .with_definition(|definition| definition.context("user"));
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// use toolpost::domain::ToolOutput;
     ///
     /// let context = json!({"user": {"name": "Ada"}});
-    /// assert_eq!(greet.try_out_with(json!({}), context).await, Ok(ToolOutput::Text("Hello, Ada!".into())));
+    /// assert_eq!(greet.invoke_with(json!({}), context).await, Ok(ToolOutput::Text("Hello, Ada!".into())));
     /// # });
     /// ```
     ///

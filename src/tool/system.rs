@@ -35,16 +35,16 @@ pub fn tools(stores: &Stores, clock: &Clock, manageable: Manageable) -> Vec<Buil
 }
 
 /// A tool that says of itself what it is.
-struct Marked {
+struct SystemExecutor {
     executor: Arc<dyn Executor>,
     system: SystemTool,
 }
 
 fn marked(tool: BuiltinTool, system: SystemTool) -> BuiltinTool {
-    BuiltinTool { executor: Arc::new(Marked { executor: tool.executor, system }), ..tool }
+    BuiltinTool { executor: Arc::new(SystemExecutor { executor: tool.executor, system }), ..tool }
 }
 
-impl Executor for Marked {
+impl Executor for SystemExecutor {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         self.executor.execute(invocation)
     }

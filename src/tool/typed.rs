@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::error::{panic_message, read};
-use super::{About, IntoAnswer, Invalid, Run, Tool, ToolError};
+use super::{DefinitionBuilder, IntoToolOutput, InvalidArgument, Run, Tool, ToolError};
 use crate::domain::{Failure, ToolDefinition, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation, ResultSlot, emitter};
 
 /// Says what is wrong with arguments that the schema let pass.
-pub type Validate = Arc<dyn Fn(&Value) -> Result<(), Vec<Invalid>> + Send + Sync>;
+pub type Validate = Arc<dyn Fn(&Value) -> Result<(), Vec<InvalidArgument>> + Send + Sync>;
 
 /// A tool in this process, ready to be registered.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ impl fmt::Debug for BuiltinTool {
 impl BuiltinTool {
     /// From a [`Tool`].
     pub fn new<T: Tool>(tool: T) -> Self {
-        let about = tool.about(About::of::<T::Args>(T::NAME));
+        let about = tool.definition(DefinitionBuilder::of::<T::Args>(T::NAME));
         let tool = Arc::new(tool);
         let validator = tool.clone();
         Self::typed(
@@ -54,9 +54,9 @@ impl BuiltinTool {
         )
     }
 
-    /// Says more about a tool that was made from a function: `tool.about(|about| about.read_only())`.
+    /// Says more about a tool that was made from a function: `tool.with_definition(|definition| definition.read_only())`.
     #[must_use]
-    pub fn about(self, change: impl FnOnce(About) -> About) -> Self {
+    pub fn with_definition(self, change: impl FnOnce(DefinitionBuilder) -> DefinitionBuilder) -> Self {
         Self { definition: change(self.definition.into()).into_definition(), ..self }
     }
 
@@ -65,15 +65,15 @@ impl BuiltinTool {
     ///
     /// # Errors
     /// As its calls would fail.
-    pub async fn try_out(&self, arguments: Value) -> Result<ToolOutput, Failure> {
-        self.try_out_with(arguments, Value::Null).await
+    pub async fn invoke(&self, arguments: Value) -> Result<ToolOutput, Failure> {
+        self.invoke_with(arguments, Value::Null).await
     }
 
     /// The same with context: an object of the objects that the tool names.
     ///
     /// # Errors
     /// As its calls would fail.
-    pub async fn try_out_with(&self, arguments: Value, context: Value) -> Result<ToolOutput, Failure> {
+    pub async fn invoke_with(&self, arguments: Value, context: Value) -> Result<ToolOutput, Failure> {
         let context = match context {
             Value::Object(objects) => Arc::new(objects),
             _ => Arc::default(),
@@ -110,13 +110,13 @@ impl BuiltinTool {
         answer
     }
 
-    fn typed<A, V, F, R, O>(about: About, validate: V, call: F) -> Self
+    fn typed<A, V, F, R, O>(about: DefinitionBuilder, validate: V, call: F) -> Self
     where
         A: DeserializeOwned + Send + 'static,
-        V: Fn(&A) -> Result<(), Vec<Invalid>> + Send + Sync + 'static,
+        V: Fn(&A) -> Result<(), Vec<InvalidArgument>> + Send + Sync + 'static,
         F: Fn(A, Run) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, ToolError>> + Send + 'static,
-        O: IntoAnswer,
+        O: IntoToolOutput,
     {
         let definition = about.into_definition();
         let schema = definition.input_schema.clone();
@@ -128,7 +128,7 @@ impl BuiltinTool {
             validate: Some(Arc::new(move |arguments| {
                 catch_unwind(AssertUnwindSafe(|| validator.check(arguments).map(drop))).unwrap_or_else(|payload| {
                     let message = format!("the check of the arguments panicked: {}", panic_message(&*payload));
-                    Err(vec![Invalid::at("", message)])
+                    Err(vec![InvalidArgument::at("", message)])
                 })
             })),
         }
@@ -143,7 +143,7 @@ pub fn tool_fn<A, O>(
 ) -> BuiltinTool
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
-    O: IntoAnswer,
+    O: IntoToolOutput,
 {
     async_tool_fn(name, description, move |args, _| std::future::ready(function(args)))
 }
@@ -156,10 +156,10 @@ pub fn async_tool_fn<A, O, R>(
 ) -> BuiltinTool
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
-    O: IntoAnswer,
+    O: IntoToolOutput,
     R: Future<Output = Result<O, ToolError>> + Send + 'static,
 {
-    BuiltinTool::typed(About::of::<A>(name).description(description), |_| Ok(()), function)
+    BuiltinTool::typed(DefinitionBuilder::of::<A>(name).description(description), |_| Ok(()), function)
 }
 
 /// A tool of one function that blocks its thread, so it gets a thread of its own: see [`Run::blocking`].
@@ -170,7 +170,7 @@ pub fn blocking_tool_fn<A, O>(
 ) -> BuiltinTool
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
-    O: IntoAnswer,
+    O: IntoToolOutput,
 {
     let function = Arc::new(function);
     async_tool_fn(name, description, move |args, run: Run| {
@@ -189,10 +189,10 @@ struct Typed<A, V, F> {
 impl<A, V, F> Typed<A, V, F>
 where
     A: DeserializeOwned,
-    V: Fn(&A) -> Result<(), Vec<Invalid>>,
+    V: Fn(&A) -> Result<(), Vec<InvalidArgument>>,
 {
     /// The arguments as their type, if they pass the tool's own validation.
-    fn check(&self, arguments: &Value) -> Result<A, Vec<Invalid>> {
+    fn check(&self, arguments: &Value) -> Result<A, Vec<InvalidArgument>> {
         let args = read(arguments)?;
         (self.validate)(&args)?;
         Ok(args)
@@ -204,19 +204,19 @@ struct Shared<A, V, F>(Arc<Typed<A, V, F>>);
 impl<A, V, F, R, O> Executor for Shared<A, V, F>
 where
     A: DeserializeOwned + Send + 'static,
-    V: Fn(&A) -> Result<(), Vec<Invalid>> + Send + Sync + 'static,
+    V: Fn(&A) -> Result<(), Vec<InvalidArgument>> + Send + Sync + 'static,
     F: Fn(A, Run) -> R + Send + Sync + 'static,
     R: Future<Output = Result<O, ToolError>> + Send + 'static,
-    O: IntoAnswer,
+    O: IntoToolOutput,
 {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
         let typed = self.0.clone();
         Box::pin(async move {
             let name = invocation.name.clone();
             let work = async {
-                let args = typed
-                    .check(&invocation.arguments)
-                    .map_err(|invalid| Invalid::failure(&invalid, &name, &invocation.arguments, &typed.schema))?;
+                let args = typed.check(&invocation.arguments).map_err(|invalid| {
+                    InvalidArgument::failure(&invalid, &name, &invocation.arguments, &typed.schema)
+                })?;
                 let result = (typed.call)(args, Run::new(invocation)).await;
                 result.and_then(O::into_answer).map_err(|error| error.into_failure(&name))
             };

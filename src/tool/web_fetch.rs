@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use url::Url;
 
-use super::{About, Invalid, Run, Tool, ToolError, object};
+use super::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError, object};
 use crate::domain::truncation::grouped;
 use crate::domain::{ContentBlock, Outcome};
 use crate::executor::HttpClient;
@@ -16,7 +16,7 @@ use crate::executor::http::{Page, PageError};
 
 mod convert;
 mod kind;
-mod tame;
+mod preflight;
 
 use kind::Kind;
 
@@ -70,7 +70,7 @@ impl Tool for WebFetch {
     type Args = WebFetchArgs;
     type Output = Outcome;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Fetch a web page")
             .category("web")
@@ -80,8 +80,8 @@ impl Tool for WebFetch {
             .read_only()
     }
 
-    fn validate(&self, args: &WebFetchArgs) -> Result<(), Vec<Invalid>> {
-        address(&args.url).map(drop).map_err(|message| vec![Invalid::at("/url", message)])
+    fn validate(&self, args: &WebFetchArgs) -> Result<(), Vec<InvalidArgument>> {
+        address(&args.url).map(drop).map_err(|message| vec![InvalidArgument::at("/url", message)])
     }
 
     async fn call(&self, args: WebFetchArgs, run: Run) -> Result<Outcome, ToolError> {
@@ -135,7 +135,7 @@ fn outcome(page: Page, format: Format) -> Result<Outcome, ToolError> {
             Outcome::text(match format {
                 Format::Html => html,
                 Format::Markdown | Format::Text => {
-                    tame::check(&html).map_err(|tame::Wild| {
+                    preflight::check(&html).map_err(|preflight::TooComplex| {
                         let hint = "it can be had as it is with \"format\": \"html\"";
                         ToolError::new(format!("the page is too large or too deeply nested to be converted; {hint}"))
                     })?;

@@ -67,7 +67,7 @@ impl Equipper<'_> {
                 entry.validate_equipped.as_ref().filter(|_| is_first).map(|validate| validate(&given))
             {
                 let schema = entry.input.schema();
-                let failure = crate::tool::Invalid::failure(&invalid, &entry.name, &given, schema);
+                let failure = crate::tool::InvalidArgument::failure(&invalid, &entry.name, &given, schema);
                 let arguments = call.effective_arguments.as_deref();
                 return Err(told_of(definition.presets.keys(), arguments, schema, failure, &call.name).into());
             }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::tool::{About, Json, Run, Tool, ToolError};
+use crate::tool::{DefinitionBuilder, Json, Run, Tool, ToolError};
 
 pub mod expression;
 pub mod functions;
@@ -30,7 +30,7 @@ impl Tool for Calculate {
     type Args = CalculateArgs;
     type Output = Json<Value>;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Calculator")
             .category(super::CATEGORY)
@@ -53,7 +53,7 @@ mod tests {
     use crate::tool::BuiltinTool;
 
     async fn calculate(expression: &str) -> Result<Value, Failure> {
-        match BuiltinTool::new(Calculate).try_out(json!({"expression": expression})).await? {
+        match BuiltinTool::new(Calculate).invoke(json!({"expression": expression})).await? {
             ToolOutput::Data(value) => Ok((*value).clone()),
             other => panic!("{other:?}"),
         }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::domain::{Clock, Outcome, Time};
-use crate::tool::{About, Invalid, Run, Tool, ToolError};
+use crate::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError};
 
 /// The time zones that are compiled in: every node knows the same ones, whatever its machine has installed.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
@@ -46,7 +46,7 @@ impl Tool for CurrentTime {
     type Args = CurrentTimeArgs;
     type Output = Outcome;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Current time")
             .category(super::CATEGORY)
@@ -56,8 +56,8 @@ impl Tool for CurrentTime {
             .closed_world()
     }
 
-    fn validate(&self, args: &CurrentTimeArgs) -> Result<(), Vec<Invalid>> {
-        find(&args.timezone).map(drop).map_err(|message| vec![Invalid::at("/timezone", message)])
+    fn validate(&self, args: &CurrentTimeArgs) -> Result<(), Vec<InvalidArgument>> {
+        find(&args.timezone).map(drop).map_err(|message| vec![InvalidArgument::at("/timezone", message)])
     }
 
     async fn call(&self, args: CurrentTimeArgs, _: Run) -> Result<Outcome, ToolError> {
@@ -114,7 +114,7 @@ mod tests {
 
     async fn at_noon(arguments: Value) -> Outcome {
         let clock = Clock::manual(Time::parse("2026-01-31T12:00:00.250Z").unwrap());
-        match BuiltinTool::new(CurrentTime::new(clock)).try_out(arguments).await {
+        match BuiltinTool::new(CurrentTime::new(clock)).invoke(arguments).await {
             Ok(ToolOutput::Outcome(outcome)) => *outcome,
             Ok(other) => panic!("{other:?}"),
             Err(failure) => Outcome::failed(failure),

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::domain::{Failure, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation};
-use crate::tool::{About, BuiltinTool};
+use crate::tool::{BuiltinTool, DefinitionBuilder};
 
 /// Its arguments, as they are, are its data. It never fails and copies nothing.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ impl Echo {
     /// The tool. It is an [`Executor`] itself: there is no type to read its arguments as.
     #[must_use]
     pub fn tool() -> BuiltinTool {
-        let about = About::with_schema("echo", json!({ "type": "object" }))
+        let about = DefinitionBuilder::with_schema("echo", json!({ "type": "object" }))
             .title("Echo")
             .description("Gives back its arguments as they are. Takes any object.")
             .category(super::CATEGORY)
@@ -40,7 +40,7 @@ mod tests {
     #[tokio::test]
     async fn whatever_comes_in_is_data_even_if_it_looks_like_an_error() {
         for arguments in [json!({}), json!({"success": false, "error": "x"}), json!({"output": "\u{0}🦀"})] {
-            let answer = Echo::tool().try_out(arguments.clone()).await;
+            let answer = Echo::tool().invoke(arguments.clone()).await;
             assert_eq!(answer, Ok(ToolOutput::Data(Arc::new(arguments))));
         }
     }

@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use crate::domain::{Call, json as text};
 use crate::store::{Store, StoreError, Stores};
-use crate::tool::{About, Run, Tool, ToolError};
+use crate::tool::{DefinitionBuilder, Run, Tool, ToolError};
 
-mod part;
+mod excerpt;
 
-use part::Asked;
+use excerpt::ExcerptRequest;
 
 /// Its name.
 pub const NAME: &str = "read_result";
@@ -103,7 +103,7 @@ impl Tool for ReadResult {
     type Args = ReadArgs;
     type Output = String;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Read a result")
             .category(super::CATEGORY)
@@ -123,7 +123,7 @@ impl Tool for ReadResult {
             return Err(ToolError::new("that call has not ended yet; there is no result to read"));
         };
         let at_least_one = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).max(1);
-        let asked = Asked {
+        let asked = ExcerptRequest {
             id: call.id,
             offset: at_least_one(args.offset),
             column: at_least_one(args.column),

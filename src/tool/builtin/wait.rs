@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use crate::tool::{About, Run, Tool, ToolError};
+use crate::tool::{DefinitionBuilder, Run, Tool, ToolError};
 
 /// The longest wait, in milliseconds.
 const MAX_MS: u64 = 300_000;
@@ -41,7 +41,7 @@ impl Tool for Wait {
     type Args = WaitArgs;
     type Output = String;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Wait")
             .category(super::CATEGORY)
@@ -76,7 +76,7 @@ mod tests {
     async fn it_waits_exactly_as_long_as_it_is_told() {
         for (ms, steps) in [(0, 1), (50, 1), (300_000, 7)] {
             let start = Instant::now();
-            let answer = BuiltinTool::new(Wait).try_out(json!({"ms": ms, "steps": steps})).await;
+            let answer = BuiltinTool::new(Wait).invoke(json!({"ms": ms, "steps": steps})).await;
             assert_eq!(answer, Ok(ToolOutput::Text(format!("Waited {ms} ms"))));
             assert_eq!(start.elapsed(), Duration::from_millis(ms));
         }

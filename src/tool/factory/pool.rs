@@ -21,11 +21,11 @@ use crate::tool::{Run, ToolError};
 enum Owner {
     Call(Uuid),
     Session(Tenant, Arc<str>),
-    Everybody(Tenant),
+    Shared(Tenant),
 }
 
 /// An instance. Whoever drops the last handle has it disposed of.
-pub struct Held<F: ToolFactory> {
+pub struct InstanceHandle<F: ToolFactory> {
     /// `None` only while it is dropped.
     tool: Option<F::Tool>,
     factory: Arc<F>,
@@ -33,19 +33,19 @@ pub struct Held<F: ToolFactory> {
 }
 
 /// A place for an instance: it is there once somebody has made it.
-struct Place<F: ToolFactory> {
-    made: Arc<OnceCell<Arc<Held<F>>>>,
+struct InstanceSlot<F: ToolFactory> {
+    made: Arc<OnceCell<Arc<InstanceHandle<F>>>>,
     used_at: Instant,
 }
 
 /// The instances of one tool.
-pub struct Kept<F: ToolFactory> {
+pub struct InstancePool<F: ToolFactory> {
     factory: Arc<F>,
     instances: Instances,
-    places: Mutex<HashMap<Owner, Place<F>>>,
+    places: Mutex<HashMap<Owner, InstanceSlot<F>>>,
 }
 
-impl<F: ToolFactory> Held<F> {
+impl<F: ToolFactory> InstanceHandle<F> {
     /// The tool.
     #[expect(clippy::expect_used, reason = "it is taken by `drop` alone")]
     pub fn tool(&self) -> &F::Tool {
@@ -53,7 +53,7 @@ impl<F: ToolFactory> Held<F> {
     }
 }
 
-impl<F: ToolFactory> Drop for Held<F> {
+impl<F: ToolFactory> Drop for InstanceHandle<F> {
     fn drop(&mut self) {
         if let Some(tool) = self.tool.take() {
             self.instances.dispose(disposal(self.factory.clone(), tool));
@@ -61,7 +61,7 @@ impl<F: ToolFactory> Drop for Held<F> {
     }
 }
 
-impl<F: ToolFactory> Kept<F> {
+impl<F: ToolFactory> InstancePool<F> {
     pub fn new(factory: Arc<F>, instances: Instances) -> Self {
         Self { factory, instances, places: Mutex::default() }
     }
@@ -70,15 +70,16 @@ impl<F: ToolFactory> Kept<F> {
     ///
     /// # Errors
     /// If it could not be made.
-    pub async fn get(&self, run: &Run) -> Result<Arc<Held<F>>, ToolError> {
+    pub async fn get(&self, run: &Run) -> Result<Arc<InstanceHandle<F>>, ToolError> {
         let owner = match (F::SCOPE, run.shared_session()) {
-            (InstanceScope::Shared, _) => Owner::Everybody(run.tenant().clone()),
+            (InstanceScope::Shared, _) => Owner::Shared(run.tenant().clone()),
             (InstanceScope::Session, Some(session)) => Owner::Session(run.tenant().clone(), session.clone()),
             (InstanceScope::Session, None) | (InstanceScope::Call, _) => Owner::Call(run.id()),
         };
         let place = {
             let mut places = self.places();
-            let place = places.entry(owner).or_insert_with(|| Place { made: Arc::default(), used_at: Instant::now() });
+            let place =
+                places.entry(owner).or_insert_with(|| InstanceSlot { made: Arc::default(), used_at: Instant::now() });
             place.used_at = Instant::now();
             place.made.clone()
         };
@@ -86,26 +87,30 @@ impl<F: ToolFactory> Kept<F> {
         place.get_or_try_init(|| self.make(run.clone())).await.cloned()
     }
 
-    async fn make(&self, run: Run) -> Result<Arc<Held<F>>, ToolError> {
+    async fn make(&self, run: Run) -> Result<Arc<InstanceHandle<F>>, ToolError> {
         let made = AssertUnwindSafe(async { self.factory.make(run).await }).catch_unwind().await;
         let tool = made.unwrap_or_else(|payload| {
             Err(ToolError::new(format!("it could not be made: the factory panicked: {}", panic_message(&*payload))))
         })?;
-        Ok(Arc::new(Held { tool: Some(tool), factory: self.factory.clone(), instances: self.instances.clone() }))
+        Ok(Arc::new(InstanceHandle {
+            tool: Some(tool),
+            factory: self.factory.clone(),
+            instances: self.instances.clone(),
+        }))
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<Owner, Place<F>>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<Owner, InstanceSlot<F>>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn let_go(&self, owner: &Owner) {
+    fn release(&self, owner: &Owner) {
         let gone = self.places().remove(owner);
         // Disposed of outside of the lock.
         drop(gone);
     }
 }
 
-impl<F: ToolFactory> Place<F> {
+impl<F: ToolFactory> InstanceSlot<F> {
     /// Nobody uses it, or is about to make it.
     fn is_idle(&self, idle: Duration) -> bool {
         let is_used =
@@ -114,20 +119,20 @@ impl<F: ToolFactory> Place<F> {
     }
 }
 
-impl<F: ToolFactory> Pool for Kept<F> {
+impl<F: ToolFactory> Pool for InstancePool<F> {
     fn scope(&self) -> InstanceScope {
         F::SCOPE
     }
 
     fn release_call(&self, call: Uuid) {
         if F::SCOPE != InstanceScope::Shared {
-            self.let_go(&Owner::Call(call));
+            self.release(&Owner::Call(call));
         }
     }
 
     fn release_session(&self, tenant: &Tenant, session: &str) {
         if F::SCOPE == InstanceScope::Session {
-            self.let_go(&Owner::Session(tenant.clone(), session.into()));
+            self.release(&Owner::Session(tenant.clone(), session.into()));
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{away, session_of};
 use crate::domain::{Clock, Completion, SessionState};
 use crate::store::Stores;
-use crate::tool::{About, Run, Tool, ToolError};
+use crate::tool::{DefinitionBuilder, Run, Tool, ToolError};
 
 /// Its name.
 pub const NAME: &str = "attempt_completion";
@@ -39,7 +39,7 @@ impl Tool for AttemptCompletion {
     type Args = CompletionArgs;
     type Output = String;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Complete the task")
             .category(super::CATEGORY)

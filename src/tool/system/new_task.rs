@@ -11,7 +11,7 @@ use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::{Clock, Failure, Session, Task, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation};
 use crate::store::Stores;
-use crate::tool::{About, BuiltinTool, object};
+use crate::tool::{BuiltinTool, DefinitionBuilder, object};
 
 /// Its name.
 pub const NAME: &str = "new_task";
@@ -44,7 +44,7 @@ pub struct TaskArgs {
 impl NewTask {
     pub(super) fn tool(stores: Stores, clock: Clock) -> BuiltinTool {
         let arguments = json!({"agent_name": "researcher", "task_name": "Prices", "input": "Find the prices of …"});
-        let about = About::of::<TaskArgs>(NAME)
+        let about = DefinitionBuilder::of::<TaskArgs>(NAME)
             .title("New task")
             .category(super::CATEGORY)
             .example(arguments, "The prices are …")

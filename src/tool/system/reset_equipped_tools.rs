@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Manageable, away, session_of};
 use crate::store::Stores;
-use crate::tool::{About, Json, Run, Tool, ToolError};
+use crate::tool::{DefinitionBuilder, Json, Run, Tool, ToolError};
 
 /// Its name.
 pub const NAME: &str = "reset_equipped_tools";
@@ -47,7 +47,7 @@ impl Tool for ResetEquippedTools {
     type Args = EquipArgs;
     type Output = Json<serde_json::Value>;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Choose tools")
             .category(super::CATEGORY)

@@ -61,13 +61,13 @@ impl Tool for Length {
     type Args = Span;
     type Output = u32;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about.title("Length").read_only()
     }
 
-    fn validate(&self, span: &Span) -> Result<(), Vec<Invalid>> {
+    fn validate(&self, span: &Span) -> Result<(), Vec<InvalidArgument>> {
         assert!(span.from != 13, "unlucky");
-        if span.to < span.from { Err(vec![Invalid::at("/to", "is before \"from\"")]) } else { Ok(()) }
+        if span.to < span.from { Err(vec![InvalidArgument::at("/to", "is before \"from\"")]) } else { Ok(()) }
     }
 
     async fn call(&self, span: Span, _: Run) -> Result<u32, ToolError> {
@@ -83,7 +83,7 @@ async fn a_tool_is_described_by_its_arguments_and_answers_its_calls() {
     assert_eq!(tool.definition.description, "A span of time.");
     assert_eq!(tool.definition.input_schema["required"], json!(["from", "to"]));
     assert!(tool.definition.annotations.read_only);
-    assert_eq!(tool.try_out(json!({"from": 1, "to": 4})).await, Ok(ToolOutput::Json(json!(3))));
+    assert_eq!(tool.invoke(json!({"from": 1, "to": 4})).await, Ok(ToolOutput::Json(json!(3))));
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn its_own_validation_keeps_the_tool_from_running() {
     let calls = Arc::new(Mutex::new(0));
     let tool = BuiltinTool::new(Length { calls: calls.clone() });
     let arguments = json!({"from": 2, "to": 1});
-    let failure = tool.try_out(arguments.clone()).await.unwrap_err();
+    let failure = tool.invoke(arguments.clone()).await.unwrap_err();
     assert_eq!(failure.code, Code::ToolValidationError);
     assert_eq!(failure.text, "Error: Invalid parameters for tool \"length\"\n- /to: is before \"from\"");
     let details = failure.details.unwrap();
@@ -102,7 +102,7 @@ async fn its_own_validation_keeps_the_tool_from_running() {
     assert_eq!(*calls.lock().unwrap(), 0);
 
     let validate = tool.validate.unwrap();
-    assert_eq!(validate(&arguments), Err(vec![Invalid::at("/to", "is before \"from\"")]));
+    assert_eq!(validate(&arguments), Err(vec![InvalidArgument::at("/to", "is before \"from\"")]));
     assert_eq!(validate(&json!({"from": 1, "to": 2})), Ok(()));
     assert_eq!(*calls.lock().unwrap(), 0);
 }
@@ -111,15 +111,15 @@ async fn its_own_validation_keeps_the_tool_from_running() {
 async fn a_panic_in_its_validation_is_no_worse() {
     let tool = BuiltinTool::new(Length::default());
     let arguments = json!({"from": 13, "to": 14});
-    assert_eq!(tool.try_out(arguments.clone()).await.unwrap_err().message, "the tool panicked: unlucky");
+    assert_eq!(tool.invoke(arguments.clone()).await.unwrap_err().message, "the tool panicked: unlucky");
     let invalid = (tool.validate.unwrap())(&arguments).unwrap_err();
-    assert_eq!(invalid, [Invalid::at("", "the check of the arguments panicked: unlucky")]);
+    assert_eq!(invalid, [InvalidArgument::at("", "the check of the arguments panicked: unlucky")]);
 }
 
 #[tokio::test]
 async fn arguments_that_the_type_refuses_are_invalid_and_named() {
     let tool = tool_fn("t", "", |spans: std::collections::BTreeMap<String, Vec<Span>>| Ok(spans.len()));
-    let failure = tool.try_out(json!({"a": [{"from": 1, "to": 2}, {"from": 1, "to": -2}]})).await.unwrap_err();
+    let failure = tool.invoke(json!({"a": [{"from": 1, "to": 2}, {"from": 1, "to": -2}]})).await.unwrap_err();
     assert_eq!(failure.code, Code::ToolValidationError);
     let line = "- /a/1/to: invalid value: integer `-2`, expected u32";
     assert_eq!(failure.text, format!("Error: Invalid parameters for tool \"t\"\n{line}"));
@@ -128,7 +128,8 @@ async fn arguments_that_the_type_refuses_are_invalid_and_named() {
 
 #[tokio::test]
 async fn a_function_is_enough() {
-    let sync = tool_fn("span", "Its length", |span: Span| Ok(span.to - span.from)).about(|about| about.title("Span"));
+    let sync = tool_fn("span", "Its length", |span: Span| Ok(span.to - span.from))
+        .with_definition(|about| about.title("Span"));
     let asynchronous = async_tool_fn("span", "Its length", |span: Span, run| async move {
         run.tip("measuring");
         Ok(span.to - span.from)
@@ -139,17 +140,17 @@ async fn a_function_is_enough() {
     });
     assert_eq!((sync.definition.description.as_str(), sync.definition.display_name()), ("Its length", "Span"));
     for tool in [sync, asynchronous, blocking] {
-        assert_eq!(tool.try_out(json!({"from": 1, "to": 4})).await, Ok(ToolOutput::Json(json!(3))));
+        assert_eq!(tool.invoke(json!({"from": 1, "to": 4})).await, Ok(ToolOutput::Json(json!(3))));
     }
 }
 
 #[tokio::test]
 async fn an_error_is_the_tools_own_message() {
     let tool = tool_fn("t", "", |_: NoArgs| Ok(std::fs::read_to_string("/nowhere/at/all")?));
-    let failure = tool.try_out(json!({})).await.unwrap_err();
+    let failure = tool.invoke(json!({})).await.unwrap_err();
     assert_eq!(failure.code, Code::ToolExecutionError);
     assert_eq!(failure.text, "Error executing tool \"t\": No such file or directory (os error 2)");
-    assert!(tool.try_out(json!({"x": 1})).await.is_err_and(|failure| failure.code == Code::ToolValidationError));
+    assert!(tool.invoke(json!({"x": 1})).await.is_err_and(|failure| failure.code == Code::ToolValidationError));
 }
 
 /// Panics if it is told to.
@@ -170,14 +171,14 @@ async fn a_panic_is_the_failure_of_its_own_call_only() {
         Ok(arguments)
     });
     for tool in [asynchronous, at_once, blocking] {
-        let (bad, good) = tokio::join!(tool.try_out(json!({"mood": "bad"})), tool.try_out(json!({"mood": "good"})));
+        let (bad, good) = tokio::join!(tool.invoke(json!({"mood": "bad"})), tool.invoke(json!({"mood": "good"})));
         let failure = bad.unwrap_err();
         assert_eq!(failure.code, Code::ToolExecutionError);
         assert!(failure.message.starts_with("the tool panicked: ") && failure.message.contains("in a bad mood"));
         assert_eq!(good, Ok(ToolOutput::Json(json!({"mood": "good"}))));
     }
     let silent = tool_fn("t", "", |_: NoArgs| -> Result<(), ToolError> { std::panic::panic_any(7) });
-    assert_eq!(silent.try_out(json!({})).await.unwrap_err().message, "the tool panicked: it did not say why");
+    assert_eq!(silent.invoke(json!({})).await.unwrap_err().message, "the tool panicked: it did not say why");
 }
 
 /// Says so when it is dropped.

@@ -111,7 +111,7 @@ mod tests {
     fn the_deepest_page_that_is_tame_is_converted() {
         for tag in ["div", "blockquote", "span", "b", "ul><li", "table><tr><td", "dl><dd><p"] {
             let page = format!("<{tag}>").repeat(255);
-            assert_eq!(super::super::tame::check(&page), Ok(()), "{tag}");
+            assert_eq!(super::super::preflight::check(&page), Ok(()), "{tag}");
             assert!(converted(&page, false).is_ok() && converted(&page, true).is_ok(), "{tag}");
         }
     }

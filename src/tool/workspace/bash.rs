@@ -14,12 +14,12 @@ use crate::domain::process::{NetworkAccess, SandboxMode};
 use crate::domain::{Failure, LimitsSpec, Outcome};
 use crate::executor::Processes;
 use crate::executor::process::{ExitKind, ExitReport, ProcessEvent};
-use crate::tool::{About, Invalid, Run, Tool, ToolError, object};
+use crate::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError, object};
 
 mod command;
-mod gathered;
+mod output_buffer;
 
-use gathered::Gathered;
+use output_buffer::OutputBuffer;
 
 /// How long a command may run that says nothing else, and at most, in milliseconds.
 const USUAL_MS: u64 = 120_000;
@@ -80,7 +80,7 @@ impl Tool for Bash {
     type Args = BashArgs;
     type Output = Outcome;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         let limits =
             LimitsSpec { timeout_ms: Some(MAX_MS + GRACE_MS), truncate: Some(Truncate::Tail), ..LimitsSpec::default() };
         let about = about
@@ -96,7 +96,7 @@ impl Tool for Bash {
         }
     }
 
-    fn validate(&self, args: &BashArgs) -> Result<(), Vec<Invalid>> {
+    fn validate(&self, args: &BashArgs) -> Result<(), Vec<InvalidArgument>> {
         let fault = match &args.command {
             command if command.contains('\0') => "must not hold U+0000".to_owned(),
             command if command.len() > LONGEST_COMMAND => {
@@ -104,7 +104,7 @@ impl Tool for Bash {
             }
             _ => return Ok(()),
         };
-        Err(vec![Invalid::at("/command", fault)])
+        Err(vec![InvalidArgument::at("/command", fault)])
     }
 
     async fn call(&self, args: BashArgs, run: Run) -> Result<Outcome, ToolError> {
@@ -112,7 +112,7 @@ impl Tool for Bash {
         let mut running = self.processes.start(program).await?;
         let timeout = Duration::from_millis(args.timeout_ms.min(run.timeout_ms()));
         let (deadline, mut is_late) = (Instant::now() + timeout, false);
-        let mut gathered = Gathered::new(&run);
+        let mut gathered = OutputBuffer::new(&run);
         let ended = loop {
             tokio::select! {
                 said = running.next() => match said {

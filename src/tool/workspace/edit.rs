@@ -8,15 +8,15 @@ use serde_json::json;
 
 use super::Workspace;
 use super::file::broken;
-use super::place::Place;
+use super::path::WorkspacePath;
 use crate::domain::Outcome;
 use crate::domain::truncation::grouped;
-use crate::tool::{About, Invalid, Run, Tool, ToolError, object};
+use crate::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError, object};
 
-mod found;
+mod locate;
 mod similar;
 
-use found::{Edited, NotOne, edited};
+use locate::{Edited, MatchError, edited};
 
 /// Largest file that is edited, in bytes.
 const LARGEST: u64 = 8 * 1024 * 1024;
@@ -55,7 +55,7 @@ impl Tool for Edit {
     type Args = EditArgs;
     type Output = Outcome;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Edit a file")
             .category(super::CATEGORY)
@@ -67,9 +67,9 @@ impl Tool for Edit {
             .closed_world()
     }
 
-    fn validate(&self, args: &EditArgs) -> Result<(), Vec<Invalid>> {
+    fn validate(&self, args: &EditArgs) -> Result<(), Vec<InvalidArgument>> {
         if args.old_text == args.new_text {
-            return Err(vec![Invalid::at("/new_text", "is the same as old_text, so nothing would change")]);
+            return Err(vec![InvalidArgument::at("/new_text", "is the same as old_text, so nothing would change")]);
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Tool for Edit {
 }
 
 /// The whole text of a file.
-fn text(workspace: &Workspace, place: &Place) -> Result<String, ToolError> {
+fn text(workspace: &Workspace, place: &WorkspacePath) -> Result<String, ToolError> {
     let opened = workspace.open_file(place)?;
     let mut bytes = Vec::new();
     opened.file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(broken(place))?;
@@ -115,9 +115,9 @@ fn text(workspace: &Workspace, place: &Place) -> Result<String, ToolError> {
     })
 }
 
-fn refusal(place: &Place, text: &str, old: &str, not_one: NotOne) -> ToolError {
+fn refusal(place: &WorkspacePath, text: &str, old: &str, not_one: MatchError) -> ToolError {
     let message = match not_one {
-        NotOne::Several { count, lines } => {
+        MatchError::Ambiguous { count, lines } => {
             let told: Vec<String> = lines.iter().take(TOLD).map(ToString::to_string).collect();
             let more = if lines.len() > TOLD { ", …" } else { "" };
             format!(
@@ -126,7 +126,7 @@ fn refusal(place: &Place, text: &str, old: &str, not_one: NotOne) -> ToolError {
                 told.join(", ")
             )
         }
-        NotOne::None => {
+        MatchError::None => {
             let near = similar::nearest(text, old);
             format!("old_text does not stand in \"{place}\"{near}")
         }

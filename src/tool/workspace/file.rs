@@ -7,19 +7,19 @@ use std::path::Path;
 use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
-use super::place::{Place, fault};
+use super::path::{WorkspacePath, fault};
 use crate::tool::ToolError;
 
 /// An open file.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenFile {
     pub file: File,
     pub bytes: u64,
 }
 
 /// Why there is none.
 #[derive(Debug)]
-pub(super) enum NotOpened {
+pub(super) enum OpenError {
     /// It is a folder.
     Folder,
     /// It is a pipe, a socket or a device.
@@ -28,14 +28,14 @@ pub(super) enum NotOpened {
     Io(io::Error),
 }
 
-impl From<io::Error> for NotOpened {
+impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
 /// Opens a regular file for reading.
-pub(super) fn open(dir: &Dir, path: &Path) -> Result<Opened, NotOpened> {
+pub(super) fn open(dir: &Dir, path: &Path) -> Result<OpenFile, OpenError> {
     // A device is not even opened if that can be helped: that alone may do something.
     regular(&dir.metadata(path)?)?;
     let mut options = OpenOptions::new();
@@ -45,27 +45,27 @@ pub(super) fn open(dir: &Dir, path: &Path) -> Result<Opened, NotOpened> {
     let file = dir.open_with(path, &options)?;
     let metadata = file.metadata()?;
     regular(&metadata)?;
-    Ok(Opened { file: file.into_std(), bytes: metadata.len() })
+    Ok(OpenFile { file: file.into_std(), bytes: metadata.len() })
 }
 
-fn regular(metadata: &Metadata) -> Result<(), NotOpened> {
+fn regular(metadata: &Metadata) -> Result<(), OpenError> {
     match metadata {
-        metadata if metadata.is_dir() => Err(NotOpened::Folder),
+        metadata if metadata.is_dir() => Err(OpenError::Folder),
         metadata if metadata.is_file() => Ok(()),
-        _ => Err(NotOpened::Special),
+        _ => Err(OpenError::Special),
     }
 }
 
-pub(super) fn folder(place: &Place) -> ToolError {
+pub(super) fn folder(place: &WorkspacePath) -> ToolError {
     let example = serde_json::json!({"path": place.to_string()});
     ToolError::new(format!("\"{place}\" is a folder; what is in it is told by the tool list, as in {example}"))
 }
 
-pub(super) fn special(place: &Place) -> ToolError {
+pub(super) fn special(place: &WorkspacePath) -> ToolError {
     ToolError::new(format!("\"{place}\" is no regular file but a pipe, a socket or a device"))
 }
 
 /// [`fault`] for what happens to an open file.
-pub(super) fn broken(place: &Place) -> impl Fn(io::Error) -> ToolError + '_ {
+pub(super) fn broken(place: &WorkspacePath) -> impl Fn(io::Error) -> ToolError + '_ {
     |error| fault(place, &error)
 }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::Workspace;
 use super::near;
-use super::walk::{DEEPEST, End, Flow, Kind, Scope, Seen, walk};
+use super::walk::{DEEPEST, FileKind, WalkEnd, WalkEntry, WalkFlow, WalkOptions, walk};
 use crate::domain::Outcome;
 use crate::domain::truncation::grouped;
-use crate::tool::{About, Run, Tool, ToolError, object};
+use crate::tool::{DefinitionBuilder, Run, Tool, ToolError, object};
 
 /// Most entries that are listed.
 const MOST: usize = 1000;
@@ -57,7 +57,7 @@ impl Tool for List {
     type Args = ListArgs;
     type Output = Outcome;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("List a folder")
             .category(super::CATEGORY)
@@ -78,14 +78,14 @@ impl Tool for List {
             workspace.open_folder(&place)?;
             let (mut entries, mut is_full) = (Vec::new(), false);
             let depth = usize::try_from(args.depth).unwrap_or(DEEPEST);
-            let scope = Scope { depth, all: args.all, ..Scope::default() };
+            let scope = WalkOptions { depth, all: args.all, ..WalkOptions::default() };
             let end = walk(&workspace, &place, &scope, &mut |seen| {
                 is_full = entries.len() == MOST;
                 if is_full || run.is_cancelled() {
-                    return Flow::Stop;
+                    return WalkFlow::Stop;
                 }
                 entries.push(Entry::of(&seen));
-                Flow::GoOn
+                WalkFlow::GoOn
             });
             let end = end.map_err(|error| near::missing(&workspace, &place, &error))?;
             let mut lines: Vec<String> = entries.iter().map(Entry::line).collect();
@@ -94,7 +94,7 @@ impl Tool for List {
                 lines
                     .push(format!("[{} is empty{hint}]", if place.is_root() { "the workspace" } else { "the folder" }));
             }
-            let is_whole = !is_full && end == End::Whole;
+            let is_whole = !is_full && end == WalkEnd::Complete;
             if !is_whole {
                 lines.push(format!(
                     "[there is more than these {}: list a folder of it, or use search]",
@@ -115,20 +115,20 @@ impl Tool for List {
 /// One line of a list.
 struct Entry {
     path: String,
-    kind: Kind,
+    kind: FileKind,
     bytes: Option<u64>,
     /// What a symbolic link says.
     target: Option<String>,
 }
 
 impl Entry {
-    fn of(seen: &Seen<'_>) -> Self {
+    fn of(seen: &WalkEntry<'_>) -> Self {
         let bytes = match seen.kind {
-            Kind::File => seen.dir.symlink_metadata(seen.name).ok().map(|metadata| metadata.len()),
+            FileKind::File => seen.dir.symlink_metadata(seen.name).ok().map(|metadata| metadata.len()),
             _ => None,
         };
         let target = match seen.kind {
-            Kind::Link => seen.dir.read_link_contents(seen.name).ok(),
+            FileKind::Link => seen.dir.read_link_contents(seen.name).ok(),
             _ => None,
         };
         let target = target.map(|target| target.to_string_lossy().escape_debug().to_string());
@@ -138,23 +138,23 @@ impl Entry {
     fn line(&self) -> String {
         let Self { path, kind, bytes, target } = self;
         match (kind, bytes, target) {
-            (Kind::Folder, ..) => format!("{path}/"),
-            (Kind::File, Some(bytes), _) => {
+            (FileKind::Folder, ..) => format!("{path}/"),
+            (FileKind::File, Some(bytes), _) => {
                 let word = if *bytes == 1 { "byte" } else { "bytes" };
                 format!("{path} ({} {word})", grouped(usize::try_from(*bytes).unwrap_or(usize::MAX)))
             }
-            (Kind::Link, _, Some(target)) => format!("{path} -> {target}"),
-            (Kind::Other, ..) => format!("{path} (a pipe, a socket or a device)"),
+            (FileKind::Link, _, Some(target)) => format!("{path} -> {target}"),
+            (FileKind::Other, ..) => format!("{path} (a pipe, a socket or a device)"),
             _ => path.clone(),
         }
     }
 
     fn json(&self) -> Value {
         let kind = match self.kind {
-            Kind::Folder => "folder",
-            Kind::File => "file",
-            Kind::Link => "link",
-            Kind::Other => "other",
+            FileKind::Folder => "folder",
+            FileKind::File => "file",
+            FileKind::Link => "link",
+            FileKind::Other => "other",
         };
         json!({"path": self.path, "type": kind, "bytes": self.bytes, "target": self.target})
     }
@@ -169,7 +169,7 @@ mod tests {
     use crate::tool::BuiltinTool;
 
     async fn list(folder: &std::path::Path, arguments: Value) -> String {
-        match BuiltinTool::new(List::new(Workspace::open(folder).unwrap())).try_out(arguments).await {
+        match BuiltinTool::new(List::new(Workspace::open(folder).unwrap())).invoke(arguments).await {
             Ok(ToolOutput::Outcome(outcome)) => outcome.output,
             Ok(other) => panic!("{other:?}"),
             Err(failure) => failure.message,

@@ -5,8 +5,8 @@ use std::io;
 use cap_std::fs::Dir;
 
 use super::Workspace;
-use super::place::{Place, fault};
-use super::walk::{Flow, Kind, Scope, walk};
+use super::path::{WorkspacePath, fault};
+use super::walk::{FileKind, WalkFlow, WalkOptions, walk};
 use crate::schema::nearest;
 use crate::tool::ToolError;
 
@@ -18,7 +18,7 @@ const MOST_PLACES: usize = 5_000;
 const TOLD: usize = 10;
 
 /// Why a place cannot be opened; if it is not there, with what is near it.
-pub(super) fn missing(workspace: &Workspace, place: &Place, error: &io::Error) -> ToolError {
+pub(super) fn missing(workspace: &Workspace, place: &WorkspacePath, error: &io::Error) -> ToolError {
     if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
         return fault(place, error);
     }
@@ -39,7 +39,13 @@ pub(super) fn missing(workspace: &Workspace, place: &Place, error: &io::Error) -
     ToolError::new(format!("{what}{hint}"))
 }
 
-fn hint(workspace: &Workspace, place: &Place, absent: &Place, folder: &Place, dir: &Dir) -> String {
+fn hint(
+    workspace: &Workspace,
+    place: &WorkspacePath,
+    absent: &WorkspacePath,
+    folder: &WorkspacePath,
+    dir: &Dir,
+) -> String {
     let names = names(dir);
     let wanted = absent.name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if let Some(name) = nearest(&wanted, names.iter().map(String::as_str)) {
@@ -68,17 +74,17 @@ fn names(dir: &Dir) -> Vec<String> {
 }
 
 /// A file of the same name in another folder.
-fn elsewhere(workspace: &Workspace, place: &Place) -> Option<Place> {
+fn elsewhere(workspace: &Workspace, place: &WorkspacePath) -> Option<WorkspacePath> {
     let wanted = place.name()?.to_str()?.to_lowercase();
     let mut found = None;
-    let scope = Scope { most: MOST_PLACES, ..Scope::default() };
-    walk(workspace, &Place::default(), &scope, &mut |seen| {
-        let is_it = seen.kind == Kind::File && seen.name.to_str().is_some_and(|name| name.to_lowercase() == wanted);
+    let scope = WalkOptions { most: MOST_PLACES, ..WalkOptions::default() };
+    walk(workspace, &WorkspacePath::default(), &scope, &mut |seen| {
+        let is_it = seen.kind == FileKind::File && seen.name.to_str().is_some_and(|name| name.to_lowercase() == wanted);
         if is_it {
             found = Some(seen.place.clone());
-            return Flow::Stop;
+            return WalkFlow::Stop;
         }
-        Flow::GoOn
+        WalkFlow::GoOn
     })
     .ok()?;
     found

@@ -2,8 +2,8 @@
 
 use cap_std::fs::Dir;
 
-use super::file::{self, NotOpened, Opened};
-use super::place::Place;
+use super::file::{self, OpenError, OpenFile};
+use super::path::WorkspacePath;
 use super::{Workspace, near};
 use crate::tool::ToolError;
 
@@ -12,11 +12,11 @@ impl Workspace {
     ///
     /// # Errors
     /// In words for a model: what is there instead, or near it.
-    pub(super) fn open_file(&self, place: &Place) -> Result<Opened, ToolError> {
+    pub(super) fn open_file(&self, place: &WorkspacePath) -> Result<OpenFile, ToolError> {
         file::open(&self.root, place.path()).map_err(|not| match not {
-            NotOpened::Folder => file::folder(place),
-            NotOpened::Special => file::special(place),
-            NotOpened::Io(error) => near::missing(self, place, &error),
+            OpenError::Folder => file::folder(place),
+            OpenError::Special => file::special(place),
+            OpenError::Io(error) => near::missing(self, place, &error),
         })
     }
 
@@ -24,7 +24,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Likewise.
-    pub(super) fn open_folder(&self, place: &Place) -> Result<Dir, ToolError> {
+    pub(super) fn open_folder(&self, place: &WorkspacePath) -> Result<Dir, ToolError> {
         self.root.open_dir(place.path()).map_err(|error| match self.root.metadata(place.path()) {
             Ok(metadata) if !metadata.is_dir() => ToolError::new(format!("\"{place}\" is a file, not a folder")),
             _ => near::missing(self, place, &error),

@@ -9,16 +9,16 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Workspace;
-use super::file::{Opened, broken};
-use super::place::Place;
+use super::file::{OpenFile, broken};
+use super::path::WorkspacePath;
 use crate::domain::limits::Truncate;
 use crate::domain::truncation::grouped;
 use crate::domain::{ContentBlock, LimitsSpec, Outcome};
-use crate::tool::{About, Invalid, Run, Tool, ToolError, object};
+use crate::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError, object};
 
 mod lines;
 
-use lines::{Stop, Taken, taken};
+use lines::{ReadLines, Stop, taken};
 
 /// Most of a file that one call reads, in bytes. A model is shown less of it; the rest is kept with the call.
 const MOST: usize = 1024 * 1024;
@@ -76,7 +76,7 @@ impl Tool for Read {
     type Args = ReadArgs;
     type Output = Outcome;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Read a file")
             .category(super::CATEGORY)
@@ -88,10 +88,10 @@ impl Tool for Read {
             .limits(LimitsSpec { truncate: Some(Truncate::Head), ..LimitsSpec::default() })
     }
 
-    fn validate(&self, args: &ReadArgs) -> Result<(), Vec<Invalid>> {
+    fn validate(&self, args: &ReadArgs) -> Result<(), Vec<InvalidArgument>> {
         match args.lines {
             Some(Lines { start, end: Some(end) }) if end < start => {
-                Err(vec![Invalid::at("/lines/end", format!("is before the first line, {start}"))])
+                Err(vec![InvalidArgument::at("/lines/end", format!("is before the first line, {start}"))])
             }
             _ => Ok(()),
         }
@@ -112,7 +112,7 @@ impl Tool for Read {
 }
 
 /// The file as an image, if it is one that models are shown; it is left at its beginning.
-fn image(place: &Place, opened: &mut Opened) -> Result<Option<Outcome>, ToolError> {
+fn image(place: &WorkspacePath, opened: &mut OpenFile) -> Result<Option<Outcome>, ToolError> {
     let mut beginning = Vec::new();
     (&opened.file).take(BEGINNING).read_to_end(&mut beginning).map_err(broken(place))?;
     opened.file.rewind().map_err(broken(place))?;
@@ -138,10 +138,10 @@ fn image(place: &Place, opened: &mut Opened) -> Result<Option<Outcome>, ToolErro
     Ok(Some(Outcome { details, ..Outcome::blocks(vec![block]) }))
 }
 
-fn text(place: &Place, opened: Opened, lines: Option<Lines>, run: &Run) -> Result<Outcome, ToolError> {
+fn text(place: &WorkspacePath, opened: OpenFile, lines: Option<Lines>, run: &Run) -> Result<Outcome, ToolError> {
     let Lines { start, end } = lines.unwrap_or(Lines { start: 1, end: None });
     let reader = BufReader::with_capacity(64 * 1024, opened.file);
-    let Taken { bytes, end: stop, line } =
+    let ReadLines { bytes, end: stop, line } =
         taken(reader, start, end, MOST, || run.is_cancelled()).map_err(broken(place))?;
     if stop == Stop::BeforeStart && start > 1 {
         let word = if line == 1 { "line" } else { "lines" };
@@ -166,7 +166,7 @@ fn text(place: &Place, opened: Opened, lines: Option<Lines>, run: &Run) -> Resul
 }
 
 /// What stands below as much as one call reads. `line` is the first one that is not there, or not whole.
-fn how_to_go_on(place: &Place, bytes: u64, start: u64, line: u64, is_whole: bool) -> String {
+fn how_to_go_on(place: &WorkspacePath, bytes: u64, start: u64, line: u64, is_whole: bool) -> String {
     let (bytes, most) = (grouped(of(bytes)), grouped(MOST));
     let newline = if is_whole { "" } else { "\n" };
     let how = if line > start || is_whole {
@@ -182,7 +182,7 @@ fn of(number: u64) -> usize {
 }
 
 /// The text; one that was cut off may end within a character.
-fn utf8(place: &Place, bytes: Vec<u8>, first: u64, is_cut: bool) -> Result<String, ToolError> {
+fn utf8(place: &WorkspacePath, bytes: Vec<u8>, first: u64, is_cut: bool) -> Result<String, ToolError> {
     let error = match String::from_utf8(bytes) {
         Ok(text) => return Ok(text),
         Err(error) => error,

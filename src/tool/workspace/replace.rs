@@ -8,7 +8,7 @@ use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt, Permissions, Pe
 
 use super::Workspace;
 use super::file;
-use super::place::{Place, fault};
+use super::path::{WorkspacePath, fault};
 use crate::tool::ToolError;
 
 /// Longest part of a name that its temporary file repeats.
@@ -25,7 +25,7 @@ const WRITABLE: u32 = 0o222;
 pub(super) struct Target {
     dir: Dir,
     name: OsString,
-    place: Place,
+    place: WorkspacePath,
     /// The permissions of the file that is there.
     mode: Option<u32>,
 }
@@ -43,10 +43,10 @@ impl Workspace {
     ///
     /// # Errors
     /// If something else is there, or it may not be written.
-    pub(super) fn target(&self, place: &Place) -> Result<Target, ToolError> {
+    pub(super) fn target(&self, place: &WorkspacePath) -> Result<Target, ToolError> {
         let at = |error: io::Error| fault(place, &error);
         let real = match self.root.canonicalize(place.path()) {
-            Ok(real) => Place::of(real),
+            Ok(real) => WorkspacePath::of(real),
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.made_way(place)?,
             Err(error) => return Err(at(error)),
         };
@@ -66,7 +66,7 @@ impl Workspace {
     }
 
     /// The place of a new file, whose folders are there now.
-    fn made_way(&self, place: &Place) -> Result<Place, ToolError> {
+    fn made_way(&self, place: &WorkspacePath) -> Result<WorkspacePath, ToolError> {
         let at = |error: io::Error| fault(place, &error);
         if self.root.symlink_metadata(place.path()).is_ok() {
             return Err(ToolError::new(format!("\"{place}\" is a symbolic link to something that is not there")));
@@ -76,7 +76,7 @@ impl Workspace {
             self.root.create_dir_all(parent.path()).map_err(at)?;
         }
         let parent = self.root.canonicalize(parent.path()).map_err(at)?;
-        Ok(Place::of(parent).join(name))
+        Ok(WorkspacePath::of(parent).join(name))
     }
 }
 

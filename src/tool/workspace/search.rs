@@ -12,11 +12,11 @@ use serde_json::json;
 use super::Workspace;
 use super::file;
 use super::near;
-use super::place::Place;
-use super::walk::{End, Flow, Kind, Scope, walk};
+use super::path::WorkspacePath;
+use super::walk::{FileKind, WalkEnd, WalkFlow, WalkOptions, walk};
 use crate::domain::Outcome;
 use crate::domain::truncation::grouped;
-use crate::tool::{About, Invalid, Run, Tool, ToolError, object};
+use crate::tool::{DefinitionBuilder, InvalidArgument, Run, Tool, ToolError, object};
 
 mod hits;
 
@@ -88,7 +88,7 @@ impl Tool for Search {
     type Args = SearchArgs;
     type Output = Outcome;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Search files")
             .category(super::CATEGORY)
@@ -103,10 +103,10 @@ impl Tool for Search {
             .closed_world()
     }
 
-    fn validate(&self, args: &SearchArgs) -> Result<(), Vec<Invalid>> {
-        let pattern = matcher(args).map(drop).map_err(|message| Invalid::at("/pattern", message));
-        let glob = overrides(args).map(drop).map_err(|message| Invalid::at("/glob", message));
-        let faults: Vec<Invalid> = pattern.err().into_iter().chain(glob.err()).collect();
+    fn validate(&self, args: &SearchArgs) -> Result<(), Vec<InvalidArgument>> {
+        let pattern = matcher(args).map(drop).map_err(|message| InvalidArgument::at("/pattern", message));
+        let glob = overrides(args).map(drop).map_err(|message| InvalidArgument::at("/glob", message));
+        let faults: Vec<InvalidArgument> = pattern.err().into_iter().chain(glob.err()).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
@@ -134,7 +134,7 @@ impl Tool for Search {
                 ("files_with_matches", json!(hits.files)),
                 ("files_searched", json!(hits.searched)),
                 ("files_passed_over", json!(hits.passed_over)),
-                ("complete", json!(end == End::Whole)),
+                ("complete", json!(end == WalkEnd::Complete)),
             ]);
             let text = hits.text(end);
             Ok(Outcome { details, ..Outcome::text(text) })
@@ -161,28 +161,28 @@ fn overrides(args: &SearchArgs) -> Result<Override, String> {
 /// Every file that is to be searched, until it is said that this is enough.
 fn everywhere(
     workspace: &Workspace,
-    place: &Place,
+    place: &WorkspacePath,
     args: &SearchArgs,
     globs: &Override,
     run: &Run,
-    search: &mut dyn FnMut(&Place, std::fs::File) -> Flow,
-) -> Result<End, ToolError> {
+    search: &mut dyn FnMut(&WorkspacePath, std::fs::File) -> WalkFlow,
+) -> Result<WalkEnd, ToolError> {
     if workspace.root.metadata(place.path()).is_ok_and(|metadata| !metadata.is_dir()) {
         let flow = search(place, workspace.open_file(place)?.file);
-        return Ok(if flow == Flow::Stop { End::Stopped } else { End::Whole });
+        return Ok(if flow == WalkFlow::Stop { WalkEnd::Stopped } else { WalkEnd::Complete });
     }
-    let scope = Scope { all: args.all, ..Scope::default() };
+    let scope = WalkOptions { all: args.all, ..WalkOptions::default() };
     let end = walk(workspace, place, &scope, &mut |seen| {
         if run.is_cancelled() {
-            return Flow::Stop;
+            return WalkFlow::Stop;
         }
-        if seen.kind != Kind::File || globs.matched(seen.place.path(), false).is_ignore() {
-            return Flow::GoOn;
+        if seen.kind != FileKind::File || globs.matched(seen.place.path(), false).is_ignore() {
+            return WalkFlow::GoOn;
         }
         match file::open(seen.dir, seen.name.as_ref()) {
             Ok(opened) => search(seen.place, opened.file),
             // It may have gone, or not be ours to read; others are searched all the same.
-            Err(_) => Flow::GoOn,
+            Err(_) => WalkFlow::GoOn,
         }
     });
     end.map_err(|error| near::missing(workspace, place, &error))
@@ -191,15 +191,15 @@ fn everywhere(
 fn search(
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
-    place: &Place,
+    place: &WorkspacePath,
     file: std::fs::File,
     run: &Run,
     hits: &mut Hits,
-) -> Flow {
+) -> WalkFlow {
     let mut sink = hits.of(place, matcher);
     let searched = searcher.search_reader(matcher, Stoppable { file, run }, &mut sink);
     let is_full = sink.end(searched.is_err());
-    if is_full || run.is_cancelled() { Flow::Stop } else { Flow::GoOn }
+    if is_full || run.is_cancelled() { WalkFlow::Stop } else { WalkFlow::GoOn }
 }
 
 /// A file that has no more for who is not waited for.
@@ -215,7 +215,7 @@ impl Read for Stoppable<'_> {
 }
 
 /// The line below what was found.
-fn summary(hits: &Hits, end: End) -> String {
+fn summary(hits: &Hits, end: WalkEnd) -> String {
     let counted =
         |count: usize, one: &str, many: &str| format!("{} {}", grouped(count), if count == 1 { one } else { many });
     let files = counted(hits.searched, "file", "files");
@@ -224,14 +224,14 @@ fn summary(hits: &Hits, end: End) -> String {
         count => format!("; {} not of text", counted(count, "file is", "files are")),
     };
     if hits.lines == 0 {
-        let more = if end == End::Whole { "" } else { "; there are more files: search a folder of it" };
+        let more = if end == WalkEnd::Complete { "" } else { "; there are more files: search a folder of it" };
         return format!("[no matching line in {files}{passed}{more}]");
     }
     let (lines, found) = (counted(hits.lines, "matching line", "matching lines"), counted(hits.files, "file", "files"));
     let more = match end {
-        End::Whole => "",
-        End::Stopped => ", and there are more: narrow the pattern, the path or the glob",
-        End::TooMany => ", and there are more files: search a folder of it",
+        WalkEnd::Complete => "",
+        WalkEnd::Stopped => ", and there are more: narrow the pattern, the path or the glob",
+        WalkEnd::TooMany => ", and there are more files: search a folder of it",
     };
     format!("[{lines} in {found}{more}{passed}]")
 }

@@ -6,8 +6,8 @@ use std::io;
 use cap_std::fs::{Dir, FileType};
 
 use super::Workspace;
-use super::place::Place;
-use super::rules::{self, Rules};
+use super::ignore_rules::{self, IgnoreRules};
+use super::path::WorkspacePath;
 
 /// Deepest folder that is entered, counted from where the walk begins: as many descriptors are held.
 pub(super) const DEEPEST: usize = 64;
@@ -16,7 +16,7 @@ const MOST_NAMES: usize = 100_000;
 
 /// What a walk sees.
 #[derive(Debug, Clone)]
-pub(super) struct Scope {
+pub(super) struct WalkOptions {
     /// How deep it goes; 1 is the folder itself.
     pub depth: usize,
     /// Most entries that it looks at.
@@ -25,7 +25,7 @@ pub(super) struct Scope {
     pub all: bool,
 }
 
-impl Default for Scope {
+impl Default for WalkOptions {
     fn default() -> Self {
         Self { depth: DEEPEST, most: 200_000, all: false }
     }
@@ -33,7 +33,7 @@ impl Default for Scope {
 
 /// What something is; a symbolic link is not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     Folder,
     File,
     Link,
@@ -41,26 +41,26 @@ pub(super) enum Kind {
 }
 
 /// Something that the walk has come to.
-pub(super) struct Seen<'w> {
+pub(super) struct WalkEntry<'w> {
     /// The folder that it is in.
     pub dir: &'w Dir,
     pub name: &'w OsStr,
-    pub place: &'w Place,
-    pub kind: Kind,
+    pub place: &'w WorkspacePath,
+    pub kind: FileKind,
 }
 
 /// How a walk goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(super) enum WalkFlow {
     GoOn,
     Stop,
 }
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum WalkEnd {
     /// It has seen everything.
-    Whole,
+    Complete,
     /// It was stopped.
     Stopped,
     /// There is more than it looks at.
@@ -69,9 +69,9 @@ pub(super) enum End {
 
 struct Frame {
     dir: Dir,
-    place: Place,
-    rules: Rules,
-    left: std::vec::IntoIter<(OsString, Kind)>,
+    place: WorkspacePath,
+    rules: IgnoreRules,
+    left: std::vec::IntoIter<(OsString, FileKind)>,
 }
 
 /// Walks from a folder down, each folder before what is in it, by the order of names.
@@ -80,12 +80,12 @@ struct Frame {
 /// If the first folder cannot be read. Others that cannot be read are passed over.
 pub(super) fn walk(
     workspace: &Workspace,
-    start: &Place,
-    scope: &Scope,
-    visit: &mut dyn FnMut(Seen<'_>) -> Flow,
-) -> io::Result<End> {
-    let mut rules = Rules::default();
-    let mut end = End::Whole;
+    start: &WorkspacePath,
+    scope: &WalkOptions,
+    visit: &mut dyn FnMut(WalkEntry<'_>) -> WalkFlow,
+) -> io::Result<WalkEnd> {
+    let mut rules = IgnoreRules::default();
+    let mut end = WalkEnd::Complete;
     if !scope.all {
         for place in start.way() {
             rules = rules.and_of(&workspace.root.open_dir(place.path())?, &place);
@@ -94,7 +94,7 @@ pub(super) fn walk(
     let dir = workspace.root.open_dir(start.path())?;
     let (left, is_whole) = names(&dir)?;
     if !is_whole {
-        end = End::TooMany;
+        end = WalkEnd::TooMany;
     }
     let mut stack = vec![Frame { dir, place: start.clone(), rules, left }];
     let mut looked_at = 0;
@@ -105,17 +105,17 @@ pub(super) fn walk(
         };
         looked_at += 1;
         if looked_at > scope.most {
-            return Ok(End::TooMany);
+            return Ok(WalkEnd::TooMany);
         }
         let place = frame.place.join(&name);
-        let is_folder = kind == Kind::Folder;
-        let is_left_out = rules::is_repository(&place)
-            || !scope.all && (rules::is_hidden(&place) || frame.rules.leave_out(&place, is_folder));
+        let is_folder = kind == FileKind::Folder;
+        let is_left_out = ignore_rules::is_repository(&place)
+            || !scope.all && (ignore_rules::is_hidden(&place) || frame.rules.leave_out(&place, is_folder));
         if is_left_out {
             continue;
         }
-        if visit(Seen { dir: &frame.dir, name: &name, place: &place, kind }) == Flow::Stop {
-            return Ok(End::Stopped);
+        if visit(WalkEntry { dir: &frame.dir, name: &name, place: &place, kind }) == WalkFlow::Stop {
+            return Ok(WalkEnd::Stopped);
         }
         if !is_folder || stack.len() >= scope.depth.min(DEEPEST) {
             continue;
@@ -125,17 +125,17 @@ pub(super) fn walk(
         let Ok(dir) = frame.dir.open_dir(&name) else { continue };
         let Ok((left, is_whole)) = names(&dir) else { continue };
         if !is_whole {
-            end = End::TooMany;
+            end = WalkEnd::TooMany;
         }
-        let rules = if scope.all { Rules::default() } else { frame.rules.and_of(&dir, &place) };
+        let rules = if scope.all { IgnoreRules::default() } else { frame.rules.and_of(&dir, &place) };
         stack.push(Frame { dir, place, rules, left });
     }
     Ok(end)
 }
 
 /// What is in a folder, by name, and whether that is all.
-fn names(dir: &Dir) -> io::Result<(std::vec::IntoIter<(OsString, Kind)>, bool)> {
-    let mut names: Vec<(OsString, Kind)> = Vec::new();
+fn names(dir: &Dir) -> io::Result<(std::vec::IntoIter<(OsString, FileKind)>, bool)> {
+    let mut names: Vec<(OsString, FileKind)> = Vec::new();
     let mut is_whole = true;
     for entry in dir.entries()?.flatten() {
         if names.len() == MOST_NAMES {
@@ -149,12 +149,12 @@ fn names(dir: &Dir) -> io::Result<(std::vec::IntoIter<(OsString, Kind)>, bool)> 
     Ok((names.into_iter(), is_whole))
 }
 
-fn kind_of(kind: FileType) -> Kind {
+fn kind_of(kind: FileType) -> FileKind {
     match kind {
-        kind if kind.is_dir() => Kind::Folder,
-        kind if kind.is_file() => Kind::File,
-        kind if kind.is_symlink() => Kind::Link,
-        _ => Kind::Other,
+        kind if kind.is_dir() => FileKind::Folder,
+        kind if kind.is_file() => FileKind::File,
+        kind if kind.is_symlink() => FileKind::Link,
+        _ => FileKind::Other,
     }
 }
 
@@ -174,11 +174,11 @@ mod tests {
         (folder, workspace)
     }
 
-    fn seen(workspace: &Workspace, start: &str, scope: &Scope) -> (Vec<String>, End) {
+    fn seen(workspace: &Workspace, start: &str, scope: &WalkOptions) -> (Vec<String>, WalkEnd) {
         let mut seen = Vec::new();
-        let end = walk(workspace, &Place::of(start.into()), scope, &mut |found| {
+        let end = walk(workspace, &WorkspacePath::of(start.into()), scope, &mut |found| {
             seen.push(found.place.to_string());
-            Flow::GoOn
+            WalkFlow::GoOn
         });
         (seen, end.unwrap())
     }
@@ -200,13 +200,13 @@ mod tests {
             ("src/deep/gen.rs", ""),
             ("gen.rs", ""),
         ]);
-        let all = |start| seen(&workspace, start, &Scope::default()).0;
+        let all = |start| seen(&workspace, start, &WalkOptions::default()).0;
         let shown = ["b.rs", "gen.rs", "keep.log", "src", "src/a.rs", "src/deep", "src/target", "src/target/y"]
             .map(str::to_owned);
         assert_eq!(all("."), shown);
         assert_eq!(all("src/deep"), Vec::<String>::new(), "rules above count as well");
         assert_eq!(all("target"), ["target/x"], "who is told to look there looks there");
-        let everything = seen(&workspace, ".", &Scope { all: true, ..Scope::default() }).0;
+        let everything = seen(&workspace, ".", &WalkOptions { all: true, ..WalkOptions::default() }).0;
         assert!(everything.contains(&".env".to_owned()) && everything.contains(&"src/gen.rs".to_owned()));
         assert!(!everything.iter().any(|place| place.starts_with(".git/")));
     }
@@ -214,10 +214,10 @@ mod tests {
     #[test]
     fn it_is_bounded_in_depth_and_number() {
         let (_folder, workspace) = workspace(&[("a/b/c/d", ""), ("e", "")]);
-        let of = |depth, most| seen(&workspace, ".", &Scope { depth, most, all: false });
-        assert_eq!(of(1, 100), (vec!["a".into(), "e".into()], End::Whole));
-        assert_eq!(of(2, 100), (vec!["a".into(), "a/b".into(), "e".into()], End::Whole));
-        assert_eq!(of(9, 2), (vec!["a".into(), "a/b".into()], End::TooMany));
+        let of = |depth, most| seen(&workspace, ".", &WalkOptions { depth, most, all: false });
+        assert_eq!(of(1, 100), (vec!["a".into(), "e".into()], WalkEnd::Complete));
+        assert_eq!(of(2, 100), (vec!["a".into(), "a/b".into(), "e".into()], WalkEnd::Complete));
+        assert_eq!(of(9, 2), (vec!["a".into(), "a/b".into()], WalkEnd::TooMany));
     }
 
     #[test]
@@ -225,6 +225,6 @@ mod tests {
         let (folder, workspace) = workspace(&[("a/x", "")]);
         std::os::unix::fs::symlink("/etc", folder.path().join("out")).unwrap();
         std::os::unix::fs::symlink("..", folder.path().join("a/up")).unwrap();
-        assert_eq!(seen(&workspace, ".", &Scope::default()).0, ["a", "a/up", "a/x", "out"]);
+        assert_eq!(seen(&workspace, ".", &WalkOptions::default()).0, ["a", "a/up", "a/x", "out"]);
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Workspace;
 use crate::domain::Outcome;
 use crate::domain::truncation::{grouped, lines};
-use crate::tool::{About, Run, Tool, ToolError, object};
+use crate::tool::{DefinitionBuilder, Run, Tool, ToolError, object};
 
 /// Writes files of a workspace.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ impl Tool for Write {
     type Args = WriteArgs;
     type Output = Outcome;
 
-    fn about(&self, about: About) -> About {
+    fn definition(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about
             .title("Write a file")
             .category(super::CATEGORY)

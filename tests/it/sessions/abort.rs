@@ -61,7 +61,7 @@ on_both_databases!(
                 Ok(())
             }
         });
-        let extra = vec![hold.about(|about| about.read_only())];
+        let extra = vec![hold.with_definition(|about| about.read_only())];
         let app = App::start_with(backend, Options { extra, ..Options::default() }).await;
         made(&app, json!({"id": "s"})).await;
         let waiting = app.posted(json!({"session": "s", "name": "hold"}));

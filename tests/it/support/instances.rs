@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::watch;
-use toolpost::tool::{About, BuiltinTool, InstanceScope, Run, Tool, ToolError, ToolFactory};
+use toolpost::tool::{BuiltinTool, DefinitionBuilder, InstanceScope, Run, Tool, ToolError, ToolFactory};
 
 use super::bounded;
 
@@ -107,7 +107,7 @@ impl<const SCOPE: u8> ToolFactory for Maker<SCOPE> {
     type Tool = Made<SCOPE>;
     const SCOPE: InstanceScope = [InstanceScope::Call, InstanceScope::Session, InstanceScope::Shared][SCOPE as usize];
 
-    fn about(&self, about: About) -> About {
+    fn about(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about.description("Says which instance it is.").idempotent().concurrency_safe(true)
     }
 

@@ -16,7 +16,8 @@ use toolpost::domain::{Clock, ContentBlock, IdGenerator, Time};
 use toolpost::executor::Secrets;
 use toolpost::store::Store;
 use toolpost::tool::{
-    BuiltinTool as Tool, Invalid, Json, NoArgs, Run, ToolError, async_tool_fn, blocking_tool_fn, object, tool_fn,
+    BuiltinTool as Tool, InvalidArgument, Json, NoArgs, Run, ToolError, async_tool_fn, blocking_tool_fn, object,
+    tool_fn,
 };
 
 use super::postgres;
@@ -215,8 +216,8 @@ impl toolpost::tool::Tool for Picky {
     type Args = NumberArgs;
     type Output = i64;
 
-    fn validate(&self, args: &NumberArgs) -> Result<(), Vec<Invalid>> {
-        if args.n % 2 == 0 { Ok(()) } else { Err(vec![Invalid::at("/n", "must be even")]) }
+    fn validate(&self, args: &NumberArgs) -> Result<(), Vec<InvalidArgument>> {
+        if args.n % 2 == 0 { Ok(()) } else { Err(vec![InvalidArgument::at("/n", "must be even")]) }
     }
 
     async fn call(&self, args: NumberArgs, _: Run) -> Result<i64, ToolError> {

@@ -47,9 +47,9 @@ pub fn nearest(text: &str, old: &str) -> String {
 
 /// The line that is most like the anchor; of several, the one whose neighbours are, too.
 fn most_like(lines: &[&str], anchor: &str, wanted: &[&str], offset: usize) -> Option<usize> {
-    let glance = Glance::of(anchor);
+    let glance = BigramSketch::of(anchor);
     let mut likely: Vec<(usize, u32)> =
-        lines.iter().enumerate().map(|(at, line)| (at, glance.distance(&Glance::of(line)))).collect();
+        lines.iter().enumerate().map(|(at, line)| (at, glance.distance(&BigramSketch::of(line)))).collect();
     // Earlier lines first among equals: the sort is stable.
     likely.sort_by_key(|(_, distance)| *distance);
     likely.truncate(CLOSELY);
@@ -75,9 +75,9 @@ fn alike(one: &str, other: &str) -> f64 {
 }
 
 /// The pairs of neighbouring bytes of a line, roughly.
-struct Glance([u64; 4]);
+struct BigramSketch([u64; 4]);
 
-impl Glance {
+impl BigramSketch {
     fn of(line: &str) -> Self {
         let mut bits = [0; 4];
         for pair in line.trim().as_bytes().windows(2).take(COMPARED) {

@@ -8,7 +8,7 @@ async fn edit(before: &[u8], old: &str, new: &str) -> (String, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("f"), before).unwrap();
     let tool = BuiltinTool::new(Edit::new(Workspace::open(folder.path()).unwrap()));
-    let said = match tool.try_out(json!({"path": "f", "old_text": old, "new_text": new})).await {
+    let said = match tool.invoke(json!({"path": "f", "old_text": old, "new_text": new})).await {
         Ok(ToolOutput::Outcome(outcome)) => outcome.output,
         Ok(other) => panic!("{other:?}"),
         Err(failure) => failure.message,

@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 /// What was read.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct ReadLines {
     /// The lines with their ends.
     pub bytes: Vec<u8>,
     /// Why there is no more.
@@ -36,7 +36,7 @@ pub fn taken(
     end: Option<u64>,
     most: usize,
     is_cancelled: impl Fn() -> bool,
-) -> io::Result<Taken> {
+) -> io::Result<ReadLines> {
     let mut bytes = Vec::new();
     // The line that is being read, and whether anything of it was.
     let (mut line, mut is_begun) = (1_u64, false);
@@ -48,7 +48,7 @@ pub fn taken(
         if piece.is_empty() {
             let last = if is_begun { line } else { line - 1 };
             let end = if last < start { Stop::BeforeStart } else { Stop::EndOfFile };
-            return Ok(Taken { bytes, end, line: last });
+            return Ok(ReadLines { bytes, end, line: last });
         }
         let taken = piece.len();
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
@@ -64,7 +64,7 @@ pub fn taken(
                 continue;
             }
             if end.is_some_and(|end| line >= end) {
-                return Ok(Taken { bytes, end: Stop::LastLine, line });
+                return Ok(ReadLines { bytes, end: Stop::LastLine, line });
             }
             line += 1;
         }
@@ -73,7 +73,7 @@ pub fn taken(
 }
 
 /// Cut before the line that does not fit; within it, if there is no other.
-fn full(mut bytes: Vec<u8>, part: &[u8], line: u64, is_begun: bool, most: usize) -> Taken {
+fn full(mut bytes: Vec<u8>, part: &[u8], line: u64, is_begun: bool, most: usize) -> ReadLines {
     let whole =
         if is_begun { bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1) } else { bytes.len() };
     if whole > 0 {
@@ -81,7 +81,7 @@ fn full(mut bytes: Vec<u8>, part: &[u8], line: u64, is_begun: bool, most: usize)
     } else {
         bytes.extend_from_slice(&part[..part.len().min(most - bytes.len())]);
     }
-    Taken { bytes, end: Stop::Full, line }
+    ReadLines { bytes, end: Stop::Full, line }
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
         let mut all = Vec::new();
         for capacity in [1, 2, 3, 100] {
             let reader = BufReader::with_capacity(capacity, text.as_bytes());
-            let Taken { bytes, end, line } = taken(reader, start, end, most, || false).unwrap();
+            let ReadLines { bytes, end, line } = taken(reader, start, end, most, || false).unwrap();
             all.push((String::from_utf8(bytes).unwrap(), end, line));
         }
         all.dedup();

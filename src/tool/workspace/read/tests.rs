@@ -12,7 +12,7 @@ fn folder() -> (tempfile::TempDir, BuiltinTool) {
 }
 
 async fn read(tool: &BuiltinTool, arguments: Value) -> Outcome {
-    match tool.try_out(arguments).await {
+    match tool.invoke(arguments).await {
         Ok(ToolOutput::Outcome(outcome)) => *outcome,
         Ok(other) => panic!("{other:?}"),
         Err(failure) => Outcome::failed(failure),

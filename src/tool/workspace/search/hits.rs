@@ -6,8 +6,8 @@ use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 
-use super::super::place::Place;
-use super::super::walk::End;
+use super::super::path::WorkspacePath;
+use super::super::walk::WalkEnd;
 
 /// Longest part of a line that is shown, in bytes.
 const LONGEST: usize = 500;
@@ -35,20 +35,28 @@ impl Hits {
     }
 
     /// For the next file.
-    pub fn of<'h>(&'h mut self, place: &Place, matcher: &'h RegexMatcher) -> OfFile<'h> {
+    pub fn of<'h>(&'h mut self, place: &WorkspacePath, matcher: &'h RegexMatcher) -> FileHits<'h> {
         let (before, lines_before) = (self.text.len(), self.lines);
-        OfFile { path: place.to_string(), before, lines_before, is_binary: false, is_full: false, matcher, hits: self }
+        FileHits {
+            path: place.to_string(),
+            before,
+            lines_before,
+            is_binary: false,
+            is_full: false,
+            matcher,
+            hits: self,
+        }
     }
 
     /// All of it, and how the search ended.
-    pub fn text(self, end: End) -> String {
+    pub fn text(self, end: WalkEnd) -> String {
         let summary = super::summary(&self, end);
         self.text + &summary
     }
 }
 
 /// What is found in one file.
-pub struct OfFile<'h> {
+pub struct FileHits<'h> {
     path: String,
     before: usize,
     lines_before: usize,
@@ -58,7 +66,7 @@ pub struct OfFile<'h> {
     hits: &'h mut Hits,
 }
 
-impl OfFile<'_> {
+impl FileHits<'_> {
     /// The file has been looked at. Whether there is as much as may be shown.
     pub fn end(self, is_broken: bool) -> bool {
         let Self { hits, before, lines_before, is_binary, is_full, .. } = self;
@@ -82,7 +90,7 @@ impl OfFile<'_> {
     }
 }
 
-impl Sink for OfFile<'_> {
+impl Sink for FileHits<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::data::{AUDIO, IMAGE};
 use toolpost::domain::{ContentBlock, ExecutorSpec, Time, ToolDefinition};
 use toolpost::registry::Registry;
-use toolpost::tool::{About, BuiltinTool, NoArgs, Run, ToolError, async_tool_fn, tool_fn};
+use toolpost::tool::{BuiltinTool, DefinitionBuilder, NoArgs, Run, ToolError, async_tool_fn, tool_fn};
 
 /// Changes the list of tools.
 pub const CHANGE: &str = "test_trigger_tool_change";
@@ -83,8 +83,9 @@ pub fn tools() -> Vec<BuiltinTool> {
         with_schema(),
         with_header(),
         tool_fn("greet", "Greets somebody.", |args: Greeted| Ok(format!("Hello, {}!", args.name))),
-        async_tool_fn("slow_compute", "Takes its time.", slow).about(About::asynchronous),
-        async_tool_fn("failing_job", "Takes its time and fails.", failing).about(About::asynchronous),
+        async_tool_fn("slow_compute", "Takes its time.", slow).with_definition(DefinitionBuilder::asynchronous),
+        async_tool_fn("failing_job", "Takes its time and fails.", failing)
+            .with_definition(DefinitionBuilder::asynchronous),
     ];
     all.extend(ASKING.into_iter().chain([(CAPABILITIES, None)]).map(|(name, argument)| asking(name, argument)));
     all
@@ -173,7 +174,7 @@ pub fn change(registry: &Registry) -> CallToolResult {
 }
 
 fn changing() -> ToolDefinition {
-    let about = About::with_schema(CHANGING, json!({"type": "object"})).description("Comes and goes.");
+    let about = DefinitionBuilder::with_schema(CHANGING, json!({"type": "object"})).description("Comes and goes.");
     let mut definition = about.into_definition();
     definition.executor = ExecutorSpec::Builtin { name: "echo".to_owned() };
     definition

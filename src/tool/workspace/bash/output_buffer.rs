@@ -20,7 +20,7 @@ const PIECES: usize = 500;
 
 /// The output of one command.
 #[derive(Debug)]
-pub struct Gathered {
+pub struct OutputBuffer {
     kept: VecDeque<u8>,
     left_out: usize,
     waiting: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct Gathered {
     is_shown: bool,
 }
 
-impl Gathered {
+impl OutputBuffer {
     /// Nothing so far. What may hold a secret is shown at the end only, when it is whole: there could be a part of it in a
     /// piece.
     pub fn new(run: &Run) -> Self {
@@ -70,7 +70,7 @@ impl Gathered {
     /// Shows what waits, and that the command still lives.
     pub async fn show(&mut self, run: &Run) {
         self.since = None;
-        run.still_there();
+        run.keep_alive();
         while self.is_shown && !self.waiting.is_empty() {
             let end = whole_characters(&self.waiting[..self.waiting.len().min(PIECE)]);
             if end == 0 {
@@ -147,7 +147,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_written_is_shown_in_whole_characters() {
         let (run, mut reports) = run();
-        let mut gathered = Gathered::new(&run);
+        let mut gathered = OutputBuffer::new(&run);
         gathered.take(b"caf\xc3");
         gathered.show(&run).await;
         gathered.take(b"\xa9 \xff\n");
@@ -159,7 +159,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_shown_a_little_later_or_when_there_is_much() {
         let (run, _reports) = run();
-        let mut gathered = Gathered::new(&run);
+        let mut gathered = OutputBuffer::new(&run);
         assert!(tokio::time::timeout(PACE * 100, gathered.due()).await.is_err(), "nothing is nothing");
         gathered.take(b"x");
         let begun = Instant::now();
@@ -176,7 +176,7 @@ mod tests {
     #[tokio::test]
     async fn not_everything_is_shown_and_the_end_is_kept() {
         let (run, mut reports) = run();
-        let mut gathered = Gathered::new(&run);
+        let mut gathered = OutputBuffer::new(&run);
         let mut told = Vec::new();
         let piece = format!("{}\n", "x".repeat(64 * 1024 - 1));
         let count = KEPT / piece.len() + 10;

@@ -15,11 +15,11 @@ pub struct Edited {
 
 /// Why nothing was changed.
 #[derive(Debug, PartialEq, Eq)]
-pub enum NotOne {
+pub enum MatchError {
     /// It does not stand there.
     None,
     /// It stands there more than once, at these lines.
-    Several { count: usize, lines: Vec<usize> },
+    Ambiguous { count: usize, lines: Vec<usize> },
 }
 
 /// Most lines that are named.
@@ -29,11 +29,11 @@ const MOST_LINES: usize = 100;
 ///
 /// # Errors
 /// If there is none, or another.
-pub fn edited(text: &str, old: &str, new: &str) -> Result<Edited, NotOne> {
+pub fn edited(text: &str, old: &str, new: &str) -> Result<Edited, MatchError> {
     let is_crlf = is_crlf(text);
     let (at, old) = match one(text, old) {
         // Only in a file with such line ends can the other form stand.
-        Err(NotOne::None) if old.contains('\n') => {
+        Err(MatchError::None) if old.contains('\n') => {
             let other = if old.contains("\r\n") { old.replace("\r\n", "\n") } else { with_crlf(old).into_owned() };
             (one(text, &other)?, Cow::Owned(other))
         }
@@ -52,8 +52,8 @@ pub fn edited(text: &str, old: &str, new: &str) -> Result<Edited, NotOne> {
 }
 
 /// Where it stands, if that is once.
-fn one(text: &str, old: &str) -> Result<usize, NotOne> {
-    let Some(first) = text.find(old) else { return Err(NotOne::None) };
+fn one(text: &str, old: &str) -> Result<usize, MatchError> {
+    let Some(first) = text.find(old) else { return Err(MatchError::None) };
     let step = old.chars().next().map_or(1, char::len_utf8);
     // One that begins within the first counts as well: nobody could say which is meant.
     if !text[first + step..].contains(old) {
@@ -68,7 +68,7 @@ fn one(text: &str, old: &str) -> Result<usize, NotOne> {
             lines.push(line);
         }
     }
-    Err(NotOne::Several { count: count.max(2), lines })
+    Err(MatchError::Ambiguous { count: count.max(2), lines })
 }
 
 /// Whether most lines end in CRLF.
@@ -108,7 +108,7 @@ fn touched(piece: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn text(text: &str, old: &str, new: &str) -> Result<String, NotOne> {
+    fn text(text: &str, old: &str, new: &str) -> Result<String, MatchError> {
         edited(text, old, new).map(|edited| edited.text)
     }
 
@@ -117,12 +117,12 @@ mod tests {
         let edited = edited("a\nb\nc\n", "b\nc", "x").unwrap();
         assert_eq!(edited, Edited { text: "a\nx\n".into(), line: 2, lines_before: 2, lines_after: 1 });
         assert_eq!(text("日本語\n", "本", ""), Ok("日語\n".into()));
-        assert_eq!(text("a", "b", "c"), Err(NotOne::None));
+        assert_eq!(text("a", "b", "c"), Err(MatchError::None));
     }
 
     #[test]
     fn several_places_are_counted_with_their_lines() {
-        let several = |count, lines: &[usize]| Err(NotOne::Several { count, lines: lines.to_vec() });
+        let several = |count, lines: &[usize]| Err(MatchError::Ambiguous { count, lines: lines.to_vec() });
         assert_eq!(text("a\nb\na\n\naa", "a", "x"), several(4, &[1, 3, 5, 5]));
         assert_eq!(text("aaa", "aa", "x"), several(2, &[1]), "they overlap");
         assert_eq!(text("ééé", "éé", "x"), several(2, &[1]));

@@ -19,13 +19,13 @@ const RAW: [&str; 6] = ["script", "style", "textarea", "title", "xmp", "noscript
 
 /// A page that is not converted.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wild;
+pub struct TooComplex;
 
 /// Looks through a page once, and thinks the worst of it.
 ///
 /// # Errors
 /// If it may come to more than is converted.
-pub fn check(html: &str) -> Result<(), Wild> {
+pub fn check(html: &str) -> Result<(), TooComplex> {
     let (mut open, mut formatting, mut left_open, mut elements) = (Vec::<String>::new(), 0_usize, 0_usize, 0_usize);
     let mut rest = html;
     while let Some(at) = rest.find('<') {
@@ -54,7 +54,7 @@ pub fn check(html: &str) -> Result<(), Wild> {
             formatting += usize::from(is_formatting);
         }
         if open.len() > DEEPEST || elements > MOST {
-            return Err(Wild);
+            return Err(TooComplex);
         }
     }
     Ok(())
@@ -106,7 +106,7 @@ mod tests {
             "<b>x</b><i>y</i>".repeat(60_000),
             "<div></q>".repeat(1000),
         ] {
-            assert_eq!(check(&page), Err(Wild), "{}", &page[..20]);
+            assert_eq!(check(&page), Err(TooComplex), "{}", &page[..20]);
         }
     }
 }

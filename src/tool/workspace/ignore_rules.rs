@@ -10,7 +10,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::file;
-use super::place::Place;
+use super::path::WorkspacePath;
 
 /// Files with rules; of two that contradict each other the later one counts.
 const FILES: [&str; 2] = [".gitignore", ".ignore"];
@@ -23,22 +23,22 @@ const REPOSITORY: &str = ".git";
 
 /// The rules of all folders from the workspace down to one.
 #[derive(Debug, Clone)]
-pub(super) struct Rules {
+pub(super) struct IgnoreRules {
     of_folders: Vec<Gitignore>,
     /// How many more are read in this walk.
     left: Rc<Cell<usize>>,
 }
 
-impl Default for Rules {
+impl Default for IgnoreRules {
     fn default() -> Self {
         Self { of_folders: Vec::new(), left: Rc::new(Cell::new(MOST_RULES)) }
     }
 }
 
-impl Rules {
+impl IgnoreRules {
     /// With those of one more folder, beneath all that are known.
     #[must_use]
-    pub fn and_of(&self, dir: &Dir, place: &Place) -> Self {
+    pub fn and_of(&self, dir: &Dir, place: &WorkspacePath) -> Self {
         let mut builder = GitignoreBuilder::new(place.path());
         let mut rules = self.clone();
         for text in FILES.iter().filter_map(|name| text(dir, name)) {
@@ -57,7 +57,7 @@ impl Rules {
     }
 
     /// Whether a place is left out.
-    pub fn leave_out(&self, place: &Place, is_folder: bool) -> bool {
+    pub fn leave_out(&self, place: &WorkspacePath, is_folder: bool) -> bool {
         // Those of the folder that is nearest count.
         for rules in self.of_folders.iter().rev() {
             match rules.matched(place.path(), is_folder) {
@@ -71,12 +71,12 @@ impl Rules {
 }
 
 /// Whether a name is hidden.
-pub(super) fn is_hidden(place: &Place) -> bool {
+pub(super) fn is_hidden(place: &WorkspacePath) -> bool {
     place.name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 /// Whether it is the inside of a repository.
-pub(super) fn is_repository(place: &Place) -> bool {
+pub(super) fn is_repository(place: &WorkspacePath) -> bool {
     place.name().is_some_and(|name| name == REPOSITORY)
 }
 
@@ -101,7 +101,7 @@ mod tests {
         std::fs::write(folder.path().join("below/.gitignore"), "one\ntwo\n").unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
         let place = |path: &str| workspace.place(path).unwrap();
-        let above = Rules::default().and_of(&workspace.root, &place("."));
+        let above = IgnoreRules::default().and_of(&workspace.root, &place("."));
         let rules = above.and_of(&workspace.open_folder(&place("below")).unwrap(), &place("below"));
         let left_out = |path: &str| rules.leave_out(&place(path), false);
         assert!(left_out("f0") && left_out("below/f7") && left_out("below/one"));

@@ -14,7 +14,7 @@ const LONGEST_MATCH: usize = 2000;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct ExcerptRequest {
     /// The call whose result it is.
     pub id: Uuid,
     /// The first line, from 1.
@@ -27,7 +27,7 @@ pub(super) struct Asked {
     pub bounds: Bounds,
 }
 
-impl Asked {
+impl ExcerptRequest {
     /// The lines as they are, and how to go on if there are more.
     pub fn lines(&self, whole: &str) -> Result<String, ToolError> {
         let total = lines(whole);

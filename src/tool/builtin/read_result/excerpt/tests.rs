@@ -3,9 +3,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::limits::Truncate;
 
-fn asked(offset: usize, limit: usize, bytes: u64) -> Asked {
+fn asked(offset: usize, limit: usize, bytes: u64) -> ExcerptRequest {
     let bounds = Bounds { bytes, lines: 50, keep: Truncate::Head };
-    Asked { id: Uuid::nil(), offset, column: 1, limit, bounds }
+    ExcerptRequest { id: Uuid::nil(), offset, column: 1, limit, bounds }
 }
 
 #[test]
@@ -41,11 +41,12 @@ fn a_long_matching_line_is_shown_around_what_was_found() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let error = |asked: Asked, text| format!("{:?}", asked.lines(text).unwrap_err());
+    let error = |asked: ExcerptRequest, text| format!("{:?}", asked.lines(text).unwrap_err());
     assert!(error(asked(3, 1, 99), "a\nb\n").contains("offset 3 is behind the 2 lines"));
     assert!(error(asked(1, 1, 99), "").contains("has no text"));
     assert!(
-        error(Asked { column: 4, ..asked(2, 1, 99) }, "abcdef\nab").contains("column 4 is behind the 2 characters")
+        error(ExcerptRequest { column: 4, ..asked(2, 1, 99) }, "abcdef\nab")
+            .contains("column 4 is behind the 2 characters")
     );
 }
 
@@ -70,7 +71,7 @@ proptest! {
             let column = number("\"column\":");
             // The newline before the last line is not the text's own if it goes on within a line.
             read.push_str(if column.is_some() { part.strip_suffix('\n').unwrap() } else { part });
-            next = Asked { offset: number("\"offset\":").unwrap(), column: column.unwrap_or(1), ..next };
+            next = ExcerptRequest { offset: number("\"offset\":").unwrap(), column: column.unwrap_or(1), ..next };
         }
         prop_assert_eq!(read, text);
     }

@@ -20,7 +20,7 @@ use crate::domain::{ContentBlock, Outcome, ToolOutput};
 /// | `()`, `None` | `Done` | – |
 /// | [`ContentBlock`]s | the blocks | – |
 /// | [`Outcome`], [`ToolOutput`] | as given | as given |
-pub trait IntoAnswer: Send + 'static {
+pub trait IntoToolOutput: Send + 'static {
     /// Makes an answer of it.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ pub trait IntoAnswer: Send + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Json<T>(pub T);
 
-impl<T: Serialize + Send + 'static> IntoAnswer for Json<T> {
+impl<T: Serialize + Send + 'static> IntoToolOutput for Json<T> {
     fn into_answer(self) -> Result<ToolOutput, ToolError> {
         let value = serde_json::to_value(self.0)
             .map_err(|error| ToolError::new(format!("the result cannot be written as JSON: {error}")))?;
@@ -40,7 +40,7 @@ impl<T: Serialize + Send + 'static> IntoAnswer for Json<T> {
     }
 }
 
-impl<T: IntoAnswer> IntoAnswer for Option<T> {
+impl<T: IntoToolOutput> IntoToolOutput for Option<T> {
     fn into_answer(self) -> Result<ToolOutput, ToolError> {
         self.map_or(Ok(ToolOutput::Nothing), T::into_answer)
     }
@@ -49,7 +49,7 @@ impl<T: IntoAnswer> IntoAnswer for Option<T> {
 /// Types that are an answer without further ado.
 macro_rules! answers {
     ($($type:ty: $value:ident => $answer:expr;)*) => {$(
-        impl IntoAnswer for $type {
+        impl IntoToolOutput for $type {
             fn into_answer(self) -> Result<ToolOutput, ToolError> {
                 let $value = self;
                 Ok($answer)

@@ -11,9 +11,9 @@ mod schema;
 /// A definition in the making.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use]
-pub struct About(ToolDefinition);
+pub struct DefinitionBuilder(ToolDefinition);
 
-impl About {
+impl DefinitionBuilder {
     /// A built-in tool called `name` that takes `A`.
     pub fn of<A: JsonSchema>(name: &str) -> Self {
         let (description, input_schema) = schema::of_arguments::<A>();
@@ -93,7 +93,7 @@ impl About {
         self
     }
 
-    /// Whether it may run beside others in a batch; follows [`About::read_only`] unless given.
+    /// Whether it may run beside others in a batch; follows [`DefinitionBuilder::read_only`] unless given.
     pub fn concurrency_safe(mut self, safe: bool) -> Self {
         self.0.concurrency_safe = Some(safe);
         self
@@ -123,7 +123,7 @@ impl About {
         self
     }
 
-    /// Its good results serve equal calls for so long. Only for tools that are [`About::idempotent`].
+    /// Its good results serve equal calls for so long. Only for tools that are [`DefinitionBuilder::idempotent`].
     pub fn cached(mut self, ttl_ms: u64, scope: CacheScope) -> Self {
         self.0.cache = Some(CacheSpec { ttl_ms, scope });
         self
@@ -162,7 +162,7 @@ impl About {
     }
 }
 
-impl From<ToolDefinition> for About {
+impl From<ToolDefinition> for DefinitionBuilder {
     fn from(definition: ToolDefinition) -> Self {
         Self(definition)
     }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn read_only_says_all_that_follows_from_it() {
-        let annotations = About::of::<Value>("x").read_only().closed_world().into_definition().annotations;
+        let annotations = DefinitionBuilder::of::<Value>("x").read_only().closed_world().into_definition().annotations;
         let expected = Annotations { read_only: true, destructive: false, idempotent: true, open_world: false };
         assert_eq!(annotations, expected);
     }

@@ -20,9 +20,9 @@ const FULL: [i32; 2] = [28, 122];
 
 /// A place in the workspace: relative to its folder, without `.` and `..`; empty is the folder itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Place(PathBuf);
+pub(super) struct WorkspacePath(PathBuf);
 
-impl Place {
+impl WorkspacePath {
     /// As it is opened.
     pub fn path(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.0 }
@@ -59,7 +59,7 @@ impl Place {
 }
 
 /// As a model may write it; a name that would break a line is escaped.
-impl fmt::Display for Place {
+impl fmt::Display for WorkspacePath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.path().to_string_lossy();
         if text.chars().any(char::is_control) {
@@ -75,7 +75,7 @@ impl Workspace {
     ///
     /// # Errors
     /// If it is outside.
-    pub(super) fn place(&self, asked: &str) -> Result<Place, ToolError> {
+    pub(super) fn place(&self, asked: &str) -> Result<WorkspacePath, ToolError> {
         let shown = shorten(asked, SHOWN);
         if asked.contains('\0') {
             return Err(ToolError::new(format!("the path \"{}\" holds U+0000", shown.escape_debug())));
@@ -97,7 +97,7 @@ impl Workspace {
                 _ => return Err(outside(&shown)),
             }
         }
-        Ok(Place(place))
+        Ok(WorkspacePath(place))
     }
 }
 
@@ -108,7 +108,7 @@ fn outside(asked: &str) -> ToolError {
 }
 
 /// What went wrong with a place, in words for a model. That something is not there is said better by `near`.
-pub(super) fn fault(place: &Place, error: &io::Error) -> ToolError {
+pub(super) fn fault(place: &WorkspacePath, error: &io::Error) -> ToolError {
     let place = shorten(&place.to_string(), SHOWN);
     let message = match (error.kind(), error.raw_os_error()) {
         // What the descriptor's guard says by itself has no number.
@@ -164,19 +164,22 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("real", &link).unwrap();
         let workspace = Workspace::open(&link).unwrap();
-        assert_eq!(workspace.place(link.join("x").to_str().unwrap()).unwrap(), Place::of("x".into()));
+        assert_eq!(workspace.place(link.join("x").to_str().unwrap()).unwrap(), WorkspacePath::of("x".into()));
     }
 
     #[test]
     fn the_way_to_a_place_begins_at_the_workspace() {
-        let way: Vec<String> = Place::of("a/b".into()).way().iter().map(ToString::to_string).collect();
+        let way: Vec<String> = WorkspacePath::of("a/b".into()).way().iter().map(ToString::to_string).collect();
         assert_eq!(way, [".", "a", "a/b"]);
-        assert_eq!(Place::default().way(), [Place::default()]);
-        assert_eq!((Place::of("a".into()).parent(), Place::default().parent()), (Some(Place::default()), None));
+        assert_eq!(WorkspacePath::default().way(), [WorkspacePath::default()]);
+        assert_eq!(
+            (WorkspacePath::of("a".into()).parent(), WorkspacePath::default().parent()),
+            (Some(WorkspacePath::default()), None)
+        );
     }
 
     #[test]
     fn a_name_that_would_break_a_line_is_escaped() {
-        assert_eq!(Place::of("a\nb".into()).to_string(), "a\\nb");
+        assert_eq!(WorkspacePath::of("a\nb".into()).to_string(), "a\\nb");
     }
 }
