@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::domain::{AllowList, Call, Caller, Session, Tenant};
-use crate::registry::{Registry, Shelf, Snapshot, View};
+use crate::registry::{Catalog, Registry, Snapshot, View};
 use crate::store::{Store, StoreError, Stores};
 
 /// What a request, or a call that goes on, may see. Cheap to clone. As long as it is held, its tenant's tools stay at hand.
@@ -16,7 +16,7 @@ pub struct Access(Arc<Inner>);
 struct Inner {
     caller: Caller,
     store: Store,
-    shelf: Arc<Shelf>,
+    shelf: Arc<Catalog>,
 }
 
 impl Access {

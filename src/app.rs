@@ -22,9 +22,9 @@ use crate::executor::signing_key::{InvalidSigningSecret, SigningKey};
 use crate::executor::vault::KeyringError;
 use crate::executor::{Egress, HttpClient, Processes, Reporting, Secrets, Vault};
 use crate::hooks::{Hooks, RustHook};
-use crate::policy::Wrap;
-use crate::registry::discovery::{self, Shown};
-use crate::registry::entry::Workshop;
+use crate::policy::StackLayer;
+use crate::registry::discovery::{self, SharedCatalogs};
+use crate::registry::entry::EntryBuilder;
 use crate::registry::files::{self, ToolsFolder};
 use crate::registry::{Registry, check, refresh};
 use crate::store::journal::Committed;
@@ -134,7 +134,7 @@ pub enum CallError {
 pub struct Builder {
     config: Config,
     tools: Vec<BuiltinTool>,
-    layers: Vec<Wrap>,
+    layers: Vec<StackLayer>,
     hooks: Vec<RustHook>,
     clock: Clock,
     ids: IdGenerator,
@@ -195,7 +195,7 @@ impl Builder {
 
     /// Wraps every tool in a tower layer of one's own, outside the service's.
     #[must_use]
-    pub fn wrap(mut self, wrap: Wrap) -> Self {
+    pub fn wrap(mut self, wrap: StackLayer) -> Self {
         self.layers.push(wrap);
         self
     }
@@ -255,7 +255,7 @@ impl Builder {
         let tracer = Tracer::new(&config.telemetry).map_err(StartError::Telemetry)?;
         let metrics = Metrics::default();
         let hooks = hooks_of(&config, hooks, &client, &signing_key, &clock, &ids)?;
-        let shown = Shown::default();
+        let shown = SharedCatalogs::default();
         let discovery = if config.tools.discovery { discovery::tools(&shown) } else { Vec::new() };
         let read = BuiltinTool::new(builtin::ReadResult::new(stores.clone()));
         let system = system::tools(&stores, &clock, background::manageable_groups(&shown));
@@ -275,7 +275,7 @@ impl Builder {
             pace: from_config::pace(&config.mcp_servers),
             metrics: metrics.clone(),
         };
-        let workshop = Workshop::new(builtins, client.clone(), wraps)
+        let workshop = EntryBuilder::new(builtins, client.clone(), wraps)
             .processes(processes)
             .servers(servers.clone())
             .name_separator(config.mcp.name_separator.clone());

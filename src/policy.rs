@@ -17,20 +17,20 @@ pub mod timeout;
 pub type Stack = BoxCloneSyncService<Invocation, ToolOutput, Failure>;
 
 /// Wraps every tool's stack in a layer of one's own.
-pub type Wrap = Arc<dyn Fn(&ToolDefinition, Stack) -> Stack + Send + Sync>;
+pub type StackLayer = Arc<dyn Fn(&ToolDefinition, Stack) -> Stack + Send + Sync>;
 
 /// Builds the stack of one tool.
 #[must_use]
-pub fn stack(definition: &ToolDefinition, executor: Arc<dyn Executor>, wraps: &[Wrap]) -> Stack {
-    let own = ServiceBuilder::new().layer(timeout::TimeoutLayer).service(Run(executor));
+pub fn stack(definition: &ToolDefinition, executor: Arc<dyn Executor>, wraps: &[StackLayer]) -> Stack {
+    let own = ServiceBuilder::new().layer(timeout::TimeoutLayer).service(ExecutorService(executor));
     wraps.iter().fold(BoxCloneSyncService::new(own), |stack, wrap| wrap(definition, stack))
 }
 
 /// The innermost service: the executor itself.
 #[derive(Clone)]
-struct Run(Arc<dyn Executor>);
+struct ExecutorService(Arc<dyn Executor>);
 
-impl Service<Invocation> for Run {
+impl Service<Invocation> for ExecutorService {
     type Response = ToolOutput;
     type Error = Failure;
     type Future = BoxFuture<Result<ToolOutput, Failure>>;

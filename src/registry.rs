@@ -9,39 +9,39 @@ use crate::domain::{Clock, Group, Groups, Source, Tenant, Time, ToolDefinition};
 use crate::executor::Instances;
 use crate::tool::BuiltinTool;
 
+pub mod catalog;
 pub mod check;
 pub mod definitions;
 pub mod discovery;
-mod dressed;
-pub mod dynamic;
 pub mod entry;
 pub mod fetched;
 pub mod files;
 pub mod imports;
 mod lowered;
-pub mod of_session;
-mod own;
+mod preset_overlay;
 pub mod presets;
 pub mod refresh;
+pub mod remote;
 pub mod rendered;
 mod search;
-pub mod shelf;
+pub mod session;
 pub mod snapshot;
+mod tenant;
 #[cfg(test)]
 mod tests;
 pub mod upstream;
 pub mod view;
 mod words;
 
+pub use catalog::Catalog;
 pub use check::Fault;
 pub use entry::Entry;
-pub use shelf::Shelf;
 pub use snapshot::Snapshot;
-pub use view::{Found, View};
+pub use view::{Lookup, View};
 
-use discovery::Shown;
-use entry::{Made, Workshop};
-use own::Own;
+use discovery::SharedCatalogs;
+use entry::{EntryBuilder, Provenance};
+use tenant::TenantTools;
 
 /// When built-in tools were declared: they come with the program, so that every node and every start shows the same.
 const BUILT_IN_SINCE: Time = Time(0);
@@ -49,13 +49,13 @@ const BUILT_IN_SINCE: Time = Time(0);
 /// One layer: its tools by name.
 type Layer = BTreeMap<String, Arc<Entry>>;
 
-/// All tools of all sources. What the callers of one tenant see is on a [`Shelf`]; a call keeps the entry that it started
+/// All tools of all sources. What the callers of one tenant see is on a [`Catalog`]; a call keeps the entry that it started
 /// with.
 pub struct Registry {
-    workshop: Workshop,
+    workshop: EntryBuilder,
     clock: Clock,
     layers: Mutex<Layers>,
-    shelves: Shown,
+    shelves: SharedCatalogs,
     /// Counts what was shown.
     changed: watch::Sender<u64>,
 }
@@ -67,7 +67,7 @@ struct Layers {
     builtin: Layer,
     mcp: Layer,
     file: Layer,
-    own: HashMap<Tenant, Own>,
+    own: HashMap<Tenant, TenantTools>,
 }
 
 impl Layers {
@@ -77,7 +77,7 @@ impl Layers {
     }
 
     /// A tenant's stored groups, and those that a definition names.
-    fn groups_of(&self, own: &Own) -> Groups {
+    fn groups_of(&self, own: &TenantTools) -> Groups {
         let mut groups = own.groups.clone();
         let entries = [&self.builtin, &self.mcp, &self.file, &own.api].into_iter().flat_map(Layer::values);
         for name in entries.flat_map(|entry| &entry.definition.groups) {
@@ -89,14 +89,14 @@ impl Layers {
     }
 
     /// What a tenant sees: `api` over `file` over `mcp` over `builtin`.
-    fn snapshot_of(&mut self, tenant: &Tenant, workshop: &Workshop) -> Snapshot {
+    fn snapshot_of(&mut self, tenant: &Tenant, workshop: &EntryBuilder) -> Snapshot {
         // Taken out meanwhile: what it is shown over is beside it.
         let mut own = self.own.remove(tenant).unwrap_or_default();
         let mut shown = self.builtin.clone();
         shown.extend(self.mcp.clone());
         shown.extend(self.file.clone());
         shown.extend(own.api.clone());
-        own.wardrobe.dress(&mut shown, workshop);
+        own.wardrobe.apply(&mut shown, workshop);
         let groups = self.groups_of(&own);
         self.own.insert(tenant.clone(), own);
         Snapshot::new(shown, groups, workshop.separator())
@@ -117,16 +117,20 @@ impl Registry {
     ///
     /// # Errors
     /// A built-in whose own definition is refused.
-    pub fn new(workshop: Workshop, clock: Clock, shelves: Shown) -> Result<Self, (String, Vec<Fault>)> {
+    pub fn new(workshop: EntryBuilder, clock: Clock, shelves: SharedCatalogs) -> Result<Self, (String, Vec<Fault>)> {
         let mut layers = Layers::default();
         for tool in workshop.builtins() {
-            let made =
-                Made { source: Source::Builtin, revision: 1, created_at: BUILT_IN_SINCE, updated_at: BUILT_IN_SINCE };
+            let made = Provenance {
+                source: Source::Builtin,
+                revision: 1,
+                created_at: BUILT_IN_SINCE,
+                updated_at: BUILT_IN_SINCE,
+            };
             let name = tool.definition.name.clone();
             let entry = workshop.make(tool.definition.clone(), made).map_err(|faults| (name.clone(), faults))?;
             layers.builtin.insert(name, Arc::new(entry));
         }
-        layers.own.insert(Tenant::default(), Own::default());
+        layers.own.insert(Tenant::default(), TenantTools::default());
         let registry = Self { workshop, clock, layers: Mutex::new(layers), shelves, changed: watch::Sender::new(0) };
         registry.change(|_| ());
         Ok(registry)
@@ -140,13 +144,13 @@ impl Registry {
 
     /// A tenant's shelf, if somebody has opened it.
     #[must_use]
-    pub fn shelf(&self, tenant: &Tenant) -> Option<Arc<Shelf>> {
+    pub fn shelf(&self, tenant: &Tenant) -> Option<Arc<Catalog>> {
         self.shelves.of(tenant)
     }
 
     /// The shelf of the default tenant, which is always there.
     #[must_use]
-    pub fn default_shelf(&self) -> &Arc<Shelf> {
+    pub fn default_shelf(&self) -> &Arc<Catalog> {
         self.shelves.default_shelf()
     }
 
@@ -165,9 +169,9 @@ impl Registry {
     }
 
     /// How an entry is made that is compiled to see whether it could be, and never shown.
-    fn trial(&self, source: Source) -> Made {
+    fn trial(&self, source: Source) -> Provenance {
         let now = self.clock.now();
-        Made { source, revision: 0, created_at: now, updated_at: now }
+        Provenance { source, revision: 0, created_at: now, updated_at: now }
     }
 
     /// A preset without a value keeps the one that the tool's declaration has: no answer shows it, so a definition that was
@@ -209,7 +213,7 @@ impl Registry {
                 fresh.insert(name, same.clone());
                 continue;
             }
-            let made = Made {
+            let made = Provenance {
                 source: Source::File,
                 revision: before.map_or(1, |entry| entry.made.revision + 1),
                 created_at: before.map_or(written, |entry| entry.made.created_at),
@@ -226,7 +230,7 @@ impl Registry {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn try_with(&self, definition: ToolDefinition, fetched: fetched::Fetched) -> Result<(), Vec<Fault>> {
+    pub fn try_with(&self, definition: ToolDefinition, fetched: fetched::FetchedDefinition) -> Result<(), Vec<Fault>> {
         self.workshop.make_with(definition, self.trial(Source::Api), fetched).map(drop)
     }
 
@@ -245,16 +249,16 @@ impl Registry {
     }
 
     /// Changes what a tenant has, and shows it what follows from that.
-    fn change_own(&self, tenant: &Tenant, change: impl FnOnce(&mut Own)) -> Arc<Shelf> {
+    fn change_own(&self, tenant: &Tenant, change: impl FnOnce(&mut TenantTools)) -> Arc<Catalog> {
         let mut layers = self.layers();
         change(layers.own.entry(tenant.clone()).or_default());
         self.show(&mut layers, tenant)
     }
 
     /// While the layers are locked, so that snapshots follow each other as the changes do.
-    fn show(&self, layers: &mut Layers, tenant: &Tenant) -> Arc<Shelf> {
+    fn show(&self, layers: &mut Layers, tenant: &Tenant) -> Arc<Catalog> {
         let snapshot = Arc::new(layers.snapshot_of(tenant, &self.workshop));
-        let shelf = self.shelves.show(tenant, snapshot);
+        let shelf = self.shelves.publish(tenant, snapshot);
         self.changed.send_modify(|changes| *changes += 1);
         shelf
     }

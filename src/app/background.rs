@@ -9,7 +9,7 @@ use crate::domain::Tenant;
 use crate::executor::Instances;
 use crate::hooks::Hooks;
 use crate::registry::Registry;
-use crate::registry::discovery::Shown;
+use crate::registry::discovery::SharedCatalogs;
 use crate::store::{StoreError, Stores};
 use crate::telemetry::{Metrics, metrics};
 use crate::tool::system;
@@ -21,7 +21,7 @@ const LOOK_AT_TOOLS: Duration = Duration::from_secs(1);
 const FOLD_STATS: Duration = Duration::from_secs(1);
 
 /// The names of the groups that sessions may switch themselves.
-pub(super) fn manageable_groups(shown: &Shown) -> system::Manageable {
+pub(super) fn manageable_groups(shown: &SharedCatalogs) -> system::Manageable {
     // What is shown holds the tool that asks: it must not be held by it in turn.
     let shown = Arc::downgrade(shown);
     Arc::new(move |tenant: &Tenant| {

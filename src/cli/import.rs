@@ -4,7 +4,7 @@ use clap::builder::NonEmptyStringValueParser;
 use toolpost::app::App;
 use toolpost::import::document::{self, Bounds};
 use toolpost::import::{Credential, ImportError, ImportPlan, Options as Wanted, Report};
-use toolpost::registry::imports::{How, register};
+use toolpost::registry::imports::{ImportMode, register};
 
 use super::error::CliError;
 use super::options::Options;
@@ -105,7 +105,7 @@ async fn here(asked: &Openapi, document: source::Document, options: &Options) ->
 }
 
 async fn stored(app: &App, imported: ImportPlan, asked: &Openapi, database: &str) -> Result<Report, CliError> {
-    let how = How { replace: asked.replace, dry_run: asked.dry_run };
+    let how = ImportMode { replace: asked.replace, dry_run: asked.dry_run };
     let report = register(app.engine.registry(), &app.store, imported, how).await;
     report.map_err(|error| CliError::store(&error, database))
 }

@@ -108,7 +108,7 @@ async fn may_supply(access: &Access, id: Uuid) -> Result<(), Problem> {
     }
     let found = access.call(id).await?.filter(|call| {
         let snapshot = access.snapshot();
-        let names_another = snapshot.get(&call.name).is_some_and(|entry| entry.stands == Some(ToolRole::Forward));
+        let names_another = snapshot.get(&call.name).is_some_and(|entry| entry.role == Some(ToolRole::Forward));
         !names_another || call.allowed == access.caller().tools
     });
     found.map(drop).ok_or_else(|| extract::no_such_call(&id.to_string()))

@@ -17,7 +17,7 @@ use crate::domain::{decode, json};
 use crate::engine::Footprint;
 use crate::import::document::{self, Bounds, Document};
 use crate::import::{Credential, ImportError, Options, Report};
-use crate::registry::imports::{self, How};
+use crate::registry::imports::{self, ImportMode};
 
 /// Documents that are imported at once; each costs many times its size.
 pub(super) const MOST_AT_ONCE: usize = 2;
@@ -72,7 +72,7 @@ pub(super) struct ImportBody {
 struct Asked {
     document: Document,
     options: Options,
-    how: How,
+    how: ImportMode,
     /// Whether the body is the document itself.
     is_bare: bool,
 }
@@ -104,7 +104,7 @@ pub(super) async fn openapi(
     let _place = state.imports.try_acquire().map_err(|_| Problem::imports_busy())?;
     let asked = if is_yaml {
         let document = parsed(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
-        Asked { document, options: Options::default(), how: How::default(), is_bare: true }
+        Asked { document, options: Options::default(), how: ImportMode::default(), is_bare: true }
     } else {
         // The document itself, or our own shape around it.
         let within = |path: &[String]| usize::from(path.first().is_some_and(|token| token == "document"));
@@ -128,7 +128,7 @@ async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Re
     let Document { value, warnings } = body;
     if ["openapi", "swagger"].iter().any(|name| value.get(name).is_some()) {
         let document = Document { value, warnings };
-        return Ok(Asked { document, options: Options::default(), how: How::default(), is_bare: true });
+        return Ok(Asked { document, options: Options::default(), how: ImportMode::default(), is_bare: true });
     }
     decode::expect_objects(&value, &[""])?;
     let body: ImportBody = decode::read(value)?;
@@ -149,7 +149,7 @@ async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Re
             return Err(Problem::field("/document", message));
         }
     };
-    Ok(Asked { document, options, how: How { replace: body.replace, dry_run: body.dry_run }, is_bare: false })
+    Ok(Asked { document, options, how: ImportMode { replace: body.replace, dry_run: body.dry_run }, is_bare: false })
 }
 
 fn document_url(text: &str) -> Result<Url, Problem> {

@@ -15,7 +15,7 @@ use super::{AppState, groups, reply};
 use crate::access::Access;
 use crate::domain::stats::ToolStats;
 use crate::formats::definitions::{Format, prompt};
-use crate::registry::definitions::{self, DefinitionList, Listed, NativeItem, NativeList, Wanted};
+use crate::registry::definitions::{self, DefinitionList, ListOptions, NativeItem, NativeList, ScoredEntry};
 use crate::registry::entry::etag_of;
 use crate::registry::rendered::Rendered;
 use crate::registry::{Entry, Snapshot, View};
@@ -129,7 +129,7 @@ pub(super) async fn list(
             return Ok(reply::bytes(&headers, media_type, &rendered.etag, rendered.body));
         }
         // A tool that rests changes what is shown, and so the tag.
-        let all: Vec<Listed> = snapshot.list().iter().map(|entry| (entry.clone(), None)).collect();
+        let all: Vec<ScoredEntry> = snapshot.list().iter().map(|entry| (entry.clone(), None)).collect();
         let body = definitions::json(&native(&state, &access, View::from(&*snapshot), &all, usize::MAX));
         return Ok(reply::bytes(&headers, JSON, &etag_of(&body), body));
     }
@@ -172,16 +172,16 @@ fn made(
             prompt::render(shown.iter().map(|entry| &entry.definition), stats).into_bytes().into()
         }
         format => {
-            let wanted = Wanted { limit, losses: params.losses(), scores: params.query().is_some() };
+            let wanted = ListOptions { limit, losses: params.losses(), scores: params.query().is_some() };
             definitions::json(&view.snapshot().definitions(format, &listed, wanted)).into()
         }
     }
 }
 
 /// The tools that the request asks for, whatever its format.
-fn chosen(view: View<'_>, params: &ListParams) -> Vec<Listed> {
+fn chosen(view: View<'_>, params: &ListParams) -> Vec<ScoredEntry> {
     let scored = |(entry, score)| (entry, Some(score));
-    let mut listed: Vec<Listed> = match (params.query(), params.include_inactive()) {
+    let mut listed: Vec<ScoredEntry> = match (params.query(), params.include_inactive()) {
         (Some(query), true) => view.search_all(query).into_iter().map(scored).collect(),
         (Some(query), false) => view.search(query).into_iter().map(scored).collect(),
         (None, true) => view.all().into_iter().map(|entry| (entry, None)).collect(),
@@ -194,7 +194,13 @@ fn chosen(view: View<'_>, params: &ListParams) -> Vec<Listed> {
     listed
 }
 
-fn native<'a>(state: &AppState, access: &Access, view: View<'_>, listed: &'a [Listed], limit: usize) -> NativeList<'a> {
+fn native<'a>(
+    state: &AppState,
+    access: &Access,
+    view: View<'_>,
+    listed: &'a [ScoredEntry],
+    limit: usize,
+) -> NativeList<'a> {
     let pauses = state.engine.pauses();
     let shown = listed.iter().take(limit);
     let items = shown.map(|(entry, score)| NativeItem {

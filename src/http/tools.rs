@@ -16,7 +16,7 @@ use crate::domain::call::Coercion;
 use crate::domain::{ExecutorSpec, ToolDefinition, decode, json, tool};
 use crate::engine;
 use crate::registry::entry::ToolView;
-use crate::registry::fetched::{self, Fetched};
+use crate::registry::fetched::{self, FetchedDefinition};
 use crate::registry::{Entry, Fault, check};
 use crate::schema::Violation;
 use crate::store::tools::Precondition;
@@ -254,7 +254,7 @@ async fn compile(
     state: &AppState,
     access: &Access,
     mut definition: ToolDefinition,
-) -> Result<(ToolDefinition, Fetched), Problem> {
+) -> Result<(ToolDefinition, FetchedDefinition), Problem> {
     let registry = state.engine.registry().clone();
     registry.keep_presets(access.tenant(), &mut definition);
     state.upstreams.complete(&mut definition);
@@ -285,7 +285,7 @@ async fn put(
     state: &Shared,
     access: &Access,
     definition: &ToolDefinition,
-    fetched: &Fetched,
+    fetched: &FetchedDefinition,
     expected: Precondition,
 ) -> Result<bool, Problem> {
     let text = fetched::to_store(definition, fetched).map_err(|_| Problem::internal())?;

@@ -15,7 +15,7 @@ use super::Server;
 use crate::access::Access;
 use crate::executor::mcp::annotations;
 use crate::formats::definitions::{Format, mcp};
-use crate::registry::{Found, Snapshot};
+use crate::registry::{Lookup, Snapshot};
 
 /// Tools in one page.
 const PAGE: usize = 500;
@@ -105,7 +105,7 @@ impl Server {
         let made = tokio::task::spawn_blocking(move || {
             let view = access.view(&snapshot, None);
             let mut list = List::new(&snapshot);
-            list.tools.retain(|(name, _)| matches!(view.find(name), Found::Available(_)));
+            list.tools.retain(|(name, _)| matches!(view.find(name), Lookup::Available(_)));
             Arc::new(list)
         });
         made.await.map_err(|_| ErrorData::internal_error("the list of tools could not be made", None))
@@ -127,7 +127,7 @@ impl Server {
     pub(super) fn kind_of(access: &Access, name: &str) -> Kind {
         let snapshot = access.snapshot();
         let view = access.view(&snapshot, None);
-        let Found::Available(entry) = view.find(name) else { return Kind::default() };
+        let Lookup::Available(entry) = view.find(name) else { return Kind::default() };
         Kind {
             is_asynchronous: entry.definition.asynchronous,
             has_output_schema: entry.definition.output_schema.as_ref().is_some_and(mcp::is_told),

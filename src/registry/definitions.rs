@@ -83,7 +83,7 @@ pub struct Score {
 
 /// What is wanted of a list.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct ListOptions {
     /// How many tools at most.
     pub limit: usize,
     /// Whether losses are told.
@@ -93,14 +93,14 @@ pub struct Wanted {
 }
 
 /// A tool of a list; in a search with its score.
-pub type Listed = (Arc<Entry>, Option<f64>);
+pub type ScoredEntry = (Arc<Entry>, Option<f64>);
 
 impl Snapshot {
     /// All tools in this format; `losses` tells what was lost. Pauses are not in it.
     #[must_use]
     pub fn rendered(&self, format: Format, losses: bool) -> &Rendered {
         self.kept.0[format as usize][usize::from(losses)].get_or_init(|| {
-            let all = || self.list().iter().map(|entry| (entry.clone(), None)).collect::<Vec<Listed>>();
+            let all = || self.list().iter().map(|entry| (entry.clone(), None)).collect::<Vec<ScoredEntry>>();
             match format {
                 Format::Native => {
                     let tools: Vec<NativeItem<'_>> =
@@ -113,7 +113,7 @@ impl Snapshot {
                     prompt::render(tools, &HashMap::new()).into_bytes().into()
                 }
                 _ => {
-                    let wanted = Wanted { limit: usize::MAX, losses, scores: false };
+                    let wanted = ListOptions { limit: usize::MAX, losses, scores: false };
                     json(&self.definitions(format, &all(), wanted)).into()
                 }
             }
@@ -128,8 +128,8 @@ impl Snapshot {
 
     /// These tools in a vendor's format.
     #[must_use]
-    pub fn definitions(&self, format: Format, listed: &[Listed], wanted: Wanted) -> DefinitionList {
-        let Wanted { limit, losses, scores: has_scores } = wanted;
+    pub fn definitions(&self, format: Format, listed: &[ScoredEntry], wanted: ListOptions) -> DefinitionList {
+        let ListOptions { limit, losses, scores: has_scores } = wanted;
         let (mut tools, mut left_out, mut lost, mut scores) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut total = 0;
         for (entry, score) in listed {

@@ -5,13 +5,13 @@ use std::sync::{Arc, Weak};
 use serde_json::{Value, json};
 
 use super::View;
-use super::shelf::Shelves;
+use super::catalog::Catalogs;
 use crate::domain::{Failure, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation, ToolRole};
 use crate::tool::{BuiltinTool, DefinitionBuilder};
 
 /// What is shown of a registry, to be looked at later.
-pub type Shown = Arc<Shelves>;
+pub type SharedCatalogs = Arc<Catalogs>;
 
 /// The heading that they are listed under.
 const CATEGORY: &str = "discovery";
@@ -22,16 +22,16 @@ const MOST: u64 = 50;
 
 /// Both tools, for the registry that is shown here.
 #[must_use]
-pub fn tools(shown: &Shown) -> Vec<BuiltinTool> {
+pub fn tools(shown: &SharedCatalogs) -> Vec<BuiltinTool> {
     vec![CallTool::tool(), FindTools::tool(shown)]
 }
 
 /// Searches the tools.
 #[derive(Debug)]
-struct FindTools(Weak<Shelves>);
+struct FindTools(Weak<Catalogs>);
 
 impl FindTools {
-    fn tool(shown: &Shown) -> BuiltinTool {
+    fn tool(shown: &SharedCatalogs) -> BuiltinTool {
         let query = "What the tool is to do, in a few words.";
         let schema = json!({
             "type": "object",
@@ -64,7 +64,7 @@ impl FindTools {
 }
 
 /// The tools that fit, best first.
-fn found(shown: &Weak<Shelves>, invocation: &Invocation) -> Value {
+fn found(shown: &Weak<Catalogs>, invocation: &Invocation) -> Value {
     let Invocation { tenant, allowed, session_snapshot: conversation, naming, arguments, .. } = invocation;
     let query = arguments["query"].as_str().unwrap_or_default();
     let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
@@ -72,7 +72,7 @@ fn found(shown: &Weak<Shelves>, invocation: &Invocation) -> Value {
     let shelf = shown.upgrade().and_then(|shown| shown.of(tenant));
     let snapshot = shelf.map(|shelf| shelf.snapshot().clone()).unwrap_or_default();
     let view = View::new(&snapshot, conversation.as_deref(), allowed.as_deref());
-    let found = view.search(query).into_iter().filter(|(entry, _)| entry.stands.is_none());
+    let found = view.search(query).into_iter().filter(|(entry, _)| entry.role.is_none());
     let tools = found.filter_map(|(entry, score)| {
         let (name, definition) = (snapshot.name_for(&entry, *naming)?, &entry.definition);
         Some(json!({

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::Builtins;
 use super::check::{self, Fault};
-use super::fetched::Fetched;
+use super::fetched::FetchedDefinition;
 use super::lowered::LoweredForms;
 use super::presets;
 use crate::domain::tool::{DefinitionError, UpstreamMetadata};
@@ -19,14 +19,14 @@ use crate::executor::http::{HttpClient, HttpExecutor};
 use crate::executor::mcp::{McpExecutor, Servers};
 use crate::executor::process::{ProcessExecutor, Processes};
 use crate::executor::{Available, Executor, ExternalExecutor, Instances, Pool, SystemTool, ToolRole};
-use crate::policy::{self, Stack, Wrap};
+use crate::policy::{self, Stack, StackLayer};
 use crate::schema::lower::{Lowered, Target, Unlowerable};
 use crate::schema::{self, Compiled, Role};
 use crate::tool::{BuiltinTool, Validate};
 
 /// Where a tool comes from and since when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Made {
+pub struct Provenance {
     /// Its source.
     pub source: Source,
     /// Counted up by every change.
@@ -44,7 +44,7 @@ pub struct Entry {
     /// As declared, with what was left out filled in.
     pub definition: ToolDefinition,
     /// Where it comes from.
-    pub made: Made,
+    pub made: Provenance,
     /// The name, to be shared by calls.
     pub name: Arc<str>,
     /// The display name, to be shared by calls.
@@ -56,7 +56,7 @@ pub struct Entry {
     /// The tool's own check of arguments, after the schema's.
     pub validate: Option<Validate>,
     /// The same, where it has to wait for the presets.
-    pub validate_equipped: Option<Validate>,
+    pub validate_with_presets: Option<Validate>,
     /// Runs it.
     pub stack: Stack,
     /// The instances that it keeps, if it is made by a factory.
@@ -64,11 +64,11 @@ pub struct Entry {
     /// Which sessions have it; `None`: all.
     pub is_available: Option<Available>,
     /// What came from its `definition_url`.
-    pub fetched: Fetched,
+    pub fetched: FetchedDefinition,
     /// What it stands for, if it is there for the sake of the others.
-    pub stands: Option<ToolRole>,
+    pub role: Option<ToolRole>,
     /// Nobody can call it for now: its upstream server has changed it, and that was not accepted yet.
-    pub is_withheld: bool,
+    pub is_quarantined: bool,
     lowered: LoweredForms,
     etag: OnceLock<String>,
 }
@@ -162,14 +162,14 @@ impl Entry {
     /// The same, to be called or not.
     #[must_use]
     pub(super) fn withheld(self, is_withheld: bool) -> Self {
-        Self { is_withheld, ..self }
+        Self { is_quarantined: is_withheld, ..self }
     }
 
     /// Returns `true` if nothing outside of the session keeps it from being called: it is in no group or in an active one,
     /// and it is not withheld.
     pub(super) fn is_switched_on(&self, is_active: impl Fn(&str) -> bool) -> bool {
         let groups = &self.definition.groups;
-        !self.is_withheld && (groups.is_empty() || groups.iter().any(|group| is_active(group)))
+        !self.is_quarantined && (groups.is_empty() || groups.iter().any(|group| is_active(group)))
     }
 
     /// Its arguments as this target can say them; found out once.
@@ -189,14 +189,14 @@ impl Entry {
     /// Whether its work is done outside of this process: it takes no place here, and goes on after a restart.
     #[must_use]
     pub fn works_outside(&self) -> bool {
-        self.definition.is_external() || self.stands == Some(ToolRole::Session(SystemTool::NewTask))
+        self.definition.is_external() || self.role == Some(ToolRole::Session(SystemTool::NewTask))
     }
 
     /// Whether a call that may have run can be run again.
     #[must_use]
     pub fn may_repeat(&self) -> bool {
         // The session of a task has the id of its call: made twice, it is one.
-        self.definition.is_repeatable() || self.stands == Some(ToolRole::Session(SystemTool::NewTask))
+        self.definition.is_repeatable() || self.role == Some(ToolRole::Session(SystemTool::NewTask))
     }
 
     /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.
@@ -231,20 +231,20 @@ pub fn etag_of(bytes: &[u8]) -> String {
 }
 
 /// Makes entries: knows the built-ins, the HTTP client and the layers around every tool.
-pub struct Workshop {
+pub struct EntryBuilder {
     builtins: Builtins,
     client: HttpClient,
-    wraps: Vec<Wrap>,
+    wraps: Vec<StackLayer>,
     instances: Instances,
     processes: Processes,
     servers: Servers,
     name_separator: NameSeparator,
 }
 
-impl Workshop {
+impl EntryBuilder {
     /// With these built-ins; a later one of the same name replaces an earlier one.
     #[must_use]
-    pub fn new(builtins: Vec<BuiltinTool>, client: HttpClient, wraps: Vec<Wrap>) -> Self {
+    pub fn new(builtins: Vec<BuiltinTool>, client: HttpClient, wraps: Vec<StackLayer>) -> Self {
         let builtins = builtins.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect();
         Self {
             builtins,
@@ -275,7 +275,7 @@ impl Workshop {
         Self { name_separator, ..self }
     }
 
-    /// See [`Workshop::name_separator`].
+    /// See [`EntryBuilder::name_separator`].
     pub(super) fn separator(&self) -> &NameSeparator {
         &self.name_separator
     }
@@ -299,15 +299,20 @@ impl Workshop {
     ///
     /// # Errors
     /// Everything that is wrong with it.
-    pub fn make(&self, declared: ToolDefinition, made: Made) -> Result<Entry, Vec<Fault>> {
-        self.make_with(declared, made, Fetched::default())
+    pub fn make(&self, declared: ToolDefinition, made: Provenance) -> Result<Entry, Vec<Fault>> {
+        self.make_with(declared, made, FetchedDefinition::default())
     }
 
     /// Compiles a definition with what came from its `definition_url`.
     ///
     /// # Errors
     /// Everything that is wrong with both together.
-    pub fn make_with(&self, declared: ToolDefinition, made: Made, fetched: Fetched) -> Result<Entry, Vec<Fault>> {
+    pub fn make_with(
+        &self,
+        declared: ToolDefinition,
+        made: Provenance,
+        fetched: FetchedDefinition,
+    ) -> Result<Entry, Vec<Fault>> {
         let mut definition = declared.clone();
         if let Some(overlay) = &fetched.overlay {
             overlay.apply(&mut definition);
@@ -361,14 +366,14 @@ impl Workshop {
             (Some(input), Some(executor)) if faults.is_empty() => Ok(Entry {
                 name: definition.name.as_str().into(),
                 title: definition.display_name().into(),
-                stands: executor.role(),
+                role: executor.role(),
                 instances: executor.pool(),
                 is_available: executor.is_available(),
-                is_withheld: false,
+                is_quarantined: false,
                 lowered: LoweredForms::default(),
                 stack: policy::stack(&definition, executor, &self.wraps),
                 validate,
-                validate_equipped,
+                validate_with_presets: validate_equipped,
                 declared,
                 definition,
                 fetched,

@@ -13,7 +13,7 @@ const STORED: &str = "definition_fetched";
 
 /// What a URL answers: it comes before the definition's own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Overlay {
+pub struct DefinitionOverlay {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,16 +26,16 @@ pub struct Overlay {
 
 /// What is known of a definition's URL.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Fetched {
+pub struct FetchedDefinition {
     /// The last good answer.
-    pub overlay: Option<Arc<Overlay>>,
+    pub overlay: Option<Arc<DefinitionOverlay>>,
     /// Why it is not a newer one.
     pub error: Option<DefinitionError>,
     /// When it was last asked.
     pub at: Option<Time>,
 }
 
-impl Overlay {
+impl DefinitionOverlay {
     /// Reads an answer. Members that mean nothing here are left alone: whoever answers may serve others too.
     ///
     /// # Errors
@@ -72,9 +72,9 @@ impl Overlay {
 ///
 /// # Errors
 /// If it cannot be said in JSON.
-pub fn to_store(definition: &ToolDefinition, fetched: &Fetched) -> Result<String, serde_json::Error> {
+pub fn to_store(definition: &ToolDefinition, fetched: &FetchedDefinition) -> Result<String, serde_json::Error> {
     let kept = definition.to_stored()?;
-    if *fetched == Fetched::default() {
+    if *fetched == FetchedDefinition::default() {
         return Ok(kept);
     }
     let mut value: Value = serde_json::from_str(&kept)?;
@@ -86,7 +86,7 @@ pub fn to_store(definition: &ToolDefinition, fetched: &Fetched) -> Result<String
 ///
 /// # Errors
 /// What is wrong with the text.
-pub(super) fn read_stored(text: &str) -> Result<(ToolDefinition, Fetched), String> {
+pub(super) fn read_stored(text: &str) -> Result<(ToolDefinition, FetchedDefinition), String> {
     let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let fetched = value.as_object_mut().and_then(|members| members.shift_remove(STORED));
     // What cannot be read any more is fetched again.
@@ -103,9 +103,10 @@ mod tests {
     #[test]
     fn an_answer_is_an_object_with_something_to_say() {
         for value in [json!([]), json!("x"), json!({}), json!({"name": "x"}), json!({"description": 5})] {
-            assert!(Overlay::read(value.clone()).is_err(), "{value}");
+            assert!(DefinitionOverlay::read(value.clone()).is_err(), "{value}");
         }
-        let overlay = Overlay::read(json!({"description": "d", "name": "other", "input_schema": {"type": "object"}}));
+        let overlay =
+            DefinitionOverlay::read(json!({"description": "d", "name": "other", "input_schema": {"type": "object"}}));
         let overlay = overlay.unwrap();
         let mut definition =
             crate::tool::DefinitionBuilder::with_schema("t", Value::Null).title("own").into_definition();
@@ -117,13 +118,14 @@ mod tests {
     #[test]
     fn what_was_fetched_is_stored_beside_the_definition() {
         let definition = crate::tool::DefinitionBuilder::with_schema("t", json!({"type": "object"})).into_definition();
-        let plain = to_store(&definition, &Fetched::default()).unwrap();
+        let plain = to_store(&definition, &FetchedDefinition::default()).unwrap();
         assert_eq!(serde_json::from_str::<ToolDefinition>(&plain).unwrap(), definition);
-        let overlay = Overlay { title: Some("T".into()), ..Overlay::default() };
+        let overlay = DefinitionOverlay { title: Some("T".into()), ..DefinitionOverlay::default() };
         let error = DefinitionError { message: "m".into(), at: Time(1_000_000) };
-        let fetched = Fetched { overlay: Some(Arc::new(overlay)), error: Some(error), at: Some(Time(2_000_000)) };
+        let fetched =
+            FetchedDefinition { overlay: Some(Arc::new(overlay)), error: Some(error), at: Some(Time(2_000_000)) };
         let text = to_store(&definition, &fetched).unwrap();
         assert_eq!(read_stored(&text).unwrap(), (definition.clone(), fetched));
-        assert_eq!(read_stored(&plain).unwrap(), (definition, Fetched::default()));
+        assert_eq!(read_stored(&plain).unwrap(), (definition, FetchedDefinition::default()));
     }
 }

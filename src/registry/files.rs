@@ -25,9 +25,9 @@ const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct ToolsFolder {
     path: PathBuf,
-    files: BTreeMap<PathBuf, File>,
-    good: BTreeMap<PathBuf, Vec<Dated>>,
-    told: Vec<BrokenFile>,
+    files: BTreeMap<PathBuf, DefinitionFile>,
+    last_valid: BTreeMap<PathBuf, Vec<Dated>>,
+    reported: Vec<InvalidFile>,
 }
 
 /// A definition and when its file was written.
@@ -35,7 +35,7 @@ type Dated = (ToolDefinition, Time);
 
 /// One definition file as it was read, and what came of it.
 #[derive(Debug)]
-struct File {
+struct DefinitionFile {
     bytes: Vec<u8>,
     written: Time,
     definitions: Result<Vec<ToolDefinition>, String>,
@@ -43,7 +43,7 @@ struct File {
 
 /// A file that is not as it should be; its last good state stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BrokenFile {
+pub struct InvalidFile {
     /// The file.
     pub path: PathBuf,
     /// What is wrong.
@@ -54,7 +54,7 @@ impl ToolsFolder {
     /// A folder that was not read yet.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
-        Self { path, files: BTreeMap::new(), good: BTreeMap::new(), told: Vec::new() }
+        Self { path, files: BTreeMap::new(), last_valid: BTreeMap::new(), reported: Vec::new() }
     }
 
     /// Reads what has changed and shows it; a broken file keeps what was last good in it. Returns the files that are
@@ -62,9 +62,10 @@ impl ToolsFolder {
     ///
     /// # Errors
     /// If the folder itself cannot be read.
-    pub fn read(&mut self, registry: &Registry) -> std::io::Result<Vec<BrokenFile>> {
+    pub fn read(&mut self, registry: &Registry) -> std::io::Result<Vec<InvalidFile>> {
         let found = contents(&self.path)?;
-        let same = |(path, file): (&PathBuf, &File)| found.get(path) == Some(&(file.bytes.clone(), file.written));
+        let same =
+            |(path, file): (&PathBuf, &DefinitionFile)| found.get(path) == Some(&(file.bytes.clone(), file.written));
         // A script that was missing may be there now, which changes no definition file.
         let waits = self.files.values().any(|file| file.definitions.is_err() && names_scripts(&file.bytes));
         if found.len() == self.files.len() && self.files.iter().all(same) && !waits {
@@ -76,23 +77,23 @@ impl ToolsFolder {
             let unchanged = unchanged.filter(|file| file.definitions.is_ok() || !names_scripts(&file.bytes));
             let file = unchanged.unwrap_or_else(|| {
                 let definitions = tried(&path, &bytes, registry);
-                File { bytes, written, definitions }
+                DefinitionFile { bytes, written, definitions }
             });
             self.files.insert(path, file);
         }
         let broken = self.choose();
         // Every definition was tried above, and none stands twice.
-        if let Err((name, faults)) = registry.show_files(self.good.values().flatten().cloned().collect()) {
+        if let Err((name, faults)) = registry.show_files(self.last_valid.values().flatten().cloned().collect()) {
             tracing::error!(tool = name, reason = check::summary(&faults), "the tools folder is not shown");
         }
-        let news = broken.iter().filter(|broken| !self.told.contains(broken)).cloned().collect();
-        self.told = broken;
+        let news = broken.iter().filter(|broken| !self.reported.contains(broken)).cloned().collect();
+        self.reported = broken;
         Ok(news)
     }
 
     /// Decides anew what is shown of each file, in the order of their names: a name belongs to the first that has it.
-    fn choose(&mut self) -> Vec<BrokenFile> {
-        let mut last_good = std::mem::take(&mut self.good);
+    fn choose(&mut self) -> Vec<InvalidFile> {
+        let mut last_good = std::mem::take(&mut self.last_valid);
         let mut broken = Vec::new();
         let mut owners: BTreeMap<String, PathBuf> = BTreeMap::new();
         for (path, file) in &self.files {
@@ -108,13 +109,13 @@ impl ToolsFolder {
                 }
             });
             let shown = fresh.unwrap_or_else(|reason| {
-                broken.push(BrokenFile { path: path.clone(), reason });
+                broken.push(InvalidFile { path: path.clone(), reason });
                 let mut kept = last_good.remove(path).unwrap_or_default();
                 kept.retain(|(definition, _)| !owners.contains_key(&definition.name));
                 kept
             });
             owners.extend(shown.iter().map(|(definition, _)| (definition.name.clone(), path.clone())));
-            self.good.insert(path.clone(), shown);
+            self.last_valid.insert(path.clone(), shown);
         }
         broken
     }
@@ -253,10 +254,10 @@ fn may_have_changed(event: &notify::Result<Event>) -> bool {
 }
 
 /// Tells the log which files are broken.
-pub fn report(folder: &Path, broken: std::io::Result<Vec<BrokenFile>>) {
+pub fn report(folder: &Path, broken: std::io::Result<Vec<InvalidFile>>) {
     match broken {
         Ok(broken) => {
-            for BrokenFile { path, reason } in broken {
+            for InvalidFile { path, reason } in broken {
                 tracing::error!(file = %path.display(), reason, "a tools file is broken; its last good state is kept");
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fetched::{self, Fetched};
+use super::fetched::{self, FetchedDefinition};
 use super::{Registry, check};
 use crate::domain::{Source, Tenant, ToolDefinition};
 use crate::executor::HttpClient;
@@ -19,7 +19,7 @@ const MOST_TRIES: usize = 3;
 
 /// How what was imported is registered.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct How {
+pub struct ImportMode {
     /// Another registered tool of the same name is replaced.
     pub replace: bool,
     /// Nothing is registered.
@@ -29,8 +29,8 @@ pub struct How {
 /// What is to become of a tool.
 enum Plan {
     Write(Precondition),
-    Leave,
-    Refuse(String),
+    Keep,
+    Reject(String),
 }
 
 impl Registry {
@@ -44,7 +44,7 @@ impl Registry {
     #[must_use]
     pub fn check_imported(&self, tenant: &Tenant, mut imported: ImportPlan) -> ImportPlan {
         for ImportedTool { operation, definition } in std::mem::take(&mut imported.offered) {
-            match self.try_fetched(tenant, definition.clone(), Fetched::default()) {
+            match self.try_fetched(tenant, definition.clone(), FetchedDefinition::default()) {
                 Ok(_) => imported.offered.push(ImportedTool { operation, definition }),
                 Err(faults) => imported.refused.push(RejectedOperation { operation, reason: check::summary(&faults) }),
             }
@@ -52,14 +52,14 @@ impl Registry {
         imported
     }
 
-    fn plan(&self, tenant: &Tenant, definition: &ToolDefinition, how: How) -> Plan {
+    fn plan(&self, tenant: &Tenant, definition: &ToolDefinition, how: ImportMode) -> Plan {
         match self.api_entry(tenant, &definition.name) {
             None => Plan::Write(Precondition::Absent),
-            Some(entry) if entry.declared == *definition => Plan::Leave,
+            Some(entry) if entry.declared == *definition => Plan::Keep,
             Some(entry) if how.replace => Plan::Write(Precondition::Revision(entry.made.revision)),
             Some(_) => {
                 let name = &definition.name;
-                Plan::Refuse(format!(
+                Plan::Reject(format!(
                     "there is another registered tool \"{name}\": take a prefix (`prefix`), or replace it (`replace`)"
                 ))
             }
@@ -67,7 +67,7 @@ impl Registry {
     }
 
     /// A registered tool comes before one of the same name from elsewhere, which may not be what is meant.
-    fn warn_of_hidden(&self, tenant: &Tenant, report: &mut Report) {
+    fn warn_shadowed(&self, tenant: &Tenant, report: &mut Report) {
         let Some(shelf) = self.shelf(tenant) else { return };
         let snapshot = shelf.snapshot();
         for name in &report.created {
@@ -89,7 +89,7 @@ pub async fn register(
     registry: &Arc<Registry>,
     store: &Store,
     imported: ImportPlan,
-    how: How,
+    how: ImportMode,
 ) -> Result<Report, StoreError> {
     let ImportPlan { title, offered, refused, warnings } = imported;
     let mut report = Report { title, refused, warnings, ..Report::default() };
@@ -115,7 +115,7 @@ async fn register_chunk(
     registry: &Arc<Registry>,
     store: &Store,
     offered: &[ImportedTool],
-    how: How,
+    how: ImportMode,
 ) -> Result<Report, StoreError> {
     for _ in 0..MOST_TRIES {
         let mut report = Report::default();
@@ -123,22 +123,22 @@ async fn register_chunk(
         for ImportedTool { operation, definition } in offered {
             let expected = match registry.plan(store.tenant(), definition, how) {
                 Plan::Write(expected) => expected,
-                Plan::Leave => {
+                Plan::Keep => {
                     report.unchanged.push(definition.name.clone());
                     continue;
                 }
-                Plan::Refuse(reason) => {
+                Plan::Reject(reason) => {
                     report.refused.push(RejectedOperation { operation: operation.clone(), reason });
                     continue;
                 }
             };
             let names = if expected == Precondition::Absent { &mut report.created } else { &mut report.replaced };
             names.push(definition.name.clone());
-            let stored = fetched::to_store(definition, &Fetched::default());
+            let stored = fetched::to_store(definition, &FetchedDefinition::default());
             let definition_text = stored.map_err(|error| StoreError::Corrupt(error.to_string()))?;
             writes.push(ToolWrite { name: definition.name.clone(), definition: definition_text, expected });
         }
-        registry.warn_of_hidden(store.tenant(), &mut report);
+        registry.warn_shadowed(store.tenant(), &mut report);
         if how.dry_run || writes.is_empty() {
             return Ok(report);
         }

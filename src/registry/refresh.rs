@@ -9,8 +9,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::dynamic;
-use super::fetched::{Fetched, Overlay};
+use super::fetched::{DefinitionOverlay, FetchedDefinition};
+use super::remote;
 use super::{Entry, Layer, Registry};
 use crate::domain::tool::DefinitionError;
 
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 8;
 
 /// A URL that tools name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
+struct RefreshTarget {
     url: String,
     /// The shortest time of those that name it.
     ttl: Duration,
@@ -29,18 +29,18 @@ struct Wanted {
     left: Duration,
 }
 
-type Asked = (String, Result<Overlay, String>);
+type RefreshResult = (String, Result<DefinitionOverlay, String>);
 
 /// Asks every URL again when its time is over, until `stop`. One that hangs holds up no other one.
 pub async fn run(registry: Arc<Registry>, stop: CancellationToken) {
     let mut due: HashMap<String, Instant> = HashMap::new();
     let mut under_way: HashSet<String> = HashSet::new();
-    let mut asked: FuturesUnordered<BoxFuture<'static, Asked>> = FuturesUnordered::new();
+    let mut asked: FuturesUnordered<BoxFuture<'static, RefreshResult>> = FuturesUnordered::new();
     loop {
         let (wanted, now) = (registry.wanted(), Instant::now());
         due.retain(|url, _| wanted.iter().any(|wanted| wanted.url == *url));
         let mut next = now + LOOK;
-        for Wanted { url, ttl, left } in wanted {
+        for RefreshTarget { url, ttl, left } in wanted {
             let at = due.entry(url.clone()).or_insert(now + left);
             // It may have been declared anew with a shorter time.
             *at = (*at).min(now + ttl);
@@ -76,25 +76,25 @@ pub async fn run(registry: Arc<Registry>, stop: CancellationToken) {
 
 impl Registry {
     /// The URLs that tools name.
-    fn wanted(&self) -> Vec<Wanted> {
+    fn wanted(&self) -> Vec<RefreshTarget> {
         let now = self.clock.now();
-        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut wanted: Vec<RefreshTarget> = Vec::new();
         let layers = self.layers();
         for entry in layers.all().flat_map(Layer::values) {
             let Some(url) = &entry.declared.definition_url else { continue };
-            let ttl = dynamic::ttl(&entry.declared);
+            let ttl = remote::ttl(&entry.declared);
             let age = entry.fetched.at.map(|at| Duration::from_millis(now.millis_since(at)));
             let left = age.map_or(Duration::ZERO, |age| ttl.saturating_sub(age));
             match wanted.iter_mut().find(|wanted| wanted.url == *url) {
                 Some(same) => (same.ttl, same.left) = (same.ttl.min(ttl), same.left.min(left)),
-                None => wanted.push(Wanted { url: url.clone(), ttl, left }),
+                None => wanted.push(RefreshTarget { url: url.clone(), ttl, left }),
             }
         }
         wanted
     }
 
     /// Shows what a URL has answered in all tools that name it. Where it is no good, the last good one stays, flagged.
-    fn show_answer(&self, url: &str, answer: Result<Overlay, String>) {
+    fn show_answer(&self, url: &str, answer: Result<DefinitionOverlay, String>) {
         let answer = answer.map(Arc::new);
         let old: Vec<Arc<Entry>> = {
             let layers = self.layers();
@@ -125,17 +125,17 @@ impl Registry {
     }
 
     /// The entry with this answer; `None` if it changes nothing.
-    fn renewed(&self, entry: &Entry, answer: &Result<Arc<Overlay>, String>) -> Option<Entry> {
+    fn renewed(&self, entry: &Entry, answer: &Result<Arc<DefinitionOverlay>, String>) -> Option<Entry> {
         let now = self.clock.now();
         let (before, at) = (&entry.fetched, Some(now));
         let fetched = match answer {
             Ok(overlay) if before.error.is_none() && before.overlay.as_ref() == Some(overlay) => return None,
-            Ok(overlay) => Fetched { overlay: Some(overlay.clone()), error: None, at },
+            Ok(overlay) => FetchedDefinition { overlay: Some(overlay.clone()), error: None, at },
             Err(message) if before.error.as_ref().is_some_and(|error| error.message == *message) => return None,
             Err(message) => {
                 tracing::warn!(tool = %entry.name, error = message, "a definition could not be fetched again");
                 let error = DefinitionError { message: message.clone(), at: now };
-                Fetched { overlay: before.overlay.clone(), error: Some(error), at }
+                FetchedDefinition { overlay: before.overlay.clone(), error: Some(error), at }
             }
         };
         let fresh = self.make_best(entry.declared.clone(), entry.made, fetched, Some(before)).ok()?;

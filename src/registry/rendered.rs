@@ -18,7 +18,7 @@ pub struct Rendered {
 
 /// Lists that were asked for, by format and whether losses are told.
 #[derive(Debug, Default)]
-pub(super) struct Kept(pub(super) [[OnceLock<Rendered>; 2]; Format::ALL.len()]);
+pub(super) struct RenderedCache(pub(super) [[OnceLock<Rendered>; 2]; Format::ALL.len()]);
 
 impl From<Vec<u8>> for Rendered {
     fn from(body: Vec<u8>) -> Self {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::Entry;
 use super::entry::etag_of;
-use super::rendered::Kept;
+use super::rendered::RenderedCache;
 use super::search::Index;
 use crate::domain::{Groups, NameSeparator, Naming, Source, Vendor};
 use crate::executor::ToolRole;
@@ -29,7 +29,7 @@ pub struct Snapshot {
     systems: Vec<Arc<Entry>>,
     etag: OnceLock<String>,
     index: OnceLock<Index>,
-    pub(super) kept: Kept,
+    pub(super) kept: RenderedCache,
 }
 
 impl Snapshot {
@@ -126,5 +126,5 @@ impl Snapshot {
 
 /// Whether it is a system tool as it comes with the program. A registered one with its code is a tool like any other.
 fn is_system(entry: &Entry) -> bool {
-    matches!(entry.stands, Some(ToolRole::Session(_))) && entry.made.source == Source::Builtin
+    matches!(entry.role, Some(ToolRole::Session(_))) && entry.made.source == Source::Builtin
 }

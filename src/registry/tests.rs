@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use super::definitions::{Listed, Wanted};
+use super::definitions::{ListOptions, ScoredEntry};
 use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Time, ToolDefinition, Vendor};
 use crate::formats::definitions::Format;
 use crate::schema::lower::{Target, Unlowerable};
 
-const WHOLE: Wanted = Wanted { limit: usize::MAX, losses: true, scores: false };
+const WHOLE: ListOptions = ListOptions { limit: usize::MAX, losses: true, scores: false };
 
 /// A service with tools of these names, which take any object.
 async fn service(names: &[&str]) -> App {
@@ -83,7 +83,7 @@ async fn a_tool_that_cannot_be_lowered_is_left_out_and_the_others_are_not() {
     let snapshot = shown(&["good", "hard"]).await;
     let error = Unlowerable { pointer: "/properties/x".into(), message: "it is too deep".into() };
     snapshot.get("hard").unwrap().refuse_to_lower(Target::Gemini, error);
-    let all: Vec<Listed> = ["good", "hard"].map(|name| (snapshot.get(name).unwrap().clone(), None)).into();
+    let all: Vec<ScoredEntry> = ["good", "hard"].map(|name| (snapshot.get(name).unwrap().clone(), None)).into();
     let list = serde_json::to_value(snapshot.definitions(Format::Gemini, &all, WHOLE)).unwrap();
     let names: Vec<&Value> =
         list["tools"][0]["functionDeclarations"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::entry::Entry;
-use super::entry::Made;
+use super::entry::Provenance;
 use super::{Layer, Registry, check};
 use crate::domain::{Source, ToolDefinition};
 
 /// A tool as its server offers it.
 #[derive(Debug, Clone)]
-pub struct Offered {
+pub struct UpstreamTool {
     /// Its definition.
     pub definition: ToolDefinition,
     /// Nobody can call it: it has changed, and that was not accepted yet.
@@ -19,19 +19,19 @@ pub struct Offered {
 impl Registry {
     /// Shows what a server offers now, in the place of what it did before; an unchanged tool keeps its compiled form and its
     /// revision. What is refused is left out: its name, and why.
-    pub fn show_upstream(&self, server: &str, offered: Vec<Offered>) -> Vec<(String, String)> {
+    pub fn show_upstream(&self, server: &str, offered: Vec<UpstreamTool>) -> Vec<(String, String)> {
         let old = self.of_upstream(server);
         let (mut fresh, mut refused) = (Layer::new(), Vec::new());
         let now = self.clock.now();
-        for Offered { definition, is_withheld } in offered {
+        for UpstreamTool { definition, is_withheld } in offered {
             let name = definition.name.clone();
             let before = old.get(&name);
-            let same = before.filter(|entry| entry.declared == definition && entry.is_withheld == is_withheld);
+            let same = before.filter(|entry| entry.declared == definition && entry.is_quarantined == is_withheld);
             if let Some(same) = same {
                 fresh.insert(name, same.clone());
                 continue;
             }
-            let made = Made {
+            let made = Provenance {
                 source: Source::Mcp,
                 revision: before.map_or(1, |entry| entry.made.revision + 1),
                 created_at: before.map_or(now, |entry| entry.made.created_at),

@@ -32,7 +32,7 @@ pub struct View<'a> {
 
 /// What there is under a name.
 #[derive(Debug, Clone, Copy)]
-pub enum Found<'a> {
+pub enum Lookup<'a> {
     /// A tool that can be called.
     Available(&'a Arc<Entry>),
     /// A tool that cannot be called now: all its groups are inactive, or the session does not have it.
@@ -79,11 +79,11 @@ impl<'a> View<'a> {
 
     /// The tool that is called by this name: its own, or the one under which some vendor or clients of MCP know it.
     #[must_use]
-    pub fn find(&self, name: &str) -> Found<'a> {
+    pub fn find(&self, name: &str) -> Lookup<'a> {
         match self.snapshot.find(name).filter(|entry| self.may_be(&entry.name)) {
-            Some(entry) if self.is_available(entry) => Found::Available(entry),
-            Some(entry) => Found::Unavailable(entry),
-            None => self.system(name).map_or(Found::Missing, Found::Available),
+            Some(entry) if self.is_available(entry) => Lookup::Available(entry),
+            Some(entry) => Lookup::Unavailable(entry),
+            None => self.system(name).map_or(Lookup::Missing, Lookup::Available),
         }
     }
 
@@ -203,8 +203,8 @@ impl<'a> View<'a> {
 
     /// The name of the tool that finds others, if it can be called here.
     fn finder(&self, naming: Naming) -> Option<&'a str> {
-        let Found::Available(entry) = self.find(FINDER) else { return None };
-        self.snapshot.name_for(entry, naming).filter(|_| entry.stands == Some(ToolRole::Search))
+        let Lookup::Available(entry) = self.find(FINDER) else { return None };
+        self.snapshot.name_for(entry, naming).filter(|_| entry.role == Some(ToolRole::Search))
     }
 }
 

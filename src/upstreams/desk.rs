@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{Change, ChangeKind, Upstreams};
 use crate::executor::mcp::{ListedTool, ToolList, definition};
-use crate::registry::upstream::Offered;
+use crate::registry::upstream::UpstreamTool;
 use crate::store::upstreams::PinMode;
 
 /// What is to be done, and who waits for it.
@@ -124,7 +124,7 @@ impl Upstreams {
         let (mut offered, mut refused) = (Vec::new(), listed.left_out.clone());
         for told in &listed.tools {
             match definition(server, told, running.upstream.output_check) {
-                Ok(definition) => offered.push(Offered { definition, is_withheld: withheld.contains(&told.name) }),
+                Ok(definition) => offered.push(UpstreamTool { definition, is_withheld: withheld.contains(&told.name) }),
                 Err(reason) => refused.push((told.name.clone(), reason)),
             }
         }
@@ -163,7 +163,7 @@ impl Upstreams {
     }
 
     /// Schemas can be made to take long, so they are not compiled where others wait.
-    async fn shown(&self, server: &str, offered: Vec<Offered>) -> Vec<(String, String)> {
+    async fn shown(&self, server: &str, offered: Vec<UpstreamTool>) -> Vec<(String, String)> {
         let (registry, server) = (self.registry.clone(), server.to_owned());
         let shown = tokio::task::spawn_blocking(move || registry.show_upstream(&server, offered)).await;
         shown.unwrap_or_else(|_| {

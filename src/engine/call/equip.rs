@@ -64,7 +64,7 @@ impl Equipper<'_> {
         if !definition.presets.is_empty() {
             let given = self.inject(call, entry, &mut secrets, is_handed_out)?;
             if let Some(Err(invalid)) =
-                entry.validate_equipped.as_ref().filter(|_| is_first).map(|validate| validate(&given))
+                entry.validate_with_presets.as_ref().filter(|_| is_first).map(|validate| validate(&given))
             {
                 let schema = entry.input.schema();
                 let failure = crate::tool::InvalidArgument::failure(&invalid, &entry.name, &given, schema);

@@ -10,7 +10,7 @@ use crate::domain::call::CALLED_AS;
 use crate::domain::limits::ServerLimits;
 use crate::domain::{CallRequest, Failure, Naming};
 use crate::executor::ToolRole;
-use crate::registry::{Entry, Found, View};
+use crate::registry::{Entry, Lookup, View};
 
 /// Whom a request is for.
 #[derive(Debug)]
@@ -26,11 +26,11 @@ pub(super) struct Sought {
 /// Looks a request's tool up. Where it is called through another, the request becomes that of the tool itself.
 pub(super) fn seek(view: View<'_>, request: &mut CallRequest, is_unknown: bool) -> Sought {
     let entry = match view.find(&request.name) {
-        Found::Available(entry) => entry.clone(),
+        Lookup::Available(entry) => entry.clone(),
         found => return Sought::not_to_be_had(found),
     };
     // What was cut off may name a wrong tool, and what is still to come names none.
-    if is_unknown || entry.stands != Some(ToolRole::Forward) {
+    if is_unknown || entry.role != Some(ToolRole::Forward) {
         return Sought { entry: Some(entry), through: None, refused: None };
     }
     match inner(&entry, request) {
@@ -39,11 +39,11 @@ pub(super) fn seek(view: View<'_>, request: &mut CallRequest, is_unknown: bool) 
             let found = view.find(&name);
             (request.name, request.arguments) = (name, arguments);
             let sought = match found {
-                Found::Available(inner) if inner.stands.is_none() => {
+                Lookup::Available(inner) if inner.role.is_none() => {
                     Sought { entry: Some(inner.clone()), through: None, refused: None }
                 }
-                Found::Unavailable(inner) if inner.stands.is_none() => Sought::not_to_be_had(found),
-                _ => Sought::not_to_be_had(Found::Missing),
+                Lookup::Unavailable(inner) if inner.role.is_none() => Sought::not_to_be_had(found),
+                _ => Sought::not_to_be_had(Lookup::Missing),
             };
             Sought { through: Some(entry.name.clone()), ..sought }
         }
@@ -53,10 +53,10 @@ pub(super) fn seek(view: View<'_>, request: &mut CallRequest, is_unknown: bool) 
 
 impl Sought {
     /// A tool that cannot be called, or none.
-    fn not_to_be_had(found: Found<'_>) -> Self {
+    fn not_to_be_had(found: Lookup<'_>) -> Self {
         let entry = match found {
-            Found::Available(entry) | Found::Unavailable(entry) => Some(entry.clone()),
-            Found::Missing => None,
+            Lookup::Available(entry) | Lookup::Unavailable(entry) => Some(entry.clone()),
+            Lookup::Missing => None,
         };
         let refused = entry.as_ref().map(|entry| Failure::unavailable(&entry.name).into());
         Self { entry, through: None, refused }

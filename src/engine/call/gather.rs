@@ -98,7 +98,7 @@ impl Gatherer<'_> {
         drop(arguments);
         let mut arguments = Arc::unwrap_or_clone(parsed);
         let asked = job.asked.take().unwrap_or_default();
-        if matches!(&job.next, Next::Run(entry) if entry.stands == Some(ToolRole::Forward)) {
+        if matches!(&job.next, Next::Run(entry) if entry.role == Some(ToolRole::Forward)) {
             arguments = forward::send_on(self.limits, job, arguments, &asked);
         }
         let name = job.ongoing.call.name.clone();
@@ -123,7 +123,7 @@ impl Gatherer<'_> {
 
     /// Whether it is the only call of its stream so far, if it has to be.
     async fn is_alone(&self, job: &Planned, entry: &Entry) -> bool {
-        let Some(batch_id) = job.ongoing.call.batch_id.filter(|_| entry.stands == Some(plan::COMPLETION)) else {
+        let Some(batch_id) = job.ongoing.call.batch_id.filter(|_| entry.role == Some(plan::COMPLETION)) else {
             return true;
         };
         let filter = CallFilter { batch_id: Some(batch_id), limit: 2, ..CallFilter::default() };

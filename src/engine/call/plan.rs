@@ -94,7 +94,7 @@ impl Planner<'_> {
                     }
                     match sought.refused {
                         Some(failure) => Next::Refuse(failure),
-                        None if !is_alone && entry.stands == Some(COMPLETION) => {
+                        None if !is_alone && entry.role == Some(COMPLETION) => {
                             Next::Refuse(not_alone(&entry.name).into())
                         }
                         None if request.streamed => Next::Run(entry.clone()),
@@ -126,8 +126,7 @@ impl Planner<'_> {
                     &beginning,
                     self.room.semaphore().clone(),
                 );
-                job.ongoing.handle.draft =
-                    Some(draft.last(entry.is_some_and(|entry| entry.stands == Some(COMPLETION))));
+                job.ongoing.handle.draft = Some(draft.last(entry.is_some_and(|entry| entry.role == Some(COMPLETION))));
                 let (limits, context) = (own_limits.or(&limits), context.clone());
                 job.asked = Some(Box::new(Asked { vendor, limits, context }));
             }

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Found, View};
+use super::{Lookup, View};
 use crate::app::App;
 use crate::config::Config;
 use crate::domain::{Code, Group, Groups, NameSeparator, Session, Time, ToolDefinition};
@@ -79,9 +79,9 @@ proptest! {
             let in_group = number == 0 || (0..4).any(|bit| number >> bit & 1 == 1 && is_on(bit));
             let is_had = !has_session || own.as_ref().is_none_or(|own| own.contains(&name));
             match view.find(&name) {
-                Found::Available(entry) => prop_assert!(in_group && is_had && *entry.name == *name),
-                Found::Unavailable(entry) => prop_assert!(!(in_group && is_had) && *entry.name == *name),
-                Found::Missing => prop_assert!(false, "{} is missing", name),
+                Lookup::Available(entry) => prop_assert!(in_group && is_had && *entry.name == *name),
+                Lookup::Unavailable(entry) => prop_assert!(!(in_group && is_had) && *entry.name == *name),
+                Lookup::Missing => prop_assert!(false, "{} is missing", name),
             }
             if in_group && is_had {
                 expected.push(name);
@@ -104,14 +104,14 @@ proptest! {
 fn a_name_that_is_no_tool_is_missing_and_an_alias_is_found_whatever_is_switched() {
     let snapshot = snapshot([false; 4]);
     let view = View::from(&snapshot);
-    assert!(matches!(view.find("tool.99"), Found::Missing));
+    assert!(matches!(view.find("tool.99"), Lookup::Missing));
     let entry = snapshot.get("tool.03").unwrap();
     let alias = snapshot.name_for(entry, Some(crate::domain::Vendor::OpenAi)).unwrap();
     assert_ne!(alias, "tool.03");
-    assert!(matches!(view.find(alias), Found::Unavailable(entry) if &*entry.name == "tool.03"));
+    assert!(matches!(view.find(alias), Lookup::Unavailable(entry) if &*entry.name == "tool.03"));
     let session = session(&[("b", true)], None);
     let view = View::new(&snapshot, Some(&session), None);
-    assert!(matches!(view.find(alias), Found::Available(entry) if &*entry.name == "tool.03"));
+    assert!(matches!(view.find(alias), Lookup::Available(entry) if &*entry.name == "tool.03"));
 }
 
 #[test]

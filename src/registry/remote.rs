@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::check::{self, Fault};
-use super::entry::Made;
-use super::fetched::{Fetched, Overlay};
+use super::entry::Provenance;
+use super::fetched::{DefinitionOverlay, FetchedDefinition};
 use super::{Entry, Registry};
 use crate::domain::tool::{self, DefinitionError};
 use crate::domain::{Source, Tenant, ToolDefinition};
@@ -24,25 +24,25 @@ pub(super) fn ttl(definition: &ToolDefinition) -> Duration {
 
 impl Registry {
     /// Asks a URL for its part of a definition.
-    pub(super) async fn fetch(&self, url: &str) -> Result<Overlay, String> {
+    pub(super) async fn fetch(&self, url: &str) -> Result<DefinitionOverlay, String> {
         let parse = |bytes: &[u8]| tool::parse_definition(bytes, |_| 0);
         let (value, replaced) = self.workshop.client().fetch_parsed(url, LARGEST_ANSWER, PATIENCE, parse).await?;
         for bound in replaced {
             tracing::debug!(url, bound = bound.to_string(), "a bound of a schema was replaced");
         }
-        Overlay::read(value)
+        DefinitionOverlay::read(value)
     }
 
     /// Asks a definition's URL, if it has one and nothing else is wrong with it.
-    pub async fn fetch_for(&self, definition: &ToolDefinition) -> Fetched {
+    pub async fn fetch_for(&self, definition: &ToolDefinition) -> FetchedDefinition {
         let Some(url) = definition.definition_url.as_ref().filter(|_| check::definition(definition).is_empty()) else {
-            return Fetched::default();
+            return FetchedDefinition::default();
         };
         let (overlay, error) = match self.fetch(url).await {
             Ok(overlay) => (Some(Arc::new(overlay)), None),
             Err(message) => (None, Some(DefinitionError { message, at: self.clock.now() })),
         };
-        Fetched { overlay, error, at: Some(self.clock.now()) }
+        FetchedDefinition { overlay, error, at: Some(self.clock.now()) }
     }
 
     /// Compiles a definition with what was fetched for it, without registering it. Where that does not fit, the
@@ -54,8 +54,8 @@ impl Registry {
         &self,
         tenant: &Tenant,
         mut definition: ToolDefinition,
-        fetched: Fetched,
-    ) -> Result<Fetched, Vec<Fault>> {
+        fetched: FetchedDefinition,
+    ) -> Result<FetchedDefinition, Vec<Fault>> {
         // It is to fit the presets that are stored for it, too.
         definition.presets.extend(self.stored_presets(tenant, &definition.name));
         let error = fetched.error.clone();
@@ -70,9 +70,9 @@ impl Registry {
     pub(super) fn make_best(
         &self,
         declared: ToolDefinition,
-        made: Made,
-        fetched: Fetched,
-        last: Option<&Fetched>,
+        made: Provenance,
+        fetched: FetchedDefinition,
+        last: Option<&FetchedDefinition>,
     ) -> Result<Entry, Vec<Fault>> {
         let has_answer = fetched.overlay.is_some();
         let at = fetched.at;
@@ -84,7 +84,7 @@ impl Registry {
         let known = last.and_then(|last| last.error.clone()).filter(|error| error.message == message);
         let error = known.unwrap_or(DefinitionError { message: message.clone(), at: self.clock.now() });
         let overlay = last.and_then(|last| last.overlay.clone());
-        let instead = Fetched { overlay, error: Some(error), at };
+        let instead = FetchedDefinition { overlay, error: Some(error), at };
         self.workshop.make_with(declared, made, instead).map_err(|_| {
             faults.push(Fault::at("/definition_url", message));
             faults

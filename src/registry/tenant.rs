@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::dressed::Wardrobe;
-use super::entry::Made;
-use super::shelf::Shelf;
+use super::catalog::Catalog;
+use super::entry::Provenance;
+use super::preset_overlay::PresetOverlays;
 use super::{Entry, Layer, Registry, check, fetched};
 use crate::domain::{Group, Groups, Source, Tenant};
 use crate::store::presets::StoredPreset;
@@ -17,31 +17,31 @@ const MOST_READS: u32 = 8;
 
 /// A tenant's own.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct TenantTools {
     pub api: Layer,
     /// Presets that were written over the API.
-    pub wardrobe: Wardrobe,
+    pub wardrobe: PresetOverlays,
     /// The stored groups; others are there because a definition names them.
     pub groups: Groups,
     /// The version of the stored tools and groups that is shown.
     pub version: i64,
 }
 
-impl Default for Own {
+impl Default for TenantTools {
     fn default() -> Self {
-        Self { api: Layer::new(), wardrobe: Wardrobe::default(), groups: Groups::new(), version: -1 }
+        Self { api: Layer::new(), wardrobe: PresetOverlays::default(), groups: Groups::new(), version: -1 }
     }
 }
 
 /// A tenant's own as it was read.
-struct Stored {
+struct StoredTenantTools {
     tools: Vec<StoredTool>,
     presets: Vec<StoredPreset>,
     groups: Vec<Group>,
     version: i64,
 }
 
-async fn read(store: &Store) -> Result<Stored, StoreError> {
+async fn read(store: &Store) -> Result<StoredTenantTools, StoreError> {
     let mut reads = 0;
     loop {
         reads += 1;
@@ -49,7 +49,7 @@ async fn read(store: &Store) -> Result<Stored, StoreError> {
         let (groups, presets) = (store.groups().await?, store.presets().await?);
         // Tools of one moment with the groups of another could show a tool that was never to be called.
         if reads == MOST_READS || store.tools_version().await? == version {
-            return Ok(Stored { tools, presets, groups, version });
+            return Ok(StoredTenantTools { tools, presets, groups, version });
         }
     }
 }
@@ -59,13 +59,13 @@ impl Registry {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn open(&self, store: &Store) -> Result<Arc<Shelf>, StoreError> {
+    pub async fn open(&self, store: &Store) -> Result<Arc<Catalog>, StoreError> {
         if let Some(shelf) = self.shelves.of(store.tenant()) {
             return Ok(shelf);
         }
         let stored = read(store).await?;
         // Held from here on: it cannot be cleared between being filled and being handed out.
-        let shelf = self.show_stored(store.tenant(), stored);
+        let shelf = self.publish_stored(store.tenant(), stored);
         self.clear();
         Ok(shelf)
     }
@@ -76,7 +76,7 @@ impl Registry {
     /// If the database fails; then nothing changes.
     pub async fn reload(&self, store: &Store) -> Result<(), StoreError> {
         let stored = read(store).await?;
-        self.show_stored(store.tenant(), stored);
+        self.publish_stored(store.tenant(), stored);
         Ok(())
     }
 
@@ -91,8 +91,8 @@ impl Registry {
 
     /// Shows the stored tools and groups. A tool that cannot be compiled any more is left out and told in the log. An older
     /// version than the one shown changes nothing.
-    fn show_stored(&self, tenant: &Tenant, stored: Stored) -> Arc<Shelf> {
-        let Stored { tools, presets, groups, version } = stored;
+    fn publish_stored(&self, tenant: &Tenant, stored: StoredTenantTools) -> Arc<Catalog> {
+        let StoredTenantTools { tools, presets, groups, version } = stored;
         let mut fresh = Layer::new();
         for stored in tools {
             let known = self
@@ -122,7 +122,7 @@ impl Registry {
 
     fn make_stored(&self, stored: &StoredTool) -> Result<Entry, String> {
         let (definition, fetched) = fetched::read_stored(&stored.definition)?;
-        let made = Made {
+        let made = Provenance {
             source: Source::Api,
             revision: stored.revision,
             created_at: stored.created_at,

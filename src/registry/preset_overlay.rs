@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::entry::{Made, Workshop};
+use super::entry::{EntryBuilder, Provenance};
 use super::{Entry, Layer, check};
 use crate::domain::{Preset, Time};
 use crate::store::presets::StoredPreset;
 
 /// The stored presets of one tool.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Stored {
+struct StoredPresets {
     presets: BTreeMap<String, Preset>,
     /// Grows with every change of any of them.
     revision: i64,
@@ -19,20 +19,20 @@ struct Stored {
 
 /// One tool as it was dressed last.
 #[derive(Debug)]
-struct Dressed {
+struct OverlaidEntry {
     declared: Arc<Entry>,
-    stored: Stored,
+    stored: StoredPresets,
     entry: Arc<Entry>,
 }
 
 /// The stored presets, and the tools that have them.
 #[derive(Debug, Default)]
-pub(super) struct Wardrobe {
-    stored: BTreeMap<String, Stored>,
-    dressed: BTreeMap<String, Dressed>,
+pub(super) struct PresetOverlays {
+    stored: BTreeMap<String, StoredPresets>,
+    dressed: BTreeMap<String, OverlaidEntry>,
 }
 
-impl Wardrobe {
+impl PresetOverlays {
     /// These presets, from now on.
     pub fn fill(&mut self, presets: Vec<StoredPreset>) {
         self.stored.clear();
@@ -51,14 +51,14 @@ impl Wardrobe {
     }
 
     /// Puts the tools with their presets in the place of those without.
-    pub fn dress(&mut self, shown: &mut Layer, workshop: &Workshop) {
+    pub fn apply(&mut self, shown: &mut Layer, workshop: &EntryBuilder) {
         for (tool, stored) in &self.stored {
             let Some(declared) = shown.get(tool) else { continue };
             let known = self.dressed.get(tool);
             let known = known.filter(|known| Arc::ptr_eq(&known.declared, declared) && known.stored == *stored);
             let entry = match known {
                 Some(known) => known.entry.clone(),
-                None => match dressed(declared, stored, workshop) {
+                None => match compile_with_presets(declared, stored, workshop) {
                     Ok(entry) => Arc::new(entry),
                     Err(reason) => {
                         // Without its presets it would be another tool: it is as it was, or not there.
@@ -72,18 +72,18 @@ impl Wardrobe {
                 },
             };
             let declared = declared.clone();
-            self.dressed.insert(tool.clone(), Dressed { declared, stored: stored.clone(), entry: entry.clone() });
+            self.dressed.insert(tool.clone(), OverlaidEntry { declared, stored: stored.clone(), entry: entry.clone() });
             shown.insert(tool.clone(), entry);
         }
     }
 }
 
-fn dressed(declared: &Entry, stored: &Stored, workshop: &Workshop) -> Result<Entry, String> {
+fn compile_with_presets(declared: &Entry, stored: &StoredPresets, workshop: &EntryBuilder) -> Result<Entry, String> {
     let mut definition = declared.declared.clone();
     definition.presets.extend(stored.presets.clone());
-    let Made { source, revision, created_at, updated_at } = declared.made;
+    let Provenance { source, revision, created_at, updated_at } = declared.made;
     // Another value is another tool to whoever keeps its results.
-    let made = Made {
+    let made = Provenance {
         source,
         revision: revision + stored.revision,
         created_at,
@@ -91,5 +91,5 @@ fn dressed(declared: &Entry, stored: &Stored, workshop: &Workshop) -> Result<Ent
     };
     let entry = workshop.make_with(definition, made, declared.fetched.clone());
     let entry = entry.map_err(|faults| check::summary(&faults))?;
-    Ok(entry.withheld(declared.is_withheld))
+    Ok(entry.withheld(declared.is_quarantined))
 }

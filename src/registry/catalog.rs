@@ -16,12 +16,12 @@ const MOST_IDLE: usize = 256;
 
 /// What is shown to one tenant, to be looked at later.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct Catalog {
     tenant: Tenant,
     shown: ArcSwap<Snapshot>,
 }
 
-impl Shelf {
+impl Catalog {
     fn new(tenant: Tenant, shown: Arc<Snapshot>) -> Self {
         Self { tenant, shown: ArcSwap::new(shown) }
     }
@@ -41,42 +41,42 @@ impl Shelf {
 
 /// All shelves of a registry.
 #[derive(Debug)]
-pub struct Shelves {
-    default: Arc<Shelf>,
-    others: Mutex<HashMap<Tenant, Arc<Shelf>>>,
+pub struct Catalogs {
+    default: Arc<Catalog>,
+    others: Mutex<HashMap<Tenant, Arc<Catalog>>>,
 }
 
-impl Default for Shelves {
+impl Default for Catalogs {
     fn default() -> Self {
-        Self { default: Arc::new(Shelf::new(Tenant::default(), Arc::default())), others: Mutex::default() }
+        Self { default: Arc::new(Catalog::new(Tenant::default(), Arc::default())), others: Mutex::default() }
     }
 }
 
-impl Shelves {
-    fn others(&self) -> MutexGuard<'_, HashMap<Tenant, Arc<Shelf>>> {
+impl Catalogs {
+    fn others(&self) -> MutexGuard<'_, HashMap<Tenant, Arc<Catalog>>> {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A tenant's shelf, if it is there. As long as it is held it stays.
     #[must_use]
-    pub fn of(&self, tenant: &Tenant) -> Option<Arc<Shelf>> {
+    pub fn of(&self, tenant: &Tenant) -> Option<Arc<Catalog>> {
         if tenant.is_default() { Some(self.default.clone()) } else { self.others().get(tenant).cloned() }
     }
 
     /// The default tenant's.
-    pub(super) fn default_shelf(&self) -> &Arc<Shelf> {
+    pub(super) fn default_shelf(&self) -> &Arc<Catalog> {
         &self.default
     }
 
     /// Shows this on a tenant's shelf, which is made if it is not there: nobody finds an empty one.
-    pub(super) fn show(&self, tenant: &Tenant, snapshot: Arc<Snapshot>) -> Arc<Shelf> {
+    pub(super) fn publish(&self, tenant: &Tenant, snapshot: Arc<Snapshot>) -> Arc<Catalog> {
         let mut others = self.others();
         let shelf = if tenant.is_default() { Some(&self.default) } else { others.get(tenant) };
         if let Some(shelf) = shelf {
             shelf.shown.store(snapshot);
             return shelf.clone();
         }
-        let shelf = Arc::new(Shelf::new(tenant.clone(), snapshot));
+        let shelf = Arc::new(Catalog::new(tenant.clone(), snapshot));
         others.insert(tenant.clone(), shelf.clone());
         shelf
     }
@@ -87,7 +87,7 @@ impl Shelves {
         if others.len() <= MOST_IDLE {
             return Vec::new();
         }
-        let is_idle = |shelf: &Arc<Shelf>| Arc::strong_count(shelf) == 1;
+        let is_idle = |shelf: &Arc<Catalog>| Arc::strong_count(shelf) == 1;
         others.extract_if(|_, shelf| is_idle(shelf)).map(|(tenant, _)| tenant).collect()
     }
 }
@@ -98,12 +98,12 @@ mod tests {
 
     #[test]
     fn too_many_shelves_are_cleared_but_not_those_that_somebody_holds() {
-        let shelves = Shelves::default();
+        let shelves = Catalogs::default();
         let tenant = |number: usize| Tenant::stored(&format!("t{number}"));
-        let held = shelves.show(&tenant(0), Arc::default());
-        (1..MOST_IDLE).for_each(|number| drop(shelves.show(&tenant(number), Arc::default())));
+        let held = shelves.publish(&tenant(0), Arc::default());
+        (1..MOST_IDLE).for_each(|number| drop(shelves.publish(&tenant(number), Arc::default())));
         assert!(shelves.clear().is_empty(), "there are not too many");
-        let _ = shelves.show(&tenant(MOST_IDLE), Arc::default());
+        let _ = shelves.publish(&tenant(MOST_IDLE), Arc::default());
         assert_eq!(shelves.clear().len(), MOST_IDLE);
         assert!(Arc::ptr_eq(&shelves.of(&tenant(0)).unwrap(), &held) && shelves.of(&tenant(1)).is_none());
         assert!(shelves.of(&Tenant::default()).is_some());
