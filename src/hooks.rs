@@ -16,22 +16,22 @@ use crate::executor::signing_key::SigningKey;
 use crate::store::hooks::StoredHook;
 use crate::store::{StoreError, Stores};
 
-mod after;
-mod answer;
-mod ask;
 mod call;
 mod counts;
 mod hook;
+mod invoke;
+mod notify;
 mod redact;
+mod response;
 mod rewrite;
 mod rust;
 mod target;
 mod truncate;
 
-pub use answer::{Before, Rewrite};
 pub use call::HookCall;
 pub use counts::{Counts, HookOutcome};
 pub use hook::{Hook, HookSource, HookView};
+pub use response::{BeforeDecision, Rewrite};
 pub use rewrite::withhold;
 pub use rust::{AfterToolCall, BeforeToolCall, RustHook, ToolResultPersist};
 pub use target::HookError;
@@ -41,14 +41,14 @@ type Ordered = Arc<Vec<Arc<Hook>>>;
 
 /// Who is asked about whose calls.
 #[derive(Debug, Default)]
-struct Shown {
+struct HookTable {
     /// Those of the program and of the settings: about everybody's.
     fixed: Ordered,
     /// These and a tenant's own, for each that has any.
     of: HashMap<Tenant, Ordered>,
 }
 
-impl Shown {
+impl HookTable {
     fn asked(&self, tenant: &Tenant) -> &Ordered {
         self.of.get(tenant).unwrap_or(&self.fixed)
     }
@@ -64,13 +64,13 @@ pub struct Hooks {
     /// Of the program and of the settings.
     fixed: Vec<Arc<Hook>>,
     /// All of them.
-    shown: ArcSwap<Shown>,
+    shown: ArcSwap<HookTable>,
     /// A bit for each event that somebody wants to be asked at.
     wanted: AtomicU8,
     /// The stored hooks' version that is shown.
     version: Mutex<i64>,
     counts: Counts,
-    desk: after::Desk,
+    desk: notify::Notifier,
 }
 
 impl Hooks {
@@ -107,7 +107,7 @@ impl Hooks {
             wanted: AtomicU8::new(0),
             version: Mutex::new(-1),
             counts: Counts::default(),
-            desk: after::Desk::default(),
+            desk: notify::Notifier::default(),
         };
         hooks.show(HashMap::new());
         Ok(hooks)
@@ -187,7 +187,7 @@ impl Hooks {
             Arc::new(all)
         };
         let of: HashMap<Tenant, Ordered> = stored.into_iter().map(|(tenant, own)| (tenant, in_order(own))).collect();
-        let shown = Shown { fixed: in_order(Vec::new()), of };
+        let shown = HookTable { fixed: in_order(Vec::new()), of };
         let all = shown.of.values().chain([&shown.fixed]).flat_map(|all| all.iter());
         let wanted = all.fold(0, |wanted, hook| wanted | bit(hook.event()));
         self.shown.store(Arc::new(shown));

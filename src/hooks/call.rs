@@ -58,7 +58,7 @@ impl HookCall {
             call: Subject { id: self.id, call_id: &self.call_id, name: &self.name, arguments: &self.arguments },
             session: self.session.as_deref(),
             agent: self.agent.as_deref(),
-            result: self.result.as_deref().map(Ended::of),
+            result: self.result.as_deref().map(OutcomePayload::of),
             duration_ms: self.duration_ms,
         };
         // Maps with string keys and numbers that came from JSON cannot fail to serialise.
@@ -73,7 +73,7 @@ struct Body<'a> {
     session: Option<&'a str>,
     agent: Option<&'a Agent>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Ended<'a>>,
+    result: Option<OutcomePayload<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
 }
@@ -87,7 +87,7 @@ struct Subject<'a> {
 }
 
 #[derive(Serialize)]
-struct Ended<'a> {
+struct OutcomePayload<'a> {
     output: &'a str,
     content: WithoutImages<'a>,
     structured: Option<&'a Value>,
@@ -97,7 +97,7 @@ struct Ended<'a> {
     error: Option<&'a Failure>,
 }
 
-impl<'a> Ended<'a> {
+impl<'a> OutcomePayload<'a> {
     fn of(outcome: &'a Outcome) -> Self {
         Self {
             output: &outcome.output,

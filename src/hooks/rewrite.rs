@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::answer::Rewrite;
+use super::response::Rewrite;
 use crate::domain::call::CallRecord;
 use crate::domain::{ContentBlock, Outcome, json, outcome};
 

@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use super::answer::{Before, Rewrite};
 use super::call::HookCall;
 use super::hook::{Hook, HookSource};
-use super::target::{Asked, HookError, Target};
+use super::response::{BeforeDecision, Rewrite};
+use super::target::{HookError, HookFn, Target};
 use crate::domain::{FailurePolicy, HookDefinition, HookEvent, Time};
 
 /// Is asked before a tool runs.
@@ -16,7 +16,7 @@ pub trait BeforeToolCall: Send + Sync + 'static {
     ///
     /// # Errors
     /// If it cannot say; what follows is a matter of its failure policy.
-    fn before_tool_call(&self, call: HookCall) -> impl Future<Output = Result<Before, HookError>> + Send;
+    fn before_tool_call(&self, call: HookCall) -> impl Future<Output = Result<BeforeDecision, HookError>> + Send;
 }
 
 /// Is told of ends. Nobody waits for it.
@@ -54,7 +54,7 @@ impl RustHook {
     /// One that is asked before tools run.
     pub fn before(hook: impl BeforeToolCall) -> Self {
         let hook = Arc::new(hook);
-        let asked: Asked<Before> = Arc::new(move |call| {
+        let asked: HookFn<BeforeDecision> = Arc::new(move |call| {
             let hook = hook.clone();
             Box::pin(async move { hook.before_tool_call(call).await })
         });
@@ -64,7 +64,7 @@ impl RustHook {
     /// One that is told of ends.
     pub fn after(hook: impl AfterToolCall) -> Self {
         let hook = Arc::new(hook);
-        let asked: Asked<()> = Arc::new(move |call| {
+        let asked: HookFn<()> = Arc::new(move |call| {
             let hook = hook.clone();
             Box::pin(async move { hook.after_tool_call(call).await })
         });
@@ -74,7 +74,7 @@ impl RustHook {
     /// One that is asked before ends are stored.
     pub fn persist(hook: impl ToolResultPersist) -> Self {
         let hook = Arc::new(hook);
-        let asked: Asked<Rewrite> = Arc::new(move |call| {
+        let asked: HookFn<Rewrite> = Arc::new(move |call| {
             let hook = hook.clone();
             Box::pin(async move { hook.tool_result_persist(call).await })
         });

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::answer::{Before, Rewrite};
 use super::call::HookCall;
 use super::redact::Redact;
+use super::response::{BeforeDecision, Rewrite};
 use super::truncate::Truncate;
 use crate::domain::hook::BuiltinHook;
 use crate::domain::{HookDefinition, HookEvent};
@@ -20,9 +20,9 @@ pub(super) enum Target {
     Webhook { url: String, key: Option<SigningKey> },
     Redact(Redact),
     Truncate(Truncate),
-    Before(Asked<Before>),
-    After(Asked<()>),
-    Persist(Asked<Rewrite>),
+    Before(HookFn<BeforeDecision>),
+    After(HookFn<()>),
+    Persist(HookFn<Rewrite>),
 }
 
 /// Why a hook failed.
@@ -43,7 +43,7 @@ impl From<String> for HookError {
 }
 
 /// Asks a hook of one kind.
-pub(super) type Asked<T> = Arc<dyn Fn(HookCall) -> BoxFuture<Result<T, HookError>> + Send + Sync>;
+pub(super) type HookFn<T> = Arc<dyn Fn(HookCall) -> BoxFuture<Result<T, HookError>> + Send + Sync>;
 
 /// Reads what is behind a declared hook.
 ///

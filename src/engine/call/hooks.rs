@@ -14,7 +14,7 @@ use crate::domain::event::{EventKind, Reported};
 use crate::domain::{Call, Clock, Code, Failure, FailurePolicy, HookEvent, HookFault, Moment, Outcome};
 use crate::engine::live::Live;
 use crate::events::render;
-use crate::hooks::{Before, Hook, HookCall, Hooks, withhold};
+use crate::hooks::{BeforeDecision, Hook, HookCall, Hooks, withhold};
 use crate::registry::{Entry, presets};
 
 /// Longest arguments, in bytes, that are checked on the spot.
@@ -71,9 +71,9 @@ impl CallHooks<'_> {
             let call = HookCall::of(HookEvent::BeforeToolCall, &job.call);
             let said = self.while_it_may(job, patience, hooks.before(&hook, call)).await?;
             match said {
-                Ok(Before::Continue) => {}
-                Ok(Before::Arguments(arguments)) => self.rewrite(job, entry, &hook, arguments).await?,
-                Ok(Before::Block(reason)) => return Err(Failure::blocked(reason.as_deref(), hook.id()).into()),
+                Ok(BeforeDecision::Continue) => {}
+                Ok(BeforeDecision::Arguments(arguments)) => self.rewrite(job, entry, &hook, arguments).await?,
+                Ok(BeforeDecision::Block(reason)) => return Err(Failure::blocked(reason.as_deref(), hook.id()).into()),
                 Err(fault) => {
                     self.note_hook_error(job, &fault).await;
                     if hook.definition().failure_policy == FailurePolicy::Closed {

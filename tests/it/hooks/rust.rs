@@ -8,7 +8,7 @@ use toolpost::app::App;
 use toolpost::config::Config;
 use toolpost::domain::{Call, Code, FailurePolicy};
 use toolpost::hooks::{
-    AfterToolCall, Before, BeforeToolCall, HookCall, HookError, Rewrite, RustHook, ToolResultPersist,
+    AfterToolCall, BeforeDecision, BeforeToolCall, HookCall, HookError, Rewrite, RustHook, ToolResultPersist,
 };
 
 use crate::support::bounded;
@@ -17,13 +17,13 @@ use crate::support::bounded;
 struct Gate;
 
 impl BeforeToolCall for Gate {
-    async fn before_tool_call(&self, call: HookCall) -> Result<Before, HookError> {
+    async fn before_tool_call(&self, call: HookCall) -> Result<BeforeDecision, HookError> {
         match call.arguments["do"].as_str() {
-            Some("block") => Ok(Before::Block(Some("forbidden".into()))),
+            Some("block") => Ok(BeforeDecision::Block(Some("forbidden".into()))),
             Some("fail") => Err("broken".into()),
             Some("panic") => panic!("secret-panic-text"),
             Some("hang") => std::future::pending().await,
-            _ => Ok(Before::Arguments(Map::from_iter([("by".to_owned(), Value::from("gate"))]))),
+            _ => Ok(BeforeDecision::Arguments(Map::from_iter([("by".to_owned(), Value::from("gate"))]))),
         }
     }
 }

@@ -21,12 +21,12 @@ const LEAST_KIB: u32 = 8;
 
 /// The bounds of telling.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Notifier {
     room: Arc<Semaphore>,
     slots: Arc<Semaphore>,
 }
 
-impl Default for Desk {
+impl Default for Notifier {
     fn default() -> Self {
         Self { room: Arc::new(Semaphore::new(ROOM_KIB as usize)), slots: Arc::new(Semaphore::new(AT_ONCE)) }
     }

@@ -10,7 +10,7 @@ const LONGEST_REASON: usize = 2000;
 
 /// What a hook says before a run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Before {
+pub enum BeforeDecision {
     /// Nothing.
     Continue,
     /// These arguments take the place of those of the same names.
@@ -34,7 +34,7 @@ pub struct Rewrite {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct BeforeIn {
+struct BeforeResponse {
     arguments: Option<Map<String, Value>>,
     block: bool,
     reason: Option<String>,
@@ -42,24 +42,24 @@ struct BeforeIn {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct RewriteIn {
+struct PersistResponse {
     output: Option<String>,
     content: Option<Vec<ContentBlock>>,
     details: Option<Map<String, Value>>,
     metadata: Option<Map<String, Value>>,
 }
 
-impl Before {
+impl BeforeDecision {
     /// Reads a webhook's answer.
     ///
     /// # Errors
     /// What it should be. Nothing of it is repeated.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
-        let answer: BeforeIn = read(body)
+        let answer: BeforeResponse = read(body)
             .ok_or("its answer is neither empty nor {\"arguments\": {…}} nor {\"block\": true, \"reason\": \"…\"}")?;
         Ok(match answer {
-            BeforeIn { block: true, reason, .. } => Self::Block(reason).bounded(),
-            BeforeIn { arguments: Some(arguments), .. } if !arguments.is_empty() => Self::Arguments(arguments),
+            BeforeResponse { block: true, reason, .. } => Self::Block(reason).bounded(),
+            BeforeResponse { arguments: Some(arguments), .. } if !arguments.is_empty() => Self::Arguments(arguments),
             _ => Self::Continue,
         })
     }
@@ -78,9 +78,9 @@ impl Rewrite {
     /// # Errors
     /// What it should be. Nothing of it is repeated.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
-        let answer: RewriteIn =
+        let answer: PersistResponse =
             read(body).ok_or("its answer is neither empty nor an object of output, content, details and metadata")?;
-        let RewriteIn { output, content, details, metadata } = answer;
+        let PersistResponse { output, content, details, metadata } = answer;
         Ok(Self { output, content, details, metadata: metadata.unwrap_or_default() })
     }
 
@@ -111,13 +111,13 @@ mod tests {
 
     #[test]
     fn a_before_hook_says_nothing_or_arguments_or_a_block() {
-        let read = |text: &str| Before::read(text.as_bytes());
+        let read = |text: &str| BeforeDecision::read(text.as_bytes());
         for nothing in ["", " \n", "{}", "{\"block\":false}", "{\"arguments\":{}}", "{\"arguments\":null}"] {
-            assert_eq!(read(nothing), Ok(Before::Continue), "{nothing}");
+            assert_eq!(read(nothing), Ok(BeforeDecision::Continue), "{nothing}");
         }
         let arguments = serde_json::json!({"a": [1]}).as_object().unwrap().clone();
-        assert_eq!(read("{\"arguments\":{\"a\":[1]}}"), Ok(Before::Arguments(arguments)));
-        let blocked = |reason: Option<&str>| Ok(Before::Block(reason.map(str::to_owned)));
+        assert_eq!(read("{\"arguments\":{\"a\":[1]}}"), Ok(BeforeDecision::Arguments(arguments)));
+        let blocked = |reason: Option<&str>| Ok(BeforeDecision::Block(reason.map(str::to_owned)));
         assert_eq!(read("{\"block\":true,\"arguments\":{\"a\":1}}"), blocked(None));
         assert_eq!(read("{\"block\":true,\"reason\":\" no \"}"), blocked(Some("no")));
         assert_eq!(read("{\"block\":true,\"reason\":\"  \"}"), blocked(None));
@@ -127,7 +127,7 @@ mod tests {
     fn any_other_answer_is_unreadable_and_not_repeated() {
         for bad in ["secret", "[]", "\"secret\"", "{\"arguement\":{}}", "{\"arguments\":[]}", "{\"block\":\"secret\"}"]
         {
-            assert!(!Before::read(bad.as_bytes()).unwrap_err().contains("secret"), "{bad}");
+            assert!(!BeforeDecision::read(bad.as_bytes()).unwrap_err().contains("secret"), "{bad}");
         }
         for bad in ["null", "{\"output\":1}", "{\"content\":[{\"text\":\"x\"}]}", "{\"structured\":1}", "[\"x\"]"] {
             Rewrite::read(bad.as_bytes()).unwrap_err();

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 
 use super::Hooks;
-use super::answer::{Before, Rewrite};
 use super::call::HookCall;
 use super::counts::HookOutcome;
 use super::hook::Hook;
-use super::target::{Asked, Target};
+use super::response::{BeforeDecision, Rewrite};
+use super::target::{HookFn, Target};
 use crate::domain::{Call, HookEvent, HookFault, HookFaultKind, json};
 use crate::executor::http::{WebhookAnswer, webhook_headers};
 use crate::executor::signing_key::SigningKey;
@@ -27,16 +27,18 @@ impl Hooks {
     ///
     /// # Errors
     /// If it fails or is too slow.
-    pub async fn before(&self, hook: &Hook, call: HookCall) -> Result<Before, HookFault> {
+    pub async fn before(&self, hook: &Hook, call: HookCall) -> Result<BeforeDecision, HookFault> {
         let said = self.within(hook, async {
             match &hook.target {
-                Target::Webhook { url, key } => read(self.post(url, key.as_ref(), call.body()).await?, Before::read),
-                Target::Before(asked) => ask(asked, call).await.map(Before::bounded),
-                _ => Ok(Before::Continue),
+                Target::Webhook { url, key } => {
+                    read(self.post(url, key.as_ref(), call.body()).await?, BeforeDecision::read)
+                }
+                Target::Before(asked) => ask(asked, call).await.map(BeforeDecision::bounded),
+                _ => Ok(BeforeDecision::Continue),
             }
         });
         let said = said.await?;
-        let is_blocked = matches!(said, Before::Block(_));
+        let is_blocked = matches!(said, BeforeDecision::Block(_));
         if is_blocked {
             self.counts.note_blocked();
             hook.counts.note_blocked();
@@ -136,7 +138,7 @@ fn read<T>(answer: WebhookAnswer, read: fn(&[u8]) -> Result<T, String>) -> Resul
 }
 
 /// A panic is the hook's failure, not the call's.
-async fn ask<T>(asked: &Asked<T>, call: HookCall) -> Result<T, Failed> {
+async fn ask<T>(asked: &HookFn<T>, call: HookCall) -> Result<T, Failed> {
     let answered = AssertUnwindSafe(async { asked(call).await }).catch_unwind().await;
     let panicked = |_| Err("it panicked".into());
     answered.unwrap_or_else(panicked).map_err(|super::HookError(reason)| (HookFaultKind::Failed, reason))
