@@ -360,7 +360,7 @@ impl Builder {
             tokio::spawn(retention::run(store.stores().clone(), clock.clone(), config.retention, background.clone()));
         }
         if !is_command_line {
-            upstreams.tried(Duration::from_millis(config.mcp_servers.start_wait_ms)).await;
+            upstreams.wait_first_attempt(Duration::from_millis(config.mcp_servers.start_wait_ms)).await;
         }
         Ok(App {
             config,

@@ -14,23 +14,23 @@ use crate::domain::Clock;
 use crate::registry::Registry;
 use crate::store::{StoreError, Stores};
 
+pub mod create;
 mod credentials;
 pub mod jwks;
 pub mod jwt;
+pub mod key_format;
 pub mod keys;
 pub mod limits;
-pub mod make;
 mod subjects;
-pub mod text;
 pub mod tickets;
 
 pub use credentials::Credential;
 pub use jwt::Jwt;
 pub use keys::Keys;
-pub use limits::{Busy, Defaults, Limits, Permit};
+pub use limits::{Defaults, LimitExceeded, Limits, Permit};
 
 use credentials::Credentials;
-use jwt::Said;
+use jwt::Claims;
 use subjects::Subjects;
 
 /// How often it is looked whether keys have changed: a revoked one is of no use 5 s later, on any node.
@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Why nobody is let in with this.
 #[derive(Debug, thiserror::Error)]
-pub enum Denied {
+pub enum AuthError {
     /// It is no key and no token, or one that ended.
     #[error("{0}")]
     Invalid(&'static str),
@@ -65,15 +65,15 @@ pub struct Admitted {
 
 /// Why a caller who is known is not served now.
 #[derive(Debug)]
-pub enum Refused {
+pub enum AdmitError {
     /// They are not known.
-    Denied(Denied),
+    Denied(AuthError),
     /// They ask too much.
-    Busy(Busy),
+    Busy(LimitExceeded),
 }
 
-impl From<Denied> for Refused {
-    fn from(denied: Denied) -> Self {
+impl From<AuthError> for AdmitError {
+    fn from(denied: AuthError) -> Self {
         Self::Denied(denied)
     }
 }
@@ -90,9 +90,9 @@ pub struct Auth {
     subjects: Subjects,
     credentials: Arc<Credentials>,
     /// Nobody is asked for anything, whatever there is.
-    is_insecure: bool,
+    allow_anonymous: bool,
     /// Everybody is asked, whether or not there are keys yet.
-    is_closed: AtomicBool,
+    require_credentials: AtomicBool,
 }
 
 impl Auth {
@@ -111,49 +111,60 @@ impl Auth {
         let operator = Access::operator(&stores, &registry);
         let credentials = Arc::<Credentials>::default();
         let keys = Keys::new(stores.clone(), clock.clone(), defaults, credentials.clone());
-        keys.look().await?;
+        keys.refresh().await?;
         let (subjects, is_closed) = (Subjects::new(defaults.streams), AtomicBool::new(false));
-        Ok(Self { stores, registry, clock, operator, keys, jwt, subjects, credentials, is_insecure, is_closed })
+        Ok(Self {
+            stores,
+            registry,
+            clock,
+            operator,
+            keys,
+            jwt,
+            subjects,
+            credentials,
+            allow_anonymous: is_insecure,
+            require_credentials: is_closed,
+        })
     }
 
     /// The operator's access, if nobody has to show anything.
     #[must_use]
     pub fn operator(&self) -> Option<&Access> {
-        let is_asked = self.jwt.is_some() || self.is_closed.load(Ordering::Relaxed) || self.keys.are_there();
-        (self.is_insecure || !is_asked).then_some(&self.operator)
+        let is_asked = self.jwt.is_some() || self.require_credentials.load(Ordering::Relaxed) || self.keys.any_exist();
+        (self.allow_anonymous || !is_asked).then_some(&self.operator)
     }
 
     /// From now on everybody has to show who they are, also while there is no key: strangers can reach the service. Not if
     /// the operator has said that it does not matter.
     pub fn close(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
+        self.require_credentials.store(true, Ordering::Relaxed);
     }
 
     /// Who this is: what `Authorization: Bearer` has.
     ///
     /// # Errors
     /// If nobody is let in with it, or has asked too much.
-    pub async fn admit(&self, bearer: &str) -> Result<Admitted, Refused> {
-        if text::is_key(bearer) {
+    pub async fn admit(&self, bearer: &str) -> Result<Admitted, AdmitError> {
+        if key_format::is_key(bearer) {
             let known = self.keys.find(bearer, &self.registry).await?;
-            let permit = known.limits.admit().map_err(Refused::Busy)?;
+            let permit = known.limits.admit().map_err(AdmitError::Busy)?;
             let (access, limits, credential) = (known.access.clone(), known.limits.clone(), known.credential.clone());
             return Ok(Admitted { access, limits, permit, credential });
         }
         let Some(jwt) = &self.jwt else {
-            return Err(Denied::Invalid("this is no API key: one begins with `tp_`").into());
+            return Err(AuthError::Invalid("this is no API key: one begins with `tp_`").into());
         };
-        let Said { caller, subject, bounds, expires_at } = jwt.read(bearer).await?;
+        let Claims { caller, subject, bounds, expires_at } = jwt.read(bearer).await?;
         let limits = self.subjects.of(&caller.tenant, &subject, bounds);
-        let permit = limits.admit().map_err(Refused::Busy)?;
-        let access = Access::open(caller, &self.stores, &self.registry).await.map_err(Denied::Store)?;
+        let permit = limits.admit().map_err(AdmitError::Busy)?;
+        let access = Access::open(caller, &self.stores, &self.registry).await.map_err(AuthError::Store)?;
         Ok(Admitted { access, limits, permit, credential: self.credentials.of_token(expires_at, subject, bounds) })
     }
 
     /// Whether this may be a key or a token of an issuer, and not a call's own token.
     #[must_use]
     pub fn is_for(&self, bearer: &str) -> bool {
-        text::is_key(bearer) || self.jwt.is_some() && bearer.split('.').count() == 3
+        key_format::is_key(bearer) || self.jwt.is_some() && bearer.split('.').count() == 3
     }
 
     /// Sees at once what was just changed here.
@@ -161,7 +172,7 @@ impl Auth {
     /// # Errors
     /// If the database fails; then it is seen with the next look.
     pub async fn look(&self) -> Result<(), StoreError> {
-        self.keys.look().await?;
+        self.keys.refresh().await?;
         self.keys.end_revoked().await
     }
 

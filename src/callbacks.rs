@@ -19,13 +19,13 @@ use crate::store::Stores;
 
 mod attempt;
 mod counts;
-mod desk;
 pub mod schedule;
 mod slots;
+mod worker;
 
 pub use counts::Counts;
 
-use desk::Desk;
+use worker::Worker;
 
 /// How often due callbacks are looked for without a kick: retries, and what a crash or another node left.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ impl Callbacks {
     /// Sends what is due until `stop`; then tries under way have a moment to end, and others take over what is left.
     /// `kick` says that a call with a callback has ended.
     pub async fn run(self, kick: Arc<Notify>, stop: CancellationToken) {
-        let mut desk = Desk::new(self);
+        let mut desk = Worker::new(self);
         let mut timer = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut wanted, mut rested) = (false, Instant::now());
@@ -71,7 +71,7 @@ impl Callbacks {
                 () = tokio::time::sleep_until(rested), if wanted => {
                     let began = Instant::now();
                     wanted = false;
-                    desk.look().await;
+                    desk.poll().await;
                     rested = Instant::now() + began.elapsed();
                 }
             }

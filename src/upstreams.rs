@@ -17,17 +17,17 @@ use crate::executor::{BoxFuture, Vault, mcp};
 use crate::registry::Registry;
 use crate::store::{Store, StoreError};
 
-mod ask;
+mod commands;
 pub mod declared;
-mod desk;
-mod follow;
+mod reconcile;
 mod sealed;
+mod sync;
 mod view;
 
 pub use declared::Declarations;
 pub use view::{ChangeView, Implementation, LastError, LeftOut, UpstreamDetails, UpstreamView};
 
-use desk::Job;
+use reconcile::ReconcileJob;
 
 /// Most servers that are registered over the API.
 pub const MOST: usize = 100;
@@ -73,7 +73,7 @@ pub enum ChangeKind {
 }
 
 /// A server and what is known of its tools.
-struct Held {
+struct UpstreamRecord {
     origin: Origin,
     /// Which server of this name it is.
     id: Uuid,
@@ -95,7 +95,7 @@ struct Held {
     changes: VecDeque<Change>,
 }
 
-impl Held {
+impl UpstreamRecord {
     fn new(origin: Origin, created_at: Time) -> Self {
         Self {
             origin,
@@ -124,18 +124,18 @@ impl Held {
 /// All upstream servers of this node.
 pub struct Upstreams {
     servers: Servers,
-    outfit: ServerContext,
+    context: ServerContext,
     registry: Arc<Registry>,
     store: Store,
     vault: Vault,
-    book: Mutex<Book>,
-    jobs: mpsc::Sender<Job>,
+    table: Mutex<UpstreamTable>,
+    jobs: mpsc::Sender<ReconcileJob>,
 }
 
 /// All servers by name.
 #[derive(Default)]
-struct Book {
-    held: BTreeMap<String, Held>,
+struct UpstreamTable {
+    held: BTreeMap<String, UpstreamRecord>,
     /// The version of the stored servers and pins that is known.
     version: i64,
 }
@@ -148,13 +148,13 @@ impl std::fmt::Debug for Upstreams {
 
 /// Why something was not done with a server.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum UpstreamRequestError {
     /// There is no such server.
     #[error("there is no upstream server of this name")]
-    Missing,
+    NotFound,
     /// There is one already.
     #[error("there is an upstream server of this name already")]
-    Taken,
+    NameTaken,
     /// It stands in the settings.
     #[error("the server is declared in the settings; remove it there")]
     Declared,
@@ -189,32 +189,32 @@ impl Upstreams {
         let (jobs, heard) = mpsc::channel(WAITING);
         let upstreams = Arc::new(Self {
             servers,
-            outfit,
+            context: outfit,
             registry,
             store,
             vault,
-            book: Mutex::new(Book { version: -1, ..Book::default() }),
+            table: Mutex::new(UpstreamTable { version: -1, ..UpstreamTable::default() }),
             jobs,
         });
-        tokio::spawn(desk::run(Arc::downgrade(&upstreams), heard));
-        let now = upstreams.outfit.clock.now();
+        tokio::spawn(reconcile::run(Arc::downgrade(&upstreams), heard));
+        let now = upstreams.context.clock.now();
         for (name, declared) in declarations.0 {
-            let held = upstreams.put_up(&name, declared, Held::new(Origin::Config, now));
+            let held = upstreams.start_server(&name, declared, UpstreamRecord::new(Origin::Config, now));
             upstreams.book().held.insert(name, held);
         }
         upstreams
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn book(&self) -> MutexGuard<'_, UpstreamTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put_up(&self, name: &str, declared: Result<Upstream, String>, mut held: Held) -> Held {
+    fn start_server(&self, name: &str, declared: Result<Upstream, String>, mut held: UpstreamRecord) -> UpstreamRecord {
         match declared {
             Ok(upstream) => {
-                held.id = self.outfit.ids.next();
-                let audience = Arc::new(desk::Ear { jobs: self.jobs.clone(), id: held.id });
-                held.server = Some(self.servers.add(name, upstream, self.outfit.clone(), audience));
+                held.id = self.context.ids.next();
+                let audience = Arc::new(reconcile::ReconcileObserver { jobs: self.jobs.clone(), id: held.id });
+                held.server = Some(self.servers.add(name, upstream, self.context.clone(), audience));
             }
             Err(fault) => {
                 tracing::error!(upstream = name, fault, "an upstream server cannot be used");
@@ -236,7 +236,7 @@ impl Upstreams {
     }
 
     /// Waits until each has been started or could not be, for so long at most.
-    pub async fn tried(&self, wait: Duration) {
+    pub async fn wait_first_attempt(&self, wait: Duration) {
         let servers = self.servers.list();
         let all = async {
             for server in &servers {
@@ -261,13 +261,13 @@ impl Upstreams {
 }
 
 /// A tool's name at its server, of that or of ours.
-fn own_name<'a>(server: &str, tool: &'a str) -> &'a str {
+fn tool_name<'a>(server: &str, tool: &'a str) -> &'a str {
     tool.strip_prefix(server).and_then(|rest| rest.strip_prefix('.')).unwrap_or(tool)
 }
 
-impl mcp::ToolListObserver for desk::Ear {
+impl mcp::ToolListObserver for reconcile::ReconcileObserver {
     fn tools_changed(&self, server: &str, listed: Option<Arc<ToolList>>) -> BoxFuture<()> {
         let (jobs, id, server) = (self.jobs.clone(), self.id, server.to_owned());
-        Box::pin(async move { desk::heard(&jobs, server, id, listed).await })
+        Box::pin(async move { reconcile::tools_listed(&jobs, server, id, listed).await })
     }
 }

@@ -23,7 +23,7 @@ const GOOD_FOR: Duration = Duration::from_secs(600);
 
 /// Why there is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoKey {
+pub enum KeyLookupError {
     /// The issuer has none of this name.
     Unknown,
     /// The issuer cannot be asked.
@@ -39,7 +39,7 @@ struct Key {
 }
 
 #[derive(Debug, Default)]
-struct Fetched {
+struct KeySet {
     keys: HashMap<String, Key>,
     /// When they were fetched.
     at: Option<Instant>,
@@ -53,7 +53,7 @@ pub struct Jwks {
     url: String,
     client: HttpClient,
     /// Held while the issuer is asked: one asks for all, and the others wait for no longer than it.
-    fetched: Mutex<Fetched>,
+    fetched: Mutex<KeySet>,
 }
 
 impl Jwks {
@@ -67,7 +67,7 @@ impl Jwks {
     ///
     /// # Errors
     /// If there is none.
-    pub async fn key(&self, name: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, NoKey> {
+    pub async fn key(&self, name: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, KeyLookupError> {
         let mut fetched = self.fetched.lock().await;
         let is_old = fetched.at.is_none_or(|at| at.elapsed() > GOOD_FOR);
         if is_old || fetched.find(name, algorithm).is_none() {
@@ -77,12 +77,12 @@ impl Jwks {
         let is_known = fetched.at.is_some_and(|at| at.elapsed() <= GOOD_FOR * 6);
         match fetched.find(name, algorithm).filter(|_| is_known) {
             Some(key) => Ok(key.clone()),
-            None if is_known => Err(NoKey::Unknown),
-            None => Err(NoKey::Unavailable),
+            None if is_known => Err(KeyLookupError::Unknown),
+            None => Err(KeyLookupError::Unavailable),
         }
     }
 
-    async fn fetch(&self, fetched: &mut MutexGuard<'_, Fetched>) {
+    async fn fetch(&self, fetched: &mut MutexGuard<'_, KeySet>) {
         if fetched.tried_at.is_some_and(|at| at.elapsed() < AT_MOST_EVERY) {
             return;
         }
@@ -97,7 +97,7 @@ impl Jwks {
     }
 }
 
-impl Fetched {
+impl KeySet {
     fn find(&self, name: Option<&str>, algorithm: Algorithm) -> Option<&DecodingKey> {
         let is_for = |key: &&Key| {
             let named = key.algorithm.as_deref().is_none_or(|name| name == format!("{algorithm:?}"));

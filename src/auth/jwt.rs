@@ -8,8 +8,8 @@ use jsonwebtoken::{Algorithm, AlgorithmFamily, Validation};
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::Denied;
-use super::jwks::{Jwks, NoKey};
+use super::AuthError;
+use super::jwks::{Jwks, KeyLookupError};
 use super::limits::Bounds;
 use crate::domain::{Caller, Clock, Scope, Scopes, Tenant, Time};
 use crate::executor::{Egress, HttpClient, Reporting, Secrets};
@@ -42,7 +42,7 @@ pub struct JwtSettings {
 
 /// What a token says.
 #[derive(Debug)]
-pub struct Said {
+pub struct Claims {
     /// Who this is.
     pub caller: Caller,
     /// Its name at the issuer; empty where the token has none.
@@ -92,22 +92,26 @@ impl Jwt {
     ///
     /// # Errors
     /// If it does not count.
-    pub async fn read(&self, token: &str) -> Result<Said, Denied> {
-        const NONE: Denied = Denied::Invalid("this is no token of the issuer");
+    pub async fn read(&self, token: &str) -> Result<Claims, AuthError> {
+        const NONE: AuthError = AuthError::Invalid("this is no token of the issuer");
         if token.len() > LONGEST {
             return Err(NONE);
         }
         let header = jsonwebtoken::decode_header(token).map_err(|_| NONE)?;
         if !self.algorithms.contains(&header.alg) {
-            return Err(Denied::Invalid("the token is signed with an algorithm that does not count"));
+            return Err(AuthError::Invalid("the token is signed with an algorithm that does not count"));
         }
         // An extension that is not understood must not be ignored (RFC 7515, section 4.1.11), and none is understood here.
         if has_critical_extensions(token) {
-            return Err(Denied::Invalid("the token needs an extension (`crit`) that is not supported"));
+            return Err(AuthError::Invalid("the token needs an extension (`crit`) that is not supported"));
         }
         let key = self.jwks.key(header.kid.as_deref(), header.alg).await.map_err(|no| match no {
-            NoKey::Unknown => Denied::Invalid("the token is signed with a key that the issuer does not have"),
-            NoKey::Unavailable => Denied::Unknown("the issuer of tokens cannot be asked for its keys; try again"),
+            KeyLookupError::Unknown => {
+                AuthError::Invalid("the token is signed with a key that the issuer does not have")
+            }
+            KeyLookupError::Unavailable => {
+                AuthError::Unknown("the issuer of tokens cannot be asked for its keys; try again")
+            }
         })?;
         let mut validation = Validation::new(header.alg);
         validation.set_audience(&[&self.settings.audience]);
@@ -116,7 +120,7 @@ impl Jwt {
         validation.validate_nbf = true;
         validation.leeway = self.settings.leeway_s;
         let read = jsonwebtoken::decode::<Map<String, Value>>(token, &key, &validation);
-        let claims = read.map_err(|error| Denied::Invalid(reason(&error)))?.claims;
+        let claims = read.map_err(|error| AuthError::Invalid(reason(&error)))?.claims;
         self.said(&claims)
     }
 
@@ -128,13 +132,13 @@ impl Jwt {
         Time(micros as i64)
     }
 
-    fn said(&self, claims: &Map<String, Value>) -> Result<Said, Denied> {
+    fn said(&self, claims: &Map<String, Value>) -> Result<Claims, AuthError> {
         let tenant = match self.settings.tenant_claim.as_str() {
             "" => Tenant::default(),
             claim => {
                 let name = claims.get(claim).and_then(Value::as_str);
                 let named = name.and_then(Tenant::named);
-                named.ok_or(Denied::Invalid("the token names no tenant"))?
+                named.ok_or(AuthError::Invalid("the token names no tenant"))?
             }
         };
         let scopes = claims.get(&self.settings.scope_claim).map(scopes).unwrap_or_default();
@@ -146,7 +150,7 @@ impl Jwt {
             number(claims, concurrency).unwrap_or(self.settings.bounds.1),
         );
         let expires_at = self.end_of(claims);
-        Ok(Said { caller, subject, bounds, expires_at })
+        Ok(Claims { caller, subject, bounds, expires_at })
     }
 }
 

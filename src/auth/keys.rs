@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::credentials::Credentials;
 use super::limits::{AllLimits, Defaults, Limits};
-use super::{Credential, Denied, text};
+use super::{AuthError, Credential, key_format};
 use crate::access::Access;
 use crate::domain::{AllowList, Caller, Clock, Time};
 use crate::registry::Registry;
@@ -26,7 +26,7 @@ const NOTED_EVERY_US: i64 = 60_000_000;
 
 /// A key that is known.
 #[derive(Debug)]
-pub struct Known {
+pub struct CachedKey {
     hash: [u8; 32],
     expires_at: Option<Time>,
     noted_at: AtomicI64,
@@ -40,11 +40,11 @@ pub struct Known {
 
 /// What was found out since the keys changed last.
 #[derive(Debug)]
-struct Memory {
+struct KeyCache {
     version: i64,
     /// When it was seen that they have not changed since.
     looked_at: Instant,
-    known: HashMap<Uuid, Arc<Known>>,
+    known: HashMap<Uuid, Arc<CachedKey>>,
     by_prefix: HashMap<String, Vec<Uuid>>,
     /// Beginnings that no key has.
     unknown: HashSet<String>,
@@ -58,17 +58,17 @@ pub struct Keys {
     limits: AllLimits,
     credentials: Arc<Credentials>,
     are_there: AtomicBool,
-    memory: Mutex<Memory>,
+    memory: Mutex<KeyCache>,
     used: Mutex<HashMap<Uuid, Time>>,
 }
 
-const NO_SUCH_KEY: Denied = Denied::Invalid("there is no such API key, or it was revoked");
+const NO_SUCH_KEY: AuthError = AuthError::Invalid("there is no such API key, or it was revoked");
 
 impl Keys {
     /// Nothing is known yet.
     #[must_use]
     pub(super) fn new(stores: Stores, clock: Clock, defaults: Defaults, credentials: Arc<Credentials>) -> Self {
-        let memory = Memory {
+        let memory = KeyCache {
             version: -1,
             looked_at: Instant::now(),
             known: HashMap::new(),
@@ -86,13 +86,13 @@ impl Keys {
         }
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    fn memory(&self) -> MutexGuard<'_, KeyCache> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether there was ever a key: then one has to be shown, also if all are revoked.
     #[must_use]
-    pub fn are_there(&self) -> bool {
+    pub fn any_exist(&self) -> bool {
         self.are_there.load(Ordering::Relaxed)
     }
 
@@ -100,11 +100,11 @@ impl Keys {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn look(&self) -> Result<(), StoreError> {
+    pub async fn refresh(&self) -> Result<(), StoreError> {
         let looked_at = Instant::now();
         let version = self.stores.keys_version().await?;
         let is_new = version != self.memory().version;
-        if is_new && !self.are_there() && self.stores.has_keys().await? {
+        if is_new && !self.any_exist() && self.stores.has_keys().await? {
             self.are_there.store(true, Ordering::Relaxed);
         }
         let mut memory = self.memory();
@@ -138,11 +138,11 @@ impl Keys {
     ///
     /// # Errors
     /// If it is none that counts now.
-    pub async fn find(&self, text: &str, registry: &Registry) -> Result<Arc<Known>, Denied> {
-        let Some(prefix) = text::prefix_of(text) else { return Err(NO_SUCH_KEY) };
-        let hash = text::hash(text);
+    pub async fn find(&self, text: &str, registry: &Registry) -> Result<Arc<CachedKey>, AuthError> {
+        let Some(prefix) = key_format::prefix_of(text) else { return Err(NO_SUCH_KEY) };
+        let hash = key_format::hash(text);
         self.look_if_due().await?;
-        let known = match self.remembered(prefix, &hash) {
+        let known = match self.cached(prefix, &hash) {
             Some(known) => known.ok_or(NO_SUCH_KEY)?,
             None => self.read(prefix, &hash, registry).await?.ok_or(NO_SUCH_KEY)?,
         };
@@ -153,7 +153,7 @@ impl Keys {
     ///
     /// # Errors
     /// Returns why it does not count now.
-    pub async fn find_id(&self, id: Uuid, registry: &Registry) -> Result<Arc<Known>, Denied> {
+    pub async fn find_id(&self, id: Uuid, registry: &Registry) -> Result<Arc<CachedKey>, AuthError> {
         self.look_if_due().await?;
         let (known, version) = {
             let memory = self.memory();
@@ -172,30 +172,35 @@ impl Keys {
     async fn look_if_due(&self) -> Result<(), StoreError> {
         // No lock is held while the database is asked.
         let is_due = self.memory().looked_at.elapsed() > GOOD_FOR;
-        if is_due { self.look().await } else { Ok(()) }
+        if is_due { self.refresh().await } else { Ok(()) }
     }
 
-    fn used(&self, known: Arc<Known>) -> Result<Arc<Known>, Denied> {
+    fn used(&self, known: Arc<CachedKey>) -> Result<Arc<CachedKey>, AuthError> {
         let now = self.clock.now();
         if known.expires_at.is_some_and(|end| end <= now) {
-            return Err(Denied::Invalid("the API key has expired"));
+            return Err(AuthError::Invalid("the API key has expired"));
         }
         self.note(&known, now);
         Ok(known)
     }
 
     /// What is known: a key, that there is none, or nothing.
-    fn remembered(&self, prefix: &str, hash: &[u8; 32]) -> Option<Option<Arc<Known>>> {
+    fn cached(&self, prefix: &str, hash: &[u8; 32]) -> Option<Option<Arc<CachedKey>>> {
         let memory = self.memory();
         if memory.unknown.contains(prefix) {
             return Some(None);
         }
         let ids = memory.by_prefix.get(prefix)?;
         let mut alike = ids.iter().filter_map(|id| memory.known.get(id));
-        Some(alike.find(|known| text::is_same(&known.hash, hash)).cloned())
+        Some(alike.find(|known| key_format::is_same(&known.hash, hash)).cloned())
     }
 
-    async fn read(&self, prefix: &str, hash: &[u8; 32], registry: &Registry) -> Result<Option<Arc<Known>>, Denied> {
+    async fn read(
+        &self,
+        prefix: &str,
+        hash: &[u8; 32],
+        registry: &Registry,
+    ) -> Result<Option<Arc<CachedKey>>, AuthError> {
         let version = self.memory().version;
         let mut found = Vec::new();
         for key in self.stores.keys_that_begin(prefix).await? {
@@ -203,7 +208,7 @@ impl Keys {
                 found.push((key.id, Arc::new(self.known(key, version, registry).await?)));
             }
         }
-        let wanted = found.iter().map(|(_, known)| known).find(|known| text::is_same(&known.hash, hash)).cloned();
+        let wanted = found.iter().map(|(_, known)| known).find(|known| key_format::is_same(&known.hash, hash)).cloned();
         let mut memory = self.memory();
         // What was read before a change is not kept behind it.
         if memory.version == version {
@@ -224,11 +229,11 @@ impl Keys {
         Ok(wanted)
     }
 
-    async fn known(&self, key: StoredKey, version: i64, registry: &Registry) -> Result<Known, Denied> {
+    async fn known(&self, key: StoredKey, version: i64, registry: &Registry) -> Result<CachedKey, AuthError> {
         let corrupt = |_| StoreError::Corrupt(format!("the tools of key {}", key.id));
         let tools = AllowList::of(key.tools.clone()).map_err(corrupt)?.map(Arc::new);
         let caller = Caller { tenant: key.tenant.clone(), scopes: key.scopes, tools, key: Some(key.id) };
-        Ok(Known {
+        Ok(CachedKey {
             hash: key.hash,
             expires_at: key.expires_at,
             noted_at: AtomicI64::new(key.last_used_at.map_or(0, |at| at.0)),
@@ -238,7 +243,7 @@ impl Keys {
         })
     }
 
-    fn note(&self, known: &Known, now: Time) {
+    fn note(&self, known: &CachedKey, now: Time) {
         let noted = known.noted_at.load(Ordering::Relaxed);
         let Some(id) = known.access.caller().key.filter(|_| now.0 - noted >= NOTED_EVERY_US) else { return };
         known.noted_at.store(now.0, Ordering::Relaxed);

@@ -33,7 +33,7 @@ pub type Permit = OwnedSemaphorePermit;
 
 /// A caller asks more than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Busy {
+pub struct LimitExceeded {
     /// What there is too much of, for people.
     pub what: &'static str,
     /// Seconds after which it may ask again.
@@ -50,7 +50,7 @@ pub(super) type Bounds = (u32, u32);
 pub struct Limits {
     bounds: Bounds,
     rate: Option<Limiter>,
-    places: Option<Arc<Semaphore>>,
+    permits: Option<Arc<Semaphore>>,
     streams: Option<Arc<Semaphore>>,
 }
 
@@ -61,7 +61,7 @@ impl Limits {
         Self {
             bounds,
             rate: rate.map(|rate| RateLimiter::direct(Quota::per_minute(rate))),
-            places: places(bounds.1 as usize),
+            permits: places(bounds.1 as usize),
             streams: places(streams),
         }
     }
@@ -75,8 +75,9 @@ impl Limits {
     ///
     /// # Errors
     /// If there are too many.
-    pub fn stream(&self) -> Result<Option<Permit>, Busy> {
-        let busy = Busy { what: "too many event streams of this caller are open", retry_after_s: COME_AGAIN_S };
+    pub fn stream(&self) -> Result<Option<Permit>, LimitExceeded> {
+        let busy =
+            LimitExceeded { what: "too many event streams of this caller are open", retry_after_s: COME_AGAIN_S };
         self.streams.clone().map(|streams| streams.try_acquire_owned().map_err(|_| busy)).transpose()
     }
 
@@ -89,10 +90,11 @@ impl Limits {
     ///
     /// # Errors
     /// If there are too many.
-    pub fn admit(&self) -> Result<Option<Permit>, Busy> {
-        let permit = match &self.places {
+    pub fn admit(&self) -> Result<Option<Permit>, LimitExceeded> {
+        let permit = match &self.permits {
             Some(places) => {
-                let busy = Busy { what: "too many requests of this caller at once", retry_after_s: COME_AGAIN_S };
+                let busy =
+                    LimitExceeded { what: "too many requests of this caller at once", retry_after_s: COME_AGAIN_S };
                 Some(places.clone().try_acquire_owned().map_err(|_| busy)?)
             }
             None => None,
@@ -100,7 +102,10 @@ impl Limits {
         if let Some(Err(not_until)) = self.rate.as_ref().map(Limiter::check) {
             let wait: Duration = not_until.wait_time_from(DefaultClock::default().now());
             let retry_after_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            return Err(Busy { what: "too many requests of this caller", retry_after_s: retry_after_s.max(1) });
+            return Err(LimitExceeded {
+                what: "too many requests of this caller",
+                retry_after_s: retry_after_s.max(1),
+            });
         }
         Ok(permit)
     }

@@ -19,11 +19,11 @@ const OVER: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Subjects {
     streams: usize,
-    known: Mutex<Known>,
+    known: Mutex<SubjectTable>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct SubjectTable {
     /// By what tells them apart. A subject may be long, and is not kept.
     subjects: HashMap<[u8; 32], (Arc<Limits>, Instant)>,
     /// How many there may be before it is looked which can go.
@@ -33,7 +33,7 @@ struct Known {
 impl Subjects {
     /// Each of them may read so many event streams; 0 is no bound.
     pub fn new(streams: usize) -> Self {
-        Self { streams, known: Mutex::new(Known { subjects: HashMap::new(), look_at: FEW }) }
+        Self { streams, known: Mutex::new(SubjectTable { subjects: HashMap::new(), look_at: FEW }) }
     }
 
     /// Those of a subject. A token that says other bounds than another one of the same subject has counts of its own: so

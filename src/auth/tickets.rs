@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{Bounds, Limits};
-use super::{Admitted, Auth, Credential, Denied, Refused, text};
+use super::{AdmitError, Admitted, Auth, AuthError, Credential, key_format};
 use crate::access::Access;
 use crate::domain::{Caller, Scopes, Time};
 use crate::store::StoreError;
@@ -53,7 +53,7 @@ struct Token {
     expires_at: i64,
 }
 
-const NO_SUCH_TICKET: Denied = Denied::Invalid("this is no event ticket, or it has ended");
+const NO_SUCH_TICKET: AuthError = AuthError::Invalid("this is no event ticket, or it has ended");
 
 impl Auth {
     /// Makes a ticket for the event stream at `path`, for whoever has shown `credential`; `None` in an open service.
@@ -66,7 +66,7 @@ impl Auth {
         credential: Option<&Credential>,
         path: String,
     ) -> Result<NewTicket, TicketError> {
-        let text = text::make_ticket().map_err(|_| TicketError::NoRandomness)?;
+        let text = key_format::make_ticket().map_err(|_| TicketError::NoRandomness)?;
         let caller = access.caller();
         let token = credential.and_then(|credential| {
             let (subject, bounds) = credential.subject()?;
@@ -76,7 +76,7 @@ impl Auth {
             serde_json::to_string(&token).ok()
         });
         let ticket = StoredTicket {
-            hash: text::hash(&text),
+            hash: key_format::hash(&text),
             tenant: caller.tenant.clone(),
             path,
             key: caller.key,
@@ -94,21 +94,25 @@ impl Auth {
     ///
     /// # Errors
     /// Returns why it does not count, or that its caller asks too much.
-    pub async fn admit_ticket(&self, text: &str, covers: impl Fn(&str) -> bool) -> Result<Option<Admitted>, Refused> {
-        if !text::is_ticket(text) {
+    pub async fn admit_ticket(
+        &self,
+        text: &str,
+        covers: impl Fn(&str) -> bool,
+    ) -> Result<Option<Admitted>, AdmitError> {
+        if !key_format::is_ticket(text) {
             return Err(NO_SUCH_TICKET.into());
         }
-        let (hash, now) = (text::hash(text), self.now());
-        let found = self.stores.ticket(&hash, now).await.map_err(Denied::Store)?;
+        let (hash, now) = (key_format::hash(text), self.now());
+        let found = self.stores.ticket(&hash, now).await.map_err(AuthError::Store)?;
         let mut ticket = found.ok_or(NO_SUCH_TICKET)?;
         if !covers(&ticket.path) {
             return Ok(None);
         }
         let holder = self.holder_of(&ticket, now).await?;
-        let permit = holder.limits.admit().map_err(Refused::Busy)?;
+        let permit = holder.limits.admit().map_err(AdmitError::Busy)?;
         if ticket.used_at.is_none() {
             let until = now.plus_millis(USED_MS);
-            self.stores.use_ticket(&hash, now, until).await.map_err(Denied::Store)?;
+            self.stores.use_ticket(&hash, now, until).await.map_err(AuthError::Store)?;
             // Of two first uses at once, one counts for both.
             ticket.expires_at = until;
         }
@@ -116,7 +120,7 @@ impl Auth {
         Ok(Some(Admitted { access: holder.access, limits: holder.limits, permit, credential }))
     }
 
-    async fn holder_of(&self, ticket: &StoredTicket, now: Time) -> Result<Holder, Denied> {
+    async fn holder_of(&self, ticket: &StoredTicket, now: Time) -> Result<Holder, AuthError> {
         if let Some(key) = ticket.key {
             let known = self.keys.find_id(key, &self.registry).await?;
             let (access, limits) = (known.access.clone(), known.limits.clone());

@@ -8,7 +8,7 @@ use crate::domain::Time;
 
 /// One try.
 #[derive(Debug, Clone, Copy)]
-pub struct Try {
+pub struct AttemptTiming {
     /// From the start of the try before to the start of this one. A try that takes longer than that is followed at once.
     pub wait: Duration,
     /// How long it may take.
@@ -23,7 +23,7 @@ pub struct Try {
 /// | 2, 3 | 5 s, 20 s |
 /// | 4, 5, 6 | 2 min, 10 min, 1 h |
 /// | 7, 8, 9 | 4 h, 12 h, 26 h |
-pub const TRIES: [Try; 9] = [
+pub const TRIES: [AttemptTiming; 9] = [
     after(0, 10),
     after(5, 10),
     after(15, 15),
@@ -38,13 +38,13 @@ pub const TRIES: [Try; 9] = [
 /// By how much of itself a wait may be shortened, in percent, so that what failed together does not come back together.
 const JITTER_PERCENT: u64 = 5;
 
-const fn after(wait: u64, timeout: u64) -> Try {
-    Try { wait: Duration::from_secs(wait), timeout: Duration::from_secs(timeout) }
+const fn after(wait: u64, timeout: u64) -> AttemptTiming {
+    AttemptTiming { wait: Duration::from_secs(wait), timeout: Duration::from_secs(timeout) }
 }
 
 /// The try of this number, counted from 1. One beyond the last is only made where a crash took the end of the last.
 #[must_use]
-pub fn nth(attempt: u32) -> Try {
+pub fn nth(attempt: u32) -> AttemptTiming {
     let place = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
     TRIES[place.min(TRIES.len() - 1)]
 }
@@ -74,7 +74,7 @@ mod tests {
     const SECOND: i64 = 1_000_000;
 
     /// When each try begins, in microseconds after the first, if every one takes this long to fail.
-    fn starts(event: Uuid, takes: impl Fn(Try) -> i64) -> Vec<i64> {
+    fn starts(event: Uuid, takes: impl Fn(AttemptTiming) -> i64) -> Vec<i64> {
         let (mut starts, mut at) = (vec![0], 0);
         for attempt in 1.. {
             let Some(next) = next_at(event, attempt, Time(at), Time(at + takes(nth(attempt)))) else { return starts };

@@ -107,7 +107,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
 async fn started(options: &Options) -> Result<App, CliError> {
     let app = super::start_beside(options.quiet_settings()?).await?;
     app.upstreams.start();
-    app.upstreams.tried(Duration::from_millis(app.config.mcp_servers.start_wait_ms)).await;
+    app.upstreams.wait_first_attempt(Duration::from_millis(app.config.mcp_servers.start_wait_ms)).await;
     Ok(app)
 }
 

@@ -17,7 +17,7 @@ use utoipa::openapi::OpenApi;
 use super::problem::Problem;
 use super::{AppState, lane};
 use crate::access::Access;
-use crate::auth::{Admitted, Credential, Denied, Limits, Refused};
+use crate::auth::{AdmitError, Admitted, AuthError, Credential, Limits};
 use crate::domain::Scope;
 
 pub(super) mod events_path;
@@ -175,12 +175,12 @@ async fn admitted(
     Ok(Some(admitted))
 }
 
-fn refused(refused: Refused) -> Problem {
+fn refused(refused: AdmitError) -> Problem {
     match refused {
-        Refused::Denied(Denied::Invalid(reason)) => Problem::invalid_key(reason),
-        Refused::Denied(Denied::Unknown(reason)) => Problem::issuer_unavailable(reason),
-        Refused::Denied(Denied::Store(error)) => error.into(),
-        Refused::Busy(busy) => Problem::too_many_requests(busy.what, busy.retry_after_s),
+        AdmitError::Denied(AuthError::Invalid(reason)) => Problem::invalid_key(reason),
+        AdmitError::Denied(AuthError::Unknown(reason)) => Problem::issuer_unavailable(reason),
+        AdmitError::Denied(AuthError::Store(error)) => error.into(),
+        AdmitError::Busy(busy) => Problem::too_many_requests(busy.what, busy.retry_after_s),
     }
 }
 

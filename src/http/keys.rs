@@ -11,7 +11,7 @@ use super::extract::{JsonBody, Params};
 use super::problem::Problem;
 use super::{AppState, reply};
 use crate::access::Access;
-use crate::auth::make::NewKey;
+use crate::auth::create::NewKey;
 use crate::domain::{Caller, Scope, Scopes, Tenant, Time, decode, json};
 use crate::store::keys::StoredKey;
 
@@ -154,7 +154,7 @@ pub(super) async fn create(
     let new = NewKey { tenant, name, scopes: scopes.into_iter().collect(), tools, expires, rate, concurrency };
     check_within(access.caller(), &new)?;
     let (id, now) = (state.engine.new_id(), state.clock.now());
-    let (stored, key) = new.make(id, now).map_err(|fault| match fault {
+    let (stored, key) = new.create_key(id, now).map_err(|fault| match fault {
         Some((pointer, message)) => Problem::field(pointer, message),
         None => Problem::internal(),
     })?;

@@ -20,7 +20,7 @@ use crate::domain::upstream::{Upstream, UpstreamTransport, read_registered};
 use crate::executor::http::check_url;
 use crate::executor::mcp::header_fault;
 use crate::executor::secrets::is_valid_secret_name;
-use crate::upstreams::{Refused, UpstreamDetails, UpstreamView};
+use crate::upstreams::{UpstreamDetails, UpstreamRequestError, UpstreamView};
 
 /// Longest header, in bytes.
 const LONGEST_HEADER: usize = 8192;
@@ -213,16 +213,16 @@ fn faults(upstream: &Upstream) -> Vec<FieldError> {
     faults
 }
 
-fn problem(refused: Refused) -> Problem {
+fn problem(refused: UpstreamRequestError) -> Problem {
     let told = refused.to_string();
     match refused {
-        Refused::Missing => Problem::not_found(told),
-        Refused::Taken => Problem::conflict("UPSTREAM_EXISTS", told),
-        Refused::Declared => Problem::conflict("UPSTREAM_NOT_REGISTERED", told),
-        Refused::TooMany => Problem::conflict("TOO_MANY_UPSTREAMS", told),
-        Refused::Unusable(_) => Problem::conflict("UPSTREAM_UNUSABLE", told),
-        Refused::NoSuchTool(place, _) => Problem::field(format!("/tools/{place}"), told),
-        Refused::Vault(_) => Problem::field("/headers", told),
-        Refused::Store(error) => error.into(),
+        UpstreamRequestError::NotFound => Problem::not_found(told),
+        UpstreamRequestError::NameTaken => Problem::conflict("UPSTREAM_EXISTS", told),
+        UpstreamRequestError::Declared => Problem::conflict("UPSTREAM_NOT_REGISTERED", told),
+        UpstreamRequestError::TooMany => Problem::conflict("TOO_MANY_UPSTREAMS", told),
+        UpstreamRequestError::Unusable(_) => Problem::conflict("UPSTREAM_UNUSABLE", told),
+        UpstreamRequestError::NoSuchTool(place, _) => Problem::field(format!("/tools/{place}"), told),
+        UpstreamRequestError::Vault(_) => Problem::field("/headers", told),
+        UpstreamRequestError::Store(error) => error.into(),
     }
 }

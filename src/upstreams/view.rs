@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{ChangeKind, Held, Origin, Upstreams};
+use super::{ChangeKind, Origin, UpstreamRecord, Upstreams};
 use crate::domain::Time;
 use crate::domain::tool::OutputCheck;
 use crate::domain::upstream::UpstreamTransport;
@@ -136,7 +136,7 @@ impl Upstreams {
     }
 }
 
-fn view(name: &str, held: &Held) -> UpstreamView {
+fn view(name: &str, held: &UpstreamRecord) -> UpstreamView {
     let shown = held.server.as_ref().map(|server| server.shown());
     let upstream = held.server.as_ref().map(|server| &server.upstream);
     let full = |tool: &str| format!("{name}.{tool}");

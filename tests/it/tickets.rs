@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolpost::auth::text;
+use toolpost::auth::key_format;
 use toolpost::config::Config;
 use toolpost::domain::{Clock, IdGenerator, Time};
 use toolpost::store::Stores;
@@ -219,7 +219,7 @@ on_both_databases!(
         refused(&app, "/events", &used).await.problem(401);
         assert_eq!(events.rest().await, [], "a stream ends with its ticket");
         // Those that have ended are deleted.
-        let is_kept = async |ticket: &str| stores.ticket(&text::hash(ticket), Time(0)).await.unwrap().is_some();
+        let is_kept = async |ticket: &str| stores.ticket(&key_format::hash(ticket), Time(0)).await.unwrap().is_some();
         assert!(is_kept(&unused).await && is_kept(&used).await);
         let last = ticket(&operator, "/events").await;
         stores.delete_ended_tickets(clock.now()).await.unwrap();

@@ -1,7 +1,7 @@
 //! `toolpost keys create|list|revoke`: the keys of callers, on the database itself.
 
 use serde::Serialize;
-use toolpost::auth::make::NewKey;
+use toolpost::auth::create::NewKey;
 use toolpost::domain::{Clock, IdGenerator, Scope, Tenant, Time};
 use toolpost::store::keys::StoredKey;
 use toolpost::store::{StoreError, Stores};
@@ -107,10 +107,11 @@ pub async fn create(args: Create, options: &Options) -> Result<Exit, CliError> {
     let Create { scopes, tenant, tools, expires, name, rate, concurrency } = args;
     let scopes = scopes.into_iter().collect();
     let new = NewKey { tenant, name, scopes, tools, expires, rate, concurrency };
-    let (stored, key) = new.make(IdGenerator::random().next(), Clock::system().now()).map_err(|fault| match fault {
-        Some((place, message)) => CliError::usage(format!("{}: {message}", flag_of(&place))),
-        None => CliError::unusable("the machine gives no random bytes"),
-    })?;
+    let (stored, key) =
+        new.create_key(IdGenerator::random().next(), Clock::system().now()).map_err(|fault| match fault {
+            Some((place, message)) => CliError::usage(format!("{}: {message}", flag_of(&place))),
+            None => CliError::unusable("the machine gives no random bytes"),
+        })?;
     on_store(options, async |stores| stores.insert_key(&stored).await).await?;
     let scopes = stored.scopes.to_text();
     print::note(&format!(

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::text;
+use super::key_format;
 use crate::domain::{AllowList, Scopes, Tenant, Time, json};
 use crate::store::keys::StoredKey;
 
@@ -32,14 +32,14 @@ pub struct NewKey {
 }
 
 /// What is wrong with it: a JSON pointer and a sentence.
-pub type Fault = (String, String);
+pub type InvalidKeySpec = (String, String);
 
 impl NewKey {
     /// The key as it is stored, and the key itself, which nobody can ask for again.
     ///
     /// # Errors
     /// What is wrong with it; nothing where the machine gives no random bytes.
-    pub fn make(self, id: Uuid, now: Time) -> Result<(StoredKey, String), Option<Fault>> {
+    pub fn create_key(self, id: Uuid, now: Time) -> Result<(StoredKey, String), Option<InvalidKeySpec>> {
         let Self { tenant, name, scopes, tools, expires, rate, concurrency } = self;
         let fault = |pointer: &str, message: String| Some((pointer.to_owned(), message));
         if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
@@ -71,14 +71,14 @@ impl NewKey {
                 return Err(fault(pointer, message));
             }
         }
-        let key = text::make().map_err(|_| None)?;
-        let prefix = text::prefix_of(&key).ok_or(None)?.to_owned();
+        let key = key_format::make().map_err(|_| None)?;
+        let prefix = key_format::prefix_of(&key).ok_or(None)?.to_owned();
         let stored = StoredKey {
             id,
             tenant,
             name,
             prefix,
-            hash: text::hash(&key),
+            hash: key_format::hash(&key),
             scopes,
             tools,
             rate,
@@ -110,7 +110,7 @@ fn millis_of(span: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn new(change: impl FnOnce(&mut NewKey)) -> Result<(StoredKey, String), Option<Fault>> {
+    fn new(change: impl FnOnce(&mut NewKey)) -> Result<(StoredKey, String), Option<InvalidKeySpec>> {
         let mut new = NewKey {
             tenant: Tenant::default(),
             name: String::new(),
@@ -121,14 +121,14 @@ mod tests {
             concurrency: None,
         };
         change(&mut new);
-        new.make(Uuid::nil(), Time(5))
+        new.create_key(Uuid::nil(), Time(5))
     }
 
     #[test]
     fn the_key_itself_is_nowhere_in_what_is_stored() {
         let (stored, key) = new(|new| new.expires = Some("2d".into())).unwrap();
         assert!(!format!("{stored:?}").contains(&key[stored.prefix.len()..]));
-        assert_eq!((stored.hash, stored.expires_at), (text::hash(&key), Some(Time(5).plus_millis(2 * DAY_MS))));
+        assert_eq!((stored.hash, stored.expires_at), (key_format::hash(&key), Some(Time(5).plus_millis(2 * DAY_MS))));
     }
 
     #[test]

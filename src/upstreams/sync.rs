@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Held, Origin, Upstreams, desk, sealed};
+use super::{Origin, UpstreamRecord, Upstreams, reconcile, sealed};
 use crate::executor::mcp::Server;
 use crate::store::StoreError;
 use crate::store::upstreams::{StoredPin, StoredUpstream};
 
 /// What was done with the book.
 #[derive(Default)]
-struct Followed {
+struct SyncPlan {
     /// The servers that are no more, to be stopped.
     gone: Vec<(String, Option<Arc<Server>>)>,
     /// Those whose pins are others.
@@ -25,15 +25,15 @@ impl Upstreams {
     /// If the database fails.
     pub async fn reload(&self, starts: bool) -> Result<(), StoreError> {
         let (stored, pins, version) = self.store.upstreams().await?;
-        let Followed { gone, changed } = self.follow(&stored, &pins, version);
+        let SyncPlan { gone, changed } = self.follow(&stored, &pins, version);
         for (name, server) in gone {
             if let Some(server) = server {
                 server.stop().await;
             }
-            desk::settle(&self.jobs, &name).await;
+            reconcile::settle(&self.jobs, &name).await;
         }
         for name in changed {
-            desk::settle(&self.jobs, &name).await;
+            reconcile::settle(&self.jobs, &name).await;
         }
         if starts {
             self.start();
@@ -43,13 +43,13 @@ impl Upstreams {
 
     /// Makes the book say what is stored, unless that is older than what it says: the servers that are no more, and those
     /// whose pins are others.
-    fn follow(&self, stored: &[StoredUpstream], pins: &[StoredPin], version: i64) -> Followed {
+    fn follow(&self, stored: &[StoredUpstream], pins: &[StoredPin], version: i64) -> SyncPlan {
         let mut book = self.book();
         if version < book.version {
-            return Followed::default();
+            return SyncPlan::default();
         }
         book.version = version;
-        let is_gone = |name: &str, held: &Held| {
+        let is_gone = |name: &str, held: &UpstreamRecord| {
             held.origin == Origin::Api
                 && !stored.iter().any(|one| one.name == name && one.created_at == held.created_at)
         };
@@ -64,7 +64,7 @@ impl Upstreams {
         for one in stored {
             if !book.held.contains_key(&one.name) {
                 let upstream = sealed::open(one, &self.vault, self.store.tenant());
-                let held = self.put_up(&one.name, upstream, Held::new(Origin::Api, one.created_at));
+                let held = self.start_server(&one.name, upstream, UpstreamRecord::new(Origin::Api, one.created_at));
                 book.held.insert(one.name.clone(), held);
             }
         }
@@ -77,6 +77,6 @@ impl Upstreams {
                 changed.push(name.clone());
             }
         }
-        Followed { gone: stopped, changed }
+        SyncPlan { gone: stopped, changed }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Change, ChangeKind, MOST, Origin, Refused, Upstreams, desk, own_name, sealed};
+use super::{Change, ChangeKind, MOST, Origin, UpstreamRequestError, Upstreams, reconcile, sealed, tool_name};
 use crate::domain::{ExecutorSpec, ToolDefinition, Upstream};
 use crate::executor::mcp;
 use crate::registry::Snapshot;
@@ -27,21 +27,21 @@ impl Upstreams {
     ///
     /// # Errors
     /// Why not.
-    pub async fn register(&self, name: &str, upstream: &Upstream) -> Result<(), Refused> {
+    pub async fn register(&self, name: &str, upstream: &Upstream) -> Result<(), UpstreamRequestError> {
         self.reload(true).await?;
         {
             let book = self.book();
             if book.held.contains_key(name) {
-                return Err(Refused::Taken);
+                return Err(UpstreamRequestError::NameTaken);
             }
             if book.held.values().filter(|held| held.origin == Origin::Api).count() >= MOST {
-                return Err(Refused::TooMany);
+                return Err(UpstreamRequestError::TooMany);
             }
         }
-        let stored = sealed::seal(name, upstream, &self.vault, self.store.tenant(), self.outfit.clock.now())
-            .map_err(Refused::Vault)?;
+        let stored = sealed::seal(name, upstream, &self.vault, self.store.tenant(), self.context.clock.now())
+            .map_err(UpstreamRequestError::Vault)?;
         if !self.store.insert_upstream(&stored).await? {
-            return Err(Refused::Taken);
+            return Err(UpstreamRequestError::NameTaken);
         }
         self.reload(true).await?;
         Ok(())
@@ -51,15 +51,15 @@ impl Upstreams {
     ///
     /// # Errors
     /// Why not.
-    pub async fn delete(&self, name: &str) -> Result<(), Refused> {
+    pub async fn delete(&self, name: &str) -> Result<(), UpstreamRequestError> {
         if self.book().held.get(name).is_some_and(|held| held.origin == Origin::Config) {
-            return Err(Refused::Declared);
+            return Err(UpstreamRequestError::Declared);
         }
         if !self.store.delete_upstream(name).await? {
-            return Err(Refused::Missing);
+            return Err(UpstreamRequestError::NotFound);
         }
         self.reload(true).await?;
-        desk::settle(&self.jobs, name).await;
+        reconcile::settle(&self.jobs, name).await;
         Ok(())
     }
 
@@ -67,16 +67,16 @@ impl Upstreams {
     ///
     /// # Errors
     /// If there is none, or it cannot be used.
-    pub fn restart(&self, name: &str) -> Result<(), Refused> {
+    pub fn restart(&self, name: &str) -> Result<(), UpstreamRequestError> {
         let book = self.book();
-        let held = book.held.get(name).ok_or(Refused::Missing)?;
+        let held = book.held.get(name).ok_or(UpstreamRequestError::NotFound)?;
         match &held.server {
             Some(server) => {
                 server.start();
                 server.restart();
                 Ok(())
             }
-            None => Err(Refused::Unusable(held.fault.clone().unwrap_or_default())),
+            None => Err(UpstreamRequestError::Unusable(held.fault.clone().unwrap_or_default())),
         }
     }
 
@@ -84,27 +84,28 @@ impl Upstreams {
     ///
     /// # Errors
     /// If there is no such server or tool, or the database fails.
-    pub async fn accept(&self, name: &str, tools: Option<&[String]>) -> Result<(), Refused> {
+    pub async fn accept(&self, name: &str, tools: Option<&[String]>) -> Result<(), UpstreamRequestError> {
         let pins = {
             let book = self.book();
-            let held = book.held.get(name).ok_or(Refused::Missing)?;
+            let held = book.held.get(name).ok_or(UpstreamRequestError::NotFound)?;
             let offered = held.listed.iter().flat_map(|listed| &listed.tools);
-            let hashes: BTreeMap<&str, String> = offered.map(|told| (told.name.as_str(), desk::hash(told))).collect();
+            let hashes: BTreeMap<&str, String> =
+                offered.map(|told| (told.name.as_str(), reconcile::hash(told))).collect();
             let wanted: Vec<String> = match tools {
-                Some(tools) => tools.iter().map(|tool| own_name(name, tool).to_owned()).collect(),
+                Some(tools) => tools.iter().map(|tool| tool_name(name, tool).to_owned()).collect(),
                 None => held.withheld.iter().cloned().collect(),
             };
             let mut pins = Vec::with_capacity(wanted.len());
             for (place, tool) in wanted.into_iter().enumerate() {
                 let Some(hash) = hashes.get(tool.as_str()).cloned() else {
-                    return Err(Refused::NoSuchTool(place, tool));
+                    return Err(UpstreamRequestError::NoSuchTool(place, tool));
                 };
                 pins.push((tool, hash));
             }
             pins
         };
         if !pins.is_empty() {
-            let now = self.outfit.clock.now();
+            let now = self.context.clock.now();
             self.store.pin(name, &pins, PinMode::Accepted, now).await?;
             for (tool, _) in pins {
                 let change =
@@ -115,7 +116,7 @@ impl Upstreams {
             }
             self.reload(true).await?;
             // Somebody else may have read it first: what follows from it is done when this is.
-            desk::settle(&self.jobs, name).await;
+            reconcile::settle(&self.jobs, name).await;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::registry::upstream::UpstreamTool;
 use crate::store::upstreams::PinMode;
 
 /// What is to be done, and who waits for it.
-pub(super) struct Job {
+pub(super) struct ReconcileJob {
     server: String,
     /// What the server has said, if it has said anything, and which one of that name it is.
     news: Option<(Uuid, Option<Arc<ToolList>>)>,
@@ -20,33 +20,38 @@ pub(super) struct Job {
 }
 
 /// Hears what one server says.
-pub(super) struct Ear {
+pub(super) struct ReconcileObserver {
     /// Who does something about it.
-    pub jobs: mpsc::Sender<Job>,
+    pub jobs: mpsc::Sender<ReconcileJob>,
     /// Which server it is: there may have been another one of its name.
     pub id: Uuid,
 }
 
 /// A server has said what it offers; `None`: it is gone.
-pub(super) async fn heard(jobs: &mpsc::Sender<Job>, server: String, id: Uuid, listed: Option<Arc<ToolList>>) {
-    ask(jobs, server, Some((id, listed))).await;
+pub(super) async fn tools_listed(
+    jobs: &mpsc::Sender<ReconcileJob>,
+    server: String,
+    id: Uuid,
+    listed: Option<Arc<ToolList>>,
+) {
+    enqueue(jobs, server, Some((id, listed))).await;
 }
 
 /// Pins have changed, or a server is no more.
-pub(super) async fn settle(jobs: &mpsc::Sender<Job>, server: &str) {
-    ask(jobs, server.to_owned(), None).await;
+pub(super) async fn settle(jobs: &mpsc::Sender<ReconcileJob>, server: &str) {
+    enqueue(jobs, server.to_owned(), None).await;
 }
 
-async fn ask(jobs: &mpsc::Sender<Job>, server: String, news: Option<(Uuid, Option<Arc<ToolList>>)>) {
+async fn enqueue(jobs: &mpsc::Sender<ReconcileJob>, server: String, news: Option<(Uuid, Option<Arc<ToolList>>)>) {
     let (done, settled) = oneshot::channel();
-    if jobs.send(Job { server, news, done }).await.is_ok() {
+    if jobs.send(ReconcileJob { server, news, done }).await.is_ok() {
         let _ = settled.await;
     }
 }
 
 /// Until nobody has servers any more.
-pub(super) async fn run(upstreams: Weak<Upstreams>, mut jobs: mpsc::Receiver<Job>) {
-    while let Some(Job { server, news, done }) = jobs.recv().await {
+pub(super) async fn run(upstreams: Weak<Upstreams>, mut jobs: mpsc::Receiver<ReconcileJob>) {
+    while let Some(ReconcileJob { server, news, done }) = jobs.recv().await {
         let Some(upstreams) = upstreams.upgrade() else { return };
         if let Some((id, listed)) = news {
             upstreams.take(&server, id, listed);
@@ -64,7 +69,7 @@ pub(super) fn hash(told: &ListedTool) -> String {
 impl Upstreams {
     /// Takes note of what a server offers, and of what is different.
     fn take(&self, server: &str, id: Uuid, listed: Option<Arc<ToolList>>) {
-        let now = self.outfit.clock.now();
+        let now = self.context.clock.now();
         let mut book = self.book();
         let Some(held) = book.held.get_mut(server).filter(|held| held.id == id) else { return };
         let Some(listed) = listed else {
@@ -105,12 +110,12 @@ impl Upstreams {
 
     /// Shows what a server offers, as far as it may be.
     async fn show(&self, server: &str) {
-        let Some((listed, unpinned, withheld)) = self.judged(server) else {
+        let Some((listed, unpinned, withheld)) = self.evaluate_pins(server) else {
             self.shown(server, Vec::new()).await;
             return;
         };
         if !unpinned.is_empty() {
-            let now = self.outfit.clock.now();
+            let now = self.context.clock.now();
             // A database that is away is told of elsewhere; they are pinned when the server is listed again.
             if self.store.pin(server, &unpinned, PinMode::First, now).await.is_ok()
                 && let Some(held) = self.book().held.get_mut(server)
@@ -133,19 +138,19 @@ impl Upstreams {
         let mut names: Vec<String> = offered.iter().map(|offered| offered.definition.name.clone()).collect();
         for (name, reason) in self.shown(server, offered).await {
             names.retain(|offered| *offered != name);
-            let tool = super::own_name(server, &name).to_owned();
+            let tool = super::tool_name(server, &name).to_owned();
             tracing::warn!(upstream = server, tool, reason, "a tool is left out");
             refused.push((tool, reason));
         }
         if let Some(held) = self.book().held.get_mut(server) {
-            held.offered = names.iter().map(|name| super::own_name(server, name).to_owned()).collect();
+            held.offered = names.iter().map(|name| super::tool_name(server, name).to_owned()).collect();
             (held.refused, held.withheld) = (refused, withheld);
         }
     }
 
     /// What a server offers, what of it is to be pinned as it is, and what rests.
     #[expect(clippy::type_complexity, reason = "three lists, taken apart at once")]
-    fn judged(&self, server: &str) -> Option<(Arc<ToolList>, Vec<(String, String)>, HashSet<String>)> {
+    fn evaluate_pins(&self, server: &str) -> Option<(Arc<ToolList>, Vec<(String, String)>, HashSet<String>)> {
         let book = self.book();
         let held = book.held.get(server).filter(|held| !held.is_gone)?;
         let listed = held.listed.clone()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::attempt::{Ended, attempt};
+use super::attempt::{AttemptOutcome, attempt};
 use super::slots::Slots;
 use super::{Callbacks, schedule};
 use crate::domain::{Time, json};
@@ -27,21 +27,21 @@ const ERROR_CHARS: usize = 500;
 
 /// A try under way.
 #[derive(Debug)]
-struct Running {
+struct InFlightAttempt {
     due: DueCallback,
     started: Time,
 }
 
 /// See the module.
-pub struct Desk {
+pub struct Worker {
     callbacks: Arc<Callbacks>,
-    tries: JoinSet<Ended>,
-    running: HashMap<Id, Running>,
+    tries: JoinSet<AttemptOutcome>,
+    running: HashMap<Id, InFlightAttempt>,
     /// What became of tries and is not on disk yet, and until when that is worth saying.
     notes: Vec<(AttemptRecord, Time)>,
 }
 
-impl Desk {
+impl Worker {
     pub fn new(callbacks: Callbacks) -> Self {
         Self { callbacks: Arc::new(callbacks), tries: JoinSet::new(), running: HashMap::new(), notes: Vec::new() }
     }
@@ -55,9 +55,9 @@ impl Desk {
     }
 
     /// Notes what has ended, then begins what is due and finds a place.
-    pub async fn look(&mut self) {
+    pub async fn poll(&mut self) {
         // While the database is away nothing is lost: the journal says so, and the next look comes soon.
-        if let Err(error) = self.note().await {
+        if let Err(error) = self.record_outcomes().await {
             tracing::debug!(%error, "ends of callbacks cannot be noted");
             return;
         }
@@ -78,7 +78,7 @@ impl Desk {
         while let Some(ended) = self.tries.join_next_with_id().await {
             self.take(ended);
         }
-        if let Err(error) = self.note().await {
+        if let Err(error) = self.record_outcomes().await {
             tracing::debug!(%error, "ends of callbacks cannot be noted");
         }
     }
@@ -100,7 +100,7 @@ impl Desk {
             for due in store.claim_callbacks(chosen, now, Time(now.0 + LEASE_MS * 1000)).await? {
                 let (callbacks, own) = (self.callbacks.clone(), due.clone());
                 let task = self.tries.spawn(async move { attempt(&callbacks, &own).await });
-                self.running.insert(task.id(), Running { due, started: now });
+                self.running.insert(task.id(), InFlightAttempt { due, started: now });
             }
             if !was_full {
                 return Ok(());
@@ -109,24 +109,24 @@ impl Desk {
         Ok(())
     }
 
-    fn take(&mut self, ended: Result<(Id, Ended), JoinError>) {
+    fn take(&mut self, ended: Result<(Id, AttemptOutcome), JoinError>) {
         let (id, ended) = match ended {
             Ok(ended) => ended,
-            Err(error) if error.is_cancelled() => (error.id(), Ended::Interrupted),
+            Err(error) if error.is_cancelled() => (error.id(), AttemptOutcome::Interrupted),
             Err(error) => {
                 let fault = Some("the service failed while it sent the callback".to_owned());
-                (error.id(), Ended::Tried(Delivered { status: None, fault }))
+                (error.id(), AttemptOutcome::Completed(Delivered { status: None, fault }))
             }
         };
-        let Some(Running { due, started }) = self.running.remove(&id) else { return };
+        let Some(InFlightAttempt { due, started }) = self.running.remove(&id) else { return };
         let now = self.callbacks.clock.now();
         let noted = match ended {
-            Ended::Interrupted => RecordedOutcome::Interrupted,
-            Ended::Tried(Delivered { status: Some(status), fault: None }) => {
+            AttemptOutcome::Interrupted => RecordedOutcome::Interrupted,
+            AttemptOutcome::Completed(Delivered { status: Some(status), fault: None }) => {
                 self.callbacks.counts.note_delivered();
                 RecordedOutcome::Delivered { status, at: now }
             }
-            Ended::Tried(Delivered { status, fault }) => {
+            AttemptOutcome::Completed(Delivered { status, fault }) => {
                 let error = shown(&fault.unwrap_or_default());
                 let next_at = schedule::next_at(due.event_id, due.step(), started, now);
                 self.callbacks.counts.note_failed(next_at.is_none());
@@ -141,7 +141,7 @@ impl Desk {
         self.notes.push((note, Time(started.0 + LEASE_MS * 1000)));
     }
 
-    async fn note(&mut self) -> Result<(), StoreError> {
+    async fn record_outcomes(&mut self) -> Result<(), StoreError> {
         if self.notes.is_empty() {
             return Ok(());
         }
@@ -192,15 +192,15 @@ mod tests {
         let reporting = Reporting::new(SigningKey::parse(&SigningKey::text_of(&[1; 32])).unwrap());
         let client = HttpClient::new(Egress::default(), Secrets::new(|_| None), clock.clone(), reporting).unwrap();
         let key = SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap();
-        let mut desk = Desk::new(Callbacks::new(store.stores().clone(), client, key, clock.clone()));
+        let mut desk = Worker::new(Callbacks::new(store.stores().clone(), client, key, clock.clone()));
         let note = AttemptRecord { call_id: Uuid::nil(), attempt: 1, noted: RecordedOutcome::Interrupted };
         desk.notes.push((note.clone(), Time(LEASE_MS * 1000)));
         store.close().await;
         clock.advance_ms(LEASE_MS - 1);
-        desk.look().await;
+        desk.poll().await;
         assert_eq!(desk.notes, [(note, Time(LEASE_MS * 1000))]);
         clock.advance_ms(1);
-        desk.look().await;
+        desk.poll().await;
         assert_eq!(desk.notes, []);
     }
 }
