@@ -15,7 +15,7 @@ use crate::auth::{Auth, Jwt};
 use crate::callbacks::{self, Callbacks};
 use crate::config::{Config, ProcessConfig};
 use crate::domain::{Call, CallRequest, Clock, IdGenerator, Tenant};
-use crate::engine::{Engine, Lease, NotRecorded, PauseRule, Refusal, Settings, Submission, Wait};
+use crate::engine::{Engine, Lease, PauseRule, RecordError, Settings, Submission, SubmitError, Wait};
 use crate::events::Bus;
 use crate::executor::mcp::{ServerContext, Servers};
 use crate::executor::signing_key::{InvalidSigningSecret, SigningKey};
@@ -349,7 +349,7 @@ impl Builder {
         let lease = Lease {
             heartbeat: Duration::from_millis(config.node.heartbeat_ms.max(1)),
             lease: Duration::from_millis(config.node.lease_ms),
-            adopts: !is_command_line,
+            adopts_calls: !is_command_line,
             is_alone: matches!(store.db(), Db::Sqlite(_)),
         };
         engine.sign_on(lease).await?;
@@ -414,11 +414,11 @@ impl App {
         let submission = Submission { calls: vec![request], wait: Wait::Result, ..Submission::default() };
         let submitted = self.engine.submit_now(&self.operator, submission, &self.engine.ids(1), 0).map_err(
             |refusal| match refusal {
-                Refusal::ShuttingDown => CallError::ShuttingDown,
+                SubmitError::ShuttingDown => CallError::ShuttingDown,
                 _ => CallError::Overloaded,
             },
         )?;
-        let ended = submitted.ended().await.map_err(|NotRecorded { .. }| CallError::NotRecorded)?;
+        let ended = submitted.wait_all().await.map_err(|RecordError { .. }| CallError::NotRecorded)?;
         ended.into_iter().next().ok_or(CallError::NotRecorded)
     }
 

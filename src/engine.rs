@@ -19,57 +19,57 @@ use crate::hooks::Hooks;
 use crate::registry::Registry;
 use crate::store::{Journal, Store, StoreError, Stores};
 
+mod admission;
+pub mod argument_stream;
 mod call;
+mod call_order;
 mod context;
-pub mod draft;
-mod hearing;
+mod control;
+mod control_message;
+mod detach;
 mod holding;
+mod in_flight;
+mod inbox;
 pub mod live;
+mod memory_budget;
 pub mod pauses;
 mod rates;
-mod reach;
 mod recovery;
-mod room;
-mod rush;
-mod said;
 mod schedule;
 mod sessions;
 mod settings;
 mod submission;
 mod submit;
-mod submitted;
 #[cfg(test)]
 mod tests;
-mod turns;
-mod work;
 
-pub use call::accept::NotAccepted;
+pub use admission::AdmissionControl;
+pub use argument_stream::{ArgumentStream, ArgumentStreamError, CompleteArguments};
+pub use call::accept::AcceptError;
 pub use call::arguments::try_arguments;
-pub use call::recorder::{NotRecorded, Pending};
+pub use call::recorder::{PendingCall, RecordError};
+pub use call_order::CallOrder;
 pub use context::ContextObjects;
-pub use draft::{Complete, Draft, DraftError};
+pub use control::ControlOutcome;
+pub use detach::DetachOnDrop;
+pub use in_flight::{InFlightCalls, WaitOutcome};
+pub use memory_budget::{Footprint, MemoryBudget, NoRoom, Unread};
 pub use pauses::PauseRule;
 pub use rates::Rates;
-pub use reach::Reached;
 pub use recovery::Lease;
-pub use room::{Footprint, NoRoom, Room, Unread};
-pub use rush::Rush;
 pub use settings::{Load, Settings};
-pub use submission::{KeyedError, Mode, Refusal, Submission, Wait};
+pub use submission::{KeyedError, Mode, Submission, SubmitError, Wait};
 pub use submit::Keyed;
-pub use submitted::{Seen, Submitted};
-pub use turns::Turns;
-pub use work::Work;
 
 use call::Steps;
 use call::cached::Results;
 use call::interrupt::Shutdown;
-use hearing::Inbox;
-use live::Live;
+use control::Reach;
+use inbox::Inbox;
+use live::LiveCalls;
 use pauses::Pauses;
-use reach::Reach;
 use recovery::Recovery;
-use sessions::{InSession, Sessions};
+use sessions::{SessionCalls, Sessions};
 
 /// Memory that a call is counted with beside its request, in KiB.
 const KIB_PER_CALL: usize = 16;
@@ -86,17 +86,17 @@ pub struct Engine {
     ids: IdGenerator,
     settings: Settings,
     stores: Stores,
-    room: Room,
-    others: Room,
+    room: MemoryBudget,
+    others: MemoryBudget,
     /// Places for calls that nobody waits for.
     queue: Arc<Semaphore>,
     slots: Slots,
     pauses: Pauses,
-    live: Live,
+    live: LiveCalls,
     inbox: Inbox,
     results: Results,
     /// The calls of sessions.
-    sessions: InSession,
+    sessions: SessionCalls,
     tasks: TaskTracker,
     shutdown: Shutdown,
 }
@@ -112,12 +112,12 @@ impl Engine {
         ids: IdGenerator,
         settings: Settings,
     ) -> Self {
-        let live = Live::default();
+        let live = LiveCalls::default();
         Self {
             registry,
             journal,
-            room: Room::new(settings.room_kib),
-            others: Room::new(OTHERS_KIB),
+            room: MemoryBudget::new(settings.room_kib),
+            others: MemoryBudget::new(OTHERS_KIB),
             queue: Arc::new(Semaphore::new(settings.max_queued)),
             slots: Slots::new(settings.max_running),
             pauses: Pauses::new(settings.pause, clock.clone()),
@@ -125,7 +125,7 @@ impl Engine {
             live,
             stores,
             results: Results::new(settings.results_bytes, clock.clone()),
-            sessions: InSession::default(),
+            sessions: SessionCalls::default(),
             tasks: TaskTracker::new(),
             shutdown: Shutdown::default(),
             clock,
@@ -160,7 +160,7 @@ impl Engine {
 
     /// Where the arguments of a tenant's call of this node come piece by piece; `None` once it has ended, or if they do not.
     #[must_use]
-    pub fn draft(&self, tenant: &Tenant, id: Uuid) -> Option<Draft> {
+    pub fn draft(&self, tenant: &Tenant, id: Uuid) -> Option<ArgumentStream> {
         self.live.of(tenant, id)?.draft
     }
 
@@ -174,28 +174,28 @@ impl Engine {
     /// waits. `ids` are from [`Engine::ids`], one for each call; `request` is what the request takes, or its size.
     ///
     /// # Errors
-    /// Returns [`Refusal::Overloaded`] or [`Refusal::ShuttingDown`]. Then no call was accepted.
+    /// Returns [`SubmitError::Overloaded`] or [`SubmitError::ShuttingDown`]. Then no call was accepted.
     pub fn submit_now(
         self: &Arc<Self>,
         access: &Access,
         submission: impl Into<Box<Submission>>,
         ids: &[Uuid],
         request: impl Into<Footprint>,
-    ) -> Result<Submitted, Refusal> {
+    ) -> Result<InFlightCalls, SubmitError> {
         submit::plan(self, access, submission.into(), ids, request.into())
     }
 
     /// Submits calls: joins their session, and checks large arguments on a thread of their own.
     ///
     /// # Errors
-    /// Returns a [`Refusal`]. Then no call was accepted.
+    /// Returns a [`SubmitError`]. Then no call was accepted.
     pub async fn submit(
         self: &Arc<Self>,
         access: &Access,
         submission: impl Into<Box<Submission>>,
         ids: Vec<Uuid>,
         request: impl Into<Footprint>,
-    ) -> Result<Submitted, Refusal> {
+    ) -> Result<InFlightCalls, SubmitError> {
         let (submission, request): (Box<Submission>, Footprint) = (submission.into(), request.into());
         if submit::is_immediate(&submission, &request) {
             return submit::plan(self, access, submission, &ids, request);
@@ -221,8 +221,8 @@ impl Engine {
     /// Reads the session of a submission, or creates it, for calls that follow one by one.
     ///
     /// # Errors
-    /// Returns [`Refusal::Store`] or [`Refusal::Overloaded`].
-    pub async fn join_session(&self, access: &Access, submission: &mut Submission) -> Result<(), Refusal> {
+    /// Returns [`SubmitError::Store`] or [`SubmitError::Overloaded`].
+    pub async fn join_session(&self, access: &Access, submission: &mut Submission) -> Result<(), SubmitError> {
         submit::join_session(self, access, submission).await
     }
 
@@ -230,18 +230,18 @@ impl Engine {
     /// that costs as much as a call would be of no help.
     #[must_use]
     pub fn takes_calls(&self) -> bool {
-        self.settings.rush.takes(self.journal.awaited())
+        self.settings.rush.admits(self.journal.awaited())
     }
 
     /// Memory for requests that make calls.
     #[must_use]
-    pub fn room(&self) -> &Room {
+    pub fn room(&self) -> &MemoryBudget {
         &self.room
     }
 
     /// Memory for requests that make none.
     #[must_use]
-    pub fn room_of_others(&self) -> &Room {
+    pub fn room_of_others(&self) -> &MemoryBudget {
         &self.others
     }
 
@@ -292,7 +292,7 @@ impl Engine {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<Reached, StoreError> {
+    pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<ControlOutcome, StoreError> {
         self.reach().cancel(tenant, id).await
     }
 
@@ -300,7 +300,7 @@ impl Engine {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<Reached, StoreError> {
+    pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<ControlOutcome, StoreError> {
         self.reach().report(id, report, value).await
     }
 
@@ -308,7 +308,7 @@ impl Engine {
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
-    pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<Reached, StoreError> {
+    pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<ControlOutcome, StoreError> {
         self.reach().post_result(id, answer).await
     }
 
@@ -377,12 +377,12 @@ impl Engine {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn sign_on(self: &Arc<Self>, lease: Lease) -> Result<(), StoreError> {
-        Recovery { engine: self, lease }.sign_on().await
+        Recovery { engine: self, lease }.register().await
     }
 
     /// Records heartbeats of this node and adopts the calls of lost nodes, until `stop` fires.
     pub async fn live_on(self: Arc<Self>, lease: Lease, stop: CancellationToken) {
-        Recovery { engine: &self, lease }.live_on(stop).await;
+        Recovery { engine: &self, lease }.run_heartbeat(stop).await;
     }
 
     /// Whether it takes no more calls.

@@ -7,7 +7,7 @@ use super::StartError;
 use crate::auth::Defaults;
 use crate::auth::jwt::JwtSettings;
 use crate::config::{Config, JwtConfig, McpServersConfig, Server, WorkspaceConfig};
-use crate::engine::{Rates, Rush};
+use crate::engine::{AdmissionControl, Rates};
 use crate::executor::mcp::ServerTiming;
 use crate::executor::signing_key::SigningKey;
 use crate::executor::{HttpClient, Processes, Secrets, SecretsFile, Vault};
@@ -87,8 +87,8 @@ pub(super) fn bounds(config: &Config) -> Defaults {
 }
 
 /// How many calls are taken while the database is behind.
-pub(super) fn rush(config: &Server) -> Rush {
-    Rush::new(config.max_backlog, config.burst, Duration::from_millis(config.burst_ms))
+pub(super) fn rush(config: &Server) -> AdmissionControl {
+    AdmissionControl::new(config.max_backlog, config.burst, Duration::from_millis(config.burst_ms))
 }
 
 /// How often tools may be called.

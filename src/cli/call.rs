@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolpost::app::App;
 use toolpost::domain::event::Stage;
 use toolpost::domain::{Call, CallRequest, LimitsSpec, json};
-use toolpost::engine::{NotRecorded, Pending, Submission, Wait};
+use toolpost::engine::{PendingCall, RecordError, Submission, Wait};
 use toolpost::events::bus::CallSubscription;
 use toolpost::formats::native::ToolCall;
 
@@ -123,11 +123,11 @@ fn read_all(input: impl Read, limit: usize) -> Result<String, CliError> {
 /// The call's end, and the signal that may have brought it about. What happens meanwhile is shown.
 async fn until_end(
     app: &App,
-    pending: Pending,
+    pending: PendingCall,
     mut reader: CallSubscription,
     screen: &mut Screen,
     signals: &mut Signals,
-) -> (Result<Arc<Call>, NotRecorded>, Option<u8>) {
+) -> (Result<Arc<Call>, RecordError>, Option<u8>) {
     let end = pending.end();
     tokio::pin!(end);
     let mut live = true;
@@ -164,9 +164,9 @@ async fn until_end(
 /// Stops the tool; the call is settled, so that its record does not say that it runs. A second signal does not wait.
 async fn interrupted(
     app: &App,
-    end: impl Future<Output = Result<Arc<Call>, NotRecorded>>,
+    end: impl Future<Output = Result<Arc<Call>, RecordError>>,
     signals: &mut Signals,
-) -> Result<Arc<Call>, NotRecorded> {
+) -> Result<Arc<Call>, RecordError> {
     // The drain itself waits for a database that is away; the call's end does not for ever.
     let stopping = async {
         app.engine.drain(Duration::ZERO).await;
@@ -174,12 +174,12 @@ async fn interrupted(
     };
     tokio::select! {
         ended = end => ended,
-        _ = signals.next() => Err(NotRecorded { accepted: false }),
-        () = stopping => Err(NotRecorded { accepted: false }),
+        _ = signals.next() => Err(RecordError { accepted: false }),
+        () = stopping => Err(RecordError { accepted: false }),
     }
 }
 
-fn not_recorded(NotRecorded { accepted }: NotRecorded) -> CliError {
+fn not_recorded(RecordError { accepted }: RecordError) -> CliError {
     let what = if accepted {
         "the call was started, but its end could not be recorded: the database is away"
     } else {

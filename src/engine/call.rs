@@ -16,38 +16,38 @@ pub(super) mod arguments;
 mod attempt;
 mod backoff;
 pub(super) mod cached;
-mod equip;
+mod collect_arguments;
 mod execute;
 mod forward;
-mod gather;
 mod hooks;
+mod inject;
+mod instrument;
 pub(super) mod interrupt;
 mod last_result;
-mod observed;
 mod output;
 pub(super) mod plan;
 mod prepare;
 pub(super) mod recorder;
+mod restore_arguments;
 mod retry;
 mod settle;
 pub(super) mod state;
-mod way_back;
 
 use super::{Engine, Settings};
 use admit::Admitter;
 use attempt::Attempts;
 use backoff::Backoff;
 use cached::{Looked, Lookup};
-use equip::Equipper;
+use collect_arguments::Gatherer;
 use execute::Execution;
-use gather::Gatherer;
 use hooks::CallHooks;
+use inject::Equipper;
+use instrument::call_span;
 use last_result::LastResult;
-use observed::call_span;
 use prepare::{Prepared, Preparer};
 use recorder::Recorded;
 use settle::Settler;
-use state::{Executed, Planned, Stop};
+use state::{Executed, Planned, RunExit};
 
 /// The steps of a call after its acceptance, with what each of them works with.
 #[derive(Debug)]
@@ -86,14 +86,14 @@ impl Steps<'_> {
         // Boxed: few calls come this way.
         let flight = match Box::pin(self.lookup.find(&mut prepared, cache)).await {
             Ok(Looked::Run(flight)) => flight,
-            Ok(Looked::Kept(outcome)) => return prepared.ended(Stop::Done(outcome)),
+            Ok(Looked::Kept(outcome)) => return prepared.ended(RunExit::Done(outcome)),
             Err(end) => return prepared.ended(end),
         };
         let executed = Box::pin(self.admit_and_execute(prepared)).await;
-        if let (Some(flight), Stop::Done(outcome)) = (flight, &executed.end)
+        if let (Some(flight), RunExit::Done(outcome)) = (flight, &executed.end)
             && !outcome.is_error()
         {
-            flight.land(Arc::new((**outcome).clone()), Duration::from_millis(cache.ttl_ms)).await;
+            flight.insert(Arc::new((**outcome).clone()), Duration::from_millis(cache.ttl_ms)).await;
         }
         executed
     }

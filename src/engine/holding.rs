@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::call::state::Planned;
-use super::room::{self, Footprint, Held};
+use super::memory_budget::{self, Footprint, MemoryPermit};
 use crate::domain::call::Counted;
 
 /// Gives back what turns out not to be needed, and has the rest counted for as long as there is any image of a large
 /// request's calls. `texts` is what arguments take that came as texts.
-pub(super) fn hold(jobs: &mut [Planned], request: Footprint, texts: Option<Held>) -> Option<Holding> {
+pub(super) fn hold(jobs: &mut [Planned], request: Footprint, texts: Option<MemoryPermit>) -> Option<Holding> {
     let is_large = request.is_large() || texts.is_some();
     let has_copies = || jobs.iter().any(|job| job.has_copies());
     let least = (request.is_large() && !request.is_kept && !has_copies()).then(|| request.least_kib_with(jobs.len()));
     let mut held = request.held;
     if let Some(least) = least {
-        room::shrink(&mut held, least);
+        memory_budget::shrink(&mut held, least);
     }
     if let (Some(held), Some(texts)) = (&mut held, texts) {
         held.merge(texts);
@@ -29,12 +29,12 @@ pub(super) fn hold(jobs: &mut [Planned], request: Footprint, texts: Option<Held>
 
 /// What a request holds. That of a small one is nowhere else.
 pub(super) enum Holding {
-    OfSmall(Held),
-    OfLarge(Arc<Held>),
+    OfSmall(MemoryPermit),
+    OfLarge(Arc<MemoryPermit>),
 }
 
 impl Holding {
-    pub fn shared(self) -> Arc<Held> {
+    pub fn shared(self) -> Arc<MemoryPermit> {
         match self {
             Self::OfSmall(held) => Arc::new(held),
             Self::OfLarge(held) => held,

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::draft::Draft;
+use super::argument_stream::ArgumentStream;
 use crate::domain::Tenant;
 use crate::executor::{Emitter, ResultSlot};
 
 /// The way to one call. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Handle {
+pub struct CallHandle {
     /// Whose it is.
     pub tenant: Tenant,
     /// Fires when somebody wants the call to end.
@@ -22,7 +22,7 @@ pub struct Handle {
     /// Where its result may be posted.
     pub outside: ResultSlot,
     /// Where its arguments come piece by piece, if they do.
-    pub draft: Option<Draft>,
+    pub draft: Option<ArgumentStream>,
     /// Whether its tool was sent a token: then only that speaks for it.
     pub has_token: bool,
     /// Whether its work may be done outside.
@@ -31,23 +31,23 @@ pub struct Handle {
 
 /// All calls that were told of. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Live(Arc<Mutex<HashMap<Uuid, Handle>>>);
+pub struct LiveCalls(Arc<Mutex<HashMap<Uuid, CallHandle>>>);
 
 /// A call that can be reached. Dropped, it cannot any more.
 #[derive(Debug)]
 pub struct Registration {
-    live: Live,
+    live: LiveCalls,
     id: Uuid,
 }
 
-impl Live {
-    fn calls(&self) -> MutexGuard<'_, HashMap<Uuid, Handle>> {
+impl LiveCalls {
+    fn calls(&self) -> MutexGuard<'_, HashMap<Uuid, CallHandle>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on the call can be reached. This comes before anybody can know its id.
     #[must_use]
-    pub fn enter(&self, id: Uuid, handle: Handle) -> Registration {
+    pub fn enter(&self, id: Uuid, handle: CallHandle) -> Registration {
         self.calls().insert(id, handle);
         Registration { live: self.clone(), id }
     }
@@ -60,13 +60,13 @@ impl Live {
 
     /// The way to a tenant's call of this node that has not ended.
     #[must_use]
-    pub fn of(&self, tenant: &Tenant, id: Uuid) -> Option<Handle> {
+    pub fn of(&self, tenant: &Tenant, id: Uuid) -> Option<CallHandle> {
         self.get(id).filter(|handle| handle.tenant == *tenant)
     }
 
     /// The way to a call of this node that has not ended, whosever it is.
     #[must_use]
-    pub fn get(&self, id: Uuid) -> Option<Handle> {
+    pub fn get(&self, id: Uuid) -> Option<CallHandle> {
         self.calls().get(&id).cloned()
     }
 }

@@ -33,7 +33,7 @@ type Counted = HashMap<Tenant, HashMap<Arc<str>, Count>>;
 #[derive(Debug, Clone, Copy)]
 enum Count {
     Timeouts(u32),
-    Resting(Paused),
+    Paused(Paused),
 }
 
 impl Pauses {
@@ -58,7 +58,7 @@ impl Pauses {
 
     fn of_count(&self, count: Option<&Count>) -> Option<Paused> {
         match count {
-            Some(Count::Resting(paused)) if self.clock.now() < paused.until => Some(*paused),
+            Some(Count::Paused(paused)) if self.clock.now() < paused.until => Some(*paused),
             _ => None,
         }
     }
@@ -107,8 +107,8 @@ impl Pauses {
             let timeouts = match *count {
                 Count::Timeouts(before) => before + 1,
                 // One that was running when the tool was paused.
-                Count::Resting(paused) if now < paused.until => return,
-                Count::Resting(_) => 1,
+                Count::Paused(paused) if now < paused.until => return,
+                Count::Paused(_) => 1,
             };
             *count = if timeouts < self.rule.after_timeouts {
                 Count::Timeouts(timeouts)
@@ -116,7 +116,7 @@ impl Pauses {
                 let until = now.plus_millis(self.rule.cooldown_ms);
                 tracing::warn!(tool = &**tool, timeouts, "the tool is paused");
                 self.paused.fetch_add(1, Ordering::Relaxed);
-                Count::Resting(Paused { since: now, until, timeouts })
+                Count::Paused(Paused { since: now, until, timeouts })
             };
         } else if self.of_count(tools.get(tool)).is_none() {
             tools.remove(tool);

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::call::recorder::Recorder;
-use super::call::state::{Begin, Next, Planned};
-use super::sessions::Place;
+use super::call::state::{Disposition, Planned, StartMode};
+use super::sessions::SessionKey;
 use super::submission::Mode;
 use super::{Engine, schedule};
 use crate::access::Access;
@@ -36,7 +36,7 @@ pub struct Lease {
     /// A node that has not said so for this long is lost.
     pub lease: Duration,
     /// Whether it sees to the calls of lost nodes; a command line does not.
-    pub adopts: bool,
+    pub adopts_calls: bool,
     /// Whether no other server can be alive on this database, as on SQLite.
     pub is_alone: bool,
 }
@@ -81,16 +81,16 @@ impl Recovery<'_> {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn sign_on(&self) -> Result<(), StoreError> {
+    pub async fn register(&self) -> Result<(), StoreError> {
         self.engine.stores.beat(&self.engine.settings.node, self.lease.lease).await?;
-        if self.lease.is_alone && self.lease.adopts {
+        if self.lease.is_alone && self.lease.adopts_calls {
             self.engine.stores.strike_off_servers(&self.engine.settings.node).await?;
         }
         Ok(())
     }
 
     /// Says that this node lives, and sees to the calls of those that do not, until `stop` fires.
-    pub async fn live_on(&self, stop: CancellationToken) {
+    pub async fn run_heartbeat(&self, stop: CancellationToken) {
         let (mut doubt, mut is_unsure) = (Doubt::default(), false);
         let mut forgotten = Instant::now();
         let mut beat = tokio::time::interval(self.lease.heartbeat);
@@ -101,7 +101,7 @@ impl Recovery<'_> {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
                 _ = beat.tick() => self.beat_and_adopt(&mut doubt, &mut is_unsure).await,
-                _ = look.tick() => self.engine.inbox.hear_all().await,
+                _ = look.tick() => self.engine.inbox.process_inbox().await,
             };
             if let Err(error) = done {
                 // While this node was cut off, others may have been so, too.
@@ -127,7 +127,7 @@ impl Recovery<'_> {
         let nodes = nodes?;
         // Without its row it was struck off, and others may have taken its calls over.
         *is_unsure |= !nodes.iter().any(|node| *node.node == *self.engine.settings.node);
-        if !self.lease.adopts || self.engine.shutdown.drain.is_cancelled() {
+        if !self.lease.adopts_calls || self.engine.shutdown.drain.is_cancelled() {
             return Ok(());
         }
         for Beaten { node, beat, .. } in doubt.lost(nodes, &self.engine.settings.node, self.lease.lease) {
@@ -212,24 +212,25 @@ impl Recovery<'_> {
         }
         jobs.iter_mut().for_each(|job| job.ongoing.register(&self.engine.live));
         // What was said to them comes before they run; what cannot be heard now is heard later.
-        if let Err(error) = self.engine.inbox.hear_all().await {
+        if let Err(error) = self.engine.inbox.process_inbox().await {
             tracing::debug!(%error, "messages cannot be read");
         }
         let mut batches: BTreeMap<Uuid, Vec<Planned>> = BTreeMap::new();
         for mut job in jobs {
             // Calls that run again wait for a place like any other, and hold back new ones meanwhile.
             if let Ok(place) = self.engine.queue.clone().try_acquire_owned() {
-                job.ongoing.holds.push(Arc::new(place));
+                job.ongoing.permits.push(Arc::new(place));
             }
             match job.ongoing.call.batch_id {
                 // Work that is done outside goes on whatever its neighbours do.
                 Some(batch)
-                    if !matches!(job.ongoing.begin, Begin::Outside | Begin::Lost) && !job.is_concurrency_safe() =>
+                    if !matches!(job.ongoing.begin, StartMode::AwaitResult | StartMode::Lost)
+                        && !job.is_concurrency_safe() =>
                 {
                     batches.entry(batch).or_default().push(job);
                 }
                 _ => {
-                    if job.ongoing.begin != Begin::Lost {
+                    if job.ongoing.begin != StartMode::Lost {
                         self.take_place(&mut job);
                     }
                     let engine = self.engine.clone();
@@ -255,13 +256,13 @@ impl Recovery<'_> {
 
     /// They come in the order in which they are to run.
     fn take_place(&self, job: &mut Planned) {
-        if let Next::Run(entry) = &job.next {
+        if let Disposition::Run(entry) = &job.next {
             job.place = self.engine.steps().admit.queue(&job.ongoing, entry);
         }
     }
 
     /// The sessions of these calls. One that cannot be read now is as one that was forgotten.
-    async fn sessions_of(&self, calls: &[Call]) -> HashMap<Place, Arc<Session>> {
+    async fn sessions_of(&self, calls: &[Call]) -> HashMap<SessionKey, Arc<Session>> {
         let mut sessions = HashMap::new();
         for place in calls.iter().filter_map(place_of) {
             if !sessions.contains_key(&place)
@@ -273,27 +274,33 @@ impl Recovery<'_> {
         sessions
     }
 
-    fn resumed(&self, access: Access, mut call: Call, sessions: &HashMap<Place, Arc<Session>>) -> Planned {
+    fn resumed(&self, access: Access, mut call: Call, sessions: &HashMap<SessionKey, Arc<Session>>) -> Planned {
         call.resume(self.engine.clock.moment());
         let snapshot = access.snapshot();
         let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
         let (next, begin) = match (call.status, entry) {
             (Status::Wait, _) if call.phase == Phase::Arguments => {
-                (Next::Refuse(Failure::broken_off(&call.name, "the service stopped").into()), Begin::Start)
+                (Disposition::Reject(Failure::broken_off(&call.name, "the service stopped").into()), StartMode::Start)
             }
-            (Status::Wait, None) => (Next::Refuse(snapshot.not_found(&call.name, None).into()), Begin::Start),
+            (Status::Wait, None) => {
+                (Disposition::Reject(snapshot.not_found(&call.name, None).into()), StartMode::Start)
+            }
             (Status::Wait, Some(_)) if call.effective_arguments.is_none() => {
                 let failure = Failure::execution(&call.name, "the service stopped before the call was run");
-                (Next::Refuse(failure.into()), Begin::Start)
+                (Disposition::Reject(failure.into()), StartMode::Start)
             }
-            (Status::Wait, Some(entry)) => (Next::Run(entry.clone()), Begin::Start),
-            (_, Some(entry)) if call.phase == Phase::External => (Next::Run(entry.clone()), Begin::Outside),
-            (_, Some(entry)) if call.phase == Phase::Retrying => (Next::Run(entry.clone()), Begin::Again),
+            (Status::Wait, Some(entry)) => (Disposition::Run(entry.clone()), StartMode::Start),
+            (_, Some(entry)) if call.phase == Phase::External => {
+                (Disposition::Run(entry.clone()), StartMode::AwaitResult)
+            }
+            (_, Some(entry)) if call.phase == Phase::Retrying => (Disposition::Run(entry.clone()), StartMode::Rerun),
             // It may have been handed out before its phase was on disk. Nothing of it is done here.
-            (_, Some(entry)) if entry.definition.is_external() => (Next::Run(entry.clone()), Begin::Outside),
-            (_, Some(entry)) if entry.may_repeat() => (Next::Run(entry.clone()), Begin::Again),
-            (_, Some(entry)) if entry.definition.has_token() => (Next::Run(entry.clone()), Begin::Lost),
-            _ => (Next::Refuse(Failure::outcome_unknown(&call.name).into()), Begin::Start),
+            (_, Some(entry)) if entry.definition.is_external() => {
+                (Disposition::Run(entry.clone()), StartMode::AwaitResult)
+            }
+            (_, Some(entry)) if entry.may_repeat() => (Disposition::Run(entry.clone()), StartMode::Rerun),
+            (_, Some(entry)) if entry.definition.has_token() => (Disposition::Run(entry.clone()), StartMode::Lost),
+            _ => (Disposition::Reject(Failure::outcome_unknown(&call.name).into()), StartMode::Start),
         };
         let recorder = Recorder::resumed(
             self.engine.journal.clone(),
@@ -303,12 +310,12 @@ impl Recovery<'_> {
         );
         let mut job = Planned::new(access.clone(), call, next, recorder);
         job.ongoing.conversation = place_of(&job.ongoing.call).and_then(|place| sessions.get(&place)).cloned();
-        job.ongoing.presence = place_of(&job.ongoing.call).filter(|_| job.is_to_run()).map(|session| {
+        job.ongoing.session_guard = place_of(&job.ongoing.call).filter(|_| job.is_to_run()).map(|session| {
             let (tool, cancel) = (job.ongoing.call.name.clone(), job.ongoing.handle.cancel.clone());
             self.engine.sessions.enter(session, job.ongoing.call.id, tool, cancel)
         });
         (job.ongoing.begin, job.ongoing.is_queued, job.ongoing.is_accepted_first) = (begin, true, true);
-        if begin != Begin::Start && job.ongoing.handle.may_be_outside {
+        if begin != StartMode::Start && job.ongoing.handle.may_be_outside {
             // It was handed out in an earlier life: its result may come before it has its turn in this one.
             job.ongoing.handle.outside.open();
         }
@@ -317,7 +324,7 @@ impl Recovery<'_> {
 }
 
 /// The session of a call, if it is in one.
-fn place_of(call: &Call) -> Option<Place> {
+fn place_of(call: &Call) -> Option<SessionKey> {
     Some((call.tenant.clone(), call.session.clone()?))
 }
 

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::Engine;
 use super::call::interrupt::{Interrupt, Race};
 use super::call::recorder::Recorded;
-use super::call::state::{Next, Planned};
+use super::call::state::{Disposition, Planned};
 use super::submission::Mode;
 use crate::domain::Failure;
 
@@ -26,7 +26,7 @@ pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Planned>, mode: Mode)
         let mut gates = Vec::new();
         for mut job in turn {
             if !job.ongoing.recorder.has_announced() {
-                job.ongoing.announce(&engine.live).await;
+                job.ongoing.publish_status(&engine.live).await;
             }
             let (gate, opened) = oneshot::channel();
             gates.push((gate, engine.tasks.spawn(run_in_turn(engine.clone(), job, opened))));
@@ -76,8 +76,10 @@ async fn run_in_turn(engine: Arc<Engine>, mut job: Planned, opened: oneshot::Rec
             job.ongoing.recorder.leave();
             return Recorded::InTime;
         }
-        Err(Interrupt::Stopping) => job.next = Next::Refuse(Failure::shutting_down().into()),
-        Err(Interrupt::Cancelled | Interrupt::TimedOut(..)) => job.next = Next::Refuse(Failure::cancelled().into()),
+        Err(Interrupt::Stopping) => job.next = Disposition::Reject(Failure::shutting_down().into()),
+        Err(Interrupt::Cancelled | Interrupt::TimedOut(..)) => {
+            job.next = Disposition::Reject(Failure::cancelled().into())
+        }
     }
     if job.is_asynchronous() {
         // Its neighbours do not wait for it.

@@ -9,7 +9,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::reach::{Reach, Reached};
+use super::control::{ControlOutcome, Reach};
 use crate::domain::{Clock, Completion, Session, SessionState, Tenant, Time, ToolOutput};
 use crate::registry::Registry;
 use crate::store::{Store, StoreError, Stores};
@@ -24,45 +24,45 @@ const LOOKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_mil
 /// The calls of sessions on this node, from their acceptance to their end, also those that nobody can see yet. Cheap to
 /// clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct InSession(Arc<Mutex<Present>>);
+pub(super) struct SessionCalls(Arc<Mutex<Present>>);
 
 /// The tool of each call, and what fires the call's end, by session.
-type Present = HashMap<Place, HashMap<Uuid, (Arc<str>, CancellationToken)>>;
+type Present = HashMap<SessionKey, HashMap<Uuid, (Arc<str>, CancellationToken)>>;
 
 /// A session: whose it is, and its id.
-pub(super) type Place = (Tenant, Arc<str>);
+pub(super) type SessionKey = (Tenant, Arc<str>);
 
 /// A call of a session. Dropped, it is none any more.
 #[derive(Debug)]
-pub(super) struct Presence {
-    all: InSession,
-    session: Place,
+pub(super) struct SessionGuard {
+    all: SessionCalls,
+    session: SessionKey,
     call: Uuid,
 }
 
-impl InSession {
+impl SessionCalls {
     fn present(&self) -> MutexGuard<'_, Present> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn enter(&self, session: Place, call: Uuid, tool: Arc<str>, cancel: CancellationToken) -> Presence {
+    pub fn enter(&self, session: SessionKey, call: Uuid, tool: Arc<str>, cancel: CancellationToken) -> SessionGuard {
         self.present().entry(session.clone()).or_default().insert(call, (tool, cancel));
-        Presence { all: self.clone(), session, call }
+        SessionGuard { all: self.clone(), session, call }
     }
 
-    fn cancel(&self, session: &Place) {
+    fn cancel(&self, session: &SessionKey) {
         let calls: Vec<(Arc<str>, CancellationToken)> =
             self.present().get(session).into_iter().flat_map(HashMap::values).cloned().collect();
         calls.into_iter().for_each(|(_, cancel)| cancel.cancel());
     }
 
-    fn tools(&self, session: &Place) -> Vec<Arc<str>> {
+    fn tools(&self, session: &SessionKey) -> Vec<Arc<str>> {
         let present = self.present();
         present.get(session).into_iter().flat_map(HashMap::values).map(|(tool, _)| tool.clone()).collect()
     }
 }
 
-impl Drop for Presence {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         let mut present = self.all.present();
         if let Some(calls) = present.get_mut(&self.session) {
@@ -77,7 +77,7 @@ impl Drop for Presence {
 /// Ends sessions with their calls.
 #[derive(Debug)]
 pub(super) struct Sessions<'a> {
-    pub calls: &'a InSession,
+    pub calls: &'a SessionCalls,
     pub reach: Reach<'a>,
     pub registry: &'a Registry,
     pub stores: &'a Stores,
@@ -167,7 +167,7 @@ impl Sessions<'_> {
         };
         let ended = store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
         let has_ended = ended.await?;
-        Ok(reached.map_or(has_ended, |reached| reached == Reached::Done))
+        Ok(reached.map_or(has_ended, |reached| reached == ControlOutcome::Delivered))
     }
 
     /// Forgets sessions that nobody has used for `idle`, until `stop` fires. Each step is a small one, and every node makes

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::admission::AdmissionControl;
 use super::context::ContextObjects;
 use super::pauses::PauseRule;
 use super::rates::Rates;
-use super::rush::Rush;
 use crate::domain::limits::ServerLimits;
 use crate::executor::{Secrets, Vault};
 use crate::hooks::Hooks;
@@ -26,7 +26,7 @@ pub struct Settings {
     /// Memory that requests in flight may hold, in KiB; more are refused.
     pub room_kib: usize,
     /// How many are taken while others wait to be recorded.
-    pub rush: Rush,
+    pub rush: AdmissionControl,
     /// How often tools may be called.
     pub rates: Rates,
     /// Most calls that nobody waits for, running and waiting; more are refused.

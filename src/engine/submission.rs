@@ -72,7 +72,7 @@ pub struct Submission {
     /// How long the caller waits.
     pub wait: Wait,
     /// What makes it the same as another request.
-    pub once: Option<IdempotencyKey>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// Whether the calls end when the caller goes away.
     pub cancel_on_disconnect: bool,
     /// The model's output was cut off: none of them runs.
@@ -85,7 +85,7 @@ pub struct Submission {
 
 /// An error returned for a submission of which no call was accepted.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum SubmitError {
     /// Too many calls are in flight.
     #[error("too many calls are in flight")]
     Overloaded,
@@ -121,7 +121,7 @@ pub enum KeyedError {
     },
     /// The submission is refused, whatever its keys are.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] SubmitError),
 }
 
 impl From<StoreError> for KeyedError {
@@ -134,7 +134,7 @@ impl Submission {
     /// Returns `true` if the request or one of its calls has an idempotency key.
     #[must_use]
     pub fn is_keyed(&self) -> bool {
-        self.once.is_some() || self.calls.iter().any(|call| call.idempotency_key.is_some())
+        self.idempotency_key.is_some() || self.calls.iter().any(|call| call.idempotency_key.is_some())
     }
 
     /// Returns a copy of the call with this index, which it keeps.

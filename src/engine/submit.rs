@@ -5,15 +5,15 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::call::accept::{Acceptor, KeyLookup, KnownCalls, NotAccepted};
+use super::call::accept::{AcceptError, Acceptor, KeyLookup, KnownCalls};
 use super::call::plan::Planner;
-use super::call::recorder::NotRecorded;
+use super::call::recorder::RecordError;
 use super::call::state::Planned;
+use super::detach::DetachOnDrop;
 use super::holding::{Holding, hold};
-use super::room::Footprint;
-use super::submission::{KeyedError, Refusal, Submission, Wait};
-use super::submitted::Submitted;
-use super::work::Work;
+use super::in_flight::InFlightCalls;
+use super::memory_budget::Footprint;
+use super::submission::{KeyedError, Submission, SubmitError, Wait};
 use super::{Engine, Settings, schedule};
 use crate::access::Access;
 use crate::domain::{Session, SessionState};
@@ -39,7 +39,7 @@ pub enum Keyed {
     /// Some of them are new, and are accepted.
     New {
         /// The new calls.
-        submitted: Submitted,
+        submitted: InFlightCalls,
         /// Their ids, in request order.
         ids: Vec<Uuid>,
         /// The calls that exist, with their index in the request.
@@ -60,7 +60,7 @@ pub(super) async fn submit(
     mut submission: Box<Submission>,
     ids: Vec<Uuid>,
     request: Footprint,
-) -> Result<Submitted, Refusal> {
+) -> Result<InFlightCalls, SubmitError> {
     if submission.conversation.is_none() {
         join_session(engine, access, &mut submission).await?;
     }
@@ -70,7 +70,7 @@ pub(super) async fn submit(
     let (engine, access) = (engine.clone(), access.clone());
     let context = Context::current();
     let planned = move || context.run(|| plan(&engine, &access, submission, &ids, request));
-    tokio::task::spawn_blocking(planned).await.map_err(|_| Refusal::Failed)?
+    tokio::task::spawn_blocking(planned).await.map_err(|_| SubmitError::Failed)?
 }
 
 /// Submits the calls whose idempotency keys are new, and finds the others. `ids` has one id for each call of the submission.
@@ -98,8 +98,8 @@ pub(super) async fn submit_keyed(
         match submitted.accepted().await {
             Ok(()) => return Ok(Keyed::New { submitted, ids, known }),
             // Another request has claimed one of the keys meanwhile. Nothing was accepted.
-            Err(NotAccepted::Claimed) => {}
-            Err(NotAccepted::NotRecorded(NotRecorded { accepted })) => {
+            Err(AcceptError::Claimed) => {}
+            Err(AcceptError::NotRecorded(RecordError { accepted })) => {
                 return Err(KeyedError::NotRecorded {
                     accepted,
                     batch_id: submitted.batch_id,
@@ -108,7 +108,7 @@ pub(super) async fn submit_keyed(
             }
         }
     }
-    Err(Refusal::Overloaded.into())
+    Err(SubmitError::Overloaded.into())
 }
 
 /// Plans calls and spawns the rest of their path. Either all of them are taken, or none.
@@ -118,7 +118,7 @@ pub(super) fn plan(
     submission: Box<Submission>,
     ids: &[Uuid],
     mut request: Footprint,
-) -> Result<Submitted, Refusal> {
+) -> Result<InFlightCalls, SubmitError> {
     admit(engine, submission.calls.len(), &mut request)?;
     let batch_id = submission.batch_id.or_else(|| submission.is_batch.then(|| engine.ids.next()));
     let (mode, wait) = (submission.mode, submission.wait);
@@ -133,16 +133,16 @@ pub(super) fn plan(
             schedule::run_all(engine, jobs, mode).await;
             drop(room);
         };
-        return Ok(Submitted::new(batch_id, calls, Work::new(work, &tasks)));
+        return Ok(InFlightCalls::new(batch_id, calls, DetachOnDrop::new(work, &tasks)));
     }
     let room = room.map(Holding::shared);
     let handles = jobs.iter().map(|job| job.ongoing.handle.cancel.clone()).collect::<Vec<_>>();
     for job in jobs.iter_mut().filter(|job| job.is_to_run()) {
-        job.ongoing.holds.extend(room.clone());
+        job.ongoing.permits.extend(room.clone());
         if is_detached || wait == Wait::AsDeclared && job.is_asynchronous() {
             job.ongoing.is_queued = true;
-            let place = engine.queue.clone().try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
-            job.ongoing.holds.push(Arc::new(place));
+            let place = engine.queue.clone().try_acquire_owned().map_err(|_| SubmitError::Overloaded)?;
+            job.ongoing.permits.push(Arc::new(place));
         }
     }
     let (word, accepted) = oneshot::channel();
@@ -152,20 +152,20 @@ pub(super) fn plan(
         schedule::run_all(engine, jobs, mode).await;
         drop(room);
     };
-    let submitted = Submitted::new(batch_id, calls, Work::new(work, &tasks)).accepted_first(accepted);
+    let submitted = InFlightCalls::new(batch_id, calls, DetachOnDrop::new(work, &tasks)).accepted_first(accepted);
     Ok(if is_cancelled_with_caller { submitted.cancelled_with_caller(handles) } else { submitted })
 }
 
 /// Acquires the memory of a request, unless the service drains or too many calls wait to be recorded.
-fn admit(engine: &Engine, calls: usize, request: &mut Footprint) -> Result<(), Refusal> {
+fn admit(engine: &Engine, calls: usize, request: &mut Footprint) -> Result<(), SubmitError> {
     if engine.shutdown.drain.is_cancelled() {
-        return Err(Refusal::ShuttingDown);
+        return Err(SubmitError::ShuttingDown);
     }
     if !engine.takes_calls() {
-        return Err(Refusal::Overloaded);
+        return Err(SubmitError::Overloaded);
     }
     let kib = request.kib_with(calls);
-    engine.room.cover(&mut request.held, kib).map_err(|_| Refusal::Overloaded)
+    engine.room.cover(&mut request.held, kib).map_err(|_| SubmitError::Overloaded)
 }
 
 fn planner(engine: &Engine) -> Planner<'_> {
@@ -181,7 +181,11 @@ fn acceptor(engine: &Engine) -> Acceptor<'_> {
 }
 
 /// Reads the session of a submission; creates it on first use. A session that has ended becomes active again.
-pub(super) async fn join_session(engine: &Engine, access: &Access, submission: &mut Submission) -> Result<(), Refusal> {
+pub(super) async fn join_session(
+    engine: &Engine,
+    access: &Access,
+    submission: &mut Submission,
+) -> Result<(), SubmitError> {
     let Some(id) = submission.session.clone() else { return Ok(()) };
     let session = find_session(engine, access, &id).await?;
     if submission.callback_url.is_none() {
@@ -191,7 +195,7 @@ pub(super) async fn join_session(engine: &Engine, access: &Access, submission: &
     Ok(())
 }
 
-async fn find_session(engine: &Engine, access: &Access, id: &Arc<str>) -> Result<Session, Refusal> {
+async fn find_session(engine: &Engine, access: &Access, id: &Arc<str>) -> Result<Session, SubmitError> {
     for _ in 0..TRIES {
         let now = engine.clock.now();
         let Some(mut session) = access.store().session(id).await? else {
@@ -214,5 +218,5 @@ async fn find_session(engine: &Engine, access: &Access, id: &Arc<str>) -> Result
             return Ok(session);
         }
     }
-    Err(Refusal::Overloaded)
+    Err(SubmitError::Overloaded)
 }

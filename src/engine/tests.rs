@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::domain::{Call, CallRequest, Time, ToolDefinition, Vendor};
 
 mod conversation;
-mod way_back;
+mod restore_arguments;
 
 const VENDORS: [Vendor; 4] = [Vendor::OpenAi, Vendor::OpenAiResponses, Vendor::Anthropic, Vendor::Gemini];
 
@@ -34,7 +34,7 @@ fn echo(name: &str, properties: Value, required: &[&str]) -> Value {
 async fn ended(app: &App, request: CallRequest) -> Arc<Call> {
     let submission = Submission { calls: vec![request], wait: Wait::Result, ..Submission::default() };
     let submitted = app.engine.submit_now(&app.operator, submission, &app.engine.ids(1), 0).unwrap();
-    submitted.ended().await.unwrap().remove(0)
+    submitted.wait_all().await.unwrap().remove(0)
 }
 
 fn asked(name: &str, arguments: Value, vendor: Option<Vendor>) -> CallRequest {

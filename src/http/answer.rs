@@ -11,7 +11,7 @@ use super::problem::Problem;
 use super::reply;
 use crate::access::Access;
 use crate::domain::Call;
-use crate::engine::Seen;
+use crate::engine::WaitOutcome;
 use crate::formats::messages::Continuation;
 use crate::formats::native::{BatchAnswer, ToolCall};
 
@@ -51,19 +51,19 @@ fn of(
 pub(super) async fn seen(
     access: &Access,
     batch_id: Option<Uuid>,
-    seen: Vec<Seen>,
+    seen: Vec<WaitOutcome>,
     said: Option<&Continuation>,
 ) -> Result<Response, Problem> {
     let going: Vec<Uuid> = seen
         .iter()
         .filter_map(|seen| match seen {
-            Seen::Going(id) => Some(*id),
-            Seen::Ended(_) => None,
+            WaitOutcome::Pending(id) => Some(*id),
+            WaitOutcome::Settled(_) => None,
         })
         .collect();
     let first = seen.first().map(|seen| match seen {
-        Seen::Ended(call) => call.id,
-        Seen::Going(id) => *id,
+        WaitOutcome::Settled(call) => call.id,
+        WaitOutcome::Pending(id) => *id,
     });
     // They are accepted: whoever cannot be told how they stand is told where they are.
     let stored = access.store().calls_of(&going).await.map_err(|_| not_recorded(true, batch_id, first))?;
@@ -71,8 +71,8 @@ pub(super) async fn seen(
     let mut calls = Vec::with_capacity(seen.len());
     for seen in seen {
         calls.push(match seen {
-            Seen::Ended(call) => call,
-            Seen::Going(id) => Arc::new(stored.remove(&id).ok_or_else(Problem::internal)?),
+            WaitOutcome::Settled(call) => call,
+            WaitOutcome::Pending(id) => Arc::new(stored.remove(&id).ok_or_else(Problem::internal)?),
         });
     }
     Ok(as_they_are(batch_id, batch_id.is_some(), &calls, said))

@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::{AppState, end, reply};
 use crate::access::Access;
 use crate::domain::{Phase, Status, decode};
-use crate::engine::{Complete, Draft, DraftError, Wait};
+use crate::engine::{ArgumentStream, ArgumentStreamError, CompleteArguments, Wait};
 use crate::executor::ToolRole;
 use crate::formats::native::ToolCall;
 use crate::formats::stream::partial;
@@ -118,11 +118,11 @@ async fn complete(
     state: &AppState,
     access: &Access,
     id: Uuid,
-    draft: &Draft,
+    draft: &ArgumentStream,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let (recorded, is_recorded) = oneshot::channel();
-    draft.complete(Complete { recorded: Some(recorded), ..Complete::default() }).map_err(refused)?;
+    draft.complete(CompleteArguments { recorded: Some(recorded), ..CompleteArguments::default() }).map_err(refused)?;
     let patience = Duration::from_millis(state.config.store.patience_ms);
     match tokio::time::timeout(patience, is_recorded).await {
         // The call has ended, or goes on elsewhere, if it is not told.
@@ -142,17 +142,17 @@ async fn complete(
     Ok(response)
 }
 
-fn refused(error: DraftError) -> Problem {
+fn refused(error: ArgumentStreamError) -> Problem {
     match error {
-        DraftError::Gap { .. } => Problem::conflict("SEQUENCE_GAP", error.to_string()),
-        DraftError::Over => arguments_complete(),
-        DraftError::NoRoom => Problem::overloaded(),
-        DraftError::TooLong => Problem::arguments_too_large(partial::LIMIT),
+        ArgumentStreamError::Gap { .. } => Problem::conflict("SEQUENCE_GAP", error.to_string()),
+        ArgumentStreamError::Closed => arguments_complete(),
+        ArgumentStreamError::NoRoom => Problem::overloaded(),
+        ArgumentStreamError::TooLong => Problem::arguments_too_large(partial::LIMIT),
     }
 }
 
 fn arguments_complete() -> Problem {
-    Problem::conflict("ARGUMENTS_COMPLETE", DraftError::Over.to_string())
+    Problem::conflict("ARGUMENTS_COMPLETE", ArgumentStreamError::Closed.to_string())
 }
 
 /// Why nothing is taken for this call here.

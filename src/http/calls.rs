@@ -16,7 +16,7 @@ use super::subscribers::{self, Seats};
 use super::turns::Client;
 use super::{AppState, accept, answer, cache_control, once, watch};
 use crate::access::Access;
-use crate::engine::{Footprint, NotAccepted, NotRecorded, Submitted};
+use crate::engine::{AcceptError, Footprint, InFlightCalls, RecordError};
 use crate::formats::native::{BatchAnswer, ToolCall};
 
 /// One call: a ToolCall. A batch or a model's message: its results.
@@ -82,7 +82,7 @@ pub(super) async fn execute(
     submission.wait = asked.wait.or(preference.map(Preference::wait)).unwrap_or_default();
     submission.traceparent = traceparent(&headers);
     submission.cache_control = cache_control::of(&headers);
-    submission.once = once;
+    submission.idempotency_key = once;
     let mut response = if submission.is_keyed() {
         // Boxed, as all that few requests come to: a future is as large as the largest of its parts.
         Box::pin(once::execute(&state, &access, asked, footprint, wants_events)).await?
@@ -114,23 +114,23 @@ async fn execute_anew(
     let mut submitted = state.engine.submit(access, submission, ids, footprint).await?;
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     // Whatever of a batch was accepted is found there, also if the one that was not recorded in time was not.
-    let not_recorded = |not: NotRecorded| answer::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
+    let not_recorded = |not: RecordError| answer::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
     if submitted.is_plain() {
-        let ended = submitted.ended().await.map_err(not_recorded)?;
+        let ended = submitted.wait_all().await.map_err(not_recorded)?;
         return Ok(answer::ended(batch_id, &ended, said.as_deref()));
     }
     Box::pin(accepted(&mut submitted)).await?;
-    let seen = Box::pin(submitted.seen(wait)).await.map_err(not_recorded)?;
+    let seen = Box::pin(submitted.wait_for(wait)).await.map_err(not_recorded)?;
     Box::pin(answer::seen(access, batch_id, seen, said.as_deref())).await
 }
 
 /// Waits until the calls are on disk, where that comes first.
-async fn accepted(submitted: &mut Submitted) -> Result<(), Problem> {
+async fn accepted(submitted: &mut InFlightCalls) -> Result<(), Problem> {
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     submitted.accepted().await.map_err(|not| match not {
-        NotAccepted::NotRecorded(not) => answer::not_recorded(not.accepted, batch_id, first),
+        AcceptError::NotRecorded(not) => answer::not_recorded(not.accepted, batch_id, first),
         // Only keys can be taken, and these calls have none.
-        NotAccepted::Claimed => Problem::internal(),
+        AcceptError::Claimed => Problem::internal(),
     })
 }
 

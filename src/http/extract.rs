@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::AppState;
 use super::problem::Problem;
 use crate::domain::{decode, json, tool};
-use crate::engine::{Footprint, NoRoom, Room, Unread};
+use crate::engine::{Footprint, MemoryBudget, NoRoom, Unread};
 
 /// How many times the size of its text a definition is counted that is not weighed value by value.
 const VALUES_PER_BYTE: usize = 16;
@@ -65,7 +65,7 @@ async fn json_of(
     headers: &HeaderMap,
     body: Body,
     state: &AppState,
-    room: &Room,
+    room: &MemoryBudget,
 ) -> Result<(Value, Footprint), Problem> {
     check_content_type(headers)?;
     let (bytes, mut footprint) = read(headers, body, state, room).await?;
@@ -150,7 +150,7 @@ pub(super) async fn read(
     headers: &HeaderMap,
     body: Body,
     state: &AppState,
-    room: &Room,
+    room: &MemoryBudget,
 ) -> Result<(Bytes, Footprint), Problem> {
     read_up_to(state.config.server.max_body_bytes, headers, body, state, room).await
 }
@@ -161,7 +161,7 @@ pub(super) async fn read_up_to(
     headers: &HeaderMap,
     body: Body,
     state: &AppState,
-    room: &Room,
+    room: &MemoryBudget,
 ) -> Result<(Bytes, Footprint), Problem> {
     check_content_encoding(headers)?;
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
@@ -201,7 +201,11 @@ impl From<NoRoom> for NotWhole {
 }
 
 /// All of a body. Most come in one piece, which is neither gathered nor copied, and is counted once it is read.
-async fn whole(mut body: Limited<Body>, declared: Option<usize>, room: &Room) -> Result<(Bytes, Footprint), NotWhole> {
+async fn whole(
+    mut body: Limited<Body>,
+    declared: Option<usize>,
+    room: &MemoryBudget,
+) -> Result<(Bytes, Footprint), NotWhole> {
     let mut footprint = Footprint::default();
     let Some(frame) = body.frame().await else { return Ok((Bytes::new(), footprint)) };
     let first = frame?.into_data().unwrap_or_default();

@@ -18,7 +18,7 @@ use super::problem::Problem;
 use super::{AppState, answer, end, watch};
 use crate::access::Access;
 use crate::domain::{Call, IdempotencyKey};
-use crate::engine::{Footprint, Keyed, KeyedError, Seen, Submission, Wait};
+use crate::engine::{Footprint, Keyed, KeyedError, Submission, Wait, WaitOutcome};
 use crate::events::{frame, stream as events};
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -66,10 +66,10 @@ pub(super) async fn execute(
     let first = ids.first().copied();
     // The calls are waited for together, so that several of them take no longer than one.
     let joined = try_join_all(known.iter().map(|(_, id)| join(state, access, *id, submission.wait)));
-    let (seen, joined) = tokio::join!(submitted.seen(submission.wait), joined);
+    let (seen, joined) = tokio::join!(submitted.wait_for(submission.wait), joined);
     let mut all = seen.map_err(|not| answer::not_recorded(not.accepted, batch_id, first))?;
     for ((index, _), call) in known.into_iter().zip(joined?) {
-        all.insert(index, Seen::Ended(Arc::new(call)));
+        all.insert(index, WaitOutcome::Settled(Arc::new(call)));
     }
     answer::seen(access, batch_id, all, asked.said.as_deref()).await
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::domain::Scope;
 use crate::domain::decode::DecodeError;
 use crate::domain::tenant::QuotaResource;
-use crate::engine::Refusal;
+use crate::engine::SubmitError;
 use crate::registry::Fault;
 use crate::store::StoreError;
 
@@ -426,13 +426,13 @@ impl From<Vec<Fault>> for Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
+impl From<SubmitError> for Problem {
+    fn from(refusal: SubmitError) -> Self {
         match refusal {
-            Refusal::Overloaded => Self::overloaded(),
-            Refusal::ShuttingDown => Self::shutting_down(),
-            Refusal::Store(error) => error.into(),
-            Refusal::Failed => Self::internal(),
+            SubmitError::Overloaded => Self::overloaded(),
+            SubmitError::ShuttingDown => Self::shutting_down(),
+            SubmitError::Store(error) => error.into(),
+            SubmitError::Failed => Self::internal(),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::{AppState, end, reply};
 use crate::access::Access;
 use crate::domain::{Call, Caller, Scopes, Status, ToolOutput};
-use crate::engine::{Footprint, Reached};
+use crate::engine::{ControlOutcome, Footprint};
 use crate::executor::report::Report;
 use crate::formats::native::ToolCall;
 
@@ -39,7 +39,7 @@ pub(super) async fn cancel(
     if !access.may_reach_id(id).await? {
         return Err(extract::no_such_call(&id.to_string()));
     }
-    if state.engine.cancel(access.tenant(), id).await? == Reached::NoSuchCall {
+    if state.engine.cancel(access.tenant(), id).await? == ControlOutcome::NoSuchCall {
         return Err(extract::no_such_call(&id.to_string()));
     }
     let call = settling(&state, &access, id).await?;
@@ -70,10 +70,12 @@ pub(super) async fn progress(
     may_speak(&state, asking, id, &headers).await?;
     let report = Report::read(body.value.clone())?;
     match state.engine.report(id, report, body.value).await? {
-        Reached::Done => Ok(reply::json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id }))),
-        Reached::NoSuchCall => Err(extract::no_such_call(&id.to_string())),
-        Reached::TooLate | Reached::NotAwaited => Err(Problem::conflict("CALL_ENDED", "the call has ended")),
-        Reached::Busy => Err(Problem::call_is_busy()),
+        ControlOutcome::Delivered => Ok(reply::json(StatusCode::ACCEPTED, &serde_json::json!({ "id": id }))),
+        ControlOutcome::NoSuchCall => Err(extract::no_such_call(&id.to_string())),
+        ControlOutcome::TooLate | ControlOutcome::NotExternal => {
+            Err(Problem::conflict("CALL_ENDED", "the call has ended"))
+        }
+        ControlOutcome::Busy => Err(Problem::call_is_busy()),
     }
 }
 
@@ -117,11 +119,11 @@ pub(super) async fn result(
     // Counted until it is recorded.
     let (answer, _footprint) = answer_of(&headers, body, &state).await?;
     let ignored = match state.engine.post_result(id, answer).await? {
-        Reached::Done => false,
-        Reached::TooLate => true,
-        Reached::Busy => return Err(Problem::call_is_busy()),
-        Reached::NoSuchCall => return Err(extract::no_such_call(&id.to_string())),
-        Reached::NotAwaited => {
+        ControlOutcome::Delivered => false,
+        ControlOutcome::TooLate => true,
+        ControlOutcome::Busy => return Err(Problem::call_is_busy()),
+        ControlOutcome::NoSuchCall => return Err(extract::no_such_call(&id.to_string())),
+        ControlOutcome::NotExternal => {
             let detail = "this call's tool gives its result itself; nobody outside is asked for it";
             return Err(Problem::conflict("RESULT_NOT_AWAITED", detail));
         }

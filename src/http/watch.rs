@@ -19,7 +19,7 @@ use super::AppState;
 use crate::access::Access;
 use crate::domain::Call;
 use crate::domain::event::{Event, EventKind, Stage};
-use crate::engine::{NotRecorded, Submitted};
+use crate::engine::{InFlightCalls, RecordError};
 use crate::events::bus::CallSubscription;
 use crate::events::follow::Followers;
 use crate::events::frame::{self, FramedEvent};
@@ -32,7 +32,7 @@ pub(super) fn stream(
     access: Access,
     reader: CallSubscription,
     ids: Vec<Uuid>,
-    submitted: Submitted,
+    submitted: InFlightCalls,
     said: Option<Arc<Continuation>>,
 ) -> Response {
     let ended = HashMap::with_capacity(ids.len());
@@ -89,7 +89,7 @@ pub(super) fn sse(frames: impl stream::Stream<Item = Result<Bytes, Infallible>> 
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
 /// The end of a call.
-type End = Pin<Box<dyn Future<Output = Result<Arc<Call>, NotRecorded>> + Send>>;
+type End = Pin<Box<dyn Future<Output = Result<Arc<Call>, RecordError>> + Send>>;
 
 struct Watch {
     reader: CallSubscription,

@@ -14,7 +14,7 @@ use super::progress::Watch;
 use super::{Server, result};
 use crate::access::Access;
 use crate::domain::{Call, CallRequest, Code, json};
-use crate::engine::{Footprint, NotAccepted, NotRecorded, Refusal, Submission, Submitted, Wait};
+use crate::engine::{AcceptError, Footprint, InFlightCalls, RecordError, Submission, SubmitError, Wait};
 
 /// How long the last progress may take to arrive after the end itself.
 const LAST_PROGRESS: Duration = Duration::from_secs(5);
@@ -89,12 +89,12 @@ impl Server {
     async fn ended(
         &self,
         access: &Access,
-        submitted: Submitted,
+        submitted: InFlightCalls,
         id: Uuid,
         watch: Option<Watch>,
         [unwanted, gone]: [&CancellationToken; 2],
     ) -> Result<Arc<Call>, ErrorData> {
-        let mut ended = std::pin::pin!(submitted.ended());
+        let mut ended = std::pin::pin!(submitted.wait_all());
         let is_watched = watch.is_some();
         // Beside the call and never before it: a client that reads slowly slows nothing.
         let mut watching = std::pin::pin!(async {
@@ -121,28 +121,28 @@ impl Server {
             // A commit is acknowledged before it is published: what is missing is only not shown.
             let _ = tokio::time::timeout(LAST_PROGRESS, watching).await;
         }
-        end.map_err(not_recorded)?.into_iter().next().ok_or_else(|| not_recorded(NotRecorded { accepted: true }))
+        end.map_err(not_recorded)?.into_iter().next().ok_or_else(|| not_recorded(RecordError { accepted: true }))
     }
 }
 
-pub(super) fn refused(refusal: Refusal) -> ErrorData {
+pub(super) fn refused(refusal: SubmitError) -> ErrorData {
     let (code, what) = match refusal {
-        Refusal::ShuttingDown => ("SHUTTING_DOWN", "the service is stopping and takes no new calls"),
-        Refusal::Failed => return ErrorData::internal_error("the call could not be checked", None),
+        SubmitError::ShuttingDown => ("SHUTTING_DOWN", "the service is stopping and takes no new calls"),
+        SubmitError::Failed => return ErrorData::internal_error("the call could not be checked", None),
         _ => ("OVERLOADED", "too many calls are in flight; nothing was accepted, try again"),
     };
     ErrorData::new(TRY_AGAIN, what, Some(serde_json::json!({"code": code, "retryable": true})))
 }
 
-fn not_accepted(not: NotAccepted) -> ErrorData {
+fn not_accepted(not: AcceptError) -> ErrorData {
     match not {
-        NotAccepted::NotRecorded(not) => not_recorded(not),
+        AcceptError::NotRecorded(not) => not_recorded(not),
         // Only keys can be taken, and these calls have none.
-        NotAccepted::Claimed => ErrorData::internal_error("the call could not be accepted", None),
+        AcceptError::Claimed => ErrorData::internal_error("the call could not be accepted", None),
     }
 }
 
-fn not_recorded(NotRecorded { accepted }: NotRecorded) -> ErrorData {
+fn not_recorded(RecordError { accepted }: RecordError) -> ErrorData {
     let what = if accepted {
         "the database is away; the call was accepted, and its end is not known yet"
     } else {

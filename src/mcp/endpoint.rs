@@ -27,7 +27,7 @@ use super::away::Away;
 use super::{Caller, Server, listing};
 use crate::access::Access;
 use crate::domain::Tenant;
-use crate::engine::{Footprint, Refusal, Room, Unread};
+use crate::engine::{Footprint, MemoryBudget, SubmitError, Unread};
 
 /// How long a session may be silent. A call that runs and says nothing is silent too, and no call takes longer than this.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -53,7 +53,7 @@ pub struct Settings {
 
 /// Answers MCP over HTTP. Cheap to clone.
 pub struct Endpoint<S = Server> {
-    room: Room,
+    room: MemoryBudget,
     alone: StreamableHttpService<S, NeverSessionManager>,
     in_sessions: StreamableHttpService<S, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
@@ -75,7 +75,7 @@ impl<S> std::fmt::Debug for Endpoint<S> {
 impl<S: ServerHandler + Clone> Endpoint<S> {
     /// An endpoint of this server, whose streams end when `closing` fires.
     #[must_use]
-    pub fn new(server: S, room: Room, settings: &Settings, closing: CancellationToken) -> Self {
+    pub fn new(server: S, room: MemoryBudget, settings: &Settings, closing: CancellationToken) -> Self {
         let any_host = settings.allowed_hosts.iter().any(|host| host == "*");
         let hosts: Vec<String> =
             LOOPBACK.iter().map(|host| (*host).to_owned()).chain(settings.allowed_hosts.iter().cloned()).collect();
@@ -132,7 +132,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
                 return refused(StatusCode::BAD_REQUEST, &Value::Null, &error);
             }
             Err(Unread::NoRoom(_)) => {
-                let error = super::call::refused(Refusal::Overloaded);
+                let error = super::call::refused(SubmitError::Overloaded);
                 return refused(StatusCode::SERVICE_UNAVAILABLE, &Value::Null, &error);
             }
         };

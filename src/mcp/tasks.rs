@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{Server, result};
 use crate::access::Access;
 use crate::domain::{Call, Code};
-use crate::engine::Reached;
+use crate::engine::ControlOutcome;
 use crate::store::StoreError;
 
 /// How long a client is asked to wait before it looks again, in milliseconds.
@@ -35,7 +35,7 @@ impl Server {
             return Err(no_such_task(id));
         }
         match self.0.engine.cancel(access.tenant(), call).await.map_err(|error| away(&error))? {
-            Reached::NoSuchCall => Err(no_such_task(id)),
+            ControlOutcome::NoSuchCall => Err(no_such_task(id)),
             _ => Ok(()),
         }
     }

@@ -65,7 +65,7 @@ impl Service {
         };
         let submission = Submission { calls: vec![request], callback_url: Some(url.into()), ..Submission::default() };
         let submitted = self.app.engine.submit_now(&self.app.operator, submission, &self.app.engine.ids(1), 0).unwrap();
-        bounded("a call", submitted.ended()).await.unwrap().pop().unwrap()
+        bounded("a call", submitted.wait_all()).await.unwrap().pop().unwrap()
     }
 
     /// A call that has ended and is now told of.

@@ -7,11 +7,11 @@ use tokio::sync::{Notify, oneshot};
 
 use uuid::Uuid;
 
-use super::recorder::NotRecorded;
-use super::state::{Next, Ongoing, Planned};
+use super::recorder::RecordError;
+use super::state::{Disposition, Ongoing, Planned};
 use crate::access::Access;
 use crate::domain::{Clock, Failure, IdGenerator, IdempotencyKey, KeyClaim};
-use crate::engine::live::Live;
+use crate::engine::live::LiveCalls;
 use crate::engine::submission::{KeyedError, Submission};
 use crate::fault::{self, Point};
 use crate::store::Journal;
@@ -19,15 +19,15 @@ use crate::store::journal::{Change, JournalError};
 
 /// Why calls were not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotAccepted {
+pub enum AcceptError {
     /// An idempotency key of theirs is taken: other calls stand for them.
     Claimed,
     /// They could not be recorded in time.
-    NotRecorded(NotRecorded),
+    NotRecorded(RecordError),
 }
 
 /// Where it is told whether calls are on disk.
-pub(in crate::engine) type Word = oneshot::Sender<Result<(), NotAccepted>>;
+pub(in crate::engine) type AcceptedSender = oneshot::Sender<Result<(), AcceptError>>;
 
 /// Accepts calls on disk.
 #[derive(Debug)]
@@ -35,14 +35,14 @@ pub(in crate::engine) struct Acceptor<'a> {
     pub journal: &'a Journal,
     pub clock: &'a Clock,
     pub ids: &'a IdGenerator,
-    pub live: &'a Live,
+    pub live: &'a LiveCalls,
     pub patience: Duration,
     pub callbacks_kick: &'a Notify,
 }
 
 impl Acceptor<'_> {
     /// Accepts all or none, and says which. Returns those that are to be run; the refused ones have ended by then.
-    pub async fn accept(&self, mut jobs: Vec<Planned>, word: Word) -> Vec<Planned> {
+    pub async fn accept(&self, mut jobs: Vec<Planned>, word: AcceptedSender) -> Vec<Planned> {
         let mut changes = Vec::with_capacity(jobs.len());
         for job in &mut jobs {
             changes.push(self.acceptance(job));
@@ -56,7 +56,7 @@ impl Acceptor<'_> {
             Err(_) => {
                 drop(awaiting);
                 // Whoever waited may have gone.
-                let _ = word.send(Err(NotAccepted::NotRecorded(NotRecorded { accepted: false })));
+                let _ = word.send(Err(AcceptError::NotRecorded(RecordError { accepted: false })));
                 (writing.await, true, None)
             }
         };
@@ -70,12 +70,12 @@ impl Acceptor<'_> {
             Err(JournalError::Claimed) => {
                 // Their ids can be used again as soon as the caller knows.
                 drop(jobs);
-                say(Err(NotAccepted::Claimed));
+                say(Err(AcceptError::Claimed));
                 return Vec::new();
             }
             Err(error) => {
                 tracing::error!(%error, "calls were not accepted");
-                say(Err(NotAccepted::NotRecorded(NotRecorded { accepted: false })));
+                say(Err(AcceptError::NotRecorded(RecordError { accepted: false })));
                 return Vec::new();
             }
         }
@@ -93,7 +93,7 @@ impl Acceptor<'_> {
                 // Its caller was told that it was not accepted, and may send it again. Nothing more comes for it.
                 job.ongoing.handle.draft = None;
                 let failure = Failure::overloaded("The call could not be recorded in time and was not run");
-                job.next = Next::Refuse(failure.into());
+                job.next = Disposition::Reject(failure.into());
             }
             going.push(job);
         }
@@ -111,8 +111,8 @@ impl Acceptor<'_> {
         let is_streamed = job.is_streamed();
         match &mut job.next {
             _ if is_streamed => self.accepted_first(&mut job.ongoing),
-            Next::Run(_) => self.accepted_first(&mut job.ongoing),
-            Next::Refuse(failure) => {
+            Disposition::Run(_) => self.accepted_first(&mut job.ongoing),
+            Disposition::Reject(failure) => {
                 if let Err(error) = job.ongoing.call.settle(failure.taken().into(), self.clock.moment()) {
                     tracing::error!(id = %job.ongoing.call.id, %error, "a call was settled twice");
                 }
@@ -149,7 +149,7 @@ impl KeyLookup<'_> {
     /// # Errors
     /// Returns [`KeyedError::Reused`] if a key stands for another request, and [`KeyedError::Refused`] if the database fails.
     pub async fn find(&self, submission: &Submission) -> Result<KnownCalls, KeyedError> {
-        if let Some(once) = submission.once
+        if let Some(once) = submission.idempotency_key
             && let Some(KeyClaim { batch_id, calls, .. }) = self.claim_of(once, None).await?
         {
             return Ok(KnownCalls::All { batch_id, calls });

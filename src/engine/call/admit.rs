@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::equip::Equipment;
+use super::inject::ExecutorInputs;
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
 use super::prepare::Prepared;
-use super::state::{Begin, Executed, Ongoing, Stop};
+use super::state::{Executed, Ongoing, RunExit, StartMode};
 use crate::dispatch::{QueuedSlot, Slot, SlotRequest, Slots};
 use crate::domain::{Call, Clock, Failure};
-use crate::engine::live::Live;
+use crate::engine::call_order::OrderGuard;
+use crate::engine::live::LiveCalls;
 use crate::engine::pauses::Pauses;
 use crate::engine::rates::Rates;
-use crate::engine::turns::Permit;
 use crate::executor::instances::CallInstanceGuard;
 use crate::registry::Entry;
 use crate::telemetry::Metrics;
@@ -24,8 +24,8 @@ use crate::telemetry::Metrics;
 pub(super) struct Admitted {
     pub job: Box<Ongoing>,
     pub entry: Arc<Entry>,
-    pub equipment: Equipment,
-    pub turn: Option<Permit>,
+    pub equipment: ExecutorInputs,
+    pub turn: Option<OrderGuard>,
     pub slot: Option<Slot>,
     /// Ends the instance that its tool has for this call alone.
     pub call_end: Option<CallInstanceGuard>,
@@ -39,7 +39,7 @@ pub(in crate::engine) struct Admitter<'a> {
     pub pauses: &'a Pauses,
     pub clock: &'a Clock,
     pub metrics: &'a Metrics,
-    pub live: &'a Live,
+    pub live: &'a LiveCalls,
     pub shutdown: &'a Shutdown,
 }
 
@@ -55,22 +55,22 @@ impl Admitter<'_> {
         };
         let Prepared { job, entry, equipment, turn, .. } = prepared;
         let call_end = entry.instances.as_ref().map(|pool| CallInstanceGuard::of(pool.clone(), job.call.id));
-        if job.begin == Begin::Start
+        if job.begin == StartMode::Start
             && let Some(paused) = self.pauses.of(&job.call.tenant, &entry.name)
         {
             let left_ms = self.pauses.left_ms(&paused);
             let end = Failure::paused(&entry.name, paused.timeouts, left_ms).into();
-            return Err(Executed { job, entry: Some(entry), equipment, turn, call_end, end });
+            return Err(Executed { job, entry: Some(entry), inputs: equipment, turn, instance_guard: call_end, end });
         }
         Ok(Admitted { job, entry, equipment, turn, slot, call_end })
     }
 
-    async fn slot_of(&self, prepared: &mut Prepared) -> Result<Option<Slot>, Stop> {
+    async fn slot_of(&self, prepared: &mut Prepared) -> Result<Option<Slot>, RunExit> {
         let Prepared { job, entry, place, .. } = prepared;
         if job.handle.cancel.is_cancelled() {
             return Err(Failure::cancelled().into());
         }
-        if job.begin == Begin::Start {
+        if job.begin == StartMode::Start {
             self.rates.admit(&job.call, entry).map_err(|failure| *failure)?;
         }
         // What few calls come to is boxed: a future is as large as the largest of its parts.
@@ -99,16 +99,16 @@ impl Admitter<'_> {
     }
 
     /// Waits until the call may run.
-    async fn slot(&self, job: &mut Ongoing, mut place: QueuedSlot) -> Result<Slot, Stop> {
+    async fn slot(&self, job: &mut Ongoing, mut place: QueuedSlot) -> Result<Slot, RunExit> {
         let waited_ms = job.call.waited_ms(self.clock.moment());
         let queue_timeout = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
-        let queue_timeout = queue_timeout.filter(|_| job.begin == Begin::Start);
+        let queue_timeout = queue_timeout.filter(|_| job.begin == StartMode::Start);
         let deadline = queue_timeout.and_then(|limit_ms| Deadline::of(limit_ms, waited_ms, "queue_timeout_ms"));
         let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
         let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(deadline);
-        let slot = race.run_announcing(announce_at, job.announce(self.live), place.slot()).await?;
-        if job.begin == Begin::Start {
+        let slot = race.run_announcing(announce_at, job.publish_status(self.live), place.slot()).await?;
+        if job.begin == StartMode::Start {
             let waited_ms = job.call.waited_ms(self.clock.moment());
             self.metrics.waited(Duration::from_millis(waited_ms));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::way_back;
+use super::restore_arguments;
 use crate::domain::json::WeighedError;
 use crate::domain::{Failure, Vendor, json};
 use crate::registry::{Entry, presets};
@@ -55,7 +55,7 @@ pub(in crate::engine) fn checked(
     let mut first = None;
     // No model was told of these; what it guessed is not wrong, it only does not count.
     let arguments = &presets::without(&entry.definition.presets, arguments);
-    let meant = way_back::meant(entry, arguments, vendor);
+    let meant = restore_arguments::meant(entry, arguments, vendor);
     for arguments in meant.iter().chain([arguments]) {
         match check(entry, arguments) {
             Ok(checked) => return Ok(checked),

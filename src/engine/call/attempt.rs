@@ -9,15 +9,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::equip::Equipment;
+use super::inject::ExecutorInputs;
+use super::instrument::{attempt_span, note_attempt};
 use super::interrupt::{ANNOUNCE_AFTER, Race, Shutdown};
-use super::observed::{attempt_span, note_attempt};
-use super::state::{Begin, Ongoing};
+use super::state::{Ongoing, StartMode};
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::{Emission, EventKind, Reported};
 use crate::domain::limits::Bounds;
 use crate::domain::{Call, Clock, Code, Failure, Outcome, ToolOutput, convert};
-use crate::engine::live::Live;
+use crate::engine::live::LiveCalls;
 use crate::events::render;
 use crate::executor::Invocation;
 use crate::executor::emitter::{Report, Waiters};
@@ -27,27 +27,27 @@ use crate::telemetry::{Metrics, Tracer};
 
 /// How a run ended.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum AttemptEnd {
     /// The tool has answered, well or badly.
-    With(Box<Outcome>),
+    Answered(Box<Outcome>),
     /// It has not.
     Failed(Box<Failure>),
     /// Somebody wanted it to end.
     Cancelled,
     /// The service stops.
-    Stopping,
+    ShuttingDown,
     /// Another node has taken the call over, or it has ended there.
     Taken,
 }
 
-impl Ended {
+impl AttemptEnd {
     /// Returns the code of the failure that an attempt ended with, if it ended with one.
     fn failure(&self) -> Option<Code> {
         match self {
-            Self::With(outcome) => outcome.error.as_ref().map(|failure| failure.code),
+            Self::Answered(outcome) => outcome.error.as_ref().map(|failure| failure.code),
             Self::Failed(failure) => Some(failure.code),
             Self::Cancelled => Some(Code::Cancelled),
-            Self::Stopping => Some(Code::ShuttingDown),
+            Self::ShuttingDown => Some(Code::ShuttingDown),
             Self::Taken => Some(Code::OutcomeUnknown),
         }
     }
@@ -57,7 +57,7 @@ impl Ended {
 #[derive(Debug)]
 pub(super) struct Attempts<'a> {
     pub clock: &'a Clock,
-    pub live: &'a Live,
+    pub live: &'a LiveCalls,
     pub shutdown: &'a Shutdown,
     pub tasks: &'a TaskTracker,
     pub metrics: &'a Metrics,
@@ -66,7 +66,7 @@ pub(super) struct Attempts<'a> {
 
 impl Attempts<'_> {
     /// Runs the tool once. What it reports meanwhile is merged into the call, written and published.
-    pub async fn run(&self, job: &mut Ongoing, entry: &Entry, equipment: &Equipment) -> Ended {
+    pub async fn run(&self, job: &mut Ongoing, entry: &Entry, equipment: &ExecutorInputs) -> AttemptEnd {
         // The tool sees one token, whatever the reason to stop.
         let cancel = job.handle.cancel.child_token();
         let _running = self.metrics.running();
@@ -142,17 +142,17 @@ impl Attempts<'_> {
                     }
                     answer => convert::outcome_of(&job.call.name, answer),
                 };
-                Ended::With(equipment.without_secrets(outcome).into())
+                AttemptEnd::Answered(equipment.without_secrets(outcome).into())
             }
-            Ok(Some(Ok(Err(failure)))) => Ended::Failed(equipment.failure_of(&job.call, entry, failure).into()),
+            Ok(Some(Ok(Err(failure)))) => AttemptEnd::Failed(equipment.failure_of(&job.call, entry, failure).into()),
             Ok(Some(Err(panic))) => {
                 let message = format!("the tool panicked: {}", panic_message(&*panic));
                 let failure = Failure::execution(&job.call.name, message);
-                Ended::Failed(equipment.failure_of(&job.call, entry, failure).into())
+                AttemptEnd::Failed(equipment.failure_of(&job.call, entry, failure).into())
             }
-            Ok(None) => Ended::Taken,
-            Err(_) if job.handle.cancel.is_cancelled() => Ended::Cancelled,
-            Err(_) => Ended::Stopping,
+            Ok(None) => AttemptEnd::Taken,
+            Err(_) if job.handle.cancel.is_cancelled() => AttemptEnd::Cancelled,
+            Err(_) => AttemptEnd::ShuttingDown,
         };
         note_attempt(&mut span, ended.failure());
         ended
@@ -160,7 +160,7 @@ impl Attempts<'_> {
 
     /// Hands over what the tool reported last. The end of the call follows in the same queue, so its commit is theirs as
     /// well.
-    async fn write_last_reports(&self, job: &mut Ongoing, equipment: &Equipment, first: Report) {
+    async fn write_last_reports(&self, job: &mut Ongoing, equipment: &ExecutorInputs, first: Report) {
         let journal = job.recorder.journal().clone();
         let mut next = Some(first);
         while let Some(report) = next {
@@ -183,12 +183,12 @@ impl Attempts<'_> {
         }
     }
 
-    fn invocation(&self, job: &Ongoing, equipment: &Equipment, cancel: CancellationToken) -> Invocation {
+    fn invocation(&self, job: &Ongoing, equipment: &ExecutorInputs, cancel: CancellationToken) -> Invocation {
         let call = &job.call;
         let limits = call.limits;
         // What was handed out before a restart has no more time than it had.
         let elapsed_ms = match (job.begin, call.started_at) {
-            (Begin::Outside, Some(started)) => self.clock.now().millis_since(started),
+            (StartMode::AwaitResult, Some(started)) => self.clock.now().millis_since(started),
             _ => 0,
         };
         Invocation {
@@ -208,7 +208,7 @@ impl Attempts<'_> {
             elapsed_ms,
             output: limits.map_or_else(Bounds::default, |limits| limits.output()),
             idle_timeout_ms: limits.and_then(|limits| limits.idle_timeout_ms),
-            awaits_external: job.begin == Begin::Outside,
+            awaits_external: job.begin == StartMode::AwaitResult,
             result_slot: job.handle.outside.clone(),
             traceparent: job.traceparent.clone(),
             emitter: job.handle.emitter.clone(),
@@ -219,7 +219,7 @@ impl Attempts<'_> {
 }
 
 /// Merges a report into the call; the change that tells of it.
-fn apply(job: &mut Ongoing, equipment: &Equipment, report: Report) -> Option<Change> {
+fn apply(job: &mut Ongoing, equipment: &ExecutorInputs, report: Report) -> Option<Change> {
     match equipment.report_without_secrets(report) {
         Report::Status(update) => {
             job.call.update(update).ok()?;

@@ -7,26 +7,26 @@ use tokio::time::Instant;
 
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
 use super::prepare::Prepared;
-use super::state::{Begin, Ongoing, Stop};
+use super::state::{Ongoing, RunExit, StartMode};
 use crate::dispatch::QueuedSlot;
 use crate::domain::call::CacheControl;
 use crate::domain::tool::CacheSpec;
 use crate::domain::{Clock, Failure, Outcome};
-use crate::engine::live::Live;
+use crate::engine::live::LiveCalls;
 
 mod key;
 mod results;
 mod weight;
 
 pub(in crate::engine) use results::Results;
-use results::{Flight, Seat};
+use results::{CacheLookup, InFlightRun};
 
 /// Finds the result of an equal call for a call of a tool whose good results are kept.
 #[derive(Debug)]
 pub(super) struct Lookup<'a> {
     pub results: &'a Results,
     pub clock: &'a Clock,
-    pub live: &'a Live,
+    pub live: &'a LiveCalls,
     pub shutdown: &'a Shutdown,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Looked<'a> {
     /// The result of an equal call, which the call has taken over.
     Kept(Box<Outcome>),
     /// No result: the call runs, and its good result goes to the flight, if there is one.
-    Run(Option<Flight<'a>>),
+    Run(Option<InFlightRun<'a>>),
 }
 
 impl<'a> Lookup<'a> {
@@ -43,17 +43,17 @@ impl<'a> Lookup<'a> {
     ///
     /// # Errors
     /// Returns the reason why the call ended while it waited.
-    pub async fn find(&self, prepared: &mut Prepared, cache: CacheSpec) -> Result<Looked<'a>, Stop> {
+    pub async fn find(&self, prepared: &mut Prepared, cache: CacheSpec) -> Result<Looked<'a>, RunExit> {
         // What has begun already goes on; its result may have changed the world in between.
         let Prepared { job, entry, equipment, place, .. } = prepared;
-        let is_bypassed = job.begin != Begin::Start || job.call.cache_control == CacheControl::NoStore;
+        let is_bypassed = job.begin != StartMode::Start || job.call.cache_control == CacheControl::NoStore;
         let key = key::of(job, equipment, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
         let Some(key) = key else { return Ok(Looked::Run(None)) };
         let flight = match job.call.cache_control {
-            CacheControl::Any => match self.results.board(key).await {
-                Seat::Kept(outcome) => return self.take_over(job, &outcome),
-                Seat::First(flight) => flight,
-                Seat::Beside(leader) => match self.follow(job, place, leader).await? {
+            CacheControl::Any => match self.results.lookup(key).await {
+                CacheLookup::Hit(outcome) => return self.take_over(job, &outcome),
+                CacheLookup::Leader(flight) => flight,
+                CacheLookup::Follower(leader) => match self.follow(job, place, leader).await? {
                     Some(outcome) => return self.take_over(job, &outcome),
                     None => self.results.alone(key),
                 },
@@ -64,7 +64,7 @@ impl<'a> Lookup<'a> {
     }
 
     /// The result of an earlier call becomes this call's own.
-    fn take_over(&self, job: &mut Ongoing, outcome: &Outcome) -> Result<Looked<'a>, Stop> {
+    fn take_over(&self, job: &mut Ongoing, outcome: &Outcome) -> Result<Looked<'a>, RunExit> {
         let name = job.call.name.clone();
         job.call.take_over(self.clock.moment()).map_err(|error| Failure::execution(&name, error.to_string()))?;
         Ok(Looked::Kept(Box::new(outcome.clone())))
@@ -76,7 +76,7 @@ impl<'a> Lookup<'a> {
         job: &mut Ongoing,
         place: &mut Option<QueuedSlot>,
         leader: watch::Receiver<Option<Arc<Outcome>>>,
-    ) -> Result<Option<Arc<Outcome>>, Stop> {
+    ) -> Result<Option<Arc<Outcome>>, RunExit> {
         // A place in the queue would hold up the very call that it waits for.
         *place = None;
         let limits = job.call.limits;
@@ -88,7 +88,7 @@ impl<'a> Lookup<'a> {
         let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
         let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(deadline);
-        Ok(race.run_announcing(announce_at, job.announce(self.live), landed(leader)).await?)
+        Ok(race.run_announcing(announce_at, job.publish_status(self.live), landed(leader)).await?)
     }
 }
 

@@ -3,16 +3,16 @@
 use futures_util::future::FutureExt;
 
 use super::admit::Admitted;
-use super::attempt::{Attempts, Ended};
+use super::attempt::{AttemptEnd, Attempts};
 use super::backoff::Backoff;
-use super::equip::Equipment;
+use super::inject::ExecutorInputs;
 use super::interrupt::Race;
 use super::output::check_output;
 use super::recorder::Recorded;
 use super::retry;
-use super::state::{Begin, Executed, Ongoing, Stop};
+use super::state::{Executed, Ongoing, RunExit, StartMode};
 use crate::domain::{Clock, Code, Failure, IdGenerator, Outcome};
-use crate::engine::live::Live;
+use crate::engine::live::LiveCalls;
 use crate::engine::pauses::Pauses;
 use crate::executor::images;
 use crate::fault::{self, Point};
@@ -37,7 +37,7 @@ pub(super) struct Execution<'a> {
     pub pauses: &'a Pauses,
     pub clock: &'a Clock,
     pub ids: &'a IdGenerator,
-    pub live: &'a Live,
+    pub live: &'a LiveCalls,
 }
 
 impl Execution<'_> {
@@ -46,46 +46,46 @@ impl Execution<'_> {
         let Admitted { mut job, entry, equipment, turn, slot, call_end } = admitted;
         let end = self.end_of(&mut job, &entry, &equipment).await.unwrap_or_else(|end| end);
         drop(slot);
-        Executed { job, entry: Some(entry), equipment, turn, call_end, end }
+        Executed { job, entry: Some(entry), inputs: equipment, turn, instance_guard: call_end, end }
     }
 
-    async fn end_of(&self, job: &mut Ongoing, entry: &Entry, equipment: &Equipment) -> Result<Stop, Stop> {
+    async fn end_of(&self, job: &mut Ongoing, entry: &Entry, equipment: &ExecutorInputs) -> Result<RunExit, RunExit> {
         match job.begin {
-            Begin::Start => self.start(job, entry).await?,
-            Begin::Again => {
+            StartMode::Start => self.start(job, entry).await?,
+            StartMode::Rerun => {
                 Box::pin(self.backoff.resume(job)).await?;
                 Box::pin(self.start_again(job, entry, None)).await?;
             }
-            Begin::Outside | Begin::Lost => {}
+            StartMode::AwaitResult | StartMode::Lost => {}
         }
         loop {
             fault::pass(Point::BeforeRun);
             let ended = self.attempts.run(job, entry, equipment).await;
             fault::pass(Point::AfterRun);
             let failure = match ended {
-                Ended::With(outcome) => {
+                AttemptEnd::Answered(outcome) => {
                     self.pauses.note(&job.call.tenant, &entry.name, false);
-                    return Ok(Stop::Done(self.result_of(job, entry, outcome).await?));
+                    return Ok(RunExit::Done(self.result_of(job, entry, outcome).await?));
                 }
-                Ended::Failed(failure) => *failure,
-                Ended::Cancelled => return Err(Failure::cancelled().into()),
-                Ended::Stopping if job.is_left_at_once() => return Err(Stop::Left),
-                Ended::Stopping => return Err(Failure::shutting_down().into()),
-                Ended::Taken => return Err(Stop::Taken),
+                AttemptEnd::Failed(failure) => *failure,
+                AttemptEnd::Cancelled => return Err(Failure::cancelled().into()),
+                AttemptEnd::ShuttingDown if job.is_left_at_once() => return Err(RunExit::LeaveQueued),
+                AttemptEnd::ShuttingDown => return Err(Failure::shutting_down().into()),
+                AttemptEnd::Taken => return Err(RunExit::TakenOver),
             };
             self.pauses.note(&job.call.tenant, &entry.name, failure.code == Code::ToolTimeout);
             let spec = job.call.retry.over(&entry.definition.retry);
             let random = retry::random_of(self.ids.next());
             let wait = retry::wait(&entry.definition, &spec, job.call.attempts, &failure, random);
             let Some(wait) = wait else { return Err(failure.into()) };
-            Box::pin(self.backoff.rest(job, wait, spec.max_attempts, &failure)).await?;
-            job.begin = Begin::Again;
+            Box::pin(self.backoff.wait_backoff(job, wait, spec.max_attempts, &failure)).await?;
+            job.begin = StartMode::Rerun;
             Box::pin(self.start_again(job, entry, Some(failure))).await?;
         }
     }
 
     /// Returns what a tool answered as the result of the call: checked, and with images of a size for models.
-    async fn result_of(&self, job: &Ongoing, entry: &Entry, outcome: Box<Outcome>) -> Result<Box<Outcome>, Stop> {
+    async fn result_of(&self, job: &Ongoing, entry: &Entry, outcome: Box<Outcome>) -> Result<Box<Outcome>, RunExit> {
         let outcome = check_output(entry, outcome);
         if !images::has_any(&outcome) {
             return Ok(outcome);
@@ -96,7 +96,7 @@ impl Execution<'_> {
 
     /// The start of a tool that is not read-only is on disk before the tool runs, and so is any start of a call that is on disk
     /// already: what a crash leaves behind is then known, and how often the tool has run.
-    async fn start(&self, job: &mut Ongoing, entry: &Entry) -> Result<(), Stop> {
+    async fn start(&self, job: &mut Ongoing, entry: &Entry) -> Result<(), RunExit> {
         job.call.start(self.clock.moment()).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
         if entry.definition.annotations.read_only && !job.recorder.has_announced() {
             return Ok(());
@@ -113,7 +113,7 @@ impl Execution<'_> {
     }
 
     /// Begins the next attempt, after one that failed so; without `failed`, the process that ran it was lost.
-    async fn start_again(&self, job: &mut Ongoing, entry: &Entry, failed: Option<Failure>) -> Result<(), Stop> {
+    async fn start_again(&self, job: &mut Ongoing, entry: &Entry, failed: Option<Failure>) -> Result<(), RunExit> {
         job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
         let tip = format!("Attempt {}", job.call.attempts);
         job.call.set_tip(tip);
@@ -128,7 +128,7 @@ impl Execution<'_> {
     }
 
     /// Writes that the tool is about to run. If that cannot be done in time, it is not run: the caller may send it again.
-    async fn write_ahead(&self, job: &mut Ongoing, entry: &Entry, change: Change) -> Result<Ahead, Stop> {
+    async fn write_ahead(&self, job: &mut Ongoing, entry: &Entry, change: Change) -> Result<Ahead, RunExit> {
         fault::pass(Point::BeforeAccept);
         let written = job.recorder.write(change).await;
         fault::pass(Point::AfterAccept);
@@ -139,7 +139,7 @@ impl Execution<'_> {
                 Ok(Ahead::Recorded)
             }
             Ok(Recorded::Late) => Ok(Ahead::Late),
-            Err(JournalError::Fenced) => Err(Stop::Taken),
+            Err(JournalError::Fenced) => Err(RunExit::TakenOver),
             Err(error) => Ok(Ahead::Refused(error)),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::arguments;
-use super::state::{Asked, Next, Planned, limits_of};
+use super::state::{DeferredRequest, Disposition, Planned, limits_of};
 use crate::domain::call::CALLED_AS;
 use crate::domain::limits::ServerLimits;
 use crate::domain::{CallRequest, Failure, Naming};
@@ -14,24 +14,24 @@ use crate::registry::{Entry, Lookup, View};
 
 /// Whom a request is for.
 #[derive(Debug)]
-pub(super) struct Sought {
+pub(super) struct ResolvedTool {
     /// The tool, if there is one.
     pub entry: Option<Arc<Entry>>,
     /// The tool that was called in its stead.
-    pub through: Option<Arc<str>>,
+    pub forwarded_from: Option<Arc<str>>,
     /// Why the call ends here, although there is a tool.
     pub refused: Option<Box<Failure>>,
 }
 
 /// Looks a request's tool up. Where it is called through another, the request becomes that of the tool itself.
-pub(super) fn seek(view: View<'_>, request: &mut CallRequest, is_unknown: bool) -> Sought {
+pub(super) fn resolve_tool(view: View<'_>, request: &mut CallRequest, is_unknown: bool) -> ResolvedTool {
     let entry = match view.find(&request.name) {
         Lookup::Available(entry) => entry.clone(),
-        found => return Sought::not_to_be_had(found),
+        found => return ResolvedTool::unavailable(found),
     };
     // What was cut off may name a wrong tool, and what is still to come names none.
     if is_unknown || entry.role != Some(ToolRole::Forward) {
-        return Sought { entry: Some(entry), through: None, refused: None };
+        return ResolvedTool { entry: Some(entry), forwarded_from: None, refused: None };
     }
     match inner(&entry, request) {
         Ok((name, arguments)) => {
@@ -40,38 +40,43 @@ pub(super) fn seek(view: View<'_>, request: &mut CallRequest, is_unknown: bool) 
             (request.name, request.arguments) = (name, arguments);
             let sought = match found {
                 Lookup::Available(inner) if inner.role.is_none() => {
-                    Sought { entry: Some(inner.clone()), through: None, refused: None }
+                    ResolvedTool { entry: Some(inner.clone()), forwarded_from: None, refused: None }
                 }
-                Lookup::Unavailable(inner) if inner.role.is_none() => Sought::not_to_be_had(found),
-                _ => Sought::not_to_be_had(Lookup::Missing),
+                Lookup::Unavailable(inner) if inner.role.is_none() => ResolvedTool::unavailable(found),
+                _ => ResolvedTool::unavailable(Lookup::Missing),
             };
-            Sought { through: Some(entry.name.clone()), ..sought }
+            ResolvedTool { forwarded_from: Some(entry.name.clone()), ..sought }
         }
-        Err(failure) => Sought { entry: Some(entry), through: None, refused: Some(failure) },
+        Err(failure) => ResolvedTool { entry: Some(entry), forwarded_from: None, refused: Some(failure) },
     }
 }
 
-impl Sought {
+impl ResolvedTool {
     /// A tool that cannot be called, or none.
-    fn not_to_be_had(found: Lookup<'_>) -> Self {
+    fn unavailable(found: Lookup<'_>) -> Self {
         let entry = match found {
             Lookup::Available(entry) | Lookup::Unavailable(entry) => Some(entry.clone()),
             Lookup::Missing => None,
         };
         let refused = entry.as_ref().map(|entry| Failure::unavailable(&entry.name).into());
-        Self { entry, through: None, refused }
+        Self { entry, forwarded_from: None, refused }
     }
 }
 
 /// The same for a call that was accepted before its arguments were known. Returns the arguments of the tool itself.
-pub(super) fn send_on(server: &ServerLimits, job: &mut Planned, arguments: Value, asked: &Asked) -> Value {
+pub(super) fn forward_arguments(
+    server: &ServerLimits,
+    job: &mut Planned,
+    arguments: Value,
+    asked: &DeferredRequest,
+) -> Value {
     let call = &mut job.ongoing.call;
     let (name, vendor) = (call.name.to_string(), asked.vendor);
     let mut request = CallRequest { name, arguments: Some(arguments), vendor, ..CallRequest::default() };
     let (access, conversation) = (job.ongoing.access.clone(), job.ongoing.conversation.clone());
     let snapshot = access.snapshot();
     let view = access.view(&snapshot, conversation.as_deref());
-    let Sought { entry, through, refused } = seek(view, &mut request, false);
+    let ResolvedTool { entry, forwarded_from: through, refused } = resolve_tool(view, &mut request, false);
     call.extend_metadata(called_as(entry.as_deref(), &request.name));
     call.extend_metadata(through.map(|name| ("called_through".to_owned(), (*name).into())));
     job.next = match (entry, refused) {
@@ -79,12 +84,12 @@ pub(super) fn send_on(server: &ServerLimits, job: &mut Planned, arguments: Value
             let limits = limits_of(server, &entry, &asked.limits, conversation.as_deref());
             let context = asked.context.of(&entry.definition);
             call.assign(entry.name.clone(), entry.title.clone(), Some((limits, context)));
-            refused.map_or(Next::Run(entry), Next::Refuse)
+            refused.map_or(Disposition::Run(entry), Disposition::Reject)
         }
         (None, _) => {
             let name: Arc<str> = std::mem::take(&mut request.name).into();
             call.assign(name.clone(), name, None);
-            Next::Refuse(view.not_found(&call.name, Naming::Own).into())
+            Disposition::Reject(view.not_found(&call.name, Naming::Own).into())
         }
     };
     request.arguments.unwrap_or_default()

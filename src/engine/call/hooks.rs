@@ -6,13 +6,13 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::interrupt::{ANNOUNCE_AFTER, Deadline, Race, Shutdown};
-use super::state::{Begin, Ongoing, Stop};
-use super::{arguments, equip};
+use super::state::{Ongoing, RunExit, StartMode};
+use super::{arguments, inject};
 use crate::access::Access;
 use crate::dispatch::QueuedSlot;
 use crate::domain::event::{EventKind, Reported};
 use crate::domain::{Call, Clock, Code, Failure, FailurePolicy, HookEvent, HookFault, Moment, Outcome};
-use crate::engine::live::Live;
+use crate::engine::live::LiveCalls;
 use crate::events::render;
 use crate::hooks::{BeforeDecision, Hook, HookCall, Hooks, withhold};
 use crate::registry::{Entry, presets};
@@ -22,7 +22,7 @@ const QUICKLY_CHECKED: usize = 64 * 1024;
 
 /// When a call that waits for its hooks is announced and given up.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
+struct HookDeadlines {
     announce_at: Instant,
     deadline: Option<Deadline>,
 }
@@ -32,7 +32,7 @@ struct Patience {
 pub(super) struct CallHooks<'a> {
     pub hooks: &'a Arc<Hooks>,
     pub clock: &'a Clock,
-    pub live: &'a Live,
+    pub live: &'a LiveCalls,
     pub shutdown: &'a Shutdown,
     pub tasks: &'a TaskTracker,
 }
@@ -44,21 +44,21 @@ impl CallHooks<'_> {
         job: &mut Ongoing,
         entry: &Arc<Entry>,
         place: &mut Option<QueuedSlot>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RunExit> {
         // One that has begun before was asked about then.
-        if !self.hooks.has(HookEvent::BeforeToolCall) || job.begin != Begin::Start {
+        if !self.hooks.has(HookEvent::BeforeToolCall) || job.begin != StartMode::Start {
             return Ok(());
         }
         // Boxed: few calls come this way.
-        Box::pin(self.ask_each(job, entry, place)).await
+        Box::pin(self.run_each(job, entry, place)).await
     }
 
-    async fn ask_each(
+    async fn run_each(
         &self,
         job: &mut Ongoing,
         entry: &Arc<Entry>,
         place: &mut Option<QueuedSlot>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RunExit> {
         let hooks = self.hooks;
         let asked = hooks.matching(HookEvent::BeforeToolCall, &job.call.tenant, &entry.name, &entry.definition.groups);
         if asked.is_empty() {
@@ -69,7 +69,7 @@ impl CallHooks<'_> {
         let patience = self.patience(job);
         for hook in asked {
             let call = HookCall::of(HookEvent::BeforeToolCall, &job.call);
-            let said = self.while_it_may(job, patience, hooks.before(&hook, call)).await?;
+            let said = self.with_deadlines(job, patience, hooks.before(&hook, call)).await?;
             match said {
                 Ok(BeforeDecision::Continue) => {}
                 Ok(BeforeDecision::Arguments(arguments)) => self.rewrite(job, entry, &hook, arguments).await?,
@@ -85,24 +85,24 @@ impl CallHooks<'_> {
         Ok(())
     }
 
-    fn patience(&self, job: &Ongoing) -> Patience {
+    fn patience(&self, job: &Ongoing) -> HookDeadlines {
         let waited_ms = job.call.waited_ms(self.clock.moment());
         let limit = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
         let deadline = limit.and_then(|limit_ms| Deadline::of(limit_ms, waited_ms, "queue_timeout_ms"));
-        Patience { announce_at: Instant::now() + ANNOUNCE_AFTER, deadline }
+        HookDeadlines { announce_at: Instant::now() + ANNOUNCE_AFTER, deadline }
     }
 
     /// Waits for a hook, unless the call ends before that.
-    async fn while_it_may<T>(
+    async fn with_deadlines<T>(
         &self,
         job: &mut Ongoing,
-        patience: Patience,
+        patience: HookDeadlines,
         asking: impl Future<Output = T>,
-    ) -> Result<T, Stop> {
+    ) -> Result<T, RunExit> {
         let announce_at = (!job.recorder.has_announced()).then_some(patience.announce_at);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
         let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(patience.deadline);
-        Ok(race.run_announcing(announce_at, job.announce(self.live), asking).await?)
+        Ok(race.run_announcing(announce_at, job.publish_status(self.live), asking).await?)
     }
 
     /// Puts a hook's arguments over those that there are; together they have to be valid.
@@ -112,12 +112,12 @@ impl CallHooks<'_> {
         entry: &Arc<Entry>,
         hook: &Hook,
         arguments: Map<String, Value>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), RunExit> {
         let mut members =
             job.call.effective_arguments.as_deref().and_then(Value::as_object).cloned().unwrap_or_default();
         members.extend(arguments);
         let merged = Value::Object(members);
-        equip::note_dropped(&mut job.call, presets::named_in(&entry.definition.presets, &merged));
+        inject::note_dropped(&mut job.call, presets::named_in(&entry.definition.presets, &merged));
         let (merged, entry) = (Arc::new(merged), entry.clone());
         let is_long = merged.as_object().is_some_and(|members| crate::domain::json::size_of(members) > QUICKLY_CHECKED);
         let checked = if is_long {
@@ -128,7 +128,7 @@ impl CallHooks<'_> {
         } else {
             arguments::checked(&entry, &merged, None)
         };
-        let checked = checked.map_err(|failure| Stop::from(made_by_hook(*failure, hook.id())))?;
+        let checked = checked.map_err(|failure| RunExit::from(attribute_to_hook(*failure, hook.id())))?;
         job.call.add_checked(checked.arguments, checked.coerced);
         Ok(())
     }
@@ -142,7 +142,7 @@ impl CallHooks<'_> {
     }
 
     async fn image(&self, job: &mut Ongoing, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
-        let asked = self.hooks_about(HookEvent::ToolResultPersist, &job.access, &job.call);
+        let asked = self.matching_hooks(HookEvent::ToolResultPersist, &job.access, &job.call);
         if asked.is_empty() {
             return None;
         }
@@ -154,12 +154,12 @@ impl CallHooks<'_> {
         let failure = outcome.error.as_ref().map(|failure| failure.code);
         let is_cut_short = matches!(failure, Some(Code::Cancelled | Code::ShuttingDown));
         for hook in asked.into_iter().filter(|hook| hook.is_builtin() || !is_cut_short) {
-            let announce_at = (!is_told(job)).then_some(announce);
+            let announce_at = (!is_announced(job)).then_some(announce);
             let cancel = job.handle.cancel.clone();
             // A cancel and a stop do not wait for a hook. The result exists already.
             let race = Race::new(&cancel, self.shutdown).work_first();
             let asking = self.hooks.persist(&hook, &mut image);
-            let said = race.run_announcing(announce_at, job.announce(self.live), asking).await;
+            let said = race.run_announcing(announce_at, job.publish_status(self.live), asking).await;
             let said = said.unwrap_or_else(|_| Err(HookFault::given_up(hook.id(), hook.event())));
             match said {
                 Ok(changed) => differs |= changed,
@@ -181,7 +181,7 @@ impl CallHooks<'_> {
     pub fn after(&self, access: &Access, call: &Arc<Call>) {
         let hooks = self.hooks;
         if hooks.has(HookEvent::AfterToolCall) {
-            let asked = self.hooks_about(HookEvent::AfterToolCall, access, call);
+            let asked = self.matching_hooks(HookEvent::AfterToolCall, access, call);
             if !asked.is_empty() {
                 hooks.tell(asked, call, self.tasks, &self.shutdown.stop);
             }
@@ -189,7 +189,7 @@ impl CallHooks<'_> {
     }
 
     /// Nobody is asked about unknown tools and invalid arguments.
-    fn hooks_about(&self, event: HookEvent, access: &Access, call: &Call) -> Vec<Arc<Hook>> {
+    fn matching_hooks(&self, event: HookEvent, access: &Access, call: &Call) -> Vec<Arc<Hook>> {
         let snapshot = access.snapshot();
         let groups = snapshot.get(&call.name).map_or(&[][..], |entry| &entry.definition.groups);
         let mut asked = self.hooks.matching(event, &call.tenant, &call.name, groups);
@@ -203,7 +203,7 @@ impl CallHooks<'_> {
     /// Tells watchers that a hook has failed.
     async fn note_hook_error(&self, job: &mut Ongoing, fault: &HookFault) {
         job.register(self.live);
-        if !is_told(job) {
+        if !is_announced(job) {
             let change = job.recorder.change(&job.call);
             // Its receipt does not matter: whatever the call does next follows in the same queue.
             let _ = job.recorder.journal().enqueue(change).await;
@@ -216,13 +216,13 @@ impl CallHooks<'_> {
 }
 
 /// Whether watchers know how the call stands.
-fn is_told(job: &Ongoing) -> bool {
+fn is_announced(job: &Ongoing) -> bool {
     let is_behind = job.call.started_at.is_some() && !job.recorder.has_announced_start();
     job.recorder.has_announced() && !is_behind
 }
 
 /// The same failure, with the hook that is behind it.
-fn made_by_hook(mut failure: Failure, hook: &str) -> Failure {
+fn attribute_to_hook(mut failure: Failure, hook: &str) -> Failure {
     failure.text.push_str(&format!("\nThe arguments were valid until the hook {hook} changed them."));
     failure.message.push_str(&format!(": the hook {hook} made them so"));
     if let Some(Value::Object(details)) = &mut failure.details {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::equip::Equipment;
+use super::inject::ExecutorInputs;
 use super::interrupt::{Race, Shutdown};
 use super::output::check_output;
-use super::state::{Begin, Ongoing, Stop};
+use super::state::{Ongoing, RunExit, StartMode};
 use crate::domain::{Call, IdGenerator, Outcome, Phase, ToolOutput, convert};
-use crate::engine::said::{Said, WireAnswer};
+use crate::engine::control_message::{ControlMessage, WireOutput};
 use crate::executor::images;
 use crate::registry::Entry;
 use crate::store::{StoreError, Stores};
@@ -31,7 +31,13 @@ pub(super) struct LastResult<'a> {
 impl LastResult<'_> {
     /// How a call ends that is about to end with `outcome`, without a posted result: with the result that was posted in the
     /// last moment, if there is one.
-    pub async fn find(&self, job: &mut Ongoing, entry: &Entry, equipment: &Equipment, outcome: Box<Outcome>) -> Stop {
+    pub async fn find(
+        &self,
+        job: &mut Ongoing,
+        entry: &Entry,
+        equipment: &ExecutorInputs,
+        outcome: Box<Outcome>,
+    ) -> RunExit {
         let posted = match job.handle.outside.close_after_posters().await {
             Some(posted) => Some(posted),
             None => {
@@ -48,14 +54,14 @@ impl LastResult<'_> {
                 };
                 match found {
                     Some(found) => found,
-                    None => return Stop::Left,
+                    None => return RunExit::LeaveQueued,
                 }
             }
         };
-        let Some(posted) = posted else { return Stop::With(outcome) };
+        let Some(posted) = posted else { return RunExit::Settle(outcome) };
         job.call.set_posted_result();
         let outcome = equipment.without_secrets(convert::outcome_of(&entry.name, posted));
-        Stop::With(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
+        RunExit::Settle(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
     }
 
     /// The result that is on disk, if there is one. A database that is away is waited for, up to the end of the service; then
@@ -63,7 +69,7 @@ impl LastResult<'_> {
     async fn posted_on_disk(
         &self,
         call: &Call,
-        begin: Begin,
+        begin: StartMode,
         entry: &Entry,
         outcome: &Outcome,
     ) -> Option<Option<ToolOutput>> {
@@ -79,24 +85,24 @@ impl LastResult<'_> {
     async fn look_for_result(
         &self,
         call: &Call,
-        begin: Begin,
+        begin: StartMode,
         entry: &Entry,
         outcome: &Outcome,
     ) -> Result<Option<ToolOutput>, StoreError> {
         // Where the tool may post a result, the first one to be on disk counts: a result, or this end. It costs a failed call
         // one write, as another node may acknowledge a result at any moment before the end is on disk.
         let may_post = entry.works_outside() || entry.definition.has_token();
-        let is_handed_out = call.phase == Phase::External || begin == Begin::Lost || may_post;
+        let is_handed_out = call.phase == Phase::External || begin == StartMode::Lost || may_post;
         let found = match outcome.error.as_ref().filter(|_| is_handed_out) {
             None => self.stores.posted_result(call.id).await?,
             Some(failure) => {
                 let (failure, text) = (failure.clone(), failure.text.clone());
-                let end = Said::Result { answer: WireAnswer::Failure { failure, text } }.message(call.id)?;
+                let end = ControlMessage::Result { answer: WireOutput::Failure { failure, text } }.message(call.id)?;
                 self.stores.refuse_results(self.ids.next(), &end, self.node).await?
             }
         };
         match found.as_deref().map(serde_json::from_str) {
-            Some(Ok(Said::Result { answer })) => Ok(Some(answer.into())),
+            Some(Ok(ControlMessage::Result { answer })) => Ok(Some(answer.into())),
             _ => Ok(None),
         }
     }

@@ -7,17 +7,17 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::arguments::{parse, valid};
-use super::recorder::{self, Pending};
-use super::state::{Asked, Next, Planned, limits_of};
-use super::{equip, forward};
+use super::recorder::{self, PendingCall};
+use super::state::{DeferredRequest, Disposition, Planned, limits_of};
+use super::{forward, inject};
 use crate::access::Access;
 use crate::domain::call::CallRecord;
 use crate::domain::limits::ServerLimits;
 use crate::domain::{Call, CallRequest, Clock, Failure, KeyClaim, Naming, Vendor};
+use crate::engine::argument_stream::ArgumentStream;
 use crate::engine::context::ContextObjects;
-use crate::engine::draft::Draft;
-use crate::engine::room::{Held, Room};
-use crate::engine::sessions::InSession;
+use crate::engine::memory_budget::{MemoryBudget, MemoryPermit};
+use crate::engine::sessions::SessionCalls;
 use crate::engine::submission::Submission;
 use crate::executor::{SystemTool, ToolRole};
 use crate::registry::{Entry, presets};
@@ -27,7 +27,7 @@ use crate::store::{Journal, Stores};
 /// Plans calls.
 #[derive(Debug)]
 pub(in crate::engine) struct Planner<'a> {
-    pub room: &'a Room,
+    pub room: &'a MemoryBudget,
     pub context: &'a ContextObjects,
     pub limits: &'a ServerLimits,
     pub journal: &'a Journal,
@@ -35,7 +35,7 @@ pub(in crate::engine) struct Planner<'a> {
     pub patience: Duration,
     pub clock: &'a Clock,
     pub node: &'a Arc<str>,
-    pub sessions: &'a InSession,
+    pub sessions: &'a SessionCalls,
 }
 
 impl Planner<'_> {
@@ -46,12 +46,12 @@ impl Planner<'_> {
         submission: Box<Submission>,
         ids: &[Uuid],
         batch_id: Option<Uuid>,
-    ) -> (Vec<Planned>, Vec<Pending>, Option<Held>) {
+    ) -> (Vec<Planned>, Vec<PendingCall>, Option<MemoryPermit>) {
         let mut texts = Texts { room: self.room, held: None, kib: 0 };
         let context = self.context.with(&submission);
         let agent = submission.agent.clone();
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = *submission;
-        let Submission { truncated, traceparent, once, cache_control, conversation, .. } = *submission;
+        let Submission { truncated, traceparent, idempotency_key: once, cache_control, conversation, .. } = *submission;
         let snapshot = access.snapshot();
         let view = access.view(&snapshot, conversation.as_deref());
         let is_alone = calls.len() + known.len() == 1;
@@ -59,7 +59,7 @@ impl Planner<'_> {
             let truncated = truncated || request.truncated;
             // Whom a call is for whose arguments are still to come may stand in those.
             let is_unknown = truncated || request.streamed;
-            let sought = forward::seek(view, &mut request, is_unknown);
+            let sought = forward::resolve_tool(view, &mut request, is_unknown);
             let naming = request.naming();
             let called_as = forward::called_as(sought.entry.as_deref(), &request.name);
             let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
@@ -93,19 +93,19 @@ impl Planner<'_> {
                         call.set_context(context.of(&entry.definition));
                     }
                     match sought.refused {
-                        Some(failure) => Next::Refuse(failure),
+                        Some(failure) => Disposition::Reject(failure),
                         None if !is_alone && entry.role == Some(COMPLETION) => {
-                            Next::Refuse(not_alone(&entry.name).into())
+                            Disposition::Reject(must_run_alone(&entry.name).into())
                         }
-                        None if request.streamed => Next::Run(entry.clone()),
+                        None if request.streamed => Disposition::Run(entry.clone()),
                         None => resolve(&mut call, entry, truncated, vendor, &mut texts),
                     }
                 }
                 None => {
                     // What `call_tool` names, `find_tools` has shown; it has names of its own for clients of MCP only.
-                    let is_own = sought.through.is_some() && naming != Naming::Mcp;
+                    let is_own = sought.forwarded_from.is_some() && naming != Naming::Mcp;
                     let naming = if is_own { Naming::Own } else { naming };
-                    Next::Refuse(view.not_found(&call.name, naming).into())
+                    Disposition::Reject(view.not_found(&call.name, naming).into())
                 }
             };
             let beginning = request.streamed.then(|| call.arguments.as_str().unwrap_or_default().to_owned());
@@ -113,14 +113,14 @@ impl Planner<'_> {
                 call.await_arguments();
             }
             call.extend_metadata(called_as);
-            call.extend_metadata(sought.through.map(|name| ("called_through".to_owned(), (*name).into())));
-            let (recorder, end) = recorder::pair(self.journal.clone(), self.stores.clone(), self.patience);
+            call.extend_metadata(sought.forwarded_from.map(|name| ("called_through".to_owned(), (*name).into())));
+            let (recorder, end) = recorder::channel(self.journal.clone(), self.stores.clone(), self.patience);
             let mut job = Planned::new(access.clone(), call, next, recorder);
             job.ongoing.naming = naming;
             job.ongoing.traceparent.clone_from(&traceparent);
             job.ongoing.conversation.clone_from(&conversation);
             if let Some(beginning) = beginning {
-                let draft = Draft::new(
+                let draft = ArgumentStream::new(
                     job.is_concurrency_safe(),
                     job.is_asynchronous(),
                     &beginning,
@@ -128,17 +128,17 @@ impl Planner<'_> {
                 );
                 job.ongoing.handle.draft = Some(draft.last(entry.is_some_and(|entry| entry.role == Some(COMPLETION))));
                 let (limits, context) = (own_limits.or(&limits), context.clone());
-                job.asked = Some(Box::new(Asked { vendor, limits, context }));
+                job.deferred = Some(Box::new(DeferredRequest { vendor, limits, context }));
             }
-            job.ongoing.presence = session.clone().filter(|_| job.is_to_run()).map(|session| {
+            job.ongoing.session_guard = session.clone().filter(|_| job.is_to_run()).map(|session| {
                 let (tool, cancel) = (job.ongoing.call.name.clone(), job.ongoing.handle.cancel.clone());
                 self.sessions.enter((access.tenant().clone(), session), *id, tool, cancel)
             });
             job.claims.extend(request.idempotency_key.map(|once| KeyClaim { once, batch_id: None, calls: vec![*id] }));
             let is_awaited = !job.is_asynchronous();
-            (job, Pending { id: *id, is_awaited, end })
+            (job, PendingCall { id: *id, is_awaited, end })
         });
-        let (mut jobs, pending): (Vec<Planned>, Vec<Pending>) = jobs.unzip();
+        let (mut jobs, pending): (Vec<Planned>, Vec<PendingCall>) = jobs.unzip();
         if let (Some(once), Some(first)) = (once, jobs.first_mut()) {
             let mut calls = ids.to_vec();
             known.iter().for_each(|(place, id)| calls.insert(*place, *id));
@@ -152,7 +152,7 @@ impl Planner<'_> {
 pub(in crate::engine) const COMPLETION: ToolRole = ToolRole::Session(SystemTool::AttemptCompletion);
 
 /// It completes nothing beside other calls, whose results the model has not seen.
-pub(in crate::engine) fn not_alone(name: &str) -> Failure {
+pub(in crate::engine) fn must_run_alone(name: &str) -> Failure {
     Failure::execution(name, "it must be the only call of its message; nothing was completed. Call it again, alone")
 }
 
@@ -162,9 +162,9 @@ fn resolve(
     truncated: bool,
     vendor: Option<Vendor>,
     texts: &mut Texts<'_>,
-) -> Next {
+) -> Disposition {
     if truncated {
-        return Next::Refuse(Failure::truncated(&entry.name).into());
+        return Disposition::Reject(Failure::truncated(&entry.name).into());
     }
     let mut weight = 0;
     let checked = valid(entry, &call.arguments, vendor, |more| {
@@ -177,8 +177,8 @@ fn resolve(
 
 /// What the values of arguments hold that came as texts, which are read only here.
 struct Texts<'a> {
-    room: &'a Room,
-    held: Option<Held>,
+    room: &'a MemoryBudget,
+    held: Option<MemoryPermit>,
     /// What the calls before have taken.
     kib: usize,
 }
@@ -192,17 +192,21 @@ impl Texts<'_> {
 }
 
 /// Notes in the call what is known of its arguments.
-pub(in crate::engine) fn next(call: &mut Call, entry: &Arc<Entry>, checked: Result<Checked, Box<Failure>>) -> Next {
+pub(in crate::engine) fn next(
+    call: &mut Call,
+    entry: &Arc<Entry>,
+    checked: Result<Checked, Box<Failure>>,
+) -> Disposition {
     if !entry.definition.presets.is_empty()
         && let Ok(given) = parse(&call.arguments, |_| true)
     {
-        equip::note_dropped(call, presets::named_in(&entry.definition.presets, &given));
+        inject::note_dropped(call, presets::named_in(&entry.definition.presets, &given));
     }
     match checked {
         Ok(checked) => {
             call.add_checked(checked.arguments, checked.coerced);
-            Next::Run(entry.clone())
+            Disposition::Run(entry.clone())
         }
-        Err(failure) => Next::Refuse(failure),
+        Err(failure) => Disposition::Reject(failure),
     }
 }

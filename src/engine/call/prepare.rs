@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::equip::{Equipment, Equipper};
-use super::gather::Gatherer;
+use super::collect_arguments::Gatherer;
 use super::hooks::CallHooks;
-use super::state::{Begin, Executed, Next, Ongoing, Planned, Stop};
+use super::inject::{Equipper, ExecutorInputs};
+use super::state::{Disposition, Executed, Ongoing, Planned, RunExit, StartMode};
 use crate::dispatch::QueuedSlot;
 use crate::domain::Failure;
-use crate::engine::turns::Permit;
+use crate::engine::call_order::OrderGuard;
 use crate::registry::Entry;
 
 /// A call that is ready to run.
@@ -17,18 +17,18 @@ pub(super) struct Prepared {
     pub job: Box<Ongoing>,
     pub entry: Arc<Entry>,
     /// What only its executor sees.
-    pub equipment: Equipment,
+    pub equipment: ExecutorInputs,
     /// Its place in the queue, where it was taken beforehand.
     pub place: Option<QueuedSlot>,
     /// Its turn among the calls of one stream.
-    pub turn: Option<Permit>,
+    pub turn: Option<OrderGuard>,
 }
 
 impl Prepared {
     /// Ends the call before it was admitted.
-    pub fn ended(self, end: Stop) -> Executed {
+    pub fn ended(self, end: RunExit) -> Executed {
         let Self { job, entry, equipment, turn, .. } = self;
-        Executed { job, entry: Some(entry), equipment, turn, call_end: None, end }
+        Executed { job, entry: Some(entry), inputs: equipment, turn, instance_guard: None, end }
     }
 }
 
@@ -49,33 +49,33 @@ impl Preparer<'_> {
         let mut turn = None;
         if let Some(draft) = planned.ongoing.handle.draft.clone() {
             // Boxed: few calls come this way.
-            match Box::pin(self.gatherer.gather(&mut planned, &draft)).await {
+            match Box::pin(self.gatherer.collect_arguments(&mut planned, &draft)).await {
                 Ok(permit) => turn = permit,
                 Err(end) => return Err(planned.ended(end)),
             }
         }
         let entry = match &mut planned.next {
-            Next::Run(entry) => entry.clone(),
-            Next::Refuse(failure) => {
+            Disposition::Run(entry) => entry.clone(),
+            Disposition::Reject(failure) => {
                 let end = failure.taken().into();
                 return Err(Executed { turn, ..planned.ended(end) });
             }
         };
         let Planned { ongoing: job, place, .. } = planned;
-        let mut prepared = Prepared { job, entry, equipment: Equipment::default(), place, turn };
+        let mut prepared = Prepared { job, entry, equipment: ExecutorInputs::default(), place, turn };
         match self.complete(&mut prepared).await {
             Ok(()) => Ok(prepared),
             Err(end) => Err(prepared.ended(end)),
         }
     }
 
-    async fn complete(&self, prepared: &mut Prepared) -> Result<(), Stop> {
+    async fn complete(&self, prepared: &mut Prepared) -> Result<(), RunExit> {
         let Prepared { job, entry, equipment, place, .. } = prepared;
         self.hooks.before(job, entry, place).await?;
         let Ongoing { call, begin, .. } = &mut **job;
-        let is_handed_out = matches!(begin, Begin::Outside | Begin::Lost);
-        let equipped = self.equipper.equip(call, equipment, entry, *begin == Begin::Start, is_handed_out);
-        if job.begin == Begin::Lost {
+        let is_handed_out = matches!(begin, StartMode::AwaitResult | StartMode::Lost);
+        let equipped = self.equipper.inject_inputs(call, equipment, entry, *begin == StartMode::Start, is_handed_out);
+        if job.begin == StartMode::Lost {
             return Err(Failure::outcome_unknown(&entry.name).into());
         }
         equipped.map_err(|failure| *failure)?;

@@ -14,31 +14,31 @@ use crate::store::journal::{Change, Journal, JournalError, Transitions};
 
 /// The call could not be recorded within the caller's patience; the database is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotRecorded {
+pub struct RecordError {
     /// Whether it is on disk as accepted: then it goes on, and its end will be recorded.
     pub accepted: bool,
 }
 
 /// Where the end of a call arrives.
-pub(in crate::engine) type End = oneshot::Receiver<Result<Arc<Call>, NotRecorded>>;
+pub(in crate::engine) type EndReceiver = oneshot::Receiver<Result<Arc<Call>, RecordError>>;
 
 /// One call on its way.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingCall {
     /// Its id.
     pub id: Uuid,
     /// Whether its caller waits for its end unless it says otherwise.
     pub is_awaited: bool,
-    pub(in crate::engine) end: End,
+    pub(in crate::engine) end: EndReceiver,
 }
 
-impl Pending {
+impl PendingCall {
     /// The call when it has ended and is on disk.
     ///
     /// # Errors
     /// If it could not be recorded in time; it may still be.
-    pub async fn end(self) -> Result<Arc<Call>, NotRecorded> {
-        self.end.await.unwrap_or(Err(NotRecorded { accepted: false }))
+    pub async fn end(self) -> Result<Arc<Call>, RecordError> {
+        self.end.await.unwrap_or(Err(RecordError { accepted: false }))
     }
 }
 
@@ -48,14 +48,14 @@ pub(in crate::engine) struct Recorder {
     journal: Journal,
     stores: Stores,
     patience: Duration,
-    waiting: Option<oneshot::Sender<Result<Arc<Call>, NotRecorded>>>,
+    waiting: Option<oneshot::Sender<Result<Arc<Call>, RecordError>>>,
     accepted: bool,
     started: bool,
     is_late: bool,
 }
 
 /// A recorder, and where the end arrives.
-pub(in crate::engine) fn pair(journal: Journal, stores: Stores, patience: Duration) -> (Recorder, End) {
+pub(in crate::engine) fn channel(journal: Journal, stores: Stores, patience: Duration) -> (Recorder, EndReceiver) {
     let (waiting, end) = oneshot::channel();
     let waiting = Some(waiting);
     (Recorder { journal, stores, patience, waiting, accepted: false, started: false, is_late: false }, end)
@@ -69,7 +69,7 @@ impl Recorder {
     }
 
     /// What is new since the last change.
-    fn news(&mut self, call: &Call) -> Transitions {
+    fn take_transitions(&mut self, call: &Call) -> Transitions {
         let started = call.started_at.is_some();
         Transitions {
             accepted: !std::mem::replace(&mut self.accepted, true),
@@ -90,7 +90,7 @@ impl Recorder {
 
     /// The call as it is, to be written.
     pub fn change(&mut self, call: &Call) -> Change {
-        let news = self.news(call);
+        let news = self.take_transitions(call);
         Change::new(Arc::new(call.clone()), news)
     }
 
@@ -115,7 +115,7 @@ impl Recorder {
             Err(_) => {
                 drop(awaiting);
                 self.is_late = true;
-                self.tell(Err(NotRecorded { accepted: was_accepted }));
+                self.reply(Err(RecordError { accepted: was_accepted }));
                 writing.await.map(|()| Recorded::Late)
             }
         }
@@ -125,7 +125,7 @@ impl Recorder {
     /// the call, if this is its end.
     pub async fn settle(&mut self, mut call: Arc<Call>, image: Option<Box<Call>>) -> Option<Arc<Call>> {
         let was_accepted = self.accepted;
-        let news = self.news(&call);
+        let news = self.take_transitions(&call);
         fault::pass(Point::BeforeSettle);
         let mut change = Change::new(call.clone(), news);
         if self.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed()) {
@@ -142,13 +142,13 @@ impl Recorder {
         match written {
             Ok(_) => {
                 fault::pass(Point::AfterSettle);
-                self.tell(Ok(call.clone()));
+                self.reply(Ok(call.clone()));
                 return Some(call);
             }
-            Err(JournalError::Fenced) => Box::pin(self.tell_stored(&call)).await,
+            Err(JournalError::Fenced) => Box::pin(self.reply_with_stored(&call)).await,
             Err(error) => {
                 tracing::error!(id = %call.id, %error, "the end of a call was not recorded");
-                self.tell(Err(NotRecorded { accepted: was_accepted }));
+                self.reply(Err(RecordError { accepted: was_accepted }));
             }
         }
         None
@@ -168,27 +168,27 @@ impl Recorder {
 
     /// The end is on disk already.
     pub fn end_is_written(&mut self, call: Call) {
-        self.tell(Ok(Arc::new(call)));
+        self.reply(Ok(Arc::new(call)));
     }
 
     /// Another node has taken the call, or it has ended: whoever waits is told what is stored.
-    pub async fn tell_stored(&mut self, call: &Call) {
+    pub async fn reply_with_stored(&mut self, call: &Call) {
         tracing::warn!(id = %call.id, "the call went on without this run");
         match self.stores.of(&call.tenant).call(call.id).await {
-            Ok(Some(stored)) if stored.status.is_terminal() => self.tell(Ok(Arc::new(stored))),
+            Ok(Some(stored)) if stored.status.is_terminal() => self.reply(Ok(Arc::new(stored))),
             _ => self.leave(),
         }
     }
 
     /// The call goes on elsewhere, or later.
     pub fn leave(&mut self) {
-        self.tell(Err(NotRecorded { accepted: true }));
+        self.reply(Err(RecordError { accepted: true }));
     }
 
     /// The caller has waited long enough; the call goes on.
     pub fn give_up_caller(&mut self) {
         self.is_late = true;
-        self.tell(Err(NotRecorded { accepted: self.accepted }));
+        self.reply(Err(RecordError { accepted: self.accepted }));
     }
 
     /// Whether everything came to disk while the caller was waiting.
@@ -201,7 +201,7 @@ impl Recorder {
         &self.journal
     }
 
-    fn tell(&mut self, end: Result<Arc<Call>, NotRecorded>) {
+    fn reply(&mut self, end: Result<Arc<Call>, RecordError>) {
         if let Some(waiting) = self.waiting.take() {
             // Whoever waited may have gone.
             let _ = waiting.send(end);

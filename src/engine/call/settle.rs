@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::hooks::CallHooks;
+use super::instrument::note_end;
 use super::last_result::LastResult;
-use super::observed::note_end;
 use super::recorder::Recorded;
-use super::state::{Executed, Ongoing, Stop};
+use super::state::{Executed, Ongoing, RunExit};
 use crate::domain::Clock;
 use crate::domain::limits::Bounds;
 use crate::telemetry::trace::Span;
@@ -25,22 +25,22 @@ pub(super) struct Settler<'a> {
 impl Settler<'_> {
     /// Settles a call, and returns whether its caller was still waiting for its end.
     pub async fn settle(&self, executed: Executed, span: &mut Span) -> Recorded {
-        let Executed { mut job, entry, equipment, turn, call_end, end } = executed;
+        let Executed { mut job, entry, inputs: equipment, turn, instance_guard: call_end, end } = executed;
         let end = match (end, entry) {
             // Boxed: few calls come this way.
-            (Stop::With(outcome), Some(entry)) if job.may_have_result() => {
+            (RunExit::Settle(outcome), Some(entry)) if job.may_have_result() => {
                 Box::pin(self.last_result.find(&mut job, &entry, &equipment, outcome)).await
             }
             (end, _) => end,
         };
         let end = match end {
-            Stop::Done(mut outcome) | Stop::With(mut outcome) => {
+            RunExit::Done(mut outcome) | RunExit::Settle(mut outcome) => {
                 let bounds = job.call.limits.map_or_else(Bounds::default, |limits| limits.output());
                 outcome.truncate(&bounds, job.call.id);
                 if job.handle.outside.is_taken() {
                     job.call.set_posted_result();
                 }
-                Stop::With(outcome)
+                RunExit::Settle(outcome)
             }
             end => end,
         };
@@ -48,13 +48,13 @@ impl Settler<'_> {
         drop(job.handle.outside.close());
         let now = self.clock.moment();
         let stored = match &end {
-            Stop::Done(outcome) | Stop::With(outcome) => self.hooks.persist(&mut job, outcome, now).await,
-            Stop::Left | Stop::Taken => None,
+            RunExit::Done(outcome) | RunExit::Settle(outcome) => self.hooks.persist(&mut job, outcome, now).await,
+            RunExit::LeaveQueued | RunExit::TakenOver => None,
         };
         // What is kept for the call is freed once its end is on disk.
-        let Ongoing { mut call, mut recorder, registration, holds, .. } = *job;
+        let Ongoing { mut call, mut recorder, registration, permits: holds, .. } = *job;
         match end {
-            Stop::Done(outcome) | Stop::With(outcome) => match call.settle(*outcome, now) {
+            RunExit::Done(outcome) | RunExit::Settle(outcome) => match call.settle(*outcome, now) {
                 Ok(()) => {
                     let has_callback = call.callback_url.is_some();
                     let settled = recorder.settle(Arc::new(call), stored).await;
@@ -68,8 +68,8 @@ impl Settler<'_> {
                 }
                 Err(error) => tracing::error!(id = %call.id, %error, "a call was settled twice"),
             },
-            Stop::Left => recorder.leave(),
-            Stop::Taken => Box::pin(recorder.tell_stored(&call)).await,
+            RunExit::LeaveQueued => recorder.leave(),
+            RunExit::TakenOver => Box::pin(recorder.reply_with_stored(&call)).await,
         }
         drop((registration, holds, turn, call_end));
         recorder.end()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::equip::Equipment;
+use super::inject::ExecutorInputs;
 use super::interrupt::Interrupt;
 use super::recorder::Recorder;
 use crate::access::Access;
@@ -15,10 +15,10 @@ use crate::domain::limits::ServerLimits;
 use crate::domain::{
     Call, Failure, KeyClaim, Limits, LimitsSpec, Naming, Outcome, Phase, Session, Status, Time, Vendor,
 };
+use crate::engine::call_order::OrderGuard;
 use crate::engine::context::ContextObjects;
-use crate::engine::live::{Handle, Live, Registration};
-use crate::engine::sessions::Presence;
-use crate::engine::turns::Permit;
+use crate::engine::live::{CallHandle, LiveCalls, Registration};
+use crate::engine::sessions::SessionGuard;
 use crate::events::render;
 use crate::executor::ResultSlot;
 use crate::executor::emitter::{self, ReportReceiver};
@@ -34,11 +34,11 @@ pub(in crate::engine) struct Ongoing {
     pub access: Access,
     pub call: Call,
     pub recorder: Recorder,
-    pub handle: Handle,
+    pub handle: CallHandle,
     pub reports: ReportReceiver,
     /// Makes it reachable while it is held.
     pub registration: Option<Registration>,
-    pub begin: Begin,
+    pub begin: StartMode,
     /// It was on disk before anything ran: a caller that repeats it finds it.
     pub is_accepted_first: bool,
     /// It is detached: it has a place in the queue of such calls, and a drain leaves it to the next start.
@@ -51,34 +51,34 @@ pub(in crate::engine) struct Ongoing {
     /// Its session, as it was when the call was submitted.
     pub conversation: Option<Arc<Session>>,
     /// Its entry among the calls of its session.
-    pub presence: Option<Presence>,
+    pub session_guard: Option<SessionGuard>,
     /// What it holds until it is settled: memory, and its place among detached calls.
-    pub holds: Vec<Arc<OwnedSemaphorePermit>>,
+    pub permits: Vec<Arc<OwnedSemaphorePermit>>,
 }
 
 /// A call that is planned: it will run, or is refused.
 #[derive(Debug)]
 pub(in crate::engine) struct Planned {
     pub ongoing: Box<Ongoing>,
-    pub next: Next,
+    pub next: Disposition,
     /// Its idempotency keys, which are claimed on disk before it runs.
     pub claims: Vec<KeyClaim>,
     /// What was asked for, as long as its arguments are still streamed.
-    pub asked: Option<Box<Asked>>,
+    pub deferred: Option<Box<DeferredRequest>>,
     /// Its place in the queue, where it was taken beforehand.
     pub place: Option<QueuedSlot>,
 }
 
 /// What becomes of a planned call.
 #[derive(Debug)]
-pub(in crate::engine) enum Next {
+pub(in crate::engine) enum Disposition {
     Run(Arc<Entry>),
-    Refuse(Box<Failure>),
+    Reject(Box<Failure>),
 }
 
 /// What a call was asked for with, as long as its arguments come.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Asked {
+pub(in crate::engine) struct DeferredRequest {
     pub vendor: Option<Vendor>,
     pub limits: LimitsSpec,
     pub context: ContextObjects,
@@ -86,24 +86,24 @@ pub(in crate::engine) struct Asked {
 
 /// Where a call begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engine) enum Begin {
+pub(in crate::engine) enum StartMode {
     /// At its beginning.
     Start,
     /// Its last run was lost, or waited for the next one: it is run again.
-    Again,
+    Rerun,
     /// Its work is done outside; only the result is awaited.
-    Outside,
+    AwaitResult,
     /// Its run was lost, and it may not be run again: only a result that was posted before counts.
     Lost,
 }
 
 impl Planned {
     /// Creates the plan of a call without anything else.
-    pub fn new(access: Access, call: Call, next: Next, recorder: Recorder) -> Self {
+    pub fn new(access: Access, call: Call, next: Disposition, recorder: Recorder) -> Self {
         let (emitter, reports) = emitter::channel();
-        let has_token = matches!(&next, Next::Run(entry) if entry.definition.has_token());
-        let is_external = matches!(&next, Next::Run(entry) if entry.works_outside());
-        let handle = Handle {
+        let has_token = matches!(&next, Disposition::Run(entry) if entry.definition.has_token());
+        let is_external = matches!(&next, Disposition::Run(entry) if entry.works_outside());
+        let handle = CallHandle {
             tenant: call.tenant.clone(),
             cancel: CancellationToken::new(),
             emitter,
@@ -120,24 +120,24 @@ impl Planned {
             handle,
             reports,
             registration: None,
-            begin: Begin::Start,
+            begin: StartMode::Start,
             is_accepted_first: false,
             is_queued: false,
             traceparent: None,
             context: Context::current(),
             naming: Naming::default(),
             conversation: None,
-            presence: None,
-            holds: Vec::new(),
+            session_guard: None,
+            permits: Vec::new(),
         });
-        Self { ongoing, next, claims: Vec::new(), asked: None, place: None }
+        Self { ongoing, next, claims: Vec::new(), deferred: None, place: None }
     }
 
     /// Returns `true` if it may run next to its neighbours.
     pub fn is_concurrency_safe(&self) -> bool {
         match &self.next {
-            Next::Run(entry) => entry.definition.is_concurrency_safe(),
-            Next::Refuse(_) => true,
+            Disposition::Run(entry) => entry.definition.is_concurrency_safe(),
+            Disposition::Reject(_) => true,
         }
     }
 
@@ -148,14 +148,14 @@ impl Planned {
 
     /// Returns `true` if it is not refused.
     pub fn is_to_run(&self) -> bool {
-        matches!(self.next, Next::Run(_))
+        matches!(self.next, Disposition::Run(_))
     }
 
     /// Returns `true` if there may be other values than those of its arguments: coerced ones, or those that a refusal repeats.
     pub fn has_copies(&self) -> bool {
         match &self.next {
-            Next::Refuse(failure) => failure.details.is_some(),
-            Next::Run(_) => {
+            Disposition::Reject(failure) => failure.details.is_some(),
+            Disposition::Run(_) => {
                 let effective = self.ongoing.call.effective_arguments.as_ref();
                 effective.is_some_and(|effective| !Arc::ptr_eq(effective, &self.ongoing.call.arguments))
             }
@@ -172,7 +172,7 @@ impl Planned {
 
     /// Returns `true` if its neighbours do not wait for it.
     pub fn is_asynchronous(&self) -> bool {
-        matches!(&self.next, Next::Run(entry) if entry.definition.asynchronous)
+        matches!(&self.next, Disposition::Run(entry) if entry.definition.asynchronous)
     }
 
     /// Refuses a call whose caller was already told that the batch could not be recorded, and may send it again.
@@ -180,30 +180,30 @@ impl Planned {
         if self.is_to_run() && !self.ongoing.is_accepted_first {
             let failure =
                 Failure::overloaded("An earlier call of the batch could not be recorded in time; this one was not run");
-            self.next = Next::Refuse(failure.into());
+            self.next = Disposition::Reject(failure.into());
         }
     }
 
     /// Ends the call before it was prepared.
-    pub fn ended(self, end: Stop) -> Executed {
+    pub fn ended(self, end: RunExit) -> Executed {
         let entry = match self.next {
-            Next::Run(entry) => Some(entry),
-            Next::Refuse(_) => None,
+            Disposition::Run(entry) => Some(entry),
+            Disposition::Reject(_) => None,
         };
-        Executed { job: self.ongoing, entry, equipment: Equipment::default(), turn: None, call_end: None, end }
+        Executed { job: self.ongoing, entry, inputs: ExecutorInputs::default(), turn: None, instance_guard: None, end }
     }
 }
 
 impl Ongoing {
     /// Makes the call reachable: it can be cancelled and reported on from here on, before a client can know its id.
-    pub fn register(&mut self, live: &Live) {
+    pub fn register(&mut self, live: &LiveCalls) {
         if self.registration.is_none() {
             self.registration = Some(live.enter(self.call.id, self.handle.clone()));
         }
     }
 
     /// Makes a call that has to wait reachable, and announces it to subscribers.
-    pub async fn announce(&mut self, live: &Live) {
+    pub async fn publish_status(&mut self, live: &LiveCalls) {
         self.register(live);
         let change = self.recorder.change(&self.call);
         // Its receipt does not matter: whatever the call does next follows in the same queue.
@@ -259,40 +259,40 @@ pub(in crate::engine) struct Executed {
     pub job: Box<Ongoing>,
     /// Its tool, if it has one.
     pub entry: Option<Arc<Entry>>,
-    pub equipment: Equipment,
+    pub inputs: ExecutorInputs,
     /// Its turn among the calls of one stream, until it is settled.
-    pub turn: Option<Permit>,
+    pub turn: Option<OrderGuard>,
     /// Ends the instance that its tool has for this call alone, when it is dropped.
-    pub call_end: Option<CallInstanceGuard>,
-    pub end: Stop,
+    pub instance_guard: Option<CallInstanceGuard>,
+    pub end: RunExit,
 }
 
 /// The way a call ends here.
 #[derive(Debug)]
-pub(in crate::engine) enum Stop {
+pub(in crate::engine) enum RunExit {
     /// Its tool has answered with this.
     Done(Box<Outcome>),
     /// It ends with this, without a result of its tool.
-    With(Box<Outcome>),
+    Settle(Box<Outcome>),
     /// It is left as it is on disk: the next start, or another node, continues it.
-    Left,
+    LeaveQueued,
     /// Another node has taken it over.
-    Taken,
+    TakenOver,
 }
 
-impl From<Interrupt> for Stop {
+impl From<Interrupt> for RunExit {
     fn from(interrupt: Interrupt) -> Self {
         match interrupt {
             Interrupt::Cancelled => Failure::cancelled().into(),
-            Interrupt::Drained => Self::Left,
+            Interrupt::Drained => Self::LeaveQueued,
             Interrupt::Stopping => Failure::shutting_down().into(),
             Interrupt::TimedOut(limit_ms, name) => Failure::timeout(limit_ms, name).into(),
         }
     }
 }
 
-impl<T: Into<Outcome>> From<T> for Stop {
+impl<T: Into<Outcome>> From<T> for RunExit {
     fn from(outcome: T) -> Self {
-        Self::With(Box::new(outcome.into()))
+        Self::Settle(Box::new(outcome.into()))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{asked, echo, output, service};
 use crate::app::App;
 use crate::domain::{Call, CallRequest, Code, Session, Time};
-use crate::engine::{Complete, Submission, Wait};
+use crate::engine::{CompleteArguments, Submission, Wait};
 
 async fn grouped() -> App {
     let tool = |name: &str, groups: Value| {
@@ -33,7 +33,7 @@ async fn ended_in(app: &App, session: Option<&Arc<Session>>, request: CallReques
         ..Submission::default()
     };
     let submitted = app.engine.submit_now(&app.operator, submission, &app.engine.ids(1), 0).unwrap();
-    submitted.ended().await.unwrap().remove(0)
+    submitted.wait_all().await.unwrap().remove(0)
 }
 
 fn code(call: &Call) -> Option<Code> {
@@ -95,7 +95,7 @@ async fn a_tool_named_in_arguments_that_come_piece_by_piece_is_seen_as_the_sessi
             ..Submission::default()
         };
         let ids = app.engine.ids(1);
-        let end = tokio::spawn(app.engine.submit_now(&app.operator, submission, &ids, 0).unwrap().ended());
+        let end = tokio::spawn(app.engine.submit_now(&app.operator, submission, &ids, 0).unwrap().wait_all());
         let draft = loop {
             match app.engine.draft(app.operator.tenant(), ids[0]) {
                 Some(draft) => break draft,
@@ -103,7 +103,7 @@ async fn a_tool_named_in_arguments_that_come_piece_by_piece_is_seen_as_the_sessi
             }
         };
         draft.push(None, &format!("\"{name}\"}}")).unwrap();
-        draft.complete(Complete::default()).unwrap();
+        draft.complete(CompleteArguments::default()).unwrap();
         let call = end.await.unwrap().unwrap().remove(0);
         assert_eq!((&*call.name, code(&call)), (name, expected));
         if expected == Some(Code::ToolNotFound) {

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::access::Access;
 use crate::domain::event::{Event, EventKind, Stage};
 use crate::domain::{Call, Vendor};
-use crate::engine::{NotRecorded, Pending};
+use crate::engine::{PendingCall, RecordError};
 use crate::events::bus::CallSubscription;
 use crate::events::follow::Followers;
 use crate::events::frame::{self, FramedEvent};
@@ -34,7 +34,7 @@ pub(super) enum Note {
     /// Something to be shown that is not kept.
     Card { event: EventKind, data: String },
     /// A call was accepted.
-    Opened { shown: Shown, pending: Vec<Pending>, guards: Vec<DropGuard> },
+    Opened { shown: Shown, pending: Vec<PendingCall>, guards: Vec<DropGuard> },
     /// A call was not accepted, and ended so.
     Refused { shown: Shown, call: Arc<Call> },
     /// The stream has ended; `fault` says why, if it broke off.
@@ -49,7 +49,7 @@ pub(super) struct Shown {
 }
 
 /// The end of the call at this place.
-type End = Pin<Box<dyn Future<Output = (usize, Result<Arc<Call>, NotRecorded>)> + Send>>;
+type End = Pin<Box<dyn Future<Output = (usize, Result<Arc<Call>, RecordError>)> + Send>>;
 
 struct Entry {
     id: Uuid,
@@ -199,7 +199,7 @@ impl Answer {
         self.note_all_ended();
     }
 
-    fn ended(&mut self, place: usize, end: Result<Arc<Call>, NotRecorded>) {
+    fn ended(&mut self, place: usize, end: Result<Arc<Call>, RecordError>) {
         let Some(entry) = self.calls.get_mut(place) else { return };
         entry.has_ended = true;
         entry.call = end.ok().or(entry.call.take());

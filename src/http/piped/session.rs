@@ -15,7 +15,9 @@ use crate::access::Access;
 use crate::domain::call::CallRecord;
 use crate::domain::event::EventKind;
 use crate::domain::{Call, CallRequest, Failure, Phase, Status, Vendor};
-use crate::engine::{Complete, Draft, DraftError, NotAccepted, Refusal, Submission, Turns};
+use crate::engine::{
+    AcceptError, ArgumentStream, ArgumentStreamError, CallOrder, CompleteArguments, Submission, SubmitError,
+};
 use crate::events::bus::SubscriptionHandle;
 use crate::formats::messages;
 use crate::formats::stream::partial::Partial;
@@ -35,7 +37,7 @@ pub(super) struct Session {
     vendor: Option<Vendor>,
     parser: Parser,
     template: Submission,
-    turns: Turns,
+    turns: CallOrder,
     growing: SubscriptionHandle,
     places: Vec<Place>,
     /// Calls that are complete, but run only at the end of the stream.
@@ -50,7 +52,7 @@ pub(super) struct Session {
 /// What stands at one place of the stream.
 enum Place {
     /// A call of ours whose arguments come.
-    Open(Draft),
+    Open(ArgumentStream),
     /// One that the provider runs.
     Provider { card: Value, text: Partial, value: Option<Value> },
     /// Nothing more is awaited for it.
@@ -66,7 +68,7 @@ impl Session {
         growing: SubscriptionHandle,
         notes: mpsc::Sender<Note>,
     ) -> Self {
-        let (parser, turns) = (Parser::new(vendor), Turns::new(template.mode));
+        let (parser, turns) = (Parser::new(vendor), CallOrder::new(template.mode));
         Self {
             state,
             access,
@@ -135,7 +137,7 @@ impl Session {
         self.hear(said).await;
         for place in &self.places {
             if let Place::Open(draft) = place {
-                draft.touch();
+                draft.keep_alive();
             }
         }
         pushed.map_err(|broken| broken.to_string())
@@ -220,16 +222,17 @@ impl Session {
         &self,
         id: uuid::Uuid,
         request: CallRequest,
-    ) -> Result<(Option<Draft>, Vec<crate::engine::Pending>, Vec<tokio_util::sync::DropGuard>), Failure> {
+    ) -> Result<(Option<ArgumentStream>, Vec<crate::engine::PendingCall>, Vec<tokio_util::sync::DropGuard>), Failure>
+    {
         let submission =
             Submission { batch_id: self.template.batch_id, ..self.template.with_calls(vec![request], Vec::new()) };
         let submitted = self.state.engine.submit_now(&self.access, submission, &[id], 0);
         let mut submitted = submitted.map_err(|refusal| match refusal {
-            Refusal::ShuttingDown => Failure::shutting_down(),
+            SubmitError::ShuttingDown => Failure::shutting_down(),
             _ => Failure::overloaded("Too many calls are in flight; the call was not run"),
         })?;
         submitted.accepted().await.map_err(|not| match not {
-            NotAccepted::Claimed | NotAccepted::NotRecorded(_) => {
+            AcceptError::Claimed | AcceptError::NotRecorded(_) => {
                 Failure::overloaded("The call could not be recorded in time and was not run")
             }
         })?;
@@ -255,8 +258,8 @@ impl Session {
             Some(Place::Open(draft)) => {
                 let refused = draft.push(None, piece).err();
                 match refused {
-                    Some(DraftError::TooLong) => draft.cut_off("they are longer than 1 MiB"),
-                    Some(DraftError::NoRoom) => draft.cut_off("too many calls are in flight"),
+                    Some(ArgumentStreamError::TooLong) => draft.cut_off("they are longer than 1 MiB"),
+                    Some(ArgumentStreamError::NoRoom) => draft.cut_off("too many calls are in flight"),
                     _ => {}
                 }
                 refused.is_some()
@@ -281,10 +284,10 @@ impl Session {
             Some(Place::Open(draft)) => {
                 let turn = match draft.is_asynchronous() {
                     true => None,
-                    false => self.turns.take(draft.is_concurrency_safe()).await,
+                    false => self.turns.enqueue(draft.is_concurrency_safe()).await,
                 };
                 // One that was cancelled meanwhile has gone.
-                let _ = draft.complete(Complete { arguments, turn, recorded: None });
+                let _ = draft.complete(CompleteArguments { arguments, turn, recorded: None });
                 self.done(place);
             }
             Some(Place::Provider { card, text, value }) => {

@@ -63,7 +63,7 @@ on_both_databases!(
         let submission =
             toolpost::engine::Submission { calls: vec![request], session: Some("s".into()), ..Default::default() };
         let submitted = app.engine.submit_now(&app.operator, submission, &app.engine.ids(1), 0).unwrap();
-        bounded("a call", submitted.ended()).await.unwrap();
+        bounded("a call", submitted.wait_all()).await.unwrap();
         clock.advance_ms(900);
         assert_eq!(look().await.unwrap().updated_at, Time(1_767_225_600_900_000), "it was used after it was made");
         app.stop().await;

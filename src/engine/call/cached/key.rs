@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::domain::idempotency::{fingerprint, hash};
 use crate::domain::tool::CacheScope;
 use crate::domain::{Agent, Time};
-use crate::engine::call::equip::Equipment;
+use crate::engine::call::inject::ExecutorInputs;
 use crate::engine::call::state::Ongoing;
 use crate::registry::Entry;
 
@@ -28,7 +28,7 @@ struct Parts<'a> {
 }
 
 /// The call's key; `None` if its results are nobody else's.
-pub fn of(job: &Ongoing, equipment: &Equipment, entry: &Entry, scope: CacheScope) -> Option<Key> {
+pub fn of(job: &Ongoing, equipment: &ExecutorInputs, entry: &Entry, scope: CacheScope) -> Option<Key> {
     let call = &job.call;
     let session = match (scope, &call.session) {
         (CacheScope::Global, _) => None,

@@ -18,7 +18,7 @@ use crate::domain::{Clock, Outcome, Time};
 #[derive(Debug)]
 pub struct Results {
     /// `None`: nothing is kept.
-    kept: Option<Cache<Key, Kept>>,
+    kept: Option<Cache<Key, CachedResult>>,
     flights: Mutex<HashMap<Key, watch::Receiver<Option<Arc<Outcome>>>>>,
     /// Counts runs, so that an older one never replaces the result of a newer one.
     begun: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Results {
 
 /// One result.
 #[derive(Debug, Clone)]
-struct Kept {
+struct CachedResult {
     outcome: Arc<Outcome>,
     begun: u64,
     ttl: Duration,
@@ -35,18 +35,18 @@ struct Kept {
 }
 
 /// What there is for a call.
-pub enum Seat<'a> {
+pub enum CacheLookup<'a> {
     /// A result.
-    Kept(Arc<Outcome>),
+    Hit(Arc<Outcome>),
     /// Nothing yet: it runs, and equal calls wait for it.
-    First(Flight<'a>),
+    Leader(InFlightRun<'a>),
     /// An equal call that runs.
-    Beside(watch::Receiver<Option<Arc<Outcome>>>),
+    Follower(watch::Receiver<Option<Arc<Outcome>>>),
 }
 
 /// A run whose result may be kept. Dropped without one, those who wait for it go on by themselves.
 #[derive(Debug)]
-pub struct Flight<'a> {
+pub struct InFlightRun<'a> {
     results: &'a Results,
     key: Key,
     begun: u64,
@@ -60,7 +60,7 @@ impl Results {
         let kept = (most_bytes > 0).then(|| {
             Cache::builder()
                 .max_capacity(most_bytes)
-                .weigher(|_: &Key, kept: &Kept| u32::try_from(weight::of(&kept.outcome)).unwrap_or(u32::MAX))
+                .weigher(|_: &Key, kept: &CachedResult| u32::try_from(weight::of(&kept.outcome)).unwrap_or(u32::MAX))
                 .expire_after(OwnTtl)
                 .build()
         });
@@ -73,32 +73,32 @@ impl Results {
     }
 
     /// What there is for this key: of all that ask for it while there is nothing, one is the first.
-    pub async fn board(&self, key: Key) -> Seat<'_> {
+    pub async fn lookup(&self, key: Key) -> CacheLookup<'_> {
         if let Some(outcome) = self.get(&key).await {
-            return Seat::Kept(outcome);
+            return CacheLookup::Hit(outcome);
         }
         let flight = {
             let mut flights = self.flights();
             if let Some(leader) = flights.get(&key) {
-                return Seat::Beside(leader.clone());
+                return CacheLookup::Follower(leader.clone());
             }
             let (followers, leader) = watch::channel(None);
             flights.insert(key, leader);
-            Flight { followers: Some(followers), ..self.alone(key) }
+            InFlightRun { followers: Some(followers), ..self.alone(key) }
         };
         // The one before may have landed in between.
         match self.get(&key).await {
             Some(outcome) => {
-                flight.tell(&outcome);
-                Seat::Kept(outcome)
+                flight.notify_followers(&outcome);
+                CacheLookup::Hit(outcome)
             }
-            None => Seat::First(flight),
+            None => CacheLookup::Leader(flight),
         }
     }
 
     /// A run that nobody waits for.
-    pub fn alone(&self, key: Key) -> Flight<'_> {
-        Flight { results: self, key, begun: self.begun.fetch_add(1, Ordering::Relaxed), followers: None }
+    pub fn alone(&self, key: Key) -> InFlightRun<'_> {
+        InFlightRun { results: self, key, begun: self.begun.fetch_add(1, Ordering::Relaxed), followers: None }
     }
 
     async fn get(&self, key: &Key) -> Option<Arc<Outcome>> {
@@ -111,30 +111,30 @@ impl Results {
     }
 }
 
-impl Flight<'_> {
+impl InFlightRun<'_> {
     /// It has a good result, which serves equal calls for so long.
-    pub async fn land(self, outcome: Arc<Outcome>, ttl: Duration) {
+    pub async fn insert(self, outcome: Arc<Outcome>, ttl: Duration) {
         let Some(cache) = &self.results.kept else { return };
         let expires_at =
             Time(self.results.clock.now().0.saturating_add(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX)));
-        let kept = Kept { outcome: outcome.clone(), begun: self.begun, ttl, expires_at };
+        let kept = CachedResult { outcome: outcome.clone(), begun: self.begun, ttl, expires_at };
         // Kept first: whoever finds nobody to wait for any more finds it there.
         let put = cache.entry(self.key).and_compute_with(|before| {
             let is_older = before.is_some_and(|before| before.value().begun > kept.begun);
             std::future::ready(if is_older { Op::Nop } else { Op::Put(kept) })
         });
         put.await;
-        self.tell(&outcome);
+        self.notify_followers(&outcome);
     }
 
-    fn tell(&self, outcome: &Arc<Outcome>) {
+    fn notify_followers(&self, outcome: &Arc<Outcome>) {
         if let Some(followers) = &self.followers {
             followers.send_replace(Some(outcome.clone()));
         }
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for InFlightRun<'_> {
     fn drop(&mut self) {
         if self.followers.is_some() {
             self.results.flights().remove(&self.key);
@@ -145,12 +145,12 @@ impl Drop for Flight<'_> {
 /// Every result has a time of its own. The clock of calls decides whether it is over; this is what frees the memory.
 struct OwnTtl;
 
-impl Expiry<Key, Kept> for OwnTtl {
-    fn expire_after_create(&self, _: &Key, kept: &Kept, _: Instant) -> Option<Duration> {
+impl Expiry<Key, CachedResult> for OwnTtl {
+    fn expire_after_create(&self, _: &Key, kept: &CachedResult, _: Instant) -> Option<Duration> {
         Some(kept.ttl)
     }
 
-    fn expire_after_update(&self, _: &Key, kept: &Kept, _: Instant, _: Option<Duration>) -> Option<Duration> {
+    fn expire_after_update(&self, _: &Key, kept: &CachedResult, _: Instant, _: Option<Duration>) -> Option<Duration> {
         Some(kept.ttl)
     }
 }
@@ -178,7 +178,7 @@ mod tests {
     #[tokio::test]
     async fn a_result_serves_until_its_time_is_over() {
         let (results, clock) = results(1 << 20);
-        results.alone(KEY).land(outcome("a"), HOUR).await;
+        results.alone(KEY).insert(outcome("a"), HOUR).await;
         clock.advance_ms(3_599_999);
         assert_eq!(kept(&results).await.as_deref(), Some("a"));
         clock.advance_ms(1);
@@ -189,26 +189,26 @@ mod tests {
     async fn the_result_of_a_newer_run_is_not_replaced_by_that_of_an_older_one() {
         let (results, _) = results(1 << 20);
         let (older, newer) = (results.alone(KEY), results.alone(KEY));
-        newer.land(outcome("new"), HOUR).await;
-        older.land(outcome("old"), HOUR).await;
+        newer.insert(outcome("new"), HOUR).await;
+        older.insert(outcome("old"), HOUR).await;
         assert_eq!(kept(&results).await.as_deref(), Some("new"));
     }
 
     #[tokio::test]
     async fn one_runs_and_the_others_get_its_result_or_hear_that_there_is_none() {
         let (results, _) = results(1 << 20);
-        let Seat::First(flight) = results.board(KEY).await else { panic!("nobody was there") };
-        let Seat::Beside(mut beside) = results.board(KEY).await else { panic!("one runs") };
-        flight.land(outcome("a"), HOUR).await;
+        let CacheLookup::Leader(flight) = results.lookup(KEY).await else { panic!("nobody was there") };
+        let CacheLookup::Follower(mut beside) = results.lookup(KEY).await else { panic!("one runs") };
+        flight.insert(outcome("a"), HOUR).await;
         assert_eq!(beside.wait_for(Option::is_some).await.unwrap().as_ref().unwrap().output, "a");
-        assert!(matches!(results.board(KEY).await, Seat::Kept(_)));
+        assert!(matches!(results.lookup(KEY).await, CacheLookup::Hit(_)));
 
         let other = [2; 32];
-        let Seat::First(flight) = results.board(other).await else { panic!("nobody was there") };
-        let Seat::Beside(mut beside) = results.board(other).await else { panic!("one runs") };
+        let CacheLookup::Leader(flight) = results.lookup(other).await else { panic!("nobody was there") };
+        let CacheLookup::Follower(mut beside) = results.lookup(other).await else { panic!("one runs") };
         drop(flight);
         assert!(beside.wait_for(Option::is_some).await.is_err());
-        assert!(matches!(results.board(other).await, Seat::First(_)));
+        assert!(matches!(results.lookup(other).await, CacheLookup::Leader(_)));
         assert!(results.flights().is_empty());
     }
 
@@ -217,12 +217,12 @@ mod tests {
         let (results, _) = results(100_000);
         for n in 0..100 {
             let (key, text) = ([n; 32], "x".repeat(10_000));
-            results.alone(key).land(outcome(&text), HOUR).await;
+            results.alone(key).insert(outcome(&text), HOUR).await;
         }
         let cache = results.kept.as_ref().unwrap();
         cache.run_pending_tasks().await;
         assert!(cache.weighted_size() <= 100_000 && cache.entry_count() > 0, "{}", cache.weighted_size());
-        results.alone(KEY).land(outcome(&"x".repeat(200_000)), HOUR).await;
+        results.alone(KEY).insert(outcome(&"x".repeat(200_000)), HOUR).await;
         cache.run_pending_tasks().await;
         assert_eq!(
             results.get(&KEY).await.map(|outcome| outcome.output.len()).filter(|length| *length > 100_000),

@@ -18,14 +18,14 @@ const DROPPED: &str = "dropped_arguments";
 
 /// What only the executor sees; not shown by `Debug`.
 #[derive(Clone, Default)]
-pub(in crate::engine) struct Equipment {
+pub(in crate::engine) struct ExecutorInputs {
     /// The arguments with the presets in them; `None` where there are none, and the call's own are all.
     pub arguments: Option<Arc<Value>>,
     /// The secrets that it was given, which nobody is to hear from it.
     pub redaction: Option<Arc<Redaction>>,
 }
 
-impl std::fmt::Debug for Equipment {
+impl std::fmt::Debug for ExecutorInputs {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Equipment")
     }
@@ -46,10 +46,10 @@ impl Equipper<'_> {
     ///
     /// # Errors
     /// Returns the [`Failure`] of a call that cannot be run.
-    pub fn equip(
+    pub fn inject_inputs(
         &self,
         call: &mut Call,
-        equipment: &mut Equipment,
+        equipment: &mut ExecutorInputs,
         entry: &Entry,
         is_first: bool,
         is_handed_out: bool,
@@ -69,7 +69,7 @@ impl Equipper<'_> {
                 let schema = entry.input.schema();
                 let failure = crate::tool::InvalidArgument::failure(&invalid, &entry.name, &given, schema);
                 let arguments = call.effective_arguments.as_deref();
-                return Err(told_of(definition.presets.keys(), arguments, schema, failure, &call.name).into());
+                return Err(redact_violations(definition.presets.keys(), arguments, schema, failure, &call.name).into());
             }
             equipment.arguments = Some(Arc::new(given));
         }
@@ -160,7 +160,7 @@ impl Equipper<'_> {
     }
 }
 
-impl Equipment {
+impl ExecutorInputs {
     /// An outcome in which no secret is left.
     pub fn without_secrets(&self, outcome: Outcome) -> Outcome {
         match &self.redaction {
@@ -183,7 +183,7 @@ impl Equipment {
             Some(_) if failure.code == Code::ToolValidationError => {
                 let arguments = call.effective_arguments.as_deref();
                 let names = entry.definition.presets.keys();
-                told_of(names, arguments, entry.input.schema(), failure, &call.name)
+                redact_violations(names, arguments, entry.input.schema(), failure, &call.name)
             }
             _ => failure,
         };
@@ -195,7 +195,7 @@ impl Equipment {
 }
 
 /// What a model may know of arguments that its tool refuses: a preset is none of its business.
-fn told_of<'a>(
+fn redact_violations<'a>(
     mut presets: impl Iterator<Item = &'a String>,
     shown: Option<&Value>,
     schema: &Value,

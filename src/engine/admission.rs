@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 /// Decides whether calls are taken.
 #[derive(Debug)]
-pub struct Rush {
-    most: usize,
+pub struct AdmissionControl {
+    max_backlog: usize,
     burst: usize,
     /// How long a rush may last, in microseconds.
     lasts: u64,
@@ -28,13 +28,13 @@ pub struct Rush {
     refused_at: AtomicU64,
 }
 
-impl Rush {
+impl AdmissionControl {
     /// So many may wait to be recorded, 0 for any number; in a rush, which lasts so long, as many as `burst`.
     #[must_use]
     pub fn new(most: usize, burst: usize, lasts: Duration) -> Self {
         let most = if most == 0 { usize::MAX } else { most };
         Self {
-            most,
+            max_backlog: most,
             burst: burst.max(most),
             lasts: u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX),
             made_at: Instant::now(),
@@ -45,8 +45,8 @@ impl Rush {
     }
 
     /// Whether a request is taken while so many calls wait.
-    pub(super) fn takes(&self, waiting: usize) -> bool {
-        if waiting < self.most {
+    pub(super) fn admits(&self, waiting: usize) -> bool {
+        if waiting < self.max_backlog {
             // Mostly it is so, and was so before: then no clock is looked at and nothing written.
             if !self.is_below.load(Ordering::Relaxed) {
                 self.is_below.store(true, Ordering::Relaxed);
@@ -81,55 +81,55 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_a_burst_the_bound_holds_at_every_moment() {
-        let rush = Rush::new(4, 0, MOMENT);
-        assert!(rush.takes(0) && rush.takes(3) && !rush.takes(4) && !rush.takes(5000) && rush.takes(3));
+        let rush = AdmissionControl::new(4, 0, MOMENT);
+        assert!(rush.admits(0) && rush.admits(3) && !rush.admits(4) && !rush.admits(5000) && rush.admits(3));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_rush_is_taken_as_far_as_it_may_go() {
-        let rush = Rush::new(4, 10, MOMENT);
-        assert!((0..10).all(|waiting| rush.takes(waiting)) && !rush.takes(10));
-        assert!(!rush.takes(9) && rush.takes(3), "somebody was refused a moment ago");
+        let rush = AdmissionControl::new(4, 10, MOMENT);
+        assert!((0..10).all(|waiting| rush.admits(waiting)) && !rush.admits(10));
+        assert!(!rush.admits(9) && rush.admits(3), "somebody was refused a moment ago");
         after(1.0).await;
-        assert!(rush.takes(3) && rush.takes(9), "that was long ago");
+        assert!(rush.admits(3) && rush.admits(9), "that was long ago");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_lasts_is_no_rush_and_the_bound_holds_while_anybody_is_refused() {
-        let rush = Rush::new(4, 10, MOMENT);
-        assert!(rush.takes(0) && rush.takes(4));
+        let rush = AdmissionControl::new(4, 10, MOMENT);
+        assert!(rush.admits(0) && rush.admits(4));
         after(0.9).await;
-        assert!(rush.takes(9));
+        assert!(rush.admits(9));
         after(0.1).await;
-        assert!(!rush.takes(9), "all this time there were too many");
+        assert!(!rush.admits(9), "all this time there were too many");
         // Fewer are there again and again, and more come all the time.
         for _ in 0..20 {
             after(0.5).await;
-            assert!(rush.takes(3) && !rush.takes(4));
+            assert!(rush.admits(3) && !rush.admits(4));
         }
         after(1.0).await;
-        assert!(rush.takes(3) && rush.takes(4));
+        assert!(rush.admits(3) && rush.admits(4));
     }
 
     #[tokio::test(start_paused = true)]
     async fn many_that_are_recorded_again_and_again_are_no_overload() {
-        let rush = Rush::new(4, 10, MOMENT);
+        let rush = AdmissionControl::new(4, 10, MOMENT);
         for _ in 0..100 {
-            assert!((0..10).all(|waiting| rush.takes(waiting)));
+            assert!((0..10).all(|waiting| rush.admits(waiting)));
             after(0.5).await;
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_a_pause_a_rush_is_new() {
-        let rush = Rush::new(4, 10, MOMENT);
+        let rush = AdmissionControl::new(4, 10, MOMENT);
         after(1000.0).await;
-        assert!((0..10).all(|waiting| rush.takes(waiting)));
+        assert!((0..10).all(|waiting| rush.admits(waiting)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_a_bound_all_are_taken() {
-        let rush = Rush::new(0, 0, MOMENT);
-        assert!(rush.takes(0) && rush.takes(1_000_000));
+        let rush = AdmissionControl::new(0, 0, MOMENT);
+        assert!(rush.admits(0) && rush.admits(1_000_000));
     }
 }

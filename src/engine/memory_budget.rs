@@ -21,13 +21,13 @@ const LARGE_KIB: usize = 256;
 
 /// Memory of which requests take parts.
 #[derive(Debug, Clone)]
-pub struct Room {
+pub struct MemoryBudget {
     free: Arc<Semaphore>,
     kib: usize,
 }
 
 /// A request's part of a room. Dropped, it is given back.
-pub type Held = OwnedSemaphorePermit;
+pub type MemoryPermit = OwnedSemaphorePermit;
 
 /// There is no room for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,10 +55,10 @@ pub struct Footprint {
     /// Whether its calls are kept a second time, as one with a key may have to be submitted again.
     pub is_kept: bool,
     /// What it holds already.
-    pub held: Option<Held>,
+    pub held: Option<MemoryPermit>,
 }
 
-impl Room {
+impl MemoryBudget {
     /// A room of this size.
     pub(super) fn new(kib: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(kib)), kib }
@@ -74,8 +74,8 @@ impl Room {
     }
 
     /// Takes more until this much is held. A request that is larger than the room takes all of it, and so is alone.
-    pub(super) fn cover(&self, held: &mut Option<Held>, kib: usize) -> Result<(), NoRoom> {
-        let has = held.as_ref().map_or(0, Held::num_permits);
+    pub(super) fn cover(&self, held: &mut Option<MemoryPermit>, kib: usize) -> Result<(), NoRoom> {
+        let has = held.as_ref().map_or(0, MemoryPermit::num_permits);
         let more = kib.min(self.kib).saturating_sub(has);
         if more == 0 && held.is_some() {
             return Ok(());
@@ -91,7 +91,7 @@ impl Room {
 }
 
 /// Gives back what is held beyond this much.
-pub(super) fn shrink(held: &mut Option<Held>, kib: usize) {
+pub(super) fn shrink(held: &mut Option<MemoryPermit>, kib: usize) {
     if let Some(held) = held {
         drop(held.split(held.num_permits().saturating_sub(kib)));
     }
@@ -109,7 +109,7 @@ impl Footprint {
     ///
     /// # Errors
     /// If there is no room for it.
-    pub fn arrive(&mut self, room: &Room, bytes: usize) -> Result<(), NoRoom> {
+    pub fn arrive(&mut self, room: &MemoryBudget, bytes: usize) -> Result<(), NoRoom> {
         room.cover(&mut self.held, bytes.div_ceil(json::STEP) * (json::STEP / 1024))
     }
 
@@ -117,7 +117,7 @@ impl Footprint {
     ///
     /// # Errors
     /// If it is no JSON, or there is no room for its values.
-    pub fn parse(&mut self, room: &Room, text: &[u8]) -> Result<Value, Unread> {
+    pub fn parse(&mut self, room: &MemoryBudget, text: &[u8]) -> Result<Value, Unread> {
         self.bytes = text.len();
         let mut refused = None;
         let parsed = json::parse_weighed(text, |weight| {
@@ -140,12 +140,12 @@ impl Footprint {
     ///
     /// # Errors
     /// If there is no room for it.
-    pub fn take(&mut self, room: &Room, bytes: usize) -> Result<(), NoRoom> {
+    pub fn take(&mut self, room: &MemoryBudget, bytes: usize) -> Result<(), NoRoom> {
         (self.bytes, self.weight) = (bytes, bytes);
         self.cover(room)
     }
 
-    fn cover(&mut self, room: &Room) -> Result<(), NoRoom> {
+    fn cover(&mut self, room: &MemoryBudget) -> Result<(), NoRoom> {
         // All copies of it may not fit; that it is alone then has to do. Its values have to fit.
         if self.beyond_text() / 1024 > room.kib {
             return Err(NoRoom { ever: true });
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn values_are_counted_by_what_they_take() {
-        let room = Room::new(64 * 1024);
+        let room = MemoryBudget::new(64 * 1024);
         let mut small = Footprint::default();
         small.parse(&room, br#"{"a":[1,2]}"#).unwrap();
         assert_eq!((room.taken_kib(), small.bytes), (0, 11), "what is small is counted with its calls");
@@ -209,13 +209,13 @@ mod tests {
         assert!(matches!(other.parse(&room, text.as_bytes()), Err(Unread::NoRoom(NoRoom { ever: false }))));
 
         let mut hopeless = Footprint::default();
-        let refused = hopeless.parse(&Room::new(32 * 1024), many.as_bytes());
+        let refused = hopeless.parse(&MemoryBudget::new(32 * 1024), many.as_bytes());
         assert!(matches!(refused, Err(Unread::NoRoom(NoRoom { ever: true }))));
     }
 
     #[test]
     fn a_body_is_counted_while_it_arrives_and_only_once() {
-        let room = Room::new(1024);
+        let room = MemoryBudget::new(1024);
         let mut request = Footprint::default();
         request.arrive(&room, 1).unwrap();
         assert_eq!(room.taken_kib(), 64);

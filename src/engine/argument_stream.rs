@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-use super::turns::Turn;
+use super::call_order::OrderTicket;
 use crate::formats::stream::partial::{LIMIT, Partial};
 
 /// Bytes of text for which room is taken at once.
@@ -14,7 +14,7 @@ const STEP: usize = 64 * 1024;
 
 /// The sender's end. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Draft(Arc<Shared>);
+pub struct ArgumentStream(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -36,7 +36,7 @@ struct State {
     seq: u64,
     heard: Instant,
     is_new: bool,
-    end: Option<End>,
+    end: Option<ArgumentsEnd>,
     is_over: bool,
     /// The room that it has taken, and for how many bytes of text.
     held: Vec<OwnedSemaphorePermit>,
@@ -45,27 +45,27 @@ struct State {
 
 /// How the pieces end.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum ArgumentsEnd {
     /// They are the arguments.
-    Complete(Complete),
+    Complete(CompleteArguments),
     /// There will be no more of them, for this reason.
     CutOff(String),
 }
 
 /// Complete arguments.
 #[derive(Debug, Default)]
-pub struct Complete {
+pub struct CompleteArguments {
     /// What the model's vendor says that they are; the pieces, where it says nothing.
     pub arguments: Option<Value>,
     /// Its place among the calls of the same stream.
-    pub turn: Option<Turn>,
+    pub turn: Option<OrderTicket>,
     /// Who waits until they are on disk.
     pub recorded: Option<oneshot::Sender<()>>,
 }
 
 /// Why a piece was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum DraftError {
+pub enum ArgumentStreamError {
     /// Pieces between the last one and this one are missing.
     #[error("piece {expected} is the next")]
     Gap {
@@ -74,7 +74,7 @@ pub enum DraftError {
     },
     /// They are complete, or the call has ended.
     #[error("the arguments are complete, or the call has ended")]
-    Over,
+    Closed,
     /// They are longer than arguments may be.
     #[error("the arguments are too long")]
     TooLong,
@@ -83,7 +83,7 @@ pub enum DraftError {
     NoRoom,
 }
 
-impl Draft {
+impl ArgumentStream {
     /// A draft that begins with this text, which is no longer than a request's body.
     pub(super) fn new(is_concurrency_safe: bool, is_asynchronous: bool, beginning: &str, room: Arc<Semaphore>) -> Self {
         let mut state = State {
@@ -99,7 +99,7 @@ impl Draft {
             covered: beginning.len().max(STEP),
         };
         if state.text.push(beginning).is_err() {
-            (state.end, state.is_over) = (Some(End::CutOff("they are too long".to_owned())), true);
+            (state.end, state.is_over) = (Some(ArgumentsEnd::CutOff("they are too long".to_owned())), true);
         }
         let state = Mutex::new(state);
         Self(Arc::new(Shared {
@@ -139,9 +139,9 @@ impl Draft {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self) -> Result<MutexGuard<'_, State>, DraftError> {
+    fn open(&self) -> Result<MutexGuard<'_, State>, ArgumentStreamError> {
         let state = self.state();
-        if state.is_over { Err(DraftError::Over) } else { Ok(state) }
+        if state.is_over { Err(ArgumentStreamError::Closed) } else { Ok(state) }
     }
 
     /// Takes a piece of the arguments' text. Pieces are numbered from 1; one that was there before is ignored. Returns the
@@ -149,13 +149,13 @@ impl Draft {
     ///
     /// # Errors
     /// If it is not the next one, or there is no place for it.
-    pub fn push(&self, seq: Option<u64>, piece: &str) -> Result<u64, DraftError> {
+    pub fn push(&self, seq: Option<u64>, piece: &str) -> Result<u64, ArgumentStreamError> {
         let mut state = self.open()?;
         state.heard = Instant::now();
         let expected = state.seq + 1;
         match seq {
             Some(seq) if seq < expected => return Ok(state.seq),
-            Some(seq) if seq > expected => return Err(DraftError::Gap { expected }),
+            Some(seq) if seq > expected => return Err(ArgumentStreamError::Gap { expected }),
             _ => {}
         }
         let length = state.text.text().len() + piece.len();
@@ -163,11 +163,11 @@ impl Draft {
             // Text, its value, and what is shown of it.
             let more = (length - state.covered).div_ceil(STEP);
             let permits = u32::try_from(more * STEP * 4 / 1024).unwrap_or(u32::MAX);
-            let held = self.0.room.clone().try_acquire_many_owned(permits).map_err(|_| DraftError::NoRoom)?;
+            let held = self.0.room.clone().try_acquire_many_owned(permits).map_err(|_| ArgumentStreamError::NoRoom)?;
             state.held.push(held);
             state.covered += more * STEP;
         }
-        state.text.push(piece).map_err(|_| DraftError::TooLong)?;
+        state.text.push(piece).map_err(|_| ArgumentStreamError::TooLong)?;
         (state.seq, state.is_new) = (expected, true);
         drop(state);
         self.0.changed.notify_one();
@@ -184,7 +184,7 @@ impl Draft {
     }
 
     /// More is still to come.
-    pub fn touch(&self) {
+    pub fn keep_alive(&self) {
         self.state().heard = Instant::now();
     }
 
@@ -192,17 +192,17 @@ impl Draft {
     ///
     /// # Errors
     /// If they were before, or the call has ended.
-    pub fn complete(&self, complete: Complete) -> Result<(), DraftError> {
-        self.end(End::Complete(complete))
+    pub fn complete(&self, complete: CompleteArguments) -> Result<(), ArgumentStreamError> {
+        self.end(ArgumentsEnd::Complete(complete))
     }
 
     /// There will be no more, for this reason.
     pub fn cut_off(&self, reason: &str) {
         // Arguments that are complete stay so.
-        let _ = self.end(End::CutOff(reason.to_owned()));
+        let _ = self.end(ArgumentsEnd::CutOff(reason.to_owned()));
     }
 
-    fn end(&self, end: End) -> Result<(), DraftError> {
+    fn end(&self, end: ArgumentsEnd) -> Result<(), ArgumentStreamError> {
         let mut state = self.open()?;
         (state.end, state.is_over) = (Some(end), true);
         drop(state);
@@ -223,12 +223,12 @@ impl Draft {
     }
 
     /// The end, once it has come.
-    pub(super) fn take_end(&self) -> Option<End> {
+    pub(super) fn take_outcome(&self) -> Option<ArgumentsEnd> {
         self.state().end.take()
     }
 
     /// Whether there is something that was not read yet, and when the last piece came.
-    pub(super) fn news(&self) -> (bool, Instant) {
+    pub(super) fn poll_changes(&self) -> (bool, Instant) {
         let state = self.state();
         (state.is_new, state.heard)
     }
@@ -255,8 +255,8 @@ impl Draft {
 mod tests {
     use super::*;
 
-    fn draft() -> Draft {
-        Draft::new(true, false, "", Arc::new(Semaphore::new(1024)))
+    fn draft() -> ArgumentStream {
+        ArgumentStream::new(true, false, "", Arc::new(Semaphore::new(1024)))
     }
 
     #[tokio::test]
@@ -264,25 +264,25 @@ mod tests {
         let draft = draft();
         assert_eq!(draft.push(Some(1), "{\"a\":"), Ok(1));
         assert_eq!(draft.push(Some(1), "again"), Ok(1));
-        assert_eq!(draft.push(Some(3), "later"), Err(DraftError::Gap { expected: 2 }));
+        assert_eq!(draft.push(Some(3), "later"), Err(ArgumentStreamError::Gap { expected: 2 }));
         assert_eq!(draft.push(Some(2), "1}"), Ok(2));
         assert_eq!(draft.push(None, " "), Ok(3));
-        draft.complete(Complete::default()).unwrap();
-        assert_eq!(draft.push(Some(4), " "), Err(DraftError::Over));
-        assert_eq!(draft.complete(Complete::default()), Err(DraftError::Over));
-        assert!(matches!(draft.take_end(), Some(End::Complete(_))));
+        draft.complete(CompleteArguments::default()).unwrap();
+        assert_eq!(draft.push(Some(4), " "), Err(ArgumentStreamError::Closed));
+        assert_eq!(draft.complete(CompleteArguments::default()), Err(ArgumentStreamError::Closed));
+        assert!(matches!(draft.take_outcome(), Some(ArgumentsEnd::Complete(_))));
         assert_eq!(draft.arguments(), Value::String("{\"a\":1} ".into()));
     }
 
     #[tokio::test]
     async fn long_arguments_take_room_as_they_come_and_give_it_back() {
         let room = Arc::new(Semaphore::new(256));
-        let draft = Draft::new(true, false, "", room.clone());
+        let draft = ArgumentStream::new(true, false, "", room.clone());
         let piece = "x".repeat(STEP);
         assert_eq!(draft.push(None, &piece), Ok(1), "the request that opened it has room for that");
         assert_eq!(draft.push(None, &piece), Ok(2));
         assert_eq!(room.available_permits(), 0);
-        assert_eq!(draft.push(None, "x"), Err(DraftError::NoRoom));
+        assert_eq!(draft.push(None, "x"), Err(ArgumentStreamError::NoRoom));
         drop(draft);
         assert_eq!(room.available_permits(), 256);
     }
@@ -293,10 +293,10 @@ mod tests {
         draft.push(None, "{").unwrap();
         draft.replace(serde_json::json!({"a": "x"}));
         assert_eq!(draft.readable().map(Value::Object), Some(serde_json::json!({"a": "x"})));
-        assert!(!draft.news().0);
-        draft.complete(Complete::default()).unwrap();
+        assert!(!draft.poll_changes().0);
+        draft.complete(CompleteArguments::default()).unwrap();
         draft.cut_off("late");
-        assert!(matches!(draft.take_end(), Some(End::Complete(_))));
+        assert!(matches!(draft.take_outcome(), Some(ArgumentsEnd::Complete(_))));
         assert_eq!(draft.arguments(), serde_json::json!({"a": "x"}));
     }
 }

@@ -15,16 +15,16 @@ use crate::store::inbox::{CANCEL, Message, PROGRESS, RESULT};
 /// What is said to a call.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum ControlMessage {
     Cancel,
     Progress { report: Value },
-    Result { answer: WireAnswer },
+    Result { answer: WireOutput },
 }
 
 /// A result.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum WireAnswer {
+pub(super) enum WireOutput {
     Nothing,
     Text(String),
     Json(Value),
@@ -39,7 +39,7 @@ pub(super) enum WireAnswer {
     },
 }
 
-impl Said {
+impl ControlMessage {
     fn kind(&self) -> &'static str {
         match self {
             Self::Cancel => CANCEL,
@@ -54,7 +54,7 @@ impl Said {
     }
 }
 
-impl From<ToolOutput> for WireAnswer {
+impl From<ToolOutput> for WireOutput {
     fn from(answer: ToolOutput) -> Self {
         match answer {
             ToolOutput::Text(text) => Self::Text(text),
@@ -66,17 +66,17 @@ impl From<ToolOutput> for WireAnswer {
     }
 }
 
-impl From<WireAnswer> for ToolOutput {
-    fn from(answer: WireAnswer) -> Self {
+impl From<WireOutput> for ToolOutput {
+    fn from(answer: WireOutput) -> Self {
         match answer {
-            WireAnswer::Nothing => Self::Nothing,
-            WireAnswer::Text(text) => Self::Text(text),
-            WireAnswer::Json(value) => Self::Json(value),
-            WireAnswer::Image { data, mime_type } => match STANDARD.decode(data) {
+            WireOutput::Nothing => Self::Nothing,
+            WireOutput::Text(text) => Self::Text(text),
+            WireOutput::Json(value) => Self::Json(value),
+            WireOutput::Image { data, mime_type } => match STANDARD.decode(data) {
                 Ok(bytes) => Self::Image { bytes, mime_type },
                 Err(_) => Self::Nothing,
             },
-            WireAnswer::Failure { failure, text } => {
+            WireOutput::Failure { failure, text } => {
                 Self::Outcome(Box::new(Outcome::from(Failure { text, ..failure })))
             }
         }

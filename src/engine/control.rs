@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::hearing::Inbox;
-use super::live::{Handle, Live};
-use super::said::Said;
+use super::control_message::ControlMessage;
+use super::inbox::Inbox;
+use super::live::{CallHandle, LiveCalls};
 use crate::domain::{Call, IdGenerator, Phase, Status, Tenant, ToolOutput};
 use crate::executor::report::Report;
 use crate::registry::{Entry, Registry};
@@ -33,13 +33,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// What became of something that was said to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reached {
+pub enum ControlOutcome {
     /// It is on disk.
-    Done,
+    Delivered,
     /// The call has ended already, or has its result.
     TooLate,
     /// Nobody outside works on this call.
-    NotAwaited,
+    NotExternal,
     /// It has not yet taken in what it was told before, or it is about to end.
     Busy,
     /// There is no such call.
@@ -55,7 +55,7 @@ enum Standing {
     /// It has ended.
     Ended,
     /// This node has it.
-    Here(Box<Handle>),
+    Here(Box<CallHandle>),
     /// Another node has it, or none has it now.
     Elsewhere(Box<Call>),
 }
@@ -67,7 +67,7 @@ pub(super) struct Reach<'a> {
     pub stores: &'a Stores,
     pub ids: &'a IdGenerator,
     pub node: &'a Arc<str>,
-    pub live: &'a Live,
+    pub live: &'a LiveCalls,
     pub inbox: &'a Inbox,
 }
 
@@ -87,14 +87,14 @@ impl Reach<'_> {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<Reached, StoreError> {
+    pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<ControlOutcome, StoreError> {
         if self.owner_of(id).await?.as_ref() != Some(tenant) {
-            return Ok(Reached::NoSuchCall);
+            return Ok(ControlOutcome::NoSuchCall);
         }
         self.cancel_here(id);
         self.written(id).await?;
         self.cancel_each(&[id]).await?;
-        Ok(Reached::Done)
+        Ok(ControlOutcome::Delivered)
     }
 
     /// At once, whatever the database does. Where the call is another node's by now, this changes nothing.
@@ -114,7 +114,7 @@ impl Reach<'_> {
             self.cancel_here(*id);
             calls.push((self.ids.next(), *id));
         }
-        let body = Said::Cancel.message(Uuid::nil())?.body;
+        let body = ControlMessage::Cancel.message(Uuid::nil())?.body;
         self.stores.leave_cancels(&calls, &body).await
     }
 
@@ -123,30 +123,35 @@ impl Reach<'_> {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn report(&self, id: Uuid, report: Report, value: serde_json::Value) -> Result<Reached, StoreError> {
+    pub async fn report(
+        &self,
+        id: Uuid,
+        report: Report,
+        value: serde_json::Value,
+    ) -> Result<ControlOutcome, StoreError> {
         if let Some(handle) = self.live.get(id)
             && handle.emitter.is_recorded()
             && !report.is_empty()
         {
             let told = async { report.tell(&handle.emitter).await.await };
             match tokio::time::timeout(LISTENING, told).await {
-                Ok(Ok(())) => return Ok(Reached::Done),
+                Ok(Ok(())) => return Ok(ControlOutcome::Delivered),
                 // It has ended, or is another node's by now.
                 Ok(Err(_)) => {}
-                Err(_) => return Ok(Reached::Busy),
+                Err(_) => return Ok(ControlOutcome::Busy),
             }
         }
         self.written(id).await?;
-        let said = Said::Progress { report: value }.message(id)?;
+        let said = ControlMessage::Progress { report: value }.message(id)?;
         let is_taken = self.stores.leave_message(self.ids.next(), &said).await?;
         if is_taken {
-            self.inbox.hear_those_of(id).await;
-            return Ok(Reached::Done);
+            self.inbox.process_messages_of(id).await;
+            return Ok(ControlOutcome::Delivered);
         }
         Ok(match self.standing(id).await? {
-            Standing::Nowhere => Reached::NoSuchCall,
-            Standing::Ended => Reached::TooLate,
-            Standing::Unwritten | Standing::Here(_) | Standing::Elsewhere(_) => Reached::Busy,
+            Standing::Nowhere => ControlOutcome::NoSuchCall,
+            Standing::Ended => ControlOutcome::TooLate,
+            Standing::Unwritten | Standing::Here(_) | Standing::Elsewhere(_) => ControlOutcome::Busy,
         })
     }
 
@@ -154,42 +159,44 @@ impl Reach<'_> {
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<Reached, StoreError> {
-        let said = Said::Result { answer: answer.into() }.message(id)?;
+    pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<ControlOutcome, StoreError> {
+        let said = ControlMessage::Result { answer: answer.into() }.message(id)?;
         let until = Instant::now() + HANDING_OUT;
         loop {
             let is_last_look = Instant::now() >= until;
             let otherwise = match self.standing(id).await? {
-                Standing::Nowhere => return Ok(Reached::NoSuchCall),
-                Standing::Ended => return Ok(Reached::TooLate),
-                Standing::Unwritten => Reached::Busy,
-                Standing::Here(handle) if !handle.may_be_outside => return Ok(Reached::NotAwaited),
-                Standing::Here(handle) if handle.outside.is_answered() => return Ok(Reached::TooLate),
+                Standing::Nowhere => return Ok(ControlOutcome::NoSuchCall),
+                Standing::Ended => return Ok(ControlOutcome::TooLate),
+                Standing::Unwritten => ControlOutcome::Busy,
+                Standing::Here(handle) if !handle.may_be_outside => return Ok(ControlOutcome::NotExternal),
+                Standing::Here(handle) if handle.outside.is_answered() => return Ok(ControlOutcome::TooLate),
                 Standing::Here(handle) => match handle.outside.posting() {
                     Some(_posting) => {
                         if !self.stores.leave_message(self.ids.next(), &said).await? {
-                            return Ok(Reached::TooLate);
+                            return Ok(ControlOutcome::TooLate);
                         }
-                        self.inbox.hear_those_of(id).await;
+                        self.inbox.process_messages_of(id).await;
                         let is_late = handle.outside.is_answered();
-                        return Ok(if is_late { Reached::TooLate } else { Reached::Done });
+                        return Ok(if is_late { ControlOutcome::TooLate } else { ControlOutcome::Delivered });
                     }
                     // The result may be faster than the call.
-                    None if handle.outside.is_shut() => Reached::NotAwaited,
-                    None => Reached::Busy,
+                    None if handle.outside.is_shut() => ControlOutcome::NotExternal,
+                    None => ControlOutcome::Busy,
                 },
-                Standing::Elsewhere(call) if !self.is_for_outside(&call).await? => return Ok(Reached::NotAwaited),
+                Standing::Elsewhere(call) if !self.is_for_outside(&call).await? => {
+                    return Ok(ControlOutcome::NotExternal);
+                }
                 Standing::Elsewhere(call) if call.status == Status::Doing => {
                     let is_first = self.stores.leave_message(self.ids.next(), &said).await?;
                     if !is_first && self.stores.posted_result(id).await?.as_ref() != Some(&said.body) {
-                        return Ok(Reached::TooLate);
+                        return Ok(ControlOutcome::TooLate);
                     }
                     return match self.can_only_be_posted(&call).await? {
-                        true => Ok(if is_first { Reached::Done } else { Reached::TooLate }),
+                        true => Ok(if is_first { ControlOutcome::Delivered } else { ControlOutcome::TooLate }),
                         false => self.counts_elsewhere(id).await,
                     };
                 }
-                Standing::Elsewhere(_) => Reached::NotAwaited,
+                Standing::Elsewhere(_) => ControlOutcome::NotExternal,
             };
             if is_last_look {
                 return Ok(otherwise);
@@ -200,15 +207,15 @@ impl Reach<'_> {
 
     /// Waits until it is known whether a posted result, which is on disk, is the end of a call of another node: the tool may
     /// answer the request that runs it as well, and the answer counts if it comes first.
-    async fn counts_elsewhere(&self, id: Uuid) -> Result<Reached, StoreError> {
+    async fn counts_elsewhere(&self, id: Uuid) -> Result<ControlOutcome, StoreError> {
         let until = Instant::now() + DECIDING;
         loop {
             match self.stores.calls_of_any_tenant(&[id]).await?.pop() {
-                None => return Ok(Reached::NoSuchCall),
-                Some(call) if call.has_posted_result => return Ok(Reached::Done),
-                Some(call) if call.status.is_terminal() => return Ok(Reached::TooLate),
-                Some(call) if call.phase == Phase::External => return Ok(Reached::Done),
-                Some(_) if Instant::now() >= until => return Ok(Reached::Busy),
+                None => return Ok(ControlOutcome::NoSuchCall),
+                Some(call) if call.has_posted_result => return Ok(ControlOutcome::Delivered),
+                Some(call) if call.status.is_terminal() => return Ok(ControlOutcome::TooLate),
+                Some(call) if call.phase == Phase::External => return Ok(ControlOutcome::Delivered),
+                Some(_) if Instant::now() >= until => return Ok(ControlOutcome::Busy),
                 Some(_) => tokio::time::sleep(LOOK_AGAIN).await,
             }
         }

@@ -8,8 +8,8 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot::error::TryRecvError;
 use uuid::Uuid;
 
-use super::live::{Handle, Live};
-use super::said::Said;
+use super::control_message::ControlMessage;
+use super::live::{CallHandle, LiveCalls};
 use crate::executor::emitter::Recorded;
 use crate::executor::report::Report;
 use crate::store::inbox::Message;
@@ -74,7 +74,7 @@ impl InHand {
 
 /// What became of a message.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum DeliveryOutcome {
     /// It stays on disk, for the node that goes on with the call.
     Kept,
     /// It cannot be read.
@@ -88,19 +88,19 @@ enum Heard {
 pub(super) struct Inbox {
     stores: Stores,
     node: Arc<str>,
-    live: Live,
+    live: LiveCalls,
     in_hand: InHand,
 }
 
 impl Inbox {
     /// Creates the inbox of a node.
-    pub fn new(stores: Stores, node: Arc<str>, live: Live) -> Self {
+    pub fn new(stores: Stores, node: Arc<str>, live: LiveCalls) -> Self {
         Self { stores, node, live, in_hand: InHand::default() }
     }
 
     /// Hears what was left for all calls of this node. It never waits for a call: this node has to say meanwhile that it
     /// lives.
-    pub async fn hear_all(&self) -> Result<(), StoreError> {
+    pub async fn process_inbox(&self) -> Result<(), StoreError> {
         for id in self.in_hand.recorded() {
             self.stores.forget_message(id).await?;
             self.in_hand.forget(id);
@@ -114,19 +114,19 @@ impl Inbox {
             let page = self.stores.messages(&self.node, after).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = *last;
-            self.hear_page(page, &mut full).await?;
+            self.process_page(page, &mut full).await?;
         }
     }
 
     /// Hears what was left for one call, if this node has it. Where that fails, it is heard with all the others.
-    pub async fn hear_those_of(&self, call: Uuid) {
+    pub async fn process_messages_of(&self, call: Uuid) {
         let heard = async {
             let (mut after, mut full) = (Uuid::nil(), HashSet::new());
             loop {
                 let page = self.stores.messages_of(&self.node, call, after).await?;
                 let Some((last, _)) = page.last() else { return Ok::<_, StoreError>(()) };
                 after = *last;
-                self.hear_page(page, &mut full).await?;
+                self.process_page(page, &mut full).await?;
             }
         };
         if let Err(error) = heard.await {
@@ -135,22 +135,22 @@ impl Inbox {
     }
 
     /// `full` are the calls that have no room for a report now: later ones wait for their turn.
-    async fn hear_page(&self, page: Vec<(Uuid, Message)>, full: &mut HashSet<Uuid>) -> Result<(), StoreError> {
+    async fn process_page(&self, page: Vec<(Uuid, Message)>, full: &mut HashSet<Uuid>) -> Result<(), StoreError> {
         for (id, Message { call, body, .. }) in page {
             // A call that this node has left stays where it is, with what was said to it.
             let Some(handle) = self.live.get(call) else { continue };
             let heard = match serde_json::from_str(&body) {
-                Ok(Said::Progress { .. }) if full.contains(&call) => Heard::Later,
-                Ok(said) => self.hear(&handle, id, said),
+                Ok(ControlMessage::Progress { .. }) if full.contains(&call) => DeliveryOutcome::Later,
+                Ok(said) => self.deliver(&handle, id, said),
                 Err(error) => {
                     tracing::error!(%call, %error, "a message about a call cannot be read");
-                    Heard::Unreadable
+                    DeliveryOutcome::Unreadable
                 }
             };
             match heard {
-                Heard::Kept => {}
-                Heard::Unreadable => self.stores.forget_message(id).await?,
-                Heard::Later => {
+                DeliveryOutcome::Kept => {}
+                DeliveryOutcome::Unreadable => self.stores.forget_message(id).await?,
+                DeliveryOutcome::Later => {
                     full.insert(call);
                 }
             }
@@ -158,24 +158,24 @@ impl Inbox {
         Ok(())
     }
 
-    fn hear(&self, handle: &Handle, id: Uuid, said: Said) -> Heard {
+    fn deliver(&self, handle: &CallHandle, id: Uuid, said: ControlMessage) -> DeliveryOutcome {
         match said {
-            Said::Cancel => handle.cancel.cancel(),
+            ControlMessage::Cancel => handle.cancel.cancel(),
             // Of several results only the first is here: the same one was heard before, or the call has its end.
-            Said::Result { answer } => drop(handle.outside.post(answer.into())),
-            Said::Progress { report } => {
+            ControlMessage::Result { answer } => drop(handle.outside.post(answer.into())),
+            ControlMessage::Progress { report } => {
                 // It was read once already, where it came in.
-                let Ok(report) = Report::read(report) else { return Heard::Unreadable };
+                let Ok(report) = Report::read(report) else { return DeliveryOutcome::Unreadable };
                 if !self.in_hand.take(id) {
-                    return Heard::Kept;
+                    return DeliveryOutcome::Kept;
                 }
                 let Some(recorded) = tokio::task::unconstrained(report.tell(&handle.emitter)).now_or_never() else {
                     self.in_hand.forget(id);
-                    return Heard::Later;
+                    return DeliveryOutcome::Later;
                 };
                 self.in_hand.handed_over(id, recorded);
             }
         }
-        Heard::Kept
+        DeliveryOutcome::Kept
     }
 }

@@ -8,18 +8,18 @@ use tokio_util::task::TaskTracker;
 
 /// The rest of a submission. A caller that stays runs it in its own task, which saves handing it to another; a caller
 /// that goes away does not stop it.
-pub struct Work {
+pub struct DetachOnDrop {
     rest: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     tasks: TaskTracker,
 }
 
-impl Work {
+impl DetachOnDrop {
     pub(super) fn new(work: impl Future<Output = ()> + Send + 'static, tasks: &TaskTracker) -> Self {
         Self { rest: Some(Box::pin(tasks.track_future(work))), tasks: tasks.clone() }
     }
 }
 
-impl Future for Work {
+impl Future for DetachOnDrop {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -32,7 +32,7 @@ impl Future for Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for DetachOnDrop {
     fn drop(&mut self) {
         let Some(rest) = self.rest.take() else { return };
         // Without a runtime the process is ending, and no task goes on.
@@ -42,7 +42,7 @@ impl Drop for Work {
     }
 }
 
-impl std::fmt::Debug for Work {
+impl std::fmt::Debug for DetachOnDrop {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Work").field("is_done", &self.rest.is_none()).finish_non_exhaustive()
     }
@@ -57,7 +57,7 @@ mod tests {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let (go, gone) = tokio::sync::oneshot::channel();
         let tasks = TaskTracker::new();
-        let mut work = Work::new(
+        let mut work = DetachOnDrop::new(
             async move {
                 let _ = gone.await;
                 let _ = sender.send("done");

@@ -8,40 +8,40 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
-use super::call::accept::NotAccepted;
-use super::call::recorder::{NotRecorded, Pending};
+use super::call::accept::AcceptError;
+use super::call::recorder::{PendingCall, RecordError};
+use super::detach::DetachOnDrop;
 use super::submission::Wait;
-use super::work::Work;
 use crate::domain::Call;
 
 /// Calls on their way. Dropped, they go on by themselves.
 #[derive(Debug)]
-pub struct Submitted {
+pub struct InFlightCalls {
     /// The batch, if it is one.
     pub batch_id: Option<Uuid>,
     /// The calls, in request order.
-    pub calls: Vec<Pending>,
-    work: Work,
-    accepted: Option<oneshot::Receiver<Result<(), NotAccepted>>>,
+    pub calls: Vec<PendingCall>,
+    work: DetachOnDrop,
+    accepted: Option<oneshot::Receiver<Result<(), AcceptError>>>,
     /// Calls that end with their caller.
     guards: Vec<DropGuard>,
 }
 
 /// A call as its caller sees it in the end.
 #[derive(Debug)]
-pub enum Seen {
+pub enum WaitOutcome {
     /// It has ended.
-    Ended(Arc<Call>),
+    Settled(Arc<Call>),
     /// It goes on.
-    Going(Uuid),
+    Pending(Uuid),
 }
 
-impl Submitted {
-    pub(super) fn new(batch_id: Option<Uuid>, calls: Vec<Pending>, work: Work) -> Self {
+impl InFlightCalls {
+    pub(super) fn new(batch_id: Option<Uuid>, calls: Vec<PendingCall>, work: DetachOnDrop) -> Self {
         Self { batch_id, calls, work, accepted: None, guards: Vec::new() }
     }
 
-    pub(super) fn accepted_first(self, accepted: oneshot::Receiver<Result<(), NotAccepted>>) -> Self {
+    pub(super) fn accepted_first(self, accepted: oneshot::Receiver<Result<(), AcceptError>>) -> Self {
         Self { accepted: Some(accepted), ..self }
     }
 
@@ -59,9 +59,9 @@ impl Submitted {
     ///
     /// # Errors
     /// If they are not, or others stand for them.
-    pub async fn accepted(&mut self) -> Result<(), NotAccepted> {
+    pub async fn accepted(&mut self) -> Result<(), AcceptError> {
         let Some(accepted) = &mut self.accepted else { return Ok(()) };
-        let lost = NotAccepted::NotRecorded(NotRecorded { accepted: false });
+        let lost = AcceptError::NotRecorded(RecordError { accepted: false });
         let accepted = tokio::select! {
             biased;
             accepted = &mut *accepted => accepted.unwrap_or(Err(lost)),
@@ -75,14 +75,14 @@ impl Submitted {
     ///
     /// # Errors
     /// If one could not be recorded in time; it may still be.
-    pub async fn ended(self) -> Result<Vec<Arc<Call>>, NotRecorded> {
+    pub async fn wait_all(self) -> Result<Vec<Arc<Call>>, RecordError> {
         let Self { calls, mut work, guards, .. } = self;
         // The first that is not recorded in time ends the wait: what comes after it in a batch waits for the database.
         let mut ends = std::pin::pin!(async move {
             let mut calls = calls;
             match calls.pop() {
                 Some(only) if calls.is_empty() => Ok(vec![only.end().await?]),
-                last => try_join_all(calls.into_iter().chain(last).map(Pending::end)).await,
+                last => try_join_all(calls.into_iter().chain(last).map(PendingCall::end)).await,
             }
         });
         let ended = tokio::select! {
@@ -98,20 +98,20 @@ impl Submitted {
     ///
     /// # Errors
     /// If one that is waited for could not be recorded in time; it may still be.
-    pub async fn seen(self, wait: Wait) -> Result<Vec<Seen>, NotRecorded> {
+    pub async fn wait_for(self, wait: Wait) -> Result<Vec<WaitOutcome>, RecordError> {
         let Self { calls, mut work, guards, .. } = self;
         let longest = match wait {
             Wait::AsDeclared | Wait::Result => None,
             Wait::Accepted => Some(Duration::ZERO),
             Wait::For(longest) => Some(longest),
         };
-        let is_awaited = |call: &Pending| wait != Wait::AsDeclared || call.is_awaited;
+        let is_awaited = |call: &PendingCall| wait != Wait::AsDeclared || call.is_awaited;
         let mut seen: Vec<Option<Arc<Call>>> = calls.iter().map(|_| None).collect();
-        let mut calls: Vec<Pending> = calls;
+        let mut calls: Vec<PendingCall> = calls;
         {
             let mut all = std::pin::pin!(async {
                 for (call, seen) in calls.iter_mut().zip(&mut seen).filter(|(call, _)| is_awaited(call)) {
-                    *seen = Some((&mut call.end).await.unwrap_or(Err(NotRecorded { accepted: true }))?);
+                    *seen = Some((&mut call.end).await.unwrap_or(Err(RecordError { accepted: true }))?);
                 }
                 Ok(())
             });
@@ -133,7 +133,7 @@ impl Submitted {
         }
         let views = calls.into_iter().zip(seen).map(|(mut call, seen)| {
             let seen = seen.or_else(|| call.end.try_recv().ok()?.ok());
-            seen.map_or(Seen::Going(call.id), Seen::Ended)
+            seen.map_or(WaitOutcome::Pending(call.id), WaitOutcome::Settled)
         });
         let views = views.collect();
         disarm(guards);
@@ -144,7 +144,7 @@ impl Submitted {
 
     /// Lets the calls run by themselves.
     #[must_use]
-    pub fn detach(self) -> (Vec<Pending>, Vec<DropGuard>) {
+    pub fn detach(self) -> (Vec<PendingCall>, Vec<DropGuard>) {
         (self.calls, self.guards)
     }
 }

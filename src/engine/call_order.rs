@@ -9,24 +9,24 @@ use super::submission::Mode;
 
 /// A line of calls. The lock is a fair one: whoever comes later waits for those before it that must run alone.
 #[derive(Debug, Clone)]
-pub struct Turns {
+pub struct CallOrder {
     line: Arc<RwLock<()>>,
     mode: Mode,
 }
 
 /// A place in the line.
-pub struct Turn(Pin<Box<dyn Future<Output = Permit> + Send>>);
+pub struct OrderTicket(Pin<Box<dyn Future<Output = OrderGuard> + Send>>);
 
 /// As long as it is held the call has its turn.
 #[derive(Debug)]
-pub enum Permit {
+pub enum OrderGuard {
     /// Beside others.
     Shared(OwnedRwLockReadGuard<()>),
     /// Alone.
-    Alone(OwnedRwLockWriteGuard<()>),
+    Exclusive(OwnedRwLockWriteGuard<()>),
 }
 
-impl Turns {
+impl CallOrder {
     /// A line with nobody in it.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
@@ -34,12 +34,16 @@ impl Turns {
     }
 
     /// Takes the last place in the line; `None` if the call need not wait for anybody.
-    pub async fn take(&self, is_concurrency_safe: bool) -> Option<Turn> {
+    pub async fn enqueue(&self, is_concurrency_safe: bool) -> Option<OrderTicket> {
         let line = self.line.clone();
         let mut turn = match self.mode {
             Mode::Parallel => return None,
-            Mode::Auto if is_concurrency_safe => Turn(Box::pin(async { Permit::Shared(line.read_owned().await) })),
-            Mode::Auto | Mode::Serial => Turn(Box::pin(async { Permit::Alone(line.write_owned().await) })),
+            Mode::Auto if is_concurrency_safe => {
+                OrderTicket(Box::pin(async { OrderGuard::Shared(line.read_owned().await) }))
+            }
+            Mode::Auto | Mode::Serial => {
+                OrderTicket(Box::pin(async { OrderGuard::Exclusive(line.write_owned().await) }))
+            }
         };
         // The place is taken when it is first asked for.
         if let std::task::Poll::Ready(permit) = futures_util::poll!(&mut turn.0) {
@@ -49,14 +53,14 @@ impl Turns {
     }
 }
 
-impl Turn {
+impl OrderTicket {
     /// Waits until it has come.
-    pub async fn come(self) -> Permit {
+    pub async fn acquire(self) -> OrderGuard {
         self.0.await
     }
 }
 
-impl std::fmt::Debug for Turn {
+impl std::fmt::Debug for OrderTicket {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Turn")
     }
@@ -68,11 +72,11 @@ mod tests {
 
     #[tokio::test]
     async fn safe_calls_run_together_and_others_alone_in_the_order_in_which_they_came() {
-        let turns = Turns::new(Mode::Auto);
-        let (first, second) = (turns.take(true).await.unwrap(), turns.take(true).await.unwrap());
-        let (alone, later) = (turns.take(false).await.unwrap(), turns.take(true).await.unwrap());
-        let (first, second) = (first.come().await, second.come().await);
-        let (mut alone, mut later) = (Box::pin(alone.come()), Box::pin(later.come()));
+        let turns = CallOrder::new(Mode::Auto);
+        let (first, second) = (turns.enqueue(true).await.unwrap(), turns.enqueue(true).await.unwrap());
+        let (alone, later) = (turns.enqueue(false).await.unwrap(), turns.enqueue(true).await.unwrap());
+        let (first, second) = (first.acquire().await, second.acquire().await);
+        let (mut alone, mut later) = (Box::pin(alone.acquire()), Box::pin(later.acquire()));
         assert!(futures_util::poll!(&mut later).is_pending(), "it stands behind one that runs alone");
         drop(first);
         assert!(futures_util::poll!(&mut alone).is_pending());
@@ -85,11 +89,11 @@ mod tests {
 
     #[tokio::test]
     async fn in_parallel_nobody_waits_and_in_series_everybody_does() {
-        assert!(Turns::new(Mode::Parallel).take(false).await.is_none());
-        let turns = Turns::new(Mode::Serial);
-        let (first, second) = (turns.take(true).await.unwrap(), turns.take(true).await.unwrap());
-        let held = first.come().await;
-        let mut second = Box::pin(second.come());
+        assert!(CallOrder::new(Mode::Parallel).enqueue(false).await.is_none());
+        let turns = CallOrder::new(Mode::Serial);
+        let (first, second) = (turns.enqueue(true).await.unwrap(), turns.enqueue(true).await.unwrap());
+        let held = first.acquire().await;
+        let mut second = Box::pin(second.acquire());
         assert!(futures_util::poll!(&mut second).is_pending());
         drop(held);
         second.await;

@@ -11,14 +11,14 @@ use tokio::time::Instant;
 
 use super::interrupt::{Race, Shutdown};
 use super::plan;
-use super::state::{Next, Planned, Stop};
+use super::state::{Disposition, Planned, RunExit};
 use super::{arguments, forward};
 use crate::domain::Failure;
 use crate::domain::json::WeighedError;
 use crate::domain::limits::ServerLimits;
-use crate::engine::draft::{Complete, Draft, End};
-use crate::engine::room::Room;
-use crate::engine::turns::{Permit, Turn};
+use crate::engine::argument_stream::{ArgumentStream, ArgumentsEnd, CompleteArguments};
+use crate::engine::call_order::{OrderGuard, OrderTicket};
+use crate::engine::memory_budget::MemoryBudget;
 use crate::executor::ToolRole;
 use crate::registry::Entry;
 use crate::store::calls::CallFilter;
@@ -34,7 +34,7 @@ const REST: u32 = 20;
 /// Gathers arguments that come piece by piece.
 #[derive(Debug)]
 pub(super) struct Gatherer<'a> {
-    pub room: &'a Room,
+    pub room: &'a MemoryBudget,
     pub limits: &'a ServerLimits,
     /// How long the arguments may be silent.
     pub silence: Duration,
@@ -43,17 +43,21 @@ pub(super) struct Gatherer<'a> {
 
 impl Gatherer<'_> {
     /// Waits for the arguments, and then for the call's turn. The call may run as long as the permit is held.
-    pub async fn gather(&self, job: &mut Planned, draft: &Draft) -> Result<Option<Permit>, Stop> {
+    pub async fn collect_arguments(
+        &self,
+        job: &mut Planned,
+        draft: &ArgumentStream,
+    ) -> Result<Option<OrderGuard>, RunExit> {
         let complete = self.listen(job, draft).await;
         draft.close();
-        let Complete { arguments, turn, recorded } = match complete {
+        let CompleteArguments { arguments, turn, recorded } = match complete {
             Ok(complete) => complete,
             Err(stop) => {
-                self.keep_what_came(job, draft).await;
+                self.save_partial(job, draft).await;
                 return Err(stop);
             }
         };
-        self.understand(job, arguments.unwrap_or_else(|| draft.arguments())).await?;
+        self.resolve_arguments(job, arguments.unwrap_or_else(|| draft.arguments())).await?;
         let change = job.ongoing.status_change();
         let Some(recorded) = recorded else {
             // Its receipt does not matter: whatever the call does next follows in the same queue.
@@ -66,13 +70,13 @@ impl Gatherer<'_> {
                 let _ = recorded.send(());
                 self.turn(job, turn).await
             }
-            Err(JournalError::Fenced) => Err(Stop::Taken),
+            Err(JournalError::Fenced) => Err(RunExit::TakenOver),
             Err(error) => Err(Failure::overloaded(&format!("The call was not run: {error}")).into()),
         }
     }
 
     /// What came of arguments that never were complete is shown once more, and kept.
-    async fn keep_what_came(&self, job: &mut Planned, draft: &Draft) {
+    async fn save_partial(&self, job: &mut Planned, draft: &ArgumentStream) {
         let readable = draft.readable().unwrap_or_default();
         let came = draft.arguments();
         if came.as_str() != Some("") && job.ongoing.call.keep(came, readable).is_ok() {
@@ -81,7 +85,7 @@ impl Gatherer<'_> {
     }
 
     /// From here on the call knows its arguments, and whether it is run with them.
-    async fn understand(&self, job: &mut Planned, arguments: Value) -> Result<(), Stop> {
+    async fn resolve_arguments(&self, job: &mut Planned, arguments: Value) -> Result<(), RunExit> {
         let arguments = Arc::new(arguments);
         // A text that is no JSON stays as it came; what is wrong with it is told below.
         let mut held = None;
@@ -94,16 +98,16 @@ impl Gatherer<'_> {
             }
             parsed => parsed.unwrap_or_else(|_| arguments.clone()),
         };
-        job.ongoing.holds.extend(held.map(Arc::new));
+        job.ongoing.permits.extend(held.map(Arc::new));
         drop(arguments);
         let mut arguments = Arc::unwrap_or_clone(parsed);
-        let asked = job.asked.take().unwrap_or_default();
-        if matches!(&job.next, Next::Run(entry) if entry.role == Some(ToolRole::Forward)) {
-            arguments = forward::send_on(self.limits, job, arguments, &asked);
+        let asked = job.deferred.take().unwrap_or_default();
+        if matches!(&job.next, Disposition::Run(entry) if entry.role == Some(ToolRole::Forward)) {
+            arguments = forward::forward_arguments(self.limits, job, arguments, &asked);
         }
         let name = job.ongoing.call.name.clone();
         job.ongoing.call.complete(arguments).map_err(|error| Failure::execution(&name, error.to_string()))?;
-        let Next::Run(entry) = &job.next else { return Ok(()) };
+        let Disposition::Run(entry) = &job.next else { return Ok(()) };
         let (entry, arguments, vendor) = (entry.clone(), job.ongoing.call.arguments.clone(), asked.vendor);
         let checked = if job.ongoing.call.arguments_text.get().len() <= QUICKLY_CHECKED {
             arguments::valid(&entry, &arguments, vendor, |_| true)
@@ -116,7 +120,7 @@ impl Gatherer<'_> {
         };
         job.next = match self.is_alone(job, &entry).await {
             true => plan::next(&mut job.ongoing.call, &entry, checked),
-            false => Next::Refuse(plan::not_alone(&entry.name).into()),
+            false => Disposition::Reject(plan::must_run_alone(&entry.name).into()),
         };
         Ok(())
     }
@@ -131,25 +135,27 @@ impl Gatherer<'_> {
         job.ongoing.access.store().calls(&filter).await.is_ok_and(|(calls, is_cut)| calls.len() <= 1 && !is_cut)
     }
 
-    async fn turn(&self, job: &Planned, turn: Option<Turn>) -> Result<Option<Permit>, Stop> {
+    async fn turn(&self, job: &Planned, turn: Option<OrderTicket>) -> Result<Option<OrderGuard>, RunExit> {
         let Some(turn) = turn.filter(|_| job.is_to_run()) else { return Ok(None) };
         let race = Race::new(&job.ongoing.handle.cancel, self.shutdown).work_first();
-        Ok(Some(race.run(turn.come()).await?))
+        Ok(Some(race.run(turn.acquire()).await?))
     }
 
-    async fn listen(&self, job: &mut Planned, draft: &Draft) -> Result<Complete, Stop> {
+    async fn listen(&self, job: &mut Planned, draft: &ArgumentStream) -> Result<CompleteArguments, RunExit> {
         let (silence, cancel) = (self.silence, job.ongoing.handle.cancel.clone());
         let journal = job.ongoing.recorder.journal().clone();
         // One change at a time is under way; what comes meanwhile gathers.
         let mut writing = pin!(Fuse::terminated());
         let mut next_look = Instant::now();
         let end = loop {
-            match draft.take_end() {
-                Some(End::Complete(complete)) => break Ok(complete),
-                Some(End::CutOff(reason)) => break Err(Failure::broken_off(&job.ongoing.call.name, &reason).into()),
+            match draft.take_outcome() {
+                Some(ArgumentsEnd::Complete(complete)) => break Ok(complete),
+                Some(ArgumentsEnd::CutOff(reason)) => {
+                    break Err(Failure::broken_off(&job.ongoing.call.name, &reason).into());
+                }
                 None => {}
             }
-            let (is_new, heard) = draft.news();
+            let (is_new, heard) = draft.poll_changes();
             let idle = writing.is_terminated();
             let next = async {
                 tokio::select! {
@@ -167,7 +173,7 @@ impl Gatherer<'_> {
                     }
                     () = draft.changed() => {}
                     // Something that says nothing new may have come meanwhile.
-                    () = tokio::time::sleep_until(heard + silence) => if draft.news().1 == heard {
+                    () = tokio::time::sleep_until(heard + silence) => if draft.poll_changes().1 == heard {
                         draft.cut_off(&format!("nothing came for {} s", silence.as_secs_f32()));
                     },
                 }
@@ -175,12 +181,12 @@ impl Gatherer<'_> {
             };
             match Race::new(&cancel, self.shutdown).run(next).await {
                 Ok(true) => {}
-                Ok(false) => break Err(Stop::Taken),
+                Ok(false) => break Err(RunExit::TakenOver),
                 Err(interrupt) => break Err(interrupt.into()),
             }
         };
         if !writing.is_terminated() && writing.await == Err(JournalError::Fenced) {
-            return Err(Stop::Taken);
+            return Err(RunExit::TakenOver);
         }
         end
     }
