@@ -31,57 +31,57 @@ use crate::telemetry::{Metrics, Tracer};
 use crate::upstreams::Upstreams;
 
 mod accept;
-mod answer;
 mod arguments;
 mod auth;
 mod cache_control;
 mod call_body;
+mod call_response;
 mod calls;
 mod client_address;
+mod control;
 mod cors;
-mod described;
 mod docs;
-mod end;
+mod event_response;
 mod events;
 mod extract;
+mod fast_path;
 mod groups;
 mod hooks;
 mod host;
+mod idempotency;
 mod imports;
 mod keys;
-mod lane;
 mod layers;
 mod listing;
 mod mcp;
-mod measured;
 mod metrics;
-mod once;
+mod model_stream;
+mod openapi_common;
+mod openapi_patches;
 mod operations;
-mod piped;
 mod preference;
 mod presets;
 mod problem;
 mod range;
-mod reach;
-mod refined;
 mod reply;
+mod request_metrics;
 mod security;
 mod server;
 mod sessions;
 mod stats;
 mod subscribers;
 mod tickets;
+mod timed_io;
 mod tool_list;
 mod tools;
 mod turns;
 mod unread;
 mod upstreams;
-mod watch;
-mod wire;
+mod wait;
 
 pub use problem::Problem;
 
-use lane::Lane;
+use fast_path::FastPath;
 use layers::Outermost;
 use server::Server;
 use subscribers::Subscribers;
@@ -145,19 +145,19 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(listing::content))
         .routes(routes!(events::of_call))
         .routes(routes!(arguments::patch))
-        .routes(routes!(piped::pipe))
-        .routes(routes!(reach::cancel))
-        .routes(routes!(reach::progress))
-        .routes(routes!(reach::result))
+        .routes(routes!(model_stream::pipe))
+        .routes(routes!(control::cancel))
+        .routes(routes!(control::progress))
+        .routes(routes!(control::result))
         .routes(routes!(events::of_all))
         .routes(routes!(tickets::create))
         .routes(routes!(sessions::create, sessions::page))
-        .routes(routes!(sessions::one::read, sessions::one::delete))
-        .routes(routes!(sessions::ending::abort))
-        .routes(routes!(sessions::ending::complete))
+        .routes(routes!(sessions::detail::read, sessions::detail::delete))
+        .routes(routes!(sessions::lifecycle::abort))
+        .routes(routes!(sessions::lifecycle::complete))
         .routes(routes!(sessions::events::stream))
-        .routes(routes!(sessions::told::messages))
-        .routes(routes!(sessions::told::prompt))
+        .routes(routes!(sessions::render::messages))
+        .routes(routes!(sessions::render::prompt))
         .routes(routes!(mcp::post, mcp::stream, mcp::end))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
@@ -167,7 +167,7 @@ fn routes() -> OpenApiRouter<AppState> {
 /// The OpenAPI document of this version, for a service that asks for keys.
 #[must_use]
 pub fn openapi() -> Value {
-    refined::refined(&derived())
+    openapi_patches::refined(&derived())
 }
 
 /// What of it follows from the routes.
@@ -183,7 +183,7 @@ fn service(
 > {
     let (router, document) = routes().split_for_parts();
     let document = docs::finish(document);
-    let measure = measured::Measure::new(&state.metrics, state.tracer.clone(), &document);
+    let measure = request_metrics::MeasureLayer::new(&state.metrics, state.tracer.clone(), &document);
     let gate = auth::Gate::new(state.clone(), &document);
     let router = router
         .merge(docs::router())
@@ -192,10 +192,10 @@ fn service(
         .with_state(state.clone());
     let calls = calls::execute.with_state(state.clone());
     let calls = gate.of_calls().layer(calls);
-    let calls = measure.at(lane::PATH, &lane::METHOD).layer(calls);
+    let calls = measure.at(fast_path::PATH, &fast_path::METHOD).layer(calls);
     // Behind it is whatever was mounted before: nothing is to be mounted after. Who is refused is counted, too.
     let router = router.layer(gate).layer(measure);
-    Outermost::new(Lane { calls, router }, state)
+    Outermost::new(FastPath { calls, router }, state)
 }
 
 /// Serves until `drain` fires; then takes no new calls, lets running ones end, and closes everything.

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::described::BodyRefused;
 use super::extract::{self, JsonBody};
+use super::openapi_common::BodyErrors;
 use super::preference::Preference;
 use super::problem::Problem;
-use super::{AppState, end, reply};
+use super::{AppState, reply, wait};
 use crate::access::Access;
 use crate::domain::{Phase, Status, decode};
 use crate::engine::{ArgumentStream, ArgumentStreamError, CompleteArguments, Wait};
@@ -24,7 +24,8 @@ use crate::formats::stream::partial;
 /// A piece of the arguments, or their end, or both.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Piece {
+#[schema(as = Piece)]
+pub(super) struct ArgumentChunk {
     /// What their text goes on with.
     delta: Option<String>,
     /// The number of the piece, from 1: one that was there before is ignored, and none can be left out. Without it, pieces
@@ -39,7 +40,7 @@ pub(super) struct Piece {
 /// A piece that was taken.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = PieceTaken)]
-struct Taken {
+struct ChunkAccepted {
     /// The call.
     id: Uuid,
     status: Status,
@@ -53,7 +54,7 @@ struct Taken {
 #[serde(untagged)]
 #[expect(dead_code, reason = "only the document reads it")]
 enum PatchAnswer<'a> {
-    Taken(Taken),
+    Taken(ChunkAccepted),
     Call(Box<ToolCall<'a>>),
 }
 
@@ -64,11 +65,11 @@ enum PatchAnswer<'a> {
 #[utoipa::path(patch, path = "/tool-calls/{id}/arguments", operation_id = "patch_arguments", tag = "tool calls",
     params(("id" = Uuid, Path, description = "The service's id of the call"),
         ("Prefer" = Option<String>, Header, example = "wait=10", description = "With `final`: how many seconds to wait for the end (RFC 7240), up to an hour")),
-    request_body = Piece,
+    request_body = ArgumentChunk,
     responses((status = 200, description = "The call has ended", body = ToolCall),
         (status = 202, description = "Taken. With `final`: the arguments are on disk, and the call goes on at `Location`", body = PatchAnswer,
             headers(("Location" = String, description = "With `final`: `/tool-calls/{id}`"))),
-        BodyRefused,
+        BodyErrors,
         (status = 404, description = "There is no such call"),
         (status = 409, description = "`SEQUENCE_GAP`: a piece is missing. `ARGUMENTS_COMPLETE`: nothing more is taken"),
         (status = 421, description = "Another node has the call; send its pieces to that one"),
@@ -83,7 +84,7 @@ pub(super) async fn patch(
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
     decode::expect_objects(&body.value, &[""])?;
-    let Piece { delta, seq, r#final } = body.read()?;
+    let ArgumentChunk { delta, seq, r#final } = body.read()?;
     if seq == Some(0) {
         return Err(Problem::field("/seq", "must be 1 or more: what the call was opened with comes before"));
     }
@@ -96,7 +97,7 @@ pub(super) async fn patch(
     if r#final {
         return complete(&state, &access, id, &draft, &headers).await;
     }
-    let taken = Taken { id, status: Status::Wait, phase: Phase::Arguments, seq: taken };
+    let taken = ChunkAccepted { id, status: Status::Wait, phase: Phase::Arguments, seq: taken };
     Ok(reply::json(StatusCode::ACCEPTED, &taken))
 }
 
@@ -133,7 +134,7 @@ async fn complete(
         Some(Wait::For(longest)) => longest,
         _ => Duration::ZERO,
     };
-    let call = end::wait(state, access, id, Some(wait)).await?;
+    let call = wait::wait(state, access, id, Some(wait)).await?;
     let status = if call.status.is_terminal() { StatusCode::OK } else { StatusCode::ACCEPTED };
     let mut response = reply::json(status, &ToolCall::from(&call));
     if let Ok(location) = HeaderValue::from_str(&format!("/tool-calls/{id}")) {

@@ -15,17 +15,17 @@ use tower::{Layer, Service};
 use utoipa::openapi::OpenApi;
 
 use super::problem::Problem;
-use super::{AppState, lane};
+use super::{AppState, fast_path};
 use crate::access::Access;
 use crate::auth::{AdmitError, Admitted, AuthError, Credential, Limits};
 use crate::domain::Scope;
 
 pub(super) mod events_path;
-pub(super) mod needs;
+pub(super) mod requirements;
 mod shown_ticket;
 mod until_ended;
 
-use needs::{Need, Needs};
+use requirements::{Requirement, RequirementTable};
 use shown_ticket::ShownTicket;
 use until_ended::UntilEnded;
 
@@ -33,43 +33,43 @@ use until_ended::UntilEnded;
 #[derive(Clone)]
 pub(super) struct Gate {
     state: AppState,
-    needs: Arc<Needs>,
+    needs: Arc<RequirementTable>,
     /// What calls ask for, where it stands before `POST /tool-calls` alone.
-    calls: Option<Need>,
+    calls: Option<Requirement>,
 }
 
 impl Gate {
     /// Before the routes that this document describes.
     pub fn new(state: AppState, document: &OpenApi) -> Self {
-        Self { state, needs: Arc::new(Needs::new(document)), calls: None }
+        Self { state, needs: Arc::new(RequirementTable::new(document)), calls: None }
     }
 
     /// Before the one that brings calls: too many are refused before anybody looks at them.
     pub fn of_calls(&self) -> Self {
-        Self { calls: Some(self.needs.of_route(lane::PATH, &lane::METHOD)), ..self.clone() }
+        Self { calls: Some(self.needs.of_route(fast_path::PATH, &fast_path::METHOD)), ..self.clone() }
     }
 
-    fn need(&self, request: &Request) -> Need {
+    fn need(&self, request: &Request) -> Requirement {
         self.calls.unwrap_or_else(|| self.needs.of(request))
     }
 }
 
 impl<S> Layer<S> for Gate {
-    type Service = Gated<S>;
+    type Service = GateService<S>;
 
-    fn layer(&self, inner: S) -> Gated<S> {
-        Gated { inner, gate: self.clone() }
+    fn layer(&self, inner: S) -> GateService<S> {
+        GateService { inner, gate: self.clone() }
     }
 }
 
 /// See [`Gate`].
 #[derive(Clone)]
-pub(super) struct Gated<S> {
+pub(super) struct GateService<S> {
     inner: S,
     gate: Gate,
 }
 
-impl<S> Service<Request> for Gated<S>
+impl<S> Service<Request> for GateService<S>
 where
     S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send + 'static,
@@ -84,7 +84,7 @@ where
 
     fn call(&mut self, mut request: Request) -> Self::Future {
         let need = self.gate.need(&request);
-        if let Need::Nothing = need {
+        if let Requirement::Public = need {
             return Either::Left(self.inner.call(request));
         }
         if self.gate.calls.is_some() && !self.gate.state.engine.takes_calls() {
@@ -104,13 +104,13 @@ where
             let (permit, credential) = match admitted(&state, request.headers(), ticket, need).await {
                 Ok(Some(Admitted { access, limits, permit, credential })) => {
                     request.extensions_mut().insert(access);
-                    request.extensions_mut().insert(Share { limits, credential: credential.clone() });
+                    request.extensions_mut().insert(CallerLimits { limits, credential: credential.clone() });
                     (permit, credential)
                 }
                 Ok(None) => return inner.call(request).await,
                 Err(problem) => return Ok(problem.into_response()),
             };
-            let may_wait = needs::may_wait(&request);
+            let may_wait = requirements::may_wait(&request);
             let response = tokio::select! {
                 biased;
                 response = inner.call(request) => response?,
@@ -130,7 +130,7 @@ const ENDED: &str = "the API key or the token has ended while the request waited
 
 /// How much of the service is its caller's, and for how long; part of a request.
 #[derive(Debug, Clone)]
-pub(super) struct Share {
+pub(super) struct CallerLimits {
     pub limits: Arc<Limits>,
     pub credential: Arc<Credential>,
 }
@@ -153,14 +153,14 @@ async fn admitted(
     state: &AppState,
     headers: &HeaderMap,
     ticket: Option<ShownTicket>,
-    need: Need,
+    need: Requirement,
 ) -> Result<Option<Admitted>, Problem> {
     let bearer = bearer(headers);
     let scopes = match need {
-        Need::Nothing => return Ok(None),
-        Need::TokenOr(_) if bearer.is_some_and(|bearer| !state.auth.is_for(bearer)) => return Ok(None),
-        Need::Known => None,
-        Need::Any(scopes) | Need::TokenOr(scopes) => Some(scopes),
+        Requirement::Public => return Ok(None),
+        Requirement::CallTokenOr(_) if bearer.is_some_and(|bearer| !state.auth.is_for(bearer)) => return Ok(None),
+        Requirement::Authenticated => None,
+        Requirement::AnyScope(scopes) | Requirement::CallTokenOr(scopes) => Some(scopes),
     };
     let admitted = match (bearer, ticket) {
         (_, Some(ticket)) => {
@@ -169,7 +169,7 @@ async fn admitted(
             admitted.map_err(refused)?.ok_or_else(other_path)?
         }
         (Some(bearer), None) => state.auth.admit(bearer).await.map_err(refused)?,
-        (None, None) => return Err(Problem::no_key()),
+        (None, None) => return Err(Problem::missing_key()),
     };
     scopes.map_or(Ok(()), |scopes| require(&admitted.access, scopes))?;
     Ok(Some(admitted))
@@ -237,7 +237,7 @@ impl FromRequestParts<AppState> for CallerCredential {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
-        Ok(Self(parts.extensions.get::<Share>().map(|share| share.credential.clone())))
+        Ok(Self(parts.extensions.get::<CallerLimits>().map(|share| share.credential.clone())))
     }
 }
 
@@ -246,15 +246,15 @@ impl FromRequestParts<AppState> for Access {
 
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
         // A route behind no gate serves nobody.
-        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::no_key)
+        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::missing_key)
     }
 }
 
 /// Who asks, where that need not be known.
 #[derive(Debug)]
-pub(super) struct Asking(pub Option<Access>);
+pub(super) struct MaybeCaller(pub Option<Access>);
 
-impl FromRequestParts<AppState> for Asking {
+impl FromRequestParts<AppState> for MaybeCaller {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {

@@ -13,45 +13,45 @@ use crate::formats::messages::{self, Continuation};
 use crate::registry::Snapshot;
 use options::Options;
 
-mod documented;
+mod native;
 mod options;
-mod own;
+mod schema;
 mod unknown;
 
-pub(super) use documented::CallBody;
 pub(super) use options::{OnDisconnect, check_limits, check_session, check_session_at};
+pub(super) use schema::CallBody;
 
 /// A body that was read.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ParsedBody {
     /// The calls with their options.
     pub submission: Box<Submission>,
     /// How long to wait, if the body tells it.
     pub wait: Option<Wait>,
     /// How the model's conversation goes on, where the answer is to say it.
-    pub said: Option<Arc<Continuation>>,
+    pub message: Option<Arc<Continuation>>,
     /// Where each call's id stands in the body.
-    pub id_places: IdPlaces,
+    pub id_places: IdLocation,
 }
 
 /// Where each call's id stands in a body, or would.
 #[derive(Debug)]
-pub(super) enum IdPlaces {
+pub(super) enum IdLocation {
     /// The body is the call.
     Body,
     /// Its `calls` are.
     Calls,
     /// Where the vendor has it.
-    Spoken(Vec<String>),
+    Message(Vec<String>),
 }
 
-impl IdPlaces {
+impl IdLocation {
     /// A pointer (RFC 6901) to the id of the call at this place.
     pub fn of(&self, index: usize) -> String {
         match self {
             Self::Body => "/id".to_owned(),
             Self::Calls => format!("/calls/{index}/id"),
-            Self::Spoken(places) => places.get(index).cloned().unwrap_or_default(),
+            Self::Message(places) => places.get(index).cloned().unwrap_or_default(),
         }
     }
 }
@@ -100,7 +100,7 @@ impl MessageFormat {
 }
 
 /// Reads a body of at most so many calls. Tools are called by their names or aliases in this snapshot.
-pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> Result<Asked, Problem> {
+pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> Result<ParsedBody, Problem> {
     let format = MessageFormat::of(&body)?;
     let vendor = format.and_then(MessageFormat::vendor);
     let is_own = body.as_object().is_some_and(messages::is_own) || format == Some(MessageFormat::Native);
@@ -112,7 +112,7 @@ pub(super) fn read(body: Value, tools: &Snapshot, most_calls: usize) -> Result<A
 }
 
 /// One call or a batch of our own shape; with a vendor, the answer has its messages too.
-fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize) -> Result<Asked, Problem> {
+fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize) -> Result<ParsedBody, Problem> {
     let Value::Object(mut body) = body else {
         let found = json::type_name(&body);
         return Err(Problem::field("", format!("the body must be an object or a model's message, not {found}")));
@@ -120,8 +120,8 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize)
     let calls = body.shift_remove("calls");
     let is_batch = calls.is_some();
     let mut requests = match calls {
-        Some(calls) => own::batch(calls, most_calls)?,
-        None => vec![own::call(&mut body, "")?],
+        Some(calls) => native::batch(calls, most_calls)?,
+        None => vec![native::call(&mut body, "")?],
     };
     let said = vendor.map(|vendor| {
         let mut said = Continuation::new(vendor);
@@ -132,13 +132,13 @@ fn own(body: Value, vendor: Option<Vendor>, tools: &Snapshot, most_calls: usize)
         }
         said
     });
-    let id_places = if is_batch { IdPlaces::Calls } else { IdPlaces::Body };
+    let id_places = if is_batch { IdLocation::Calls } else { IdLocation::Body };
     let options = Options::read(body, if is_batch { &["calls"] } else { &options::CALL })?;
     finish(requests, options, said, is_batch, id_places)
 }
 
 /// A model's message: always a batch, also with one call or none.
-fn message(vendor: Vendor, body: Value, most_calls: usize) -> Result<Asked, Problem> {
+fn message(vendor: Vendor, body: Value, most_calls: usize) -> Result<ParsedBody, Problem> {
     let options = Options::beside(&body)?;
     let spoken = messages::read(vendor, body)?;
     if spoken.calls.len() > most_calls {
@@ -159,7 +159,7 @@ fn message(vendor: Vendor, body: Value, most_calls: usize) -> Result<Asked, Prob
             ..CallRequest::default()
         });
     }
-    finish(requests, options, Some(said), true, IdPlaces::Spoken(id_places))
+    finish(requests, options, Some(said), true, IdLocation::Message(id_places))
 }
 
 fn finish(
@@ -167,8 +167,8 @@ fn finish(
     options: Options,
     said: Option<Continuation>,
     is_batch: bool,
-    id_places: IdPlaces,
-) -> Result<Asked, Problem> {
+    id_places: IdLocation,
+) -> Result<ParsedBody, Problem> {
     if let Some(session) = options.dedupes_in() {
         let mut seen = HashSet::new();
         for (index, request) in requests.iter_mut().enumerate() {
@@ -187,9 +187,9 @@ fn finish(
     let is_partial = options.partial;
     let (mut submission, mut wait) = options.into_submission();
     if is_partial {
-        own::open(&mut requests, is_batch)?;
+        native::open(&mut requests, is_batch)?;
         wait = Some(Wait::Accepted);
     }
     (submission.calls, submission.is_batch) = (requests, is_batch);
-    Ok(Asked { submission, wait, said: said.map(Arc::new), id_places })
+    Ok(ParsedBody { submission, wait, message: said.map(Arc::new), id_places })
 }

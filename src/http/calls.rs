@@ -6,15 +6,15 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 
-use super::call_body::{self, Asked, CallBody};
-use super::described::BodyRefused;
+use super::call_body::{self, CallBody, ParsedBody};
 use super::extract::JsonRequest;
-use super::measured::TRACEPARENT;
+use super::openapi_common::BodyErrors;
 use super::preference::Preference;
 use super::problem::Problem;
-use super::subscribers::{self, Seats};
+use super::request_metrics::TRACEPARENT;
+use super::subscribers::{self, StreamLimits};
 use super::turns::Client;
-use super::{AppState, accept, answer, cache_control, once, watch};
+use super::{AppState, accept, cache_control, call_response, event_response, idempotency};
 use crate::access::Access;
 use crate::engine::{AcceptError, Footprint, InFlightCalls, RecordError};
 use crate::formats::native::{BatchAnswer, ToolCall};
@@ -53,7 +53,7 @@ enum CallAnswer<'a> {
             headers(("Location" = String, description = "Where they are found: `/tool-calls/{id}`, or `/tool-calls?batch_id=…`"),
                 ("Preference-Applied" = String, description = "What of `Prefer` was honoured"),
                 ("Idempotency-Replayed" = String, description = "`true`: the key was known, and these are the calls of the first request"))),
-        BodyRefused,
+        BodyErrors,
         (status = 422, description = "The body does not have its shape; `errors` say where. Or `IDEMPOTENCY_KEY_REUSED`: the key came with another body"),
         (status = 429, description = "`TOO_MANY_REQUESTS`: the key asks more than it may. `TOO_MANY_STREAMS`: it reads as many event streams as it may. `TOO_MANY_SESSIONS`: the tenant has as many as it may have"),
         (status = 503, description = "`OVERLOADED`: no room. `STORE_UNAVAILABLE`: the database is away; what was accepted all the same is at `Location`. `SHUTTING_DOWN`: the service is stopping",
@@ -61,12 +61,12 @@ enum CallAnswer<'a> {
 pub(super) async fn execute(
     State(state): State<AppState>,
     access: Access,
-    seats: Seats,
+    seats: StreamLimits,
     client: Client,
     request: JsonRequest,
 ) -> Result<Response, Problem> {
     let JsonRequest { headers, value, footprint } = request;
-    let once = once::of(&headers, &value)?;
+    let once = idempotency::of(&headers, &value)?;
     let mut asked = call_body::read(value, &access.snapshot(), state.config.server.max_batch_calls)?;
     let wants_events = accept::prefers_events(&headers);
     let submission = &mut asked.submission;
@@ -75,7 +75,11 @@ pub(super) async fn execute(
     }
     if submission.calls.is_empty() {
         // A model's message without a call for us: there is nothing to run, and nothing to tell it.
-        return Ok(if wants_events { Box::pin(watch::nothing(&state)).await } else { answer::nothing() });
+        return Ok(if wants_events {
+            Box::pin(event_response::nothing(&state)).await
+        } else {
+            call_response::nothing()
+        });
     }
     let seat = wants_events.then(|| seats.take()).transpose()?;
     let preference = Preference::of(&headers).filter(|_| asked.wait.is_none());
@@ -85,7 +89,7 @@ pub(super) async fn execute(
     submission.idempotency_key = once;
     let mut response = if submission.is_keyed() {
         // Boxed, as all that few requests come to: a future is as large as the largest of its parts.
-        Box::pin(once::execute(&state, &access, asked, footprint, wants_events)).await?
+        Box::pin(idempotency::execute(&state, &access, asked, footprint, wants_events)).await?
     } else {
         execute_anew(&state, &access, asked, footprint, wants_events).await?
     };
@@ -93,42 +97,43 @@ pub(super) async fn execute(
     if let Some(applied) = preference.filter(|_| !wants_events).and_then(Preference::applied) {
         response.headers_mut().insert("preference-applied", applied);
     }
-    Ok(subscribers::seated(seat, response))
+    Ok(subscribers::with_permit(seat, response))
 }
 
 async fn execute_anew(
     state: &AppState,
     access: &Access,
-    asked: Asked,
+    asked: ParsedBody,
     footprint: Footprint,
     wants_events: bool,
 ) -> Result<Response, Problem> {
-    let Asked { submission, said, .. } = asked;
+    let ParsedBody { submission, message: said, .. } = asked;
     let (ids, wait) = (state.engine.ids(submission.calls.len()), submission.wait);
     if wants_events {
         let reader = state.bus.subscribe(ids.clone());
         let mut submitted = state.engine.submit(access, submission, ids.clone(), footprint).await?;
         Box::pin(accepted(&mut submitted)).await?;
-        return Ok(watch::stream(state.clone(), access.clone(), reader, ids, submitted, said));
+        return Ok(event_response::stream(state.clone(), access.clone(), reader, ids, submitted, said));
     }
     let mut submitted = state.engine.submit(access, submission, ids, footprint).await?;
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     // Whatever of a batch was accepted is found there, also if the one that was not recorded in time was not.
-    let not_recorded = |not: RecordError| answer::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
+    let not_recorded =
+        |not: RecordError| call_response::not_recorded(not.accepted || batch_id.is_some(), batch_id, first);
     if submitted.is_plain() {
         let ended = submitted.wait_all().await.map_err(not_recorded)?;
-        return Ok(answer::ended(batch_id, &ended, said.as_deref()));
+        return Ok(call_response::ended(batch_id, &ended, said.as_deref()));
     }
     Box::pin(accepted(&mut submitted)).await?;
     let seen = Box::pin(submitted.wait_for(wait)).await.map_err(not_recorded)?;
-    Box::pin(answer::seen(access, batch_id, seen, said.as_deref())).await
+    Box::pin(call_response::seen(access, batch_id, seen, said.as_deref())).await
 }
 
 /// Waits until the calls are on disk, where that comes first.
 async fn accepted(submitted: &mut InFlightCalls) -> Result<(), Problem> {
     let (batch_id, first) = (submitted.batch_id, submitted.calls.first().map(|call| call.id));
     submitted.accepted().await.map_err(|not| match not {
-        AcceptError::NotRecorded(not) => answer::not_recorded(not.accepted, batch_id, first),
+        AcceptError::NotRecorded(not) => call_response::not_recorded(not.accepted, batch_id, first),
         // Only keys can be taken, and these calls have none.
         AcceptError::Claimed => Problem::internal(),
     })

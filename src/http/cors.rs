@@ -76,7 +76,7 @@ impl Cors {
         let from = headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes);
         let is_foreign = matches!(from, Some(b"cross-site" | b"same-site"));
         let is_judged = named.is_some() || is_of_mcp(request) && headers.contains_key(ORIGIN);
-        (changes && is_foreign && !is_judged).then(|| Problem::foreign_page().into_response())
+        (changes && is_foreign && !is_judged).then(|| Problem::cross_origin().into_response())
     }
 
     /// Lets a page of a named origin read the answer.

@@ -14,8 +14,8 @@ use utoipa::openapi::schema::AnyOf;
 use utoipa::openapi::{RefOr, Schema};
 use utoipa_swagger_ui::SwaggerUi;
 
-use super::auth::needs;
-use super::{AppState, described, problem, refined, security};
+use super::auth::requirements;
+use super::{AppState, openapi_common, openapi_patches, problem, security};
 use crate::domain::Status;
 use crate::domain::failure::Code;
 use crate::events::{render, session};
@@ -47,10 +47,10 @@ pub(super) fn finish(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi:
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
     // Where the service is mounted is the gateway's business: addresses are relative to the document's own.
     document.servers = Some(vec![utoipa::openapi::Server::new(".")]);
-    needs::describe(&mut document);
-    described::describe_failures(&mut document);
+    requirements::describe(&mut document);
+    openapi_common::describe_failures(&mut document);
     if let Some(components) = &mut document.components {
-        described::describe_token(components);
+        openapi_common::describe_token(components);
         let_any_match(components, "CallBody");
         // A list of no tools is one in any shape.
         let_any_match(components, "ToolListAnswer");
@@ -73,7 +73,7 @@ fn let_any_match(components: &mut utoipa::openapi::Components, name: &str) {
 /// services are never asked.
 static KEYED: LazyLock<Bytes> = LazyLock::new(|| text(&super::openapi()));
 /// The same of a service that asks for no key.
-static OPEN: LazyLock<Bytes> = LazyLock::new(|| text(&refined::without_keys(&super::openapi())));
+static OPEN: LazyLock<Bytes> = LazyLock::new(|| text(&openapi_patches::without_keys(&super::openapi())));
 
 const INITIALIZER: &str = include_str!("docs/initializer.js");
 const JAVASCRIPT: (header::HeaderName, &str) = (header::CONTENT_TYPE, "text/javascript; charset=utf-8");

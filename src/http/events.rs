@@ -6,10 +6,10 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use super::AppState;
+use super::event_response::sse;
 use super::extract::{self, Params};
 use super::problem::Problem;
-use super::subscribers::Seat;
-use super::watch::sse;
+use super::subscribers::StreamPermit;
 use crate::access::Access;
 use crate::events::stream::{self, EventFilter};
 
@@ -34,7 +34,7 @@ pub(super) struct OneParams {
 pub(super) async fn of_call(
     State(state): State<AppState>,
     access: Access,
-    seat: Seat,
+    seat: StreamPermit,
     Path(id): Path<String>,
     headers: HeaderMap,
     Params(params): Params<OneParams>,
@@ -45,7 +45,7 @@ pub(super) async fn of_call(
         return Err(extract::no_such_call(&id.to_string()));
     }
     let frames = stream::of_call(access.store(), &state.bus, id, after, state.closing.clone()).await?;
-    frames.map(|frames| seat.under(sse(frames))).ok_or_else(|| extract::no_such_call(&id.to_string()))
+    frames.map(|frames| seat.attach_to(sse(frames))).ok_or_else(|| extract::no_such_call(&id.to_string()))
 }
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -72,12 +72,12 @@ pub(super) struct AllParams {
 pub(super) async fn of_all(
     State(state): State<AppState>,
     access: Access,
-    seat: Seat,
+    seat: StreamPermit,
     headers: HeaderMap,
     Params(params): Params<AllParams>,
 ) -> Result<Response, Problem> {
     let after = extract::resume_from(&headers, params.after.as_deref())?;
     let filter = EventFilter { name: params.name, session: params.session, tools: access.caller().tools.clone() };
     let frames = stream::of_all(access.store(), &state.bus, after, filter, state.closing.clone()).await?;
-    Ok(seat.under(sse(frames)))
+    Ok(seat.attach_to(sse(frames)))
 }

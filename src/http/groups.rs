@@ -6,8 +6,8 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
 use super::auth::require_all_tools;
-use super::described::BodyRefused;
 use super::extract::{JsonBody, Params};
+use super::openapi_common::BodyErrors;
 use super::problem::Problem;
 use super::{AppState, reply};
 use crate::access::Access;
@@ -98,7 +98,7 @@ pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> 
 /// Makes a group. It is empty until definitions name it.
 #[utoipa::path(post, path = "/tool-groups", operation_id = "create_tool_group", tag = "tool groups", request_body = GroupBody,
     responses((status = 201, description = "Made; `Location` is its own", body = GroupView, headers(("Location" = String))),
-        BodyRefused,
+        BodyErrors,
         (status = 409, description = "There is a group of this name already"),
         (status = 429, description = "`TOO_MANY_GROUPS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The body does not have its shape, or the name is none that a group can have"),

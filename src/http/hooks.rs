@@ -8,8 +8,8 @@ use axum::response::Response;
 use serde::Serialize;
 
 use super::auth::require_all_tools;
-use super::described::BodyRefused;
 use super::extract::JsonBody;
+use super::openapi_common::BodyErrors;
 use super::problem::{FieldError, Problem};
 use super::{AppState, reply};
 use crate::access::Access;
@@ -39,7 +39,7 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Resul
 /// Registers a hook; from its answer on this node asks it, and within about a second all nodes do.
 #[utoipa::path(post, path = "/hooks", operation_id = "create_hook", tag = "hooks", request_body = HookDefinition,
     responses((status = 201, description = "Registered", body = HookView, headers(("Location" = String))),
-        BodyRefused,
+        BodyErrors,
         (status = 429, description = "`TOO_MANY_HOOKS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The hook is refused; `errors` say where and why"),
         (status = 503, description = "The database is away")))]

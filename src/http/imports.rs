@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
-use super::described::BodyRefused;
+use super::openapi_common::BodyErrors;
 use super::problem::{FieldError, Problem};
 use super::{AppState, extract, reply};
 use crate::access::Access;
@@ -69,7 +69,7 @@ pub(super) struct ImportBody {
 }
 
 /// A document to import, and how.
-struct Asked {
+struct ImportRequest {
     document: Document,
     options: Options,
     how: ImportMode,
@@ -84,7 +84,7 @@ struct Asked {
 #[utoipa::path(post, path = "/imports/openapi", operation_id = "import_openapi", tag = "tools",
     request_body(content((ImportBody = "application/json"), (String = "application/yaml"))),
     responses((status = 200, description = "What was registered, and what was not", body = Report),
-        BodyRefused,
+        BodyErrors,
         (status = 422, description = "The body does not have its shape, the document cannot be read or fetched, or nothing of it can be imported; `errors` say where and why"),
         (status = 503, description = "The database is away, or too many documents are being imported")))]
 pub(super) async fn openapi(
@@ -104,7 +104,7 @@ pub(super) async fn openapi(
     let _place = state.imports.try_acquire().map_err(|_| Problem::imports_busy())?;
     let asked = if is_yaml {
         let document = parsed(bytes.to_vec()).await.map_err(|error| refused(error, true))?;
-        Asked { document, options: Options::default(), how: ImportMode::default(), is_bare: true }
+        ImportRequest { document, options: Options::default(), how: ImportMode::default(), is_bare: true }
     } else {
         // The document itself, or our own shape around it.
         let within = |path: &[String]| usize::from(path.first().is_some_and(|token| token == "document"));
@@ -113,7 +113,7 @@ pub(super) async fn openapi(
         let body = parsed.map_err(|error| Problem::bad_json(error.to_string()))?;
         read(&state, body, &mut footprint).await?
     };
-    let Asked { document, options, how, is_bare } = asked;
+    let ImportRequest { document, options, how, is_bare } = asked;
     let (registry, tenant) = (state.engine.registry().clone(), access.tenant().clone());
     let made = tokio::task::spawn_blocking(move || {
         document.import(&options).map(|imported| registry.check_imported(&tenant, imported))
@@ -124,11 +124,11 @@ pub(super) async fn openapi(
 }
 
 /// Reads a JSON body: the document itself, or our own shape around it.
-async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Result<Asked, Problem> {
+async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Result<ImportRequest, Problem> {
     let Document { value, warnings } = body;
     if ["openapi", "swagger"].iter().any(|name| value.get(name).is_some()) {
         let document = Document { value, warnings };
-        return Ok(Asked { document, options: Options::default(), how: ImportMode::default(), is_bare: true });
+        return Ok(ImportRequest { document, options: Options::default(), how: ImportMode::default(), is_bare: true });
     }
     decode::expect_objects(&value, &[""])?;
     let body: ImportBody = decode::read(value)?;
@@ -149,7 +149,12 @@ async fn read(state: &AppState, body: Document, footprint: &mut Footprint) -> Re
             return Err(Problem::field("/document", message));
         }
     };
-    Ok(Asked { document, options, how: ImportMode { replace: body.replace, dry_run: body.dry_run }, is_bare: false })
+    Ok(ImportRequest {
+        document,
+        options,
+        how: ImportMode { replace: body.replace, dry_run: body.dry_run },
+        is_bare: false,
+    })
 }
 
 fn document_url(text: &str) -> Result<Url, Problem> {

@@ -6,8 +6,8 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::described::BodyRefused;
 use super::extract::{JsonBody, Params};
+use super::openapi_common::BodyErrors;
 use super::problem::Problem;
 use super::{AppState, reply};
 use crate::access::Access;
@@ -101,7 +101,7 @@ impl<'a> From<&'a StoredKey> for KeyView<'a> {
 /// A key that was just made.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = MadeKey)]
-struct Made<'a> {
+struct CreatedKey<'a> {
     #[serde(flatten)]
     view: KeyView<'a>,
     /// The key itself. It is shown this once.
@@ -134,8 +134,8 @@ pub(super) struct PageParams {
 ///
 /// A key cannot make one that may do more than itself.
 #[utoipa::path(post, path = "/keys", operation_id = "create_key", tag = "keys", request_body = KeyBody,
-    responses((status = 201, description = "Made. The answer is the only one that has the key", body = Made, headers(("Location" = String))),
-        BodyRefused,
+    responses((status = 201, description = "Made. The answer is the only one that has the key", body = CreatedKey, headers(("Location" = String))),
+        BodyErrors,
         (status = 422, description = "The body does not have its shape, or the key cannot be as it says"),
         (status = 429, description = "`TOO_MANY_KEYS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 503, description = "The database is away")))]
@@ -160,7 +160,7 @@ pub(super) async fn create(
     })?;
     access.store().insert_key(&stored).await?;
     state.auth.look().await?;
-    let mut response = reply::json(StatusCode::CREATED, &Made { view: (&stored).into(), key });
+    let mut response = reply::json(StatusCode::CREATED, &CreatedKey { view: (&stored).into(), key });
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Ok(location) = HeaderValue::from_str(&format!("/keys/{id}")) {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::extract::{self, Params};
 use super::problem::Problem;
-use super::{AppState, end, range, reply};
+use super::{AppState, range, reply, wait};
 use crate::access::Access;
 use crate::domain::{Call, ContentBlock, Status, Time};
 use crate::formats::native::ToolCall;
@@ -117,7 +117,7 @@ pub(super) async fn one(
         return Err(Problem::field("", format!("query: wait_ms must be at most {LONGEST_WAIT_MS}")));
     }
     let (id, wait) = (extract::call_id(&id)?, Duration::from_millis(wait_ms));
-    let call = end::wait(&state, &access, id, Some(wait)).await?;
+    let call = wait::wait(&state, &access, id, Some(wait)).await?;
     Ok(reply::pieces(StatusCode::OK, ToolCall::from(&call).to_json(), call.counted.clone()))
 }
 

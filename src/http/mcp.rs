@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::AppState;
 use super::calls::traceparent;
-use super::described::BodyRefused;
 use super::extract;
+use super::openapi_common::BodyErrors;
 use super::problem::Problem;
-use super::subscribers::{self, Seat, Seats};
+use super::subscribers::{self, StreamLimits, StreamPermit};
 use super::turns::Client;
 use crate::app::App;
 use crate::engine::Footprint;
@@ -55,7 +55,7 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
     responses((status = 200, description = "The answer: a message of JSON-RPC, or messages as events",
             content((Value = "application/json"), (String = "text/event-stream"))),
         (status = 202, description = "A notification was taken"),
-        BodyRefused,
+        BodyErrors,
         (status = 403, description = "The `Host` or the `Origin` is not one of the service's: see `allowed_hosts` and `allowed_origins` in the `[mcp]` section of the settings"),
         (status = 404, description = "There is no such session, or, as an error of JSON-RPC, no such method"),
         (status = 406, description = "`Accept` must have both application/json and text/event-stream"),
@@ -64,7 +64,7 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
         (status = 503, description = "`OVERLOADED` (`subscriptions/listen`): as many streams are open as there is room for")))]
 pub(super) async fn post(
     State(state): State<AppState>,
-    seats: Seats,
+    seats: StreamLimits,
     client: Client,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -77,7 +77,7 @@ pub(super) async fn post(
     let seat = is_subscription(&body).then(|| seats.take()).transpose()?;
     let caller = Caller { traceparent: traceparent(&parts.headers), bytes: body.len(), ..Caller::default() };
     let answer = told(state.mcp.answer(parts, body, caller, footprint).await).await?;
-    Ok(subscribers::seated(seat, answer))
+    Ok(subscribers::with_permit(seat, answer))
 }
 
 fn is_subscription(body: &[u8]) -> bool {
@@ -100,8 +100,8 @@ fn is_subscription(body: &[u8]) -> bool {
         (status = 406, description = "`Accept` must have text/event-stream"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 503, description = "`OVERLOADED`: as many streams are open as there is room for")))]
-pub(super) async fn stream(state: State<AppState>, seat: Seat, request: Request) -> Result<Response, Problem> {
-    Ok(seat.under(of_session(state, request).await?))
+pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: Request) -> Result<Response, Problem> {
+    Ok(seat.attach_to(of_session(state, request).await?))
 }
 
 /// Ends a session, for clients before revision 2026-07-28.

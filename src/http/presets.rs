@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::Value;
 
-use super::described::BodyRefused;
 use super::extract::JsonBody;
+use super::openapi_common::BodyErrors;
 use super::problem::{FieldError, Problem};
 use super::{AppState, Shared, reply, tools};
 use crate::access::Access;
@@ -33,7 +33,8 @@ type View = BTreeMap<String, PresetShape>;
 #[expect(dead_code, reason = "only the document reads it")]
 enum PresetChange {
     Set(PresetShape),
-    TakenBack,
+    #[schema(rename = "TakenBack")]
+    Remove,
 }
 
 /// Reads which presets a tool has: those of its definition, and over them those that were written here.
@@ -53,7 +54,7 @@ pub(super) async fn read(access: Access, Path(name): Path<String>) -> Result<Res
 #[utoipa::path(put, path = "/tools/{name}/presets", operation_id = "put_presets", tag = "tools", request_body = BTreeMap<String, PresetChange>,
     params(("name" = String, Path, description = "The tool's name")),
     responses((status = 200, description = "The presets as they are now, without their values", body = View),
-        BodyRefused,
+        BodyErrors,
         (status = 404, description = "There is no such tool"),
         (status = 422, description = "A preset is refused, or the service has no key to keep values with"),
         (status = 503, description = "The database is away")))]
@@ -116,7 +117,7 @@ fn asked(body: Value) -> Result<Vec<(String, Option<PresetShape>)>, Problem> {
 }
 
 /// What is written of a preset; `None` for one that only repeats what was read.
-type Kept = Option<Option<Preset>>;
+type PresetWrite = Option<Option<Preset>>;
 
 /// A preset as it can be kept.
 ///
@@ -128,7 +129,7 @@ fn kept(
     entry: &Entry,
     name: &str,
     preset: Option<PresetShape>,
-) -> Result<Kept, (&'static str, String)> {
+) -> Result<PresetWrite, (&'static str, String)> {
     if !presets::is_valid_name(name) {
         return Err(("", "the name must have 1 to 128 characters, none of them a control".to_owned()));
     }

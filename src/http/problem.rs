@@ -134,7 +134,7 @@ impl Problem {
     }
 
     /// 403: a page of another origin would change something.
-    pub fn foreign_page() -> Self {
+    pub fn cross_origin() -> Self {
         let detail =
             "a page of another origin may not do this; the operator names origins that may in server.cors_origins";
         Self::new(StatusCode::FORBIDDEN, "CROSS_ORIGIN", detail)
@@ -153,7 +153,7 @@ impl Problem {
     }
 
     /// 400: what came is no HTTP/1.1.
-    pub fn no_http() -> Self {
+    pub fn malformed_http() -> Self {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_REQUEST", "this is no HTTP/1.1 request")
     }
 
@@ -174,7 +174,7 @@ impl Problem {
     }
 
     /// 401: nothing is shown.
-    pub fn no_key() -> Self {
+    pub fn missing_key() -> Self {
         let detail = "this needs an API key: send `Authorization: Bearer tp_…`; `toolpost keys create` makes one";
         Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", detail).challenging("Bearer")
     }
@@ -333,7 +333,7 @@ impl Problem {
     }
 
     /// 503: this call cannot take more just now.
-    pub fn call_is_busy() -> Self {
+    pub fn report_backlog_full() -> Self {
         let detail = "too many reports of this call are not recorded yet; nothing of this one is shown, try again";
         Self::unavailable("OVERLOADED", detail)
     }

@@ -8,7 +8,7 @@ use super::problem::Problem;
 
 /// What of a body is asked for.
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
+enum ByteRange {
     /// All of it: no range, one that is none, or several, which may be answered so.
     Whole,
     /// From the first to the last byte, both in it.
@@ -25,12 +25,12 @@ pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Ve
     let length = bytes.len();
     let bytes = Bytes::from(bytes);
     let (status, bytes, content_range) = match wanted(headers, tag, length) {
-        Wanted::Whole => (StatusCode::OK, bytes, None),
-        Wanted::Part(first, last) => {
+        ByteRange::Whole => (StatusCode::OK, bytes, None),
+        ByteRange::Part(first, last) => {
             let range = format!("bytes {first}-{last}/{length}");
             (StatusCode::PARTIAL_CONTENT, bytes.slice(first..=last), Some(range))
         }
-        Wanted::Nothing => return Err(Problem::range_not_satisfiable(length)),
+        ByteRange::Nothing => return Err(Problem::range_not_satisfiable(length)),
     };
     let fallback = HeaderValue::from_static("application/octet-stream");
     let media_type = HeaderValue::from_str(media_type).unwrap_or(fallback);
@@ -54,17 +54,17 @@ pub(super) fn answer(headers: &HeaderMap, tag: &str, media_type: &str, bytes: Ve
     Ok(response)
 }
 
-fn wanted(headers: &HeaderMap, tag: &str, length: usize) -> Wanted {
+fn wanted(headers: &HeaderMap, tag: &str, length: usize) -> ByteRange {
     let text_of = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     // A part of something else is of no use to whoever has the rest.
     if text_of(header::IF_RANGE).is_some_and(|known| known != tag) {
-        return Wanted::Whole;
+        return ByteRange::Whole;
     }
-    text_of(header::RANGE).and_then(|range| part(range, length)).unwrap_or(Wanted::Whole)
+    text_of(header::RANGE).and_then(|range| part(range, length)).unwrap_or(ByteRange::Whole)
 }
 
 /// What a `Range` asks for of so many bytes; `None` if it is none that counts.
-fn part(range: &str, length: usize) -> Option<Wanted> {
+fn part(range: &str, length: usize) -> Option<ByteRange> {
     let (unit, range) = range.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
@@ -72,9 +72,9 @@ fn part(range: &str, length: usize) -> Option<Wanted> {
     let (first, last) = range.trim().split_once('-')?;
     Some(match (first.trim(), last.trim()) {
         ("", last) => match number(last)? {
-            0 => Wanted::Nothing,
-            _ if length == 0 => Wanted::Nothing,
-            suffix => Wanted::Part(length.saturating_sub(suffix), length - 1),
+            0 => ByteRange::Nothing,
+            _ if length == 0 => ByteRange::Nothing,
+            suffix => ByteRange::Part(length.saturating_sub(suffix), length - 1),
         },
         (first, last) => {
             let first = number(first)?;
@@ -82,7 +82,7 @@ fn part(range: &str, length: usize) -> Option<Wanted> {
             if last < first {
                 return None;
             }
-            if first < length { Wanted::Part(first, last.min(length - 1)) } else { Wanted::Nothing }
+            if first < length { ByteRange::Part(first, last.min(length - 1)) } else { ByteRange::Nothing }
         }
     })
 }
@@ -100,15 +100,15 @@ mod tests {
     #[test]
     fn ranges_are_read_as_the_rfc_has_them() {
         for (range, wanted) in [
-            ("bytes=0-4", Some(Wanted::Part(0, 4))),
-            ("bytes=5-", Some(Wanted::Part(5, 9))),
-            ("bytes=-3", Some(Wanted::Part(7, 9))),
-            ("bytes=-30", Some(Wanted::Part(0, 9))),
-            ("Bytes=9-99", Some(Wanted::Part(9, 9))),
-            ("bytes=9-99999999999999999999999", Some(Wanted::Part(9, 9))),
-            ("bytes=10-", Some(Wanted::Nothing)),
-            ("bytes=99999999999999999999999-", Some(Wanted::Nothing)),
-            ("bytes=-0", Some(Wanted::Nothing)),
+            ("bytes=0-4", Some(ByteRange::Part(0, 4))),
+            ("bytes=5-", Some(ByteRange::Part(5, 9))),
+            ("bytes=-3", Some(ByteRange::Part(7, 9))),
+            ("bytes=-30", Some(ByteRange::Part(0, 9))),
+            ("Bytes=9-99", Some(ByteRange::Part(9, 9))),
+            ("bytes=9-99999999999999999999999", Some(ByteRange::Part(9, 9))),
+            ("bytes=10-", Some(ByteRange::Nothing)),
+            ("bytes=99999999999999999999999-", Some(ByteRange::Nothing)),
+            ("bytes=-0", Some(ByteRange::Nothing)),
             ("bytes=4-2", None),
             ("bytes=0-1,4-5", None),
             ("lines=0-1", None),
@@ -119,8 +119,8 @@ mod tests {
         ] {
             assert_eq!(part(range, 10), wanted, "{range}");
         }
-        assert_eq!(part("bytes=0-", 0), Some(Wanted::Nothing));
-        assert_eq!(part("bytes=-1", 0), Some(Wanted::Nothing));
+        assert_eq!(part("bytes=0-", 0), Some(ByteRange::Nothing));
+        assert_eq!(part("bytes=-1", 0), Some(ByteRange::Nothing));
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
             let pairs = [(header::RANGE, "bytes=0-1"), (header::IF_RANGE, if_range)];
             pairs.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect::<HeaderMap>()
         };
-        assert_eq!(wanted(&headers("\"a\""), "\"a\"", 9), Wanted::Part(0, 1));
-        assert_eq!(wanted(&headers("\"b\""), "\"a\"", 9), Wanted::Whole);
+        assert_eq!(wanted(&headers("\"a\""), "\"a\"", 9), ByteRange::Part(0, 1));
+        assert_eq!(wanted(&headers("\"b\""), "\"a\"", 9), ByteRange::Whole);
     }
 }

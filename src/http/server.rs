@@ -28,9 +28,9 @@ use tower::Service;
 use super::client_address::Proxies;
 use super::layers::Outermost;
 use super::problem::Problem;
-use super::turns::{Client, Turn, Turns};
-use super::unread::Arriving;
-use super::wire::{Clocks, LastWords, Wire};
+use super::timed_io::{ConnectionTimeouts, ErrorResponder, TimedIo};
+use super::turns::{Client, RequestGuard, RequestTracker};
+use super::unread::TrackedBody;
 use super::{AppState, layers};
 
 /// Rest after a connection could not be taken, as when the process has no more descriptors.
@@ -46,11 +46,11 @@ const BUFFER: usize = 128 * 1024;
 pub(super) struct Server<S> {
     service: Outermost<S>,
     state: AppState,
-    clocks: Clocks,
+    clocks: ConnectionTimeouts,
     proxies: Arc<Proxies>,
     http: http1::Builder,
-    room: Arc<Semaphore>,
-    room_to_refuse: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
+    rejections: Arc<Semaphore>,
 }
 
 impl<S> Server<S>
@@ -60,7 +60,7 @@ where
 {
     pub fn new(service: Outermost<S>, state: AppState) -> Self {
         let settings = &state.config.server;
-        let clocks = Clocks {
+        let clocks = ConnectionTimeouts {
             header: Duration::from_millis(settings.header_timeout_ms),
             idle: Duration::from_millis(settings.idle_timeout_ms),
             write: Duration::from_millis(settings.write_timeout_ms),
@@ -74,7 +74,7 @@ where
         let room = Arc::new(Semaphore::new(settings.max_connections.min(Semaphore::MAX_PERMITS)));
         let proxies = Arc::new(Proxies::of(settings));
         let room_to_refuse = Arc::new(Semaphore::new(REFUSED_AT_ONCE));
-        Self { service, state, clocks, proxies, http, room, room_to_refuse }
+        Self { service, state, clocks, proxies, http, connections: room, rejections: room_to_refuse }
     }
 
     /// Serves until `closing` fires and every connection has ended. Dropped before, it cuts off what is left.
@@ -108,8 +108,8 @@ where
         // Answers are written whole; waiting for more only delays them.
         let _ = socket.set_nodelay(true);
         let mut ending = ending.subscribe();
-        let Ok(place) = self.room.clone().try_acquire_owned() else {
-            let Ok(place) = self.room_to_refuse.clone().try_acquire_owned() else { return };
+        let Ok(place) = self.connections.clone().try_acquire_owned() else {
+            let Ok(place) = self.rejections.clone().try_acquire_owned() else { return };
             let words = layers::last_words(&self.state, Problem::too_many_connections());
             connections.spawn(async move {
                 tokio::select! {
@@ -128,16 +128,16 @@ where
     }
 
     async fn serve(self, socket: TcpStream, peer: SocketAddr, mut ending: watch::Receiver<()>) {
-        let turns = Arc::<Turns>::default();
+        let turns = Arc::<RequestTracker>::default();
         let state = self.state;
         let closing = state.closing.clone();
-        let last_words: LastWords = Arc::new(move |problem| layers::last_words(&state, problem));
-        let wire = Wire::new(socket, self.clocks, turns.clone(), last_words);
+        let last_words: ErrorResponder = Arc::new(move |problem| layers::last_words(&state, problem));
+        let wire = TimedIo::new(socket, self.clocks, turns.clone(), last_words);
         // One request of a connection comes after the other, so that they need no copies of the service.
         let service = RefCell::new(self.service);
         let answer = service_fn(move |request: Request<Incoming>| {
             let turn = turns.begin();
-            let mut request = Arriving::of(request, &turns);
+            let mut request = TrackedBody::of(request, &turns);
             let client = self.proxies.client_of(peer.ip(), request.headers());
             request.extensions_mut().insert(client);
             request.extensions_mut().insert(Client::of(&turns));
@@ -150,7 +150,7 @@ where
                 if response.body().size_hint().exact().is_none() {
                     turns.end_with_client();
                 }
-                Ok::<_, Infallible>(response.map(|body| Attended { body, _turn: turn }))
+                Ok::<_, Infallible>(response.map(|body| GuardedBody { body, _turn: turn }))
             }
         });
         let mut connection = std::pin::pin!(self.http.serve_connection(TokioIo::new(wire), answer));
@@ -199,12 +199,12 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// A body whose end is the end of its request.
-struct Attended {
+struct GuardedBody {
     body: Body,
-    _turn: Turn,
+    _turn: RequestGuard,
 }
 
-impl HttpBody for Attended {
+impl HttpBody for GuardedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -8,8 +8,8 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::described::BodyRefused;
 use super::extract::{JsonBody, Params};
+use super::openapi_common::BodyErrors;
 use super::problem::Problem;
 use super::{AppState, call_body, groups, reply};
 use crate::access::Access;
@@ -18,10 +18,10 @@ use crate::domain::tool::is_valid_name;
 use crate::domain::{LimitsSpec, Session, SessionState, Time, decode, json};
 use crate::store::sessions::{SessionCursor, SessionFilter};
 
-pub(super) mod ending;
+pub(super) mod detail;
 pub(super) mod events;
-pub(super) mod one;
-pub(super) mod told;
+pub(super) mod lifecycle;
+pub(super) mod render;
 mod view;
 
 use view::SessionView;
@@ -65,7 +65,7 @@ pub(super) struct NewSession {
 /// A session is also made by the first call that names it; this is for one that is to have more than an id.
 #[utoipa::path(post, path = "/sessions", operation_id = "create_session", tag = "sessions", request_body = NewSession,
     responses((status = 201, description = "It is made", body = SessionView, headers(("Location" = String))),
-        BodyRefused,
+        BodyErrors,
         (status = 404, description = "There is no such parent, or no such group"),
         (status = 409, description = "There is a session of this id"),
         (status = 429, description = "`TOO_MANY_SESSIONS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),

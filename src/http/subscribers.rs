@@ -9,7 +9,7 @@ use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::AppState;
-use super::auth::{Share, held};
+use super::auth::{CallerLimits, held};
 use super::problem::Problem;
 use crate::auth::{Limits, Permit};
 
@@ -26,58 +26,58 @@ impl Subscribers {
 
 /// Where the caller of a request gets a seat, if it wants one.
 #[derive(Debug)]
-pub(super) struct Seats {
+pub(super) struct StreamLimits {
     all: Subscribers,
     own: Option<Arc<Limits>>,
 }
 
 /// A place among the streams that are open. Dropped, the next one has it.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct StreamPermit {
     _all: OwnedSemaphorePermit,
     _own: Option<Permit>,
 }
 
-impl Seats {
+impl StreamLimits {
     /// Takes one.
-    pub fn take(&self) -> Result<Seat, Problem> {
+    pub fn take(&self) -> Result<StreamPermit, Problem> {
         let own = self.own.as_ref().map(|own| own.stream()).transpose();
         let own = own.map_err(|busy| Problem::too_many_streams(busy.what, busy.retry_after_s))?.flatten();
         let all = self.all.0.clone().try_acquire_owned().map_err(|_| Problem::no_room_for_streams())?;
-        Ok(Seat { _all: all, _own: own })
+        Ok(StreamPermit { _all: all, _own: own })
     }
 }
 
-impl Seat {
+impl StreamPermit {
     /// Keeps it as long as the answer lasts.
-    pub fn under(self, response: Response) -> Response {
+    pub fn attach_to(self, response: Response) -> Response {
         held(response, self)
     }
 }
 
 /// The same where there may be none.
-pub(super) fn seated(seat: Option<Seat>, response: Response) -> Response {
+pub(super) fn with_permit(seat: Option<StreamPermit>, response: Response) -> Response {
     match seat {
-        Some(seat) => seat.under(response),
+        Some(seat) => seat.attach_to(response),
         None => response,
     }
 }
 
-impl FromRequestParts<AppState> for Seats {
+impl FromRequestParts<AppState> for StreamLimits {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Infallible> {
-        let own = parts.extensions.get::<Share>().map(|share| share.limits.clone());
+        let own = parts.extensions.get::<CallerLimits>().map(|share| share.limits.clone());
         Ok(Self { all: state.subscribers.clone(), own })
     }
 }
 
 /// For routes that answer with events only.
-impl FromRequestParts<AppState> for Seat {
+impl FromRequestParts<AppState> for StreamPermit {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
-        let Ok(seats) = Seats::from_request_parts(parts, state).await;
+        let Ok(seats) = StreamLimits::from_request_parts(parts, state).await;
         seats.take()
     }
 }

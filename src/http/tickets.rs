@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::auth::events_path::EventsPath;
 use super::auth::{CallerCredential, require};
-use super::described::BodyRefused;
 use super::extract::JsonBody;
+use super::openapi_common::BodyErrors;
 use super::problem::Problem;
 use super::{AppState, reply};
 use crate::access::Access;
@@ -48,7 +48,7 @@ struct Ticket<'a> {
 #[utoipa::path(post, path = "/events/ticket", operation_id = "create_event_ticket", tag = "events", request_body = TicketBody,
     responses((status = 200, description = "The ticket. The answer is the only one that has it", body = Ticket,
             example = json!({"ticket": "tpt_uZ5SvQm2hXNfKcYp0aWb1RrTgEoL7dJiV3nBxHs8qCk", "expires_at": "2026-01-31T12:01:00.000Z"})),
-        BodyRefused,
+        BodyErrors,
         (status = 403, description = "`SCOPE_MISSING`: the key may not read these events"),
         (status = 422, description = "The body does not have its shape, or the path is none of an event stream"),
         (status = 429, description = "`TOO_MANY_REQUESTS`: the key asks more than it may, or the tenant has too many tickets"),

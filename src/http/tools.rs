@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
-use super::described::BodyRefused;
 use super::extract::{DefinitionBody, JsonBody};
+use super::openapi_common::BodyErrors;
 use super::problem::Problem;
 use super::{AppState, Shared, reply};
 use crate::access::Access;
@@ -38,7 +38,7 @@ pub(super) async fn resume(
 /// Registers a tool.
 #[utoipa::path(post, path = "/tools", operation_id = "create_tool", tag = "tools", request_body = ToolDefinition,
     responses((status = 201, description = "Registered; `Location` and `ETag` are its own", body = ToolView, headers(("Location" = String), ("ETag" = String))),
-        BodyRefused,
+        BodyErrors,
         (status = 409, description = "The API has a tool of this name already"),
         (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The definition is refused; `errors` say where and why"),
@@ -85,7 +85,7 @@ pub(super) async fn read(
         ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is no tool of this name")),
     responses((status = 200, description = "Replaced", body = ToolView, headers(("ETag" = String))),
         (status = 201, description = "Registered", body = ToolView, headers(("Location" = String), ("ETag" = String))),
-        BodyRefused,
+        BodyErrors,
         (status = 412, description = "The tool is not what `If-Match` or `If-None-Match` says"),
         (status = 429, description = "`TOO_MANY_TOOLS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
         (status = 422, description = "The definition is refused; `errors` say where and why"),
@@ -179,7 +179,7 @@ pub(super) struct Validation {
 #[utoipa::path(post, path = "/tools/{name}/validate", operation_id = "validate_arguments", tag = "tools", request_body = ValidateBody,
     params(("name" = String, Path, description = "The tool's name")),
     responses((status = 200, description = "Whether they are valid", body = Validation),
-        BodyRefused,
+        BodyErrors,
         (status = 404, description = "There is no such tool"),
         (status = 422, description = "The body does not have its shape")))]
 pub(super) async fn validate(

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 
 /// The requests of one connection: how many have begun, how many have ended, and what the current one needs.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct RequestTracker {
     begun: AtomicU64,
     done: AtomicU64,
     /// The last request that was dropped before its whole body had arrived; 0 for none.
@@ -29,10 +29,10 @@ pub(super) struct Turns {
 
 /// A request from its beginning until its whole answer was handed over. Dropped, it has ended.
 #[derive(Debug)]
-pub(super) struct Turn(Arc<Turns>);
+pub(super) struct RequestGuard(Arc<RequestTracker>);
 
-impl Turns {
-    pub fn begin(self: &Arc<Self>) -> Turn {
+impl RequestTracker {
+    pub fn begin(self: &Arc<Self>) -> RequestGuard {
         self.unread.store(0, Ordering::Relaxed);
         self.is_watched.store(false, Ordering::Relaxed);
         self.has_body.store(false, Ordering::Relaxed);
@@ -40,9 +40,9 @@ impl Turns {
     }
 
     /// Keeps the connection in work beyond the answer of the current request.
-    pub fn keep_busy(self: &Arc<Self>) -> Turn {
+    pub fn keep_busy(self: &Arc<Self>) -> RequestGuard {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        Turn(self.clone())
+        RequestGuard(self.clone())
     }
 
     pub fn begun(&self) -> u64 {
@@ -109,7 +109,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turn {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.done.fetch_add(1, Ordering::Relaxed);
     }
@@ -126,10 +126,10 @@ pub(super) enum Unread {
 
 /// The client of a request; part of the request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Client(Option<Arc<Turns>>);
+pub(super) struct Client(Option<Arc<RequestTracker>>);
 
 impl Client {
-    pub fn of(turns: &Arc<Turns>) -> Self {
+    pub fn of(turns: &Arc<RequestTracker>) -> Self {
         Self(Some(turns.clone()))
     }
 

@@ -14,26 +14,26 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio_util::sync::CancellationToken;
 
-use super::turns::{Turns, Unread};
+use super::turns::{RequestTracker, Unread};
 
 /// Maximum length of a body that is read after its answer, in bytes, and how long that may take.
 const MOST_READ: u64 = 256 * 1024;
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The body of a request. Dropped before its end, it leaves the rest to the connection.
-pub(super) struct Arriving {
+pub(super) struct TrackedBody {
     /// `None` once it has ended.
     body: Option<Incoming>,
     /// The client sends the body only when it is asked to (`Expect: 100-continue`), which the first read does.
     awaits_continue: bool,
     /// The number of the request.
     request: u64,
-    turns: Arc<Turns>,
+    turns: Arc<RequestTracker>,
 }
 
-impl Arriving {
+impl TrackedBody {
     /// Wraps the body of the request that has just begun.
-    pub fn of(request: Request<Incoming>, turns: &Arc<Turns>) -> Request<Body> {
+    pub fn of(request: Request<Incoming>, turns: &Arc<RequestTracker>) -> Request<Body> {
         if request.body().is_end_stream() {
             return request.map(|_| Body::empty());
         }
@@ -49,7 +49,7 @@ impl Arriving {
     }
 }
 
-impl HttpBody for Arriving {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -82,7 +82,7 @@ impl HttpBody for Arriving {
     }
 }
 
-impl Drop for Arriving {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         let Some(body) = self.body.take() else { return };
         let rest = match body.size_hint().exact() {
@@ -94,7 +94,7 @@ impl Drop for Arriving {
     }
 }
 
-impl Turns {
+impl RequestTracker {
     /// Decides what becomes of the connection if the answered request has not been read to its end.
     pub fn settle_unread(self: &Arc<Self>, response: &mut Response<Body>, closing: CancellationToken) {
         let Some((request, rest)) = self.take_unread() else { return };

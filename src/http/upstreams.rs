@@ -7,8 +7,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
-use super::described::BodyRefused;
 use super::extract::JsonBody;
+use super::openapi_common::BodyErrors;
 use super::problem::{FieldError, Problem};
 use super::{AppState, Shared, reply};
 use crate::access::Access;
@@ -76,7 +76,7 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Respo
 /// answers; the answer waits for that for a moment.
 #[utoipa::path(post, path = "/upstreams", operation_id = "create_upstream", tag = "upstreams", request_body = UpstreamDefinition,
     responses((status = 201, description = "Registered", body = UpstreamDetails, headers(("Location" = String))),
-        BodyRefused,
+        BodyErrors,
         (status = 409, description = "There is a server of this name, or there are too many"),
         (status = 422, description = "The server is refused; `errors` say where and why"),
         (status = 503, description = "The database is away")))]
@@ -149,7 +149,7 @@ pub(super) async fn restart(
 #[utoipa::path(post, path = "/upstreams/{name}/accept", operation_id = "accept_upstream_tools", tag = "upstreams", request_body = Acceptance,
     params(("name" = String, Path, description = "The server's name")),
     responses((status = 200, description = "The server as it is now", body = UpstreamDetails),
-        BodyRefused,
+        BodyErrors,
         (status = 404, description = "There is no such server"),
         (status = 422, description = "The server does not offer such a tool"),
         (status = 503, description = "The database is away")))]

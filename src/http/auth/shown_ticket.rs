@@ -5,7 +5,7 @@ use axum::http::uri::{PathAndQuery, Uri};
 use axum::http::{Method, header};
 
 use super::events_path::EventsPath;
-use super::needs;
+use super::requirements;
 
 /// The query parameter that has the ticket.
 const PARAMETER: &str = "ticket";
@@ -27,7 +27,10 @@ impl ShownTicket {
     pub fn take(request: &mut Request) -> Option<Self> {
         let query = request.uri().query().filter(|query| query.contains(PARAMETER))?;
         let is_stream = matches!(*request.method(), Method::GET | Method::HEAD)
-            && request.extensions().get::<MatchedPath>().is_some_and(|route| needs::takes_tickets(route.as_str()));
+            && request
+                .extensions()
+                .get::<MatchedPath>()
+                .is_some_and(|route| requirements::takes_tickets(route.as_str()));
         if !is_stream {
             return None;
         }

@@ -12,8 +12,8 @@ use super::{GroupList, GroupView, ViewParams, check_description, find_session, k
 use crate::access::Access;
 use crate::domain::{Scope, Session, decode, json};
 use crate::http::auth::{require, require_all_tools};
-use crate::http::described::BodyRefused;
 use crate::http::extract::{JsonBody, Params};
+use crate::http::openapi_common::BodyErrors;
 use crate::http::problem::Problem;
 use crate::http::{AppState, Shared};
 use crate::store::groups::GroupChange;
@@ -46,7 +46,7 @@ pub(in crate::http) struct ChangeBody {
 /// counts instead of what everybody has. Calls that were accepted before are not touched.
 #[utoipa::path(patch, path = "/tool-groups", operation_id = "switch_tool_groups", tag = "tool groups", params(ViewParams), request_body = Switches,
     responses((status = 200, description = "All groups as they are now", body = GroupList),
-        BodyRefused,
+        BodyErrors,
         (status = 404, description = "There is no such group, or no such session; nothing is changed"),
         (status = 422, description = "The body does not have its shape, or a group stands on both sides"),
         (status = 503, description = "The database is away")))]
@@ -83,7 +83,7 @@ pub(in crate::http) async fn switch(
 #[utoipa::path(patch, path = "/tool-groups/{name}", operation_id = "change_tool_group", tag = "tool groups", request_body = ChangeBody,
     params(("name" = String, Path, description = "The group's name"), ViewParams),
     responses((status = 200, description = "The group as it is now", body = GroupView),
-        BodyRefused,
+        BodyErrors,
         (status = 404, description = "There is no such group, or no such session"),
         (status = 422, description = "The body does not have its shape"),
         (status = 503, description = "The database is away")))]

@@ -9,10 +9,10 @@ use super::find;
 use crate::access::Access;
 use crate::events::session::of_session;
 use crate::http::AppState;
+use crate::http::event_response::sse;
 use crate::http::extract::{self, Params};
 use crate::http::problem::Problem;
-use crate::http::subscribers::Seat;
-use crate::http::watch::sse;
+use crate::http::subscribers::StreamPermit;
 
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +38,7 @@ pub(in crate::http) struct StreamParams {
 pub(in crate::http) async fn stream(
     State(state): State<AppState>,
     access: Access,
-    seat: Seat,
+    seat: StreamPermit,
     Path(id): Path<String>,
     headers: HeaderMap,
     Params(params): Params<StreamParams>,
@@ -47,5 +47,5 @@ pub(in crate::http) async fn stream(
     let session = find(&access, &id).await?;
     let (tools, closing) = (access.caller().tools.clone(), state.closing.clone());
     let frames = of_session(access.store(), &state.bus, session, tools, after, closing).await?;
-    Ok(seat.under(sse(frames)))
+    Ok(seat.attach_to(sse(frames)))
 }

@@ -5,14 +5,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use super::*;
 use crate::http::turns::Unread;
 
-const CLOCKS: Clocks =
-    Clocks { header: Duration::from_secs(10), idle: Duration::from_secs(75), write: Duration::from_secs(30) };
+const CLOCKS: ConnectionTimeouts = ConnectionTimeouts {
+    header: Duration::from_secs(10),
+    idle: Duration::from_secs(75),
+    write: Duration::from_secs(30),
+};
 
-fn wire() -> (Wire<DuplexStream>, DuplexStream, Arc<Turns>) {
+fn wire() -> (TimedIo<DuplexStream>, DuplexStream, Arc<RequestTracker>) {
     let (here, there) = tokio::io::duplex(64);
-    let turns = Arc::<Turns>::default();
-    let last_words: LastWords = Arc::new(|_| Bytes::from_static(b"too slow"));
-    (Wire::new(here, CLOCKS, turns.clone(), last_words), there, turns)
+    let turns = Arc::<RequestTracker>::default();
+    let last_words: ErrorResponder = Arc::new(|_| Bytes::from_static(b"too slow"));
+    (TimedIo::new(here, CLOCKS, turns.clone(), last_words), there, turns)
 }
 
 async fn took<T>(work: impl Future<Output = T>) -> (T, u64) {
@@ -146,7 +149,7 @@ async fn what_the_library_says_by_itself_is_said_in_our_words() {
     drop(turn);
     for other in [&b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..], b"HTTP/1.1 400 B\r\ncontent-length: 9\r\n\r\n"]
     {
-        assert_eq!(said_by_the_library(other), None);
+        assert_eq!(bare_error_status(other), None);
     }
 }
 

@@ -10,22 +10,22 @@ use tokio::sync::mpsc;
 use super::auth::CallerCredential;
 use super::call_body::{self, OnDisconnect};
 use super::calls;
-use super::described::HttpUrl;
 use super::extract::Params;
+use super::openapi_common::HttpUrl;
 use super::problem::Problem;
-use super::subscribers::Seat;
-use super::{AppState, cache_control, extract, once, watch};
+use super::subscribers::StreamPermit;
+use super::{AppState, cache_control, event_response, extract, idempotency};
 use crate::access::Access;
 use crate::callbacks;
 use crate::domain::{LimitsSpec, Vendor};
 use crate::engine::{Mode, Submission};
 use crate::telemetry::Context;
 
-mod answer;
-mod session;
+mod reader;
+mod responder;
 
-use answer::Answer;
-use session::Session;
+use reader::ModelStreamReader;
+use responder::ModelStreamResponder;
 
 /// Calls of one stream at most.
 const MOST_CALLS: usize = 1024;
@@ -37,7 +37,7 @@ const EVENTS_BEHIND: usize = 4096;
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct PipeParams {
+pub(super) struct ModelStreamParams {
     /// Whose stream it is; told by its first event unless given. `openai-strict` speaks as `openai`.
     #[param(inline)]
     format: Option<Vendor>,
@@ -70,7 +70,7 @@ pub(super) struct PipeParams {
 /// its own block is closed. Calls that the provider runs itself are shown (`executed_by`), never run. It ends with `batch`,
 /// whose `messages` the conversation goes on with. If the model's stream breaks off, calls whose arguments are not complete
 /// end as `ARGUMENTS_TRUNCATED`, and `batch` says so in `stream_error`.
-#[utoipa::path(post, path = "/tool-calls/stream", operation_id = "pipe_model_stream", tag = "tool calls", params(PipeParams),
+#[utoipa::path(post, path = "/tool-calls/stream", operation_id = "pipe_model_stream", tag = "tool calls", params(ModelStreamParams),
     request_body(content = String, content_type = "text/event-stream", description = "The model's stream"),
     responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events as they happen, and at the end `batch`", body = String, content_type = "text/event-stream"),
         (status = 415, description = "The body has a Content-Encoding"),
@@ -80,13 +80,13 @@ pub(super) struct PipeParams {
 pub(super) async fn pipe(
     State(state): State<AppState>,
     access: Access,
-    seat: Seat,
+    seat: StreamPermit,
     credential: CallerCredential,
     headers: HeaderMap,
-    Params(params): Params<PipeParams>,
+    Params(params): Params<ModelStreamParams>,
     body: Body,
 ) -> Result<Response, Problem> {
-    if headers.contains_key(once::IDEMPOTENCY_KEY) {
+    if headers.contains_key(idempotency::IDEMPOTENCY_KEY) {
         let message = "header Idempotency-Key: a stream cannot be told from another one before its end; leave it out";
         return Err(Problem::field("", message));
     }
@@ -94,7 +94,7 @@ pub(super) async fn pipe(
     if state.engine.is_draining() {
         return Err(Problem::shutting_down());
     }
-    let PipeParams { format, session, mode, timeout_ms, priority, callback_url, on_disconnect } = params;
+    let ModelStreamParams { format, session, mode, timeout_ms, priority, callback_url, on_disconnect } = params;
     let limits = LimitsSpec { timeout_ms, ..LimitsSpec::default() };
     call_body::check_limits(&limits)?;
     if let Some(session) = &session {
@@ -123,9 +123,9 @@ pub(super) async fn pipe(
     let last = access.store().last_pos().await.unwrap_or_default();
     let (reader, growing) = state.bus.subscribe_growing(EVENTS_BEHIND);
     let (notes, told) = mpsc::channel(NOTES);
-    let answer = Answer::new(state.clone(), access.clone(), template.batch_id, reader, told, last);
+    let answer = ModelStreamResponder::new(state.clone(), access.clone(), template.batch_id, reader, told, last);
     // It goes on when nobody reads: calls that are complete run.
-    let session = Session::new(state, access, format, template, growing, notes).until_end_of(credential);
+    let session = ModelStreamReader::new(state, access, format, template, growing, notes).until_end_of(credential);
     tokio::spawn(Context::current().scope(session.run(body)));
-    Ok(seat.under(watch::sse(answer.frames())))
+    Ok(seat.attach_to(event_response::sse(answer.frames())))
 }

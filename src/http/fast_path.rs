@@ -16,12 +16,12 @@ pub(super) const METHOD: Method = Method::POST;
 
 /// The lane, and the router beside it. Both are always ready.
 #[derive(Debug, Clone)]
-pub(super) struct Lane<C, R> {
+pub(super) struct FastPath<C, R> {
     pub calls: C,
     pub router: R,
 }
 
-impl<C, R> Service<Request> for Lane<C, R>
+impl<C, R> Service<Request> for FastPath<C, R>
 where
     C: Service<Request, Response = Response, Error = Infallible>,
     R: Service<Request, Response = Response, Error = Infallible>,

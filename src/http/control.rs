@@ -9,11 +9,11 @@ use axum::response::Response;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::auth::{Asking, bearer};
-use super::described::BodyRefused;
+use super::auth::{MaybeCaller, bearer};
 use super::extract::{self, JsonBody};
+use super::openapi_common::BodyErrors;
 use super::problem::Problem;
-use super::{AppState, end, reply};
+use super::{AppState, reply, wait};
 use crate::access::Access;
 use crate::domain::{Call, Caller, Scopes, Status, ToolOutput};
 use crate::engine::{ControlOutcome, Footprint};
@@ -53,7 +53,7 @@ pub(super) async fn cancel(
     params(("id" = Uuid, Path, description = "The service's id of the call")), request_body = Report,
     security((), ("call_token" = [])),
     responses((status = 202, description = "It is on disk, and is shown to whoever watches"),
-        BodyRefused,
+        BodyErrors,
         (status = 401, description = "The token is not this call's"),
         (status = 404, description = "There is no such call"),
         (status = 409, description = "The call has ended"),
@@ -61,7 +61,7 @@ pub(super) async fn cancel(
         (status = 503, description = "The database is away, or too many reports of the call are not recorded yet")))]
 pub(super) async fn progress(
     State(state): State<AppState>,
-    asking: Asking,
+    asking: MaybeCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: JsonBody,
@@ -75,13 +75,14 @@ pub(super) async fn progress(
         ControlOutcome::TooLate | ControlOutcome::NotExternal => {
             Err(Problem::conflict("CALL_ENDED", "the call has ended"))
         }
-        ControlOutcome::Busy => Err(Problem::call_is_busy()),
+        ControlOutcome::Busy => Err(Problem::report_backlog_full()),
     }
 }
 
 /// What became of a posted result.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-struct Accepted {
+#[schema(as = Accepted)]
+struct ResultReceipt {
     /// The call.
     id: Uuid,
     /// Where it stands now.
@@ -98,7 +99,7 @@ struct Accepted {
     params(("id" = Uuid, Path, description = "The service's id of the call")),
     request_body(content((serde_json::Value = "application/json"), (String = "text/plain"), (Vec<u8> = "image/*"))),
     security((), ("call_token" = [])),
-    responses((status = 200, description = "It is on disk as the call's result, or `ignored`: another one, or the call's end, came first", body = Accepted),
+    responses((status = 200, description = "It is on disk as the call's result, or `ignored`: another one, or the call's end, came first", body = ResultReceipt),
         (status = 400, description = "The body is not what its Content-Type says"),
         (status = 401, description = "The token is not this call's"),
         (status = 404, description = "There is no such call"),
@@ -109,7 +110,7 @@ struct Accepted {
         (status = 503, description = "The database is away, or the call is about to end")))]
 pub(super) async fn result(
     State(state): State<AppState>,
-    asking: Asking,
+    asking: MaybeCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -121,7 +122,7 @@ pub(super) async fn result(
     let ignored = match state.engine.post_result(id, answer).await? {
         ControlOutcome::Delivered => false,
         ControlOutcome::TooLate => true,
-        ControlOutcome::Busy => return Err(Problem::call_is_busy()),
+        ControlOutcome::Busy => return Err(Problem::report_backlog_full()),
         ControlOutcome::NoSuchCall => return Err(extract::no_such_call(&id.to_string())),
         ControlOutcome::NotExternal => {
             let detail = "this call's tool gives its result itself; nobody outside is asked for it";
@@ -129,7 +130,7 @@ pub(super) async fn result(
         }
     };
     let status = settling(&state, &speaker, id).await?.status;
-    Ok(reply::json(StatusCode::OK, &Accepted { id, status, ignored }))
+    Ok(reply::json(StatusCode::OK, &ResultReceipt { id, status, ignored }))
 }
 
 async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<(ToolOutput, Footprint), Problem> {
@@ -156,7 +157,7 @@ async fn answer_of(headers: &HeaderMap, body: Body, state: &AppState) -> Result<
 }
 
 /// Who speaks for a call: whoever shows its own token, or, for a tool that was sent none, a caller whose call it is.
-async fn may_speak(state: &AppState, asking: Asking, id: Uuid, headers: &HeaderMap) -> Result<Access, Problem> {
+async fn may_speak(state: &AppState, asking: MaybeCaller, id: Uuid, headers: &HeaderMap) -> Result<Access, Problem> {
     let owner = state.engine.owner_of(id).await?;
     let shown = bearer(headers);
     if shown.is_some_and(|token| state.signing_key.is_token(id, token)) {
@@ -177,5 +178,5 @@ async fn may_speak(state: &AppState, asking: Asking, id: Uuid, headers: &HeaderM
 
 /// The call once it has ended, or as it is if that takes longer.
 async fn settling(state: &AppState, access: &Access, id: Uuid) -> Result<Call, Problem> {
-    end::wait(state, access, id, Some(SETTLING)).await
+    wait::wait(state, access, id, Some(SETTLING)).await
 }

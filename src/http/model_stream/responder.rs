@@ -30,19 +30,19 @@ use crate::http::AppState;
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
 /// What the session has to say.
-pub(super) enum Note {
+pub(super) enum ReaderMessage {
     /// Something to be shown that is not kept.
     Card { event: EventKind, data: String },
     /// A call was accepted.
-    Opened { shown: Shown, pending: Vec<PendingCall>, guards: Vec<DropGuard> },
+    Opened { shown: ModelCall, pending: Vec<PendingCall>, guards: Vec<DropGuard> },
     /// A call was not accepted, and ended so.
-    Refused { shown: Shown, call: Arc<Call> },
+    Refused { shown: ModelCall, call: Arc<Call> },
     /// The stream has ended; `fault` says why, if it broke off.
     Over { vendor: Option<Vendor>, fault: Option<String> },
 }
 
 /// A call as the model knows it.
-pub(super) struct Shown {
+pub(super) struct ModelCall {
     pub id: Option<String>,
     pub name: String,
     pub kind: Kind,
@@ -53,19 +53,19 @@ type End = Pin<Box<dyn Future<Output = (usize, Result<Arc<Call>, RecordError>)> 
 
 struct Entry {
     id: Uuid,
-    shown: Shown,
+    shown: ModelCall,
     call: Option<Arc<Call>>,
     has_ended: bool,
     is_told: bool,
 }
 
 /// One answer while it is given.
-pub(super) struct Answer {
+pub(super) struct ModelStreamResponder {
     state: AppState,
     access: Access,
     batch_id: Option<Uuid>,
     reader: CallSubscription,
-    notes: mpsc::Receiver<Note>,
+    notes: mpsc::Receiver<ReaderMessage>,
     calls: Vec<Entry>,
     ends: FuturesUnordered<End>,
     /// Calls that end with this answer's reader.
@@ -90,13 +90,13 @@ struct Batch<'a> {
     stream_error: Option<&'a str>,
 }
 
-impl Answer {
+impl ModelStreamResponder {
     pub(super) fn new(
         state: AppState,
         access: Access,
         batch_id: Option<Uuid>,
         reader: CallSubscription,
-        notes: mpsc::Receiver<Note>,
+        notes: mpsc::Receiver<ReaderMessage>,
         last: i64,
     ) -> Self {
         Self {
@@ -137,7 +137,7 @@ impl Answer {
                 biased;
                 note = self.notes.recv(), if self.over.is_none() => match note {
                     // It resumes at what was told before it.
-                    Some(Note::Card { event, data }) => return Some(frame::frame(self.last, event.as_str(), &data)),
+                    Some(ReaderMessage::Card { event, data }) => return Some(frame::frame(self.last, event.as_str(), &data)),
                     Some(note) => self.note(note),
                     // The session is gone without a word: it has panicked.
                     None => self.over = Some((None, Some("the stream could not be read".to_owned()))),
@@ -181,20 +181,20 @@ impl Answer {
         frames.unwrap_or(frame::CUT_OFF)
     }
 
-    fn note(&mut self, note: Note) {
+    fn note(&mut self, note: ReaderMessage) {
         match note {
-            Note::Opened { shown, pending, guards } => {
+            ReaderMessage::Opened { shown, pending, guards } => {
                 self.guards.extend(guards);
                 let Some(pending) = pending.into_iter().next() else { return };
                 let place = self.calls.len();
                 self.calls.push(Entry { id: pending.id, shown, call: None, has_ended: false, is_told: false });
                 self.ends.push(Box::pin(async move { (place, pending.end().await) }));
             }
-            Note::Refused { shown, call } => {
+            ReaderMessage::Refused { shown, call } => {
                 self.calls.push(Entry { id: call.id, shown, call: Some(call), has_ended: true, is_told: true });
             }
-            Note::Over { vendor, fault } => self.over = Some((vendor, fault)),
-            Note::Card { .. } => {}
+            ReaderMessage::Over { vendor, fault } => self.over = Some((vendor, fault)),
+            ReaderMessage::Card { .. } => {}
         }
         self.note_all_ended();
     }
@@ -229,7 +229,7 @@ impl Answer {
             }
         }
         let (vendor, fault) = self.over.take().unwrap_or_default();
-        let known: Vec<(&Shown, &Call)> =
+        let known: Vec<(&ModelCall, &Call)> =
             self.calls.iter().filter_map(|entry| Some((&entry.shown, entry.call.as_deref()?))).collect();
         let mut said = vendor.map(Continuation::new);
         if let Some(said) = &mut said {

@@ -39,7 +39,7 @@ pub(super) fn stream(
     let batch_id = submitted.batch_id;
     let (pending, guards) = submitted.detach();
     let ends = pending.into_iter().map(|pending| Box::pin(pending.end()) as End).collect();
-    let watch = Watch {
+    let watch = EventResponse {
         reader,
         ids,
         ended,
@@ -91,7 +91,7 @@ const LAST_EVENTS: Duration = Duration::from_secs(1);
 /// The end of a call.
 type End = Pin<Box<dyn Future<Output = Result<Arc<Call>, RecordError>> + Send>>;
 
-struct Watch {
+struct EventResponse {
     reader: CallSubscription,
     ids: Vec<Uuid>,
     /// As the events tell it: a call whose end was recorded late has one too.
@@ -111,7 +111,7 @@ struct Watch {
     access: Access,
 }
 
-impl Watch {
+impl EventResponse {
     async fn next(&mut self) -> Option<Bytes> {
         if self.is_over {
             return None;

@@ -13,9 +13,9 @@ use serde_json::Value;
 use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
-use super::call_body::{Asked, IdPlaces};
+use super::call_body::{IdLocation, ParsedBody};
 use super::problem::Problem;
-use super::{AppState, answer, end, watch};
+use super::{AppState, call_response, event_response, wait};
 use crate::access::Access;
 use crate::domain::{Call, IdempotencyKey};
 use crate::engine::{Footprint, Keyed, KeyedError, Submission, Wait, WaitOutcome};
@@ -40,7 +40,7 @@ pub(super) fn of(headers: &HeaderMap, body: &Value) -> Result<Option<Idempotency
 pub(super) async fn execute(
     state: &AppState,
     access: &Access,
-    asked: Asked,
+    asked: ParsedBody,
     footprint: Footprint,
     wants_events: bool,
 ) -> Result<Response, Problem> {
@@ -56,7 +56,14 @@ pub(super) async fn execute(
     let batch_id = submitted.batch_id;
     if let Some(reader) = reader {
         if known.is_empty() {
-            return Ok(watch::stream(state.clone(), access.clone(), reader, ids, submitted, asked.said.clone()));
+            return Ok(event_response::stream(
+                state.clone(),
+                access.clone(),
+                reader,
+                ids,
+                submitted,
+                asked.message.clone(),
+            ));
         }
         let mut all = ids;
         known.into_iter().for_each(|(index, id)| all.insert(index, id));
@@ -67,17 +74,17 @@ pub(super) async fn execute(
     // The calls are waited for together, so that several of them take no longer than one.
     let joined = try_join_all(known.iter().map(|(_, id)| join(state, access, *id, submission.wait)));
     let (seen, joined) = tokio::join!(submitted.wait_for(submission.wait), joined);
-    let mut all = seen.map_err(|not| answer::not_recorded(not.accepted, batch_id, first))?;
+    let mut all = seen.map_err(|not| call_response::not_recorded(not.accepted, batch_id, first))?;
     for ((index, _), call) in known.into_iter().zip(joined?) {
         all.insert(index, WaitOutcome::Settled(Arc::new(call)));
     }
-    answer::seen(access, batch_id, all, asked.said.as_deref()).await
+    call_response::seen(access, batch_id, all, asked.message.as_deref()).await
 }
 
-fn problem_of(error: KeyedError, id_places: &IdPlaces) -> Problem {
+fn problem_of(error: KeyedError, id_places: &IdLocation) -> Problem {
     match error {
         KeyedError::Reused { call } => Problem::key_reused(&call.map(|index| id_places.of(index)).unwrap_or_default()),
-        KeyedError::NotRecorded { accepted, batch_id, call } => answer::not_recorded(accepted, batch_id, call),
+        KeyedError::NotRecorded { accepted, batch_id, call } => call_response::not_recorded(accepted, batch_id, call),
         KeyedError::Refused(refusal) => refusal.into(),
     }
 }
@@ -86,7 +93,7 @@ fn problem_of(error: KeyedError, id_places: &IdPlaces) -> Problem {
 async fn replay(
     state: &AppState,
     access: &Access,
-    asked: &Asked,
+    asked: &ParsedBody,
     batch_id: Option<Uuid>,
     ids: Vec<Uuid>,
     wants_events: bool,
@@ -98,7 +105,7 @@ async fn replay(
         let calls = try_join_all(ids.iter().map(|id| join(state, access, *id, wait))).await?;
         let batch_id = batch_id.or(calls.first().filter(|_| is_batch).and_then(|call| call.batch_id));
         let calls: Vec<Arc<Call>> = calls.into_iter().map(Arc::new).collect();
-        answer::as_they_are(batch_id, is_batch, &calls, asked.said.as_deref())
+        call_response::as_they_are(batch_id, is_batch, &calls, asked.message.as_deref())
     };
     let replayed = HeaderName::from_static("idempotency-replayed");
     response.headers_mut().insert(replayed, HeaderValue::from_static("true"));
@@ -112,7 +119,7 @@ async fn join(state: &AppState, access: &Access, id: Uuid, wait: Wait) -> Result
         Wait::Accepted => Some(Duration::ZERO),
         Wait::For(longest) => Some(longest),
         Wait::AsDeclared => {
-            let call = end::wait(state, access, id, Some(Duration::ZERO)).await?;
+            let call = wait::wait(state, access, id, Some(Duration::ZERO)).await?;
             let snapshot = access.snapshot();
             let is_async = snapshot.get(&call.name).is_some_and(|entry| entry.definition.asynchronous);
             if call.status.is_terminal() || is_async {
@@ -121,14 +128,14 @@ async fn join(state: &AppState, access: &Access, id: Uuid, wait: Wait) -> Result
             None
         }
     };
-    end::wait(state, access, id, longest).await
+    wait::wait(state, access, id, longest).await
 }
 
 /// Each call's events from its beginning, one call after the other, and then the answer.
 async fn replay_events(
     state: &AppState,
     access: &Access,
-    asked: &Asked,
+    asked: &ParsedBody,
     batch_id: Option<Uuid>,
     ids: Vec<Uuid>,
     guards: Vec<DropGuard>,
@@ -138,7 +145,7 @@ async fn replay_events(
         let found = events::of_call(access.store(), &state.bus, *id, 0, state.closing.clone()).await?;
         streams.push(found.ok_or_else(Problem::internal)?);
     }
-    let (access, said) = (access.clone(), asked.said.clone());
+    let (access, said) = (access.clone(), asked.message.clone());
     let last = stream::once(async move {
         let calls = access.store().calls_of(&ids).await.unwrap_or_default();
         let calls: Vec<&Call> = ids.iter().filter_map(|id| calls.iter().find(|call| call.id == *id)).collect();
@@ -148,7 +155,7 @@ async fn replay_events(
         }
         guards.into_iter().for_each(|guard| drop(guard.disarm()));
         let pos = access.store().last_pos().await.unwrap_or_default();
-        Ok::<_, Infallible>(watch::batch(pos, batch_id, &calls, said.as_deref()))
+        Ok::<_, Infallible>(event_response::batch(pos, batch_id, &calls, said.as_deref()))
     });
-    Ok(watch::sse(stream::iter(streams).flatten().chain(last)))
+    Ok(event_response::sse(stream::iter(streams).flatten().chain(last)))
 }

@@ -8,7 +8,7 @@ use utoipa::openapi::{Components, Content, Object, OpenApi, Ref, RefOr, Response
 /// How a JSON body is refused before anyone has looked into it.
 #[derive(utoipa::IntoResponses)]
 #[expect(dead_code, reason = "only the document reads it")]
-pub(super) enum BodyRefused {
+pub(super) enum BodyErrors {
     #[response(
         status = 400,
         description = "The body is no JSON, is nested too deeply, or holds an integer beyond 64 bits"

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::MOST_CALLS;
-use super::answer::{Note, Shown};
+use super::responder::{ModelCall, ReaderMessage};
 use crate::access::Access;
 use crate::domain::call::CallRecord;
 use crate::domain::event::EventKind;
@@ -31,7 +31,7 @@ const LONGEST: usize = 256 << 20;
 const SILENCE: Duration = Duration::from_secs(900);
 
 /// One stream while it is read.
-pub(super) struct Session {
+pub(super) struct ModelStreamReader {
     state: AppState,
     access: Access,
     vendor: Option<Vendor>,
@@ -39,18 +39,18 @@ pub(super) struct Session {
     template: Submission,
     turns: CallOrder,
     growing: SubscriptionHandle,
-    places: Vec<Place>,
+    places: Vec<StreamedCall>,
     /// Calls that are complete, but run only at the end of the stream.
     held: Vec<(usize, Option<Value>)>,
     /// Calls of ours so far.
     calls: u32,
-    notes: mpsc::Sender<Note>,
+    notes: mpsc::Sender<ReaderMessage>,
     /// What the caller has shown.
     credential: CallerCredential,
 }
 
 /// What stands at one place of the stream.
-enum Place {
+enum StreamedCall {
     /// A call of ours whose arguments come.
     Open(ArgumentStream),
     /// One that the provider runs.
@@ -59,14 +59,14 @@ enum Place {
     Done,
 }
 
-impl Session {
+impl ModelStreamReader {
     pub(super) fn new(
         state: AppState,
         access: Access,
         vendor: Option<Vendor>,
         template: Submission,
         growing: SubscriptionHandle,
-        notes: mpsc::Sender<Note>,
+        notes: mpsc::Sender<ReaderMessage>,
     ) -> Self {
         let (parser, turns) = (Parser::new(vendor), CallOrder::new(template.mode));
         Self {
@@ -95,7 +95,7 @@ impl Session {
         let mut fault = self.read(body).await.err();
         let mut said = Vec::new();
         self.parser.finish(&mut said);
-        self.hear(said).await;
+        self.handle_events(said).await;
         if fault.is_none() && !self.parser.has_ended() {
             fault = Some("the model's stream ended early".to_owned());
         }
@@ -106,8 +106,8 @@ impl Session {
         for (place, arguments) in std::mem::take(&mut self.held) {
             self.close_now(place, arguments).await;
         }
-        self.end_providers();
-        self.tell(Note::Over { vendor: self.parser.vendor().or(self.vendor), fault });
+        self.finish_provider_calls();
+        self.tell(ReaderMessage::Over { vendor: self.parser.vendor().or(self.vendor), fault });
     }
 
     async fn read(&mut self, mut body: Body) -> Result<(), String> {
@@ -134,16 +134,16 @@ impl Session {
     async fn take(&mut self, bytes: &Bytes) -> Result<(), String> {
         let mut said = Vec::new();
         let pushed = self.parser.push(bytes, &mut said);
-        self.hear(said).await;
+        self.handle_events(said).await;
         for place in &self.places {
-            if let Place::Open(draft) = place {
+            if let StreamedCall::Open(draft) = place {
                 draft.keep_alive();
             }
         }
         pushed.map_err(|broken| broken.to_string())
     }
 
-    async fn hear(&mut self, said: Vec<StreamEvent>) {
+    async fn handle_events(&mut self, said: Vec<StreamEvent>) {
         for said in said {
             match said {
                 StreamEvent::Opened { place, id, name, kind } => {
@@ -154,19 +154,19 @@ impl Session {
                         Kind::Legacy => self.open(id, name, messages::Kind::Legacy).await,
                     };
                     while self.places.len() <= place {
-                        self.places.push(Place::Done);
+                        self.places.push(StreamedCall::Done);
                     }
                     self.places[place] = opened;
                 }
                 StreamEvent::Delta { place, text } => self.more(place, &text),
                 StreamEvent::Value { place, arguments } => match self.places.get_mut(place) {
-                    Some(Place::Open(draft)) => draft.replace(arguments),
-                    Some(Place::Provider { value, .. }) => *value = Some(arguments),
+                    Some(StreamedCall::Open(draft)) => draft.replace(arguments),
+                    Some(StreamedCall::Provider { value, .. }) => *value = Some(arguments),
                     _ => {}
                 },
                 StreamEvent::Closed { place, arguments } => self.close(place, arguments).await,
                 StreamEvent::Truncated { place } => {
-                    if let Some(Place::Open(draft)) = self.places.get(place) {
+                    if let Some(StreamedCall::Open(draft)) = self.places.get(place) {
                         draft.cut_off("the model's output ended within them");
                     }
                     self.done(place);
@@ -177,8 +177,8 @@ impl Session {
     }
 
     /// Accepts a call whose arguments are still to come.
-    async fn open(&mut self, call_id: Option<String>, name: String, kind: messages::Kind) -> Place {
-        let shown = Shown { id: call_id.clone(), name: name.clone(), kind };
+    async fn open(&mut self, call_id: Option<String>, name: String, kind: messages::Kind) -> StreamedCall {
+        let shown = ModelCall { id: call_id.clone(), name: name.clone(), kind };
         let id = self.state.engine.new_id();
         let index = self.calls;
         self.calls += 1;
@@ -198,8 +198,8 @@ impl Session {
             match self.accept(id, request).await {
                 Ok(opened) => {
                     let (draft, pending, guards) = opened;
-                    self.tell(Note::Opened { shown, pending, guards });
-                    return draft.map_or(Place::Done, Place::Open);
+                    self.tell(ReaderMessage::Opened { shown, pending, guards });
+                    return draft.map_or(StreamedCall::Done, StreamedCall::Open);
                 }
                 Err(failure) => failure,
             }
@@ -214,8 +214,8 @@ impl Session {
         });
         // A call that waits can always end.
         let _ = call.settle(failure.into(), clock.moment());
-        self.tell(Note::Refused { shown, call: Arc::new(call) });
-        Place::Done
+        self.tell(ReaderMessage::Refused { shown, call: Arc::new(call) });
+        StreamedCall::Done
     }
 
     async fn accept(
@@ -241,7 +241,7 @@ impl Session {
     }
 
     /// A card of a call that the provider runs.
-    fn show(&mut self, call_id: Option<String>, name: String) -> Place {
+    fn show(&mut self, call_id: Option<String>, name: String) -> StreamedCall {
         let card = json!({
             "id": null, "call_id": call_id, "name": name, "title": name, "batch_id": self.template.batch_id,
             "executed_by": "provider",
@@ -249,13 +249,13 @@ impl Session {
         let mut data = card.clone();
         data["arguments"] = Value::Null;
         data["at"] = json!(self.state.clock.now());
-        self.tell(Note::Card { event: EventKind::ToolCall, data: data.to_string() });
-        Place::Provider { card, text: Partial::default(), value: None }
+        self.tell(ReaderMessage::Card { event: EventKind::ToolCall, data: data.to_string() });
+        StreamedCall::Provider { card, text: Partial::default(), value: None }
     }
 
     fn more(&mut self, place: usize, piece: &str) {
         let refused = match self.places.get_mut(place) {
-            Some(Place::Open(draft)) => {
+            Some(StreamedCall::Open(draft)) => {
                 let refused = draft.push(None, piece).err();
                 match refused {
                     Some(ArgumentStreamError::TooLong) => draft.cut_off("they are longer than 1 MiB"),
@@ -264,7 +264,7 @@ impl Session {
                 }
                 refused.is_some()
             }
-            Some(Place::Provider { text, .. }) => text.push(piece).is_err(),
+            Some(StreamedCall::Provider { text, .. }) => text.push(piece).is_err(),
             _ => false,
         };
         if refused {
@@ -274,14 +274,14 @@ impl Session {
 
     async fn close(&mut self, place: usize, arguments: Option<Value>) {
         match self.places.get(place) {
-            Some(Place::Open(draft)) if draft.is_last() => self.held.push((place, arguments)),
+            Some(StreamedCall::Open(draft)) if draft.is_last() => self.held.push((place, arguments)),
             _ => self.close_now(place, arguments).await,
         }
     }
 
     async fn close_now(&mut self, place: usize, arguments: Option<Value>) {
         match self.places.get_mut(place) {
-            Some(Place::Open(draft)) => {
+            Some(StreamedCall::Open(draft)) => {
                 let turn = match draft.is_asynchronous() {
                     true => None,
                     false => self.turns.enqueue(draft.is_concurrency_safe()).await,
@@ -290,7 +290,7 @@ impl Session {
                 let _ = draft.complete(CompleteArguments { arguments, turn, recorded: None });
                 self.done(place);
             }
-            Some(Place::Provider { card, text, value }) => {
+            Some(StreamedCall::Provider { card, text, value }) => {
                 let params = arguments.filter(Value::is_object).or_else(|| value.take());
                 card["params"] = params.or_else(|| text.readable().map(Value::Object)).unwrap_or_else(|| json!({}));
                 let status = provider_status(card, Status::Doing, Phase::External);
@@ -302,14 +302,14 @@ impl Session {
 
     fn done(&mut self, place: usize) {
         if let Some(place) = self.places.get_mut(place) {
-            *place = Place::Done;
+            *place = StreamedCall::Done;
         }
     }
 
     /// What the provider ran, it has run by the end of its stream.
-    fn end_providers(&mut self) {
+    fn finish_provider_calls(&mut self) {
         for place in std::mem::take(&mut self.places) {
-            if let Place::Provider { card, .. } = place
+            if let StreamedCall::Provider { card, .. } = place
                 && self.parser.has_ended()
             {
                 self.tell(provider_status(&card, Status::Success, Phase::Done));
@@ -318,13 +318,13 @@ impl Session {
     }
 
     /// Never waits: there is room for all that a stream can say. Whoever reads may have gone.
-    fn tell(&self, note: Note) {
+    fn tell(&self, note: ReaderMessage) {
         let _ = self.notes.try_send(note);
     }
 }
 
-fn provider_status(card: &Value, status: Status, phase: Phase) -> Note {
+fn provider_status(card: &Value, status: Status, phase: Phase) -> ReaderMessage {
     let mut data = card.clone();
     (data["status"], data["phase"]) = (json!(status), json!(phase));
-    Note::Card { event: EventKind::Status, data: data.to_string() }
+    ReaderMessage::Card { event: EventKind::Status, data: data.to_string() }
 }

@@ -127,7 +127,8 @@ pub(crate) struct GeminiAnswer {
 #[derive(Debug, utoipa::ToSchema)]
 #[schema(example = json!([{"type": "tool_use", "id": "toolu_01A09q", "name": "echo", "input": {}}]))]
 #[expect(dead_code, reason = "only the document reads it")]
-pub(crate) struct PiecesOfMessage(Vec<Map<String, Value>>);
+#[schema(as = PiecesOfMessage)]
+pub(crate) struct MessageFragments(Vec<Map<String, Value>>);
 
 /// The body of `POST /tool-calls`. Whose shape it has is told by its members, or by `format`.
 #[derive(Debug, utoipa::ToSchema)]
@@ -140,5 +141,5 @@ pub(crate) enum CallBody {
     OpenAiResponses(OpenAiResponse),
     Anthropic(AnthropicMessage),
     Gemini(GeminiAnswer),
-    Pieces(PiecesOfMessage),
+    Pieces(MessageFragments),
 }

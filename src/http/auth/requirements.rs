@@ -17,29 +17,29 @@ use crate::domain::Scope::{Admin, Call, Read, Tools};
 
 /// What a route asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::http) enum Need {
+pub(in crate::http) enum Requirement {
     /// Nothing.
-    Nothing,
+    Public,
     /// A key, whatever it may do: the answer is that there is no such method.
-    Known,
+    Authenticated,
     /// A key with one of these scopes.
-    Any(&'static [Scope]),
+    AnyScope(&'static [Scope]),
     /// The same, or the token of the call that is meant.
-    TokenOr(&'static [Scope]),
+    CallTokenOr(&'static [Scope]),
 }
 
-use Need::{Any, Nothing, TokenOr};
+use Requirement::{AnyScope, CallTokenOr, Public};
 
-const LOOK: Need = Any(&[Call, Read, Tools]);
-const FOLLOW: Need = Any(&[Call, Read]);
-const CALL: Need = Any(&[Call]);
-const READ: Need = Any(&[Read]);
-const TOOLS: Need = Any(&[Tools]);
+const LOOK: Requirement = AnyScope(&[Call, Read, Tools]);
+const FOLLOW: Requirement = AnyScope(&[Call, Read]);
+const CALL: Requirement = AnyScope(&[Call]);
+const READ: Requirement = AnyScope(&[Read]);
+const TOOLS: Requirement = AnyScope(&[Tools]);
 /// For one session a caller may switch groups, too; the handler tells which is meant.
-const SWITCH: Need = Any(&[Call, Tools]);
-const ADMIN: Need = Any(&[Admin]);
+const SWITCH: Requirement = AnyScope(&[Call, Tools]);
+const ADMIN: Requirement = AnyScope(&[Admin]);
 
-const TABLE: &[(&str, &[(Method, Need)])] = &[
+const TABLE: &[(&str, &[(Method, Requirement)])] = &[
     ("/tools", &[(Method::GET, LOOK), (Method::POST, TOOLS)]),
     ("/tools/{name}", &[(Method::GET, LOOK), (Method::PUT, TOOLS), (Method::DELETE, TOOLS)]),
     ("/tools/{name}/validate", &[(Method::POST, LOOK)]),
@@ -61,8 +61,8 @@ const TABLE: &[(&str, &[(Method, Need)])] = &[
     ("/tool-calls/{id}/content/{n}", &[(Method::GET, FOLLOW)]),
     ("/tool-calls/{id}/arguments", &[(Method::PATCH, CALL)]),
     ("/tool-calls/{id}/cancel", &[(Method::POST, CALL)]),
-    ("/tool-calls/{id}/progress", &[(Method::POST, TokenOr(&[Call]))]),
-    ("/tool-calls/{id}/result", &[(Method::POST, TokenOr(&[Call]))]),
+    ("/tool-calls/{id}/progress", &[(Method::POST, CallTokenOr(&[Call]))]),
+    ("/tool-calls/{id}/result", &[(Method::POST, CallTokenOr(&[Call]))]),
     ("/events", &[(Method::GET, READ)]),
     // For the path that is asked for, the handler looks again.
     ("/events/ticket", &[(Method::POST, FOLLOW)]),
@@ -79,8 +79,8 @@ const TABLE: &[(&str, &[(Method, Need)])] = &[
     ("/upstreams/{name}/restart", &[(Method::POST, ADMIN)]),
     ("/upstreams/{name}/accept", &[(Method::POST, ADMIN)]),
     ("/mcp", &[(Method::POST, CALL), (Method::GET, CALL), (Method::DELETE, CALL)]),
-    ("/healthz", &[(Method::GET, Nothing)]),
-    ("/readyz", &[(Method::GET, Nothing)]),
+    ("/healthz", &[(Method::GET, Public)]),
+    ("/readyz", &[(Method::GET, Public)]),
     // Of all tenants together: the handler lets the operator's keys in only.
     ("/metrics", &[(Method::GET, READ)]),
 ];
@@ -101,13 +101,13 @@ pub(in crate::http) fn may_wait(request: &Request) -> bool {
 
 /// What there is, and what it asks for.
 #[derive(Debug)]
-pub(in crate::http) struct Needs {
-    routes: HashMap<&'static str, &'static [(Method, Need)]>,
+pub(in crate::http) struct RequirementTable {
+    routes: HashMap<&'static str, &'static [(Method, Requirement)]>,
     /// Every path and method of the document.
     documented: HashSet<(String, Method)>,
 }
 
-impl Needs {
+impl RequirementTable {
     /// Of the routes that this document describes.
     pub fn new(document: &OpenApi) -> Self {
         let paths = document.paths.paths.iter();
@@ -116,23 +116,23 @@ impl Needs {
     }
 
     /// What a request asks for that was matched to a route.
-    pub fn of(&self, request: &Request) -> Need {
+    pub fn of(&self, request: &Request) -> Requirement {
         // Nothing was matched: there is nothing at this path.
-        let Some(path) = request.extensions().get::<MatchedPath>() else { return Nothing };
+        let Some(path) = request.extensions().get::<MatchedPath>() else { return Public };
         self.of_route(path.as_str(), request.method())
     }
 
     /// What one of them asks for.
-    pub fn of_route(&self, path: &str, method: &Method) -> Need {
+    pub fn of_route(&self, path: &str, method: &Method) -> Requirement {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         let Some(methods) = self.routes.get(path) else {
             let is_open = OPEN.iter().any(|open| path == *open || path.starts_with(&format!("{open}/")));
-            return if is_open { Nothing } else { ADMIN };
+            return if is_open { Public } else { ADMIN };
         };
         let listed = methods.iter().find(|(listed, _)| listed == method).map(|(_, need)| *need);
         listed.unwrap_or_else(|| {
             let is_there = self.documented.contains(&(path.to_owned(), method.clone()));
-            if is_there { ADMIN } else { Need::Known }
+            if is_there { ADMIN } else { Requirement::Authenticated }
         })
     }
 }
@@ -150,7 +150,7 @@ fn methods(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
 
 /// Says of each route in the document what it asks for, and how it refuses.
 pub(in crate::http) fn describe(document: &mut OpenApi) {
-    let needs = Needs::new(document);
+    let needs = RequirementTable::new(document);
     for (path, item) in &mut document.paths.paths {
         let all = [
             (Method::GET, &mut item.get),
@@ -194,14 +194,14 @@ fn describe_ticket(operation: &mut Operation) {
     operation.security.get_or_insert_default().push(SecurityRequirement::new("event_ticket", [""; 0]));
 }
 
-fn describe_one(operation: &mut Operation, need: Need) {
+fn describe_one(operation: &mut Operation, need: Requirement) {
     let (scopes, has_token) = match need {
-        Nothing | Need::Known => {
+        Public | Requirement::Authenticated => {
             operation.security = Some(Vec::new());
             return;
         }
-        Any(scopes) => (scopes, false),
-        TokenOr(scopes) => (scopes, true),
+        AnyScope(scopes) => (scopes, false),
+        CallTokenOr(scopes) => (scopes, true),
     };
     let mut security: Vec<SecurityRequirement> =
         scopes.iter().map(|scope| SecurityRequirement::new("api_key", [scope.as_str()])).collect();
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn every_route_is_in_the_table_and_the_table_has_no_other() {
         let document = crate::http::derived();
-        let needs = Needs::new(&document);
+        let needs = RequirementTable::new(&document);
         let listed: HashSet<(String, Method)> = TABLE
             .iter()
             .flat_map(|(path, methods)| methods.iter().map(|(method, _)| ((*path).to_owned(), method.clone())))
@@ -237,11 +237,11 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_for_admin_alone() {
-        let needs = Needs::new(&crate::http::derived());
+        let needs = RequirementTable::new(&crate::http::derived());
         assert_eq!(needs.of_route("/new", &Method::GET), ADMIN);
         assert_eq!(needs.of_route("/docsx", &Method::GET), ADMIN);
-        assert_eq!(needs.of_route("/docs/{*rest}", &Method::GET), Nothing);
-        assert_eq!(needs.of_route("/stats", &Method::PUT), Need::Known);
+        assert_eq!(needs.of_route("/docs/{*rest}", &Method::GET), Public);
+        assert_eq!(needs.of_route("/stats", &Method::PUT), Requirement::Authenticated);
         assert_eq!(needs.of_route("/stats", &Method::HEAD), READ);
     }
 }

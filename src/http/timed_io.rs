@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::problem::Problem;
-use super::turns::Turns;
+use super::turns::RequestTracker;
 
 /// How long, and how much, is still read of a request that has been answered already, before its connection is closed.
 const PARTING: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ const MOST_AHEAD: usize = 1024;
 
 /// How long a client may do nothing.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Clocks {
+pub(super) struct ConnectionTimeouts {
     /// Between the first byte of a request and the end of its headers.
     pub header: Duration,
     /// Between two requests, and before the first.
@@ -33,17 +33,17 @@ pub(super) struct Clocks {
 }
 
 /// Makes an answer of a problem, for a connection that ends with it.
-pub(super) type LastWords = Arc<dyn Fn(Problem) -> Bytes + Send + Sync>;
+pub(super) type ErrorResponder = Arc<dyn Fn(Problem) -> Bytes + Send + Sync>;
 
 /// A clock that is mostly not looked at: it is set again only when it has run out too early.
 #[derive(Default)]
-struct Alarm {
+struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,
     /// Who is woken when it rings.
     wakes: Option<Waker>,
 }
 
-impl Alarm {
+impl LazyTimer {
     /// Ready once the deadline has passed.
     fn poll(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
         if self.sleep.as_ref().is_none_or(|sleep| sleep.deadline() > deadline) {
@@ -87,11 +87,11 @@ impl Alarm {
 }
 
 /// A stream with clocks.
-pub(super) struct Wire<S> {
+pub(super) struct TimedIo<S> {
     stream: S,
-    clocks: Clocks,
-    turns: Arc<Turns>,
-    last_words: LastWords,
+    clocks: ConnectionTimeouts,
+    turns: Arc<RequestTracker>,
+    last_words: ErrorResponder,
     /// Bytes of later requests, read while the client of this one was watched.
     ahead: BytesMut,
     /// Requests that had begun at the last look, and whether one was in work.
@@ -105,18 +105,18 @@ pub(super) struct Wire<S> {
     has_begun: bool,
     /// When that was seen to be so.
     begun: Option<Instant>,
-    read_alarm: Alarm,
+    read_alarm: LazyTimer,
     /// Since when the other side takes nothing.
     stalled: Option<Instant>,
-    write_alarm: Alarm,
+    write_alarm: LazyTimer,
     /// What goes out in the place of what the HTTP library wanted to say.
     own: Bytes,
     /// Since when nothing more is written, and what was thrown away meanwhile.
-    parting: Option<(Instant, usize)>,
+    final_response: Option<(Instant, usize)>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
-    pub fn new(stream: S, clocks: Clocks, turns: Arc<Turns>, last_words: LastWords) -> Self {
+impl<S: AsyncRead + AsyncWrite + Unpin> TimedIo<S> {
+    pub fn new(stream: S, clocks: ConnectionTimeouts, turns: Arc<RequestTracker>, last_words: ErrorResponder) -> Self {
         Self {
             stream,
             clocks,
@@ -129,11 +129,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             was_active: false,
             has_begun: false,
             begun: None,
-            read_alarm: Alarm::default(),
+            read_alarm: LazyTimer::default(),
             stalled: None,
-            write_alarm: Alarm::default(),
+            write_alarm: LazyTimer::default(),
             own: Bytes::new(),
-            parting: None,
+            final_response: None,
         }
     }
 
@@ -201,10 +201,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         if self.turns.is_busy() {
             return false;
         }
-        let Some(status) = said_by_the_library(said) else { return false };
+        let Some(status) = bare_error_status(said) else { return false };
         self.own = (self.last_words)(match status {
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE | StatusCode::URI_TOO_LONG => Problem::head_too_large(status),
-            _ => Problem::no_http(),
+            _ => Problem::malformed_http(),
         });
         true
     }
@@ -212,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     /// Reads what still comes, and lets the other side close: a connection that is closed on unread bytes is reset, and the
     /// answer that is on its way destroyed with it.
     fn poll_parting(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let (since, mut read) = *self.parting.get_or_insert_with(|| (Instant::now(), 0));
+        let (since, mut read) = *self.final_response.get_or_insert_with(|| (Instant::now(), 0));
         let mut nothing = [0; 8192];
         while read < MOST_AT_PARTING && since.elapsed() < PARTING {
             let mut buf = ReadBuf::new(&mut nothing);
@@ -220,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                 Poll::Ready(Ok(())) if !buf.filled().is_empty() => read += buf.filled().len(),
                 Poll::Ready(_) => break,
                 Poll::Pending => {
-                    self.parting = Some((since, read));
+                    self.final_response = Some((since, read));
                     return self.read_alarm.poll(since + PARTING, context);
                 }
             }
@@ -259,14 +259,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
 /// The status of a refusal without a body, which is what the HTTP library answers to what is no request. All of ours have
 /// a body.
-fn said_by_the_library(said: &[u8]) -> Option<StatusCode> {
+fn bare_error_status(said: &[u8]) -> Option<StatusCode> {
     let is_bare = said.starts_with(b"HTTP/1.1 4")
         && said.ends_with(b"\r\n\r\n")
         && said.windows(21).any(|part| part == b"\r\ncontent-length: 0\r\n");
     is_bare.then(|| StatusCode::from_bytes(said.get(9..12)?).ok()).flatten()
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedIo<S> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buf.filled().len();
@@ -291,7 +291,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedIo<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_own(context))?;
@@ -335,7 +335,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_own(context))?;
-        if this.parting.is_none() {
+        if this.final_response.is_none() {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
         }
         if this.turns.has_unread() {

@@ -48,9 +48,9 @@ struct Detail<'a> {
     /// The tools that it has.
     tool_definitions: Vec<ToolView<'a>>,
     /// Its calls, oldest first.
-    tool_calls: Vec<Asked<'a>>,
+    tool_calls: Vec<CallSummary<'a>>,
     /// The results of those that have ended.
-    tool_results: Vec<Answered<'a>>,
+    tool_results: Vec<ResultSummary<'a>>,
     /// Those that have not.
     pending: Vec<Pending<'a>>,
     /// How many of the calls shown stand how.
@@ -62,7 +62,7 @@ struct Detail<'a> {
 /// A call as it was asked for.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionToolCall)]
-struct Asked<'a> {
+struct CallSummary<'a> {
     id: Uuid,
     call_id: &'a str,
     name: &'a str,
@@ -79,7 +79,7 @@ struct Asked<'a> {
 /// The result of a call.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionToolResult)]
-struct Answered<'a> {
+struct ResultSummary<'a> {
     id: Uuid,
     call_id: &'a str,
     name: &'a str,
@@ -138,7 +138,7 @@ pub(in crate::http) async fn read(
         tool_definitions: tools.iter().map(|entry| entry.view(pauses.of(access.tenant(), &entry.name))).collect(),
         tool_calls: calls
             .iter()
-            .map(|call| Asked {
+            .map(|call| CallSummary {
                 id: call.id,
                 call_id: &call.call_id,
                 name: &call.name,
@@ -151,7 +151,7 @@ pub(in crate::http) async fn read(
             })
             .collect(),
         tool_results: ended
-            .map(|(call, outcome)| Answered {
+            .map(|(call, outcome)| ResultSummary {
                 id: call.id,
                 call_id: &call.call_id,
                 name: &call.name,
@@ -237,7 +237,7 @@ pub(in crate::http) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     let session = find(&access, &id).await?;
-    super::ending::may_end(&state, &access, &session).await?;
+    super::lifecycle::may_end(&state, &access, &session).await?;
     match state.engine.delete_session(access.store(), &session).await? {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         // Somebody else was faster.

@@ -10,8 +10,8 @@ use super::view::SessionView;
 use crate::access::Access;
 use crate::domain::{Completion, Session, decode};
 use crate::http::auth::require_tools;
-use crate::http::described::BodyRefused;
 use crate::http::extract::JsonBody;
+use crate::http::openapi_common::BodyErrors;
 use crate::http::problem::Problem;
 use crate::http::{AppState, reply};
 
@@ -48,7 +48,7 @@ pub(super) async fn may_end(state: &AppState, access: &Access, session: &Session
 /// What became of a completion.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionCompleted)]
-struct Completed<'a> {
+struct CompletionReceipt<'a> {
     #[serde(flatten)]
     session: SessionView<'a>,
     /// Whether another end came first.
@@ -61,8 +61,8 @@ struct Completed<'a> {
 /// `success` is false. The first completion wins.
 #[utoipa::path(post, path = "/sessions/{id}/complete", operation_id = "complete_session", tag = "sessions",
     params(("id" = String, Path, description = "The session")), request_body = Completion,
-    responses((status = 200, description = "It is completed, or `ignored`: another end came first", body = Completed),
-        BodyRefused,
+    responses((status = 200, description = "It is completed, or `ignored`: another end came first", body = CompletionReceipt),
+        BodyErrors,
         (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key may not do this"),
         (status = 404, description = "There is no such session"),
         (status = 422, description = "The body does not have its shape"),
@@ -81,5 +81,5 @@ pub(in crate::http) async fn complete(
     }
     let is_heard = state.engine.complete_session(access.store(), &session, completion).await?;
     let now = find(&access, &id).await?;
-    Ok(reply::json(StatusCode::OK, &Completed { session: (&now).into(), ignored: !is_heard }))
+    Ok(reply::json(StatusCode::OK, &CompletionReceipt { session: (&now).into(), ignored: !is_heard }))
 }

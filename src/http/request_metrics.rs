@@ -19,16 +19,16 @@ use crate::telemetry::trace::{Span, SpanKind};
 /// W3C Trace Context.
 pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Puts [`Measured`] around each route.
+/// Puts [`MeasuredService`] around each route.
 #[derive(Debug, Clone)]
-pub(super) struct Measure {
+pub(super) struct MeasureLayer {
     routes: Routes,
     /// The route that it is put around, where that is one only.
     one: Option<OneRoute>,
     tracer: Tracer,
 }
 
-impl Measure {
+impl MeasureLayer {
     /// For the routes of this document.
     pub fn new(metrics: &Metrics, tracer: Tracer, document: &OpenApi) -> Self {
         let routes = document.paths.paths.iter().map(|(path, item)| {
@@ -63,28 +63,28 @@ impl Measure {
     }
 }
 
-impl<S> Layer<S> for Measure {
-    type Service = Measured<S>;
+impl<S> Layer<S> for MeasureLayer {
+    type Service = MeasuredService<S>;
 
-    fn layer(&self, inner: S) -> Measured<S> {
-        Measured { inner, measure: self.clone() }
+    fn layer(&self, inner: S) -> MeasuredService<S> {
+        MeasuredService { inner, measure: self.clone() }
     }
 }
 
-/// See [`Measure`].
+/// See [`MeasureLayer`].
 #[derive(Debug, Clone)]
-pub(super) struct Measured<S> {
+pub(super) struct MeasuredService<S> {
     inner: S,
-    measure: Measure,
+    measure: MeasureLayer,
 }
 
-impl<S> Service<Request> for Measured<S>
+impl<S> Service<Request> for MeasuredService<S>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Answering<S::Future>;
+    type Future = MeasuredResponse<S::Future>;
 
     fn poll_ready(&mut self, poller: &mut Poller<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(poller)
@@ -93,13 +93,13 @@ where
     fn call(&mut self, mut request: Request) -> Self::Future {
         let ongoing = self.measure.begin(&request);
         let span = begin_span(&self.measure.tracer, &mut request, &ongoing);
-        Answering { inner: self.inner.call(request), ongoing: Some(ongoing), span }
+        MeasuredResponse { inner: self.inner.call(request), ongoing: Some(ongoing), span }
     }
 }
 
 pin_project! {
     /// A request that is being answered; counted once its answer's head is there, or when nobody waits any more.
-    pub(super) struct Answering<F> {
+    pub(super) struct MeasuredResponse<F> {
         #[pin]
         inner: F,
         ongoing: Option<Ongoing>,
@@ -107,7 +107,7 @@ pin_project! {
     }
 }
 
-impl<F: Future<Output = Result<Response, Infallible>>> Future for Answering<F> {
+impl<F: Future<Output = Result<Response, Infallible>>> Future for MeasuredResponse<F> {
     type Output = Result<Response, Infallible>;
 
     fn poll(self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<Self::Output> {

@@ -11,13 +11,13 @@ mod examples;
 mod values;
 
 const PATCHES: [&str; 7] = [
-    include_str!("refined/common.json"),
-    include_str!("refined/calls.json"),
-    include_str!("refined/events.json"),
-    include_str!("refined/hooks.json"),
-    include_str!("refined/operators.json"),
-    include_str!("refined/sessions.json"),
-    include_str!("refined/tools.json"),
+    include_str!("openapi_patches/common.json"),
+    include_str!("openapi_patches/calls.json"),
+    include_str!("openapi_patches/events.json"),
+    include_str!("openapi_patches/hooks.json"),
+    include_str!("openapi_patches/operators.json"),
+    include_str!("openapi_patches/sessions.json"),
+    include_str!("openapi_patches/tools.json"),
 ];
 
 /// The document with everything that has to be said by hand.

@@ -6,8 +6,8 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::detail::calls_of;
 use super::find;
-use super::one::calls_of;
 use crate::access::Access;
 use crate::domain::{Call, Vendor};
 use crate::formats::session_prompt::{self, Counts};
