@@ -18,9 +18,9 @@ use crate::app::App;
 use crate::engine::Engine;
 use crate::events::Bus;
 
-mod away;
 mod call;
 mod changes;
+mod disconnect;
 mod endpoint;
 mod list;
 mod listing;
@@ -29,7 +29,7 @@ mod result;
 mod stdio;
 mod tasks;
 
-pub use call::Caller;
+pub use call::ClientContext;
 pub use endpoint::{Endpoint, Settings};
 pub use rmcp::ErrorData;
 pub use stdio::serve_stdio;

@@ -21,7 +21,7 @@ use super::subscribers::{self, StreamLimits, StreamPermit};
 use super::turns::Client;
 use crate::app::App;
 use crate::engine::Footprint;
-use crate::mcp::{Caller, Endpoint, Server, Settings};
+use crate::mcp::{ClientContext, Endpoint, Server, Settings};
 
 /// Longest refusal of the protocol's server that is repeated.
 const LONGEST_REFUSAL: usize = 4096;
@@ -75,7 +75,8 @@ pub(super) async fn post(
     let (body, footprint) = extract::read(&parts.headers, body, &state, state.engine.room()).await?;
     // What a call tells of itself ends with it. A subscription is a stream as any other.
     let seat = is_subscription(&body).then(|| seats.take()).transpose()?;
-    let caller = Caller { traceparent: traceparent(&parts.headers), bytes: body.len(), ..Caller::default() };
+    let caller =
+        ClientContext { traceparent: traceparent(&parts.headers), bytes: body.len(), ..ClientContext::default() };
     let answer = told(state.mcp.answer(parts, body, caller, footprint).await).await?;
     Ok(subscribers::with_permit(seat, answer))
 }
@@ -117,7 +118,8 @@ pub(super) async fn end(state: State<AppState>, request: Request) -> Result<Resp
 async fn of_session(State(state): State<AppState>, request: Request) -> Result<Response, Problem> {
     let (parts, _) = request.into_parts();
     let is_end = parts.method == Method::DELETE;
-    let mut answer = told(state.mcp.answer(parts, Bytes::new(), Caller::default(), Footprint::default()).await).await?;
+    let mut answer =
+        told(state.mcp.answer(parts, Bytes::new(), ClientContext::default(), Footprint::default()).await).await?;
     if is_end && answer.status() == StatusCode::ACCEPTED {
         // It has ended, and some clients take nothing else for that.
         *answer.status_mut() = StatusCode::OK;

@@ -11,7 +11,7 @@ use crate::domain::HookEvent;
 use crate::executor::mcp::ServerState as UpstreamState;
 use crate::hooks::HookOutcome;
 use crate::telemetry::Metrics;
-use crate::telemetry::metrics::{UpstreamStanding, process};
+use crate::telemetry::metrics::{UpstreamStatus, process};
 
 /// Prometheus' text format.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -64,7 +64,7 @@ fn look(state: &Shared, metrics: &Metrics, is_up: bool) {
         metrics.set_count("toolpost_callbacks_total", &[("outcome", outcome)], count);
     }
     let upstreams = state.upstreams.list();
-    let standings = upstreams.iter().map(|server| UpstreamStanding {
+    let standings = upstreams.iter().map(|server| UpstreamStatus {
         name: &server.name,
         state: server.state.as_str(),
         available: server.tools.len(),

@@ -13,7 +13,7 @@ use utoipa::openapi::OpenApi;
 
 use super::client_address::ClientAddress;
 use crate::telemetry::Tracer;
-use crate::telemetry::metrics::{Metrics, OneRoute, Ongoing, Routes};
+use crate::telemetry::metrics::{InFlightRequest, Metrics, RouteHandle, Routes};
 use crate::telemetry::trace::{Span, SpanKind};
 
 /// W3C Trace Context.
@@ -24,7 +24,7 @@ pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent"
 pub(super) struct MeasureLayer {
     routes: Routes,
     /// The route that it is put around, where that is one only.
-    one: Option<OneRoute>,
+    one: Option<RouteHandle>,
     tracer: Tracer,
 }
 
@@ -52,7 +52,7 @@ impl MeasureLayer {
         Self { one: Some(self.routes.one(method.as_str(), Some(path))), ..self.clone() }
     }
 
-    fn begin(&self, request: &Request) -> Ongoing {
+    fn begin(&self, request: &Request) -> InFlightRequest {
         match &self.one {
             Some(route) => route.begin(),
             None => {
@@ -102,7 +102,7 @@ pin_project! {
     pub(super) struct MeasuredResponse<F> {
         #[pin]
         inner: F,
-        ongoing: Option<Ongoing>,
+        ongoing: Option<InFlightRequest>,
         span: Span,
     }
 }
@@ -120,7 +120,7 @@ impl<F: Future<Output = Result<Response, Infallible>>> Future for MeasuredRespon
     }
 }
 
-fn note(ongoing: Ongoing, mut span: Span, response: &Response) {
+fn note(ongoing: InFlightRequest, mut span: Span, response: &Response) {
     let status = response.status().as_u16();
     tracing::debug!(route = ongoing.route(), status, duration_ms = ongoing.elapsed_ms(), "answered");
     if span.is_on() {
@@ -134,7 +134,7 @@ fn note(ongoing: Ongoing, mut span: Span, response: &Response) {
 
 /// The request's span, which continues the caller's trace. From here on its `traceparent` is the request's: whatever is
 /// done for it, and whoever is asked for it, continues from there.
-fn begin_span(tracer: &Tracer, request: &mut Request, ongoing: &Ongoing) -> Span {
+fn begin_span(tracer: &Tracer, request: &mut Request, ongoing: &InFlightRequest) -> Span {
     if !tracer.is_on() {
         return Span::default();
     }

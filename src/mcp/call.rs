@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::progress::Watch;
+use super::progress::ProgressForwarder;
 use super::{Server, result};
 use crate::access::Access;
 use crate::domain::{Call, CallRequest, Code, json};
@@ -23,7 +23,7 @@ const TRY_AGAIN: ErrorCode = ErrorCode(-32000);
 
 /// What is known of a client beside its message; an extension of its HTTP request.
 #[derive(Debug, Clone, Default)]
-pub struct Caller {
+pub struct ClientContext {
     /// W3C Trace Context.
     pub traceparent: Option<Arc<str>>,
     /// The size of the message.
@@ -34,7 +34,7 @@ pub struct Caller {
     pub gone: CancellationToken,
 }
 
-impl Caller {
+impl ClientContext {
     fn of(context: &RequestContext<RoleServer>) -> Self {
         let parts = context.extensions.get::<axum::http::request::Parts>();
         parts.and_then(|parts| parts.extensions.get::<Self>()).cloned().unwrap_or_default()
@@ -52,7 +52,7 @@ impl Server {
         let access = self.access(&context.extensions)?;
         let kind = Self::kind_of(&access, &request.name);
         let is_task = knows_tasks && kind.is_asynchronous;
-        let caller = Caller::of(&context);
+        let caller = ClientContext::of(&context);
         let arguments = request.arguments.unwrap_or_default();
         // Over standard input nobody has counted.
         let bytes = if caller.bytes == 0 { json::size_of(&arguments) } else { caller.bytes };
@@ -72,7 +72,7 @@ impl Server {
         // Whoever is to be told of everything listens before it begins.
         let watch = token.map(|token| {
             let reader = self.0.bus.subscribe(vec![id]);
-            Watch { reader, token, peer: context.peer.clone() }
+            ProgressForwarder { reader, token, peer: context.peer.clone() }
         });
         let submitted = self.0.engine.submit(&access, submission, vec![id], size).await.map_err(refused)?;
         let call = self.ended(&access, submitted, id, watch, [&context.ct, &caller.gone]).await?;
@@ -91,7 +91,7 @@ impl Server {
         access: &Access,
         submitted: InFlightCalls,
         id: Uuid,
-        watch: Option<Watch>,
+        watch: Option<ProgressForwarder>,
         [unwanted, gone]: [&CancellationToken; 2],
     ) -> Result<Arc<Call>, ErrorData> {
         let mut ended = std::pin::pin!(submitted.wait_all());

@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::away::Away;
-use super::{Caller, Server, listing};
+use super::disconnect::DisconnectTracker;
+use super::{ClientContext, Server, listing};
 use crate::access::Access;
 use crate::domain::Tenant;
 use crate::engine::{Footprint, MemoryBudget, SubmitError, Unread};
@@ -54,13 +54,13 @@ pub struct Settings {
 /// Answers MCP over HTTP. Cheap to clone.
 pub struct Endpoint<S = Server> {
     room: MemoryBudget,
-    alone: StreamableHttpService<S, NeverSessionManager>,
-    in_sessions: StreamableHttpService<S, LocalSessionManager>,
+    stateless: StreamableHttpService<S, NeverSessionManager>,
+    stateful: StreamableHttpService<S, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
-    away: Away,
+    away: DisconnectTracker,
     /// Whose each session is.
     owners: Arc<Mutex<HashMap<String, Owner>>>,
-    most_sessions: usize,
+    max_sessions: usize,
 }
 
 /// A tenant and the id of a key; none where the service is open.
@@ -68,7 +68,7 @@ type Owner = (Tenant, Option<Uuid>);
 
 impl<S> std::fmt::Debug for Endpoint<S> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Endpoint").field("most_sessions", &self.most_sessions).finish_non_exhaustive()
+        formatter.debug_struct("Endpoint").field("most_sessions", &self.max_sessions).finish_non_exhaustive()
     }
 }
 
@@ -92,16 +92,16 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         let (one, other) = (server.clone(), server);
         Self {
             room,
-            alone: StreamableHttpService::new(move || Ok(one.clone()), Arc::default(), config.clone()),
-            in_sessions: StreamableHttpService::new(
+            stateless: StreamableHttpService::new(move || Ok(one.clone()), Arc::default(), config.clone()),
+            stateful: StreamableHttpService::new(
                 move || Ok(other.clone()),
                 sessions.clone(),
                 config.with_legacy_session_mode(true),
             ),
             sessions,
-            away: Away::default(),
+            away: DisconnectTracker::default(),
             owners: Arc::default(),
-            most_sessions: settings.sessions,
+            max_sessions: settings.sessions,
         }
     }
 
@@ -110,7 +110,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         &self,
         mut parts: Parts,
         body: Bytes,
-        mut caller: Caller,
+        mut caller: ClientContext,
         mut footprint: Footprint,
     ) -> Response<Body> {
         let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
@@ -150,7 +150,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         }
         drop(message);
         // Where there is no room for one more, the client does without.
-        let gets_one = begins && self.sessions.sessions.read().await.len() < self.most_sessions;
+        let gets_one = begins && self.sessions.sessions.read().await.len() < self.max_sessions;
         let gone = caller.gone.clone();
         parts.extensions.insert(caller);
         let answer = self.within(session.is_some() || gets_one, parts, body).await;
@@ -183,7 +183,7 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
         let there = self.sessions.sessions.read().await;
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that have ended are forgotten here, so there are never more than there may be sessions.
-        if owners.len() >= self.most_sessions {
+        if owners.len() >= self.max_sessions {
             owners.retain(|known, _| there.keys().any(|there| **there == **known));
         }
         owners.insert(session.to_owned(), owner);
@@ -191,10 +191,10 @@ impl<S: ServerHandler + Clone> Endpoint<S> {
 
     async fn within(&self, session: bool, parts: Parts, body: Bytes) -> Response<Body> {
         let request = Request::from_parts(parts, Full::new(body));
-        let answer: Response<BoxBody<Bytes, Infallible>> = if session && self.most_sessions > 0 {
-            self.in_sessions.handle(request).await
+        let answer: Response<BoxBody<Bytes, Infallible>> = if session && self.max_sessions > 0 {
+            self.stateful.handle(request).await
         } else {
-            self.alone.handle(request).await
+            self.stateless.handle(request).await
         };
         answer.map(Body::new)
     }

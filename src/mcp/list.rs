@@ -124,11 +124,11 @@ impl Server {
     }
 
     /// Whether callers of this tool are not kept waiting, and whether it says what its results look like.
-    pub(super) fn kind_of(access: &Access, name: &str) -> Kind {
+    pub(super) fn kind_of(access: &Access, name: &str) -> ToolTraits {
         let snapshot = access.snapshot();
         let view = access.view(&snapshot, None);
-        let Lookup::Available(entry) = view.find(name) else { return Kind::default() };
-        Kind {
+        let Lookup::Available(entry) = view.find(name) else { return ToolTraits::default() };
+        ToolTraits {
             is_asynchronous: entry.definition.asynchronous,
             has_output_schema: entry.definition.output_schema.as_ref().is_some_and(mcp::is_told),
         }
@@ -137,7 +137,7 @@ impl Server {
 
 /// See [`Server::kind_of`].
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Kind {
+pub(super) struct ToolTraits {
     pub is_asynchronous: bool,
     pub has_output_schema: bool,
 }

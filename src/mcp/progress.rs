@@ -8,13 +8,13 @@ use crate::domain::event::{EventKind, Stage};
 use crate::events::bus::CallSubscription;
 
 /// Follows one call.
-pub(super) struct Watch {
+pub(super) struct ProgressForwarder {
     pub reader: CallSubscription,
     pub token: ProgressToken,
     pub peer: Peer<RoleServer>,
 }
 
-impl Watch {
+impl ProgressForwarder {
     /// Tells what there is to tell until the call has ended, or the client is not there any more.
     pub async fn tell(mut self) {
         let mut steps = Steps::default();

@@ -17,12 +17,12 @@ tokio::task_local! {
 pub struct Context {
     request_id: Option<HeaderValue>,
     client: Option<IpAddr>,
-    call: Option<OfCall>,
+    call: Option<CallContext>,
 }
 
 /// The call among it.
 #[derive(Debug, Clone)]
-struct OfCall {
+struct CallContext {
     id: Uuid,
     call_id: Arc<str>,
     name: Arc<str>,
@@ -45,7 +45,7 @@ impl Context {
     /// The same, for one call of it: its id, the caller's, and the tool.
     #[must_use]
     pub fn with_call(self, id: Uuid, call_id: &Arc<str>, name: &Arc<str>, traceparent: Option<Arc<str>>) -> Self {
-        let call = OfCall { id, call_id: call_id.clone(), name: name.clone(), traceparent };
+        let call = CallContext { id, call_id: call_id.clone(), name: name.clone(), traceparent };
         Self { call: Some(call), ..self }
     }
 
@@ -68,7 +68,7 @@ impl Context {
             if let Some(client) = now.client {
                 say("client", &client.to_string());
             }
-            if let Some(OfCall { id, call_id, name, traceparent }) = &now.call {
+            if let Some(CallContext { id, call_id, name, traceparent }) = &now.call {
                 say("id", id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()));
                 say("call_id", call_id);
                 say("tool", name);

@@ -18,11 +18,11 @@ mod routes;
 mod tools;
 mod upstreams;
 
-pub use routes::{OneRoute, Ongoing, Routes};
+pub use routes::{InFlightRequest, RouteHandle, Routes};
 pub use tools::{MOST_TOOLS, OTHER_TOOL, UNKNOWN_TOOL};
-pub use upstreams::{MOST_UPSTREAMS, OTHER_UPSTREAM, UpstreamCall, UpstreamCounts, UpstreamOutcome, UpstreamStanding};
+pub use upstreams::{MOST_UPSTREAMS, OTHER_UPSTREAM, UpstreamCall, UpstreamCounts, UpstreamOutcome, UpstreamStatus};
 
-use catalog::{CATALOG, Described, Kind};
+use catalog::{CATALOG, Kind, MetricDescription};
 use tools::Tools;
 
 /// How often samples are put into their buckets when nobody asks for them: they wait in memory until then.
@@ -45,7 +45,7 @@ struct Inner {
     commit_changes: Histogram,
     commit_duration: Histogram,
     tools: Tools,
-    upstreams: upstreams::Known,
+    upstreams: upstreams::LabelSet,
 }
 
 /// Makes series.
@@ -68,7 +68,7 @@ impl Registry {
             }
         }
         let recorder = builder.build_recorder();
-        for Described { name, kind, help, .. } in CATALOG {
+        for MetricDescription { name, kind, help, .. } in CATALOG {
             match kind {
                 Kind::Counter => recorder.describe_counter((*name).into(), None, (*help).into()),
                 Kind::Gauge => recorder.describe_gauge((*name).into(), None, (*help).into()),
@@ -111,7 +111,7 @@ impl Default for Metrics {
             commit_changes: registry.histogram("toolpost_journal_commit_changes", &[]),
             commit_duration: registry.histogram("toolpost_journal_commit_duration_seconds", &[]),
             tools: Tools::new(registry.clone()),
-            upstreams: upstreams::Known::default(),
+            upstreams: upstreams::LabelSet::default(),
             registry,
         }))
     }

@@ -104,9 +104,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn lines(say: impl FnOnce()) -> Vec<Value> {
-        let kept = Kept::default();
+        let kept = LogBuffer::default();
         let writer = kept.clone();
         let builder = tracing_subscriber::fmt().with_ansi(false).event_format(JsonLines::default());
         let logging = builder.with_writer(move || writer.clone()).finish().set_default();

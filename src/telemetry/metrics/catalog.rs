@@ -16,7 +16,7 @@ pub enum Kind {
 
 /// A metric.
 #[derive(Debug, Clone, Copy)]
-pub struct Described {
+pub struct MetricDescription {
     /// Its name.
     pub name: &'static str,
     /// What it is.
@@ -27,8 +27,13 @@ pub struct Described {
     pub help: &'static str,
 }
 
-const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str], help: &'static str) -> Described {
-    Described { name, kind, labels, help }
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> MetricDescription {
+    MetricDescription { name, kind, labels, help }
 }
 
 /// Of tools: from those that only look something up to those that take minutes.
@@ -43,7 +48,7 @@ const OF_CHANGES: Kind = Kind::Histogram(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0,
 use Kind::{Counter, Gauge};
 
 /// All of them.
-pub const CATALOG: &[Described] = &[
+pub const CATALOG: &[MetricDescription] = &[
     metric(
         "toolpost_calls_total",
         Counter,
@@ -161,7 +166,7 @@ pub const CATALOG: &[Described] = &[
 
 /// Whether it has this metric with these labels.
 pub(super) fn has(name: &str, labels: &[(&'static str, &str)]) -> bool {
-    let same = |one: &&Described| one.name == name && one.labels.iter().eq(labels.iter().map(|(name, _)| name));
+    let same = |one: &&MetricDescription| one.name == name && one.labels.iter().eq(labels.iter().map(|(name, _)| name));
     CATALOG.iter().any(|one| same(&one))
 }
 
@@ -173,7 +178,7 @@ pub fn reference() -> String {
 
 fn table() -> String {
     let mut table = "| metric | kind | labels | what it says |\n|---|---|---|---|\n".to_owned();
-    for Described { name, kind, labels, help } in CATALOG {
+    for MetricDescription { name, kind, labels, help } in CATALOG {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",

@@ -21,10 +21,10 @@ const STATUSES: [u16; 35] = [
 
 /// The series of all routes. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Routes(Arc<Known>);
+pub struct Routes(Arc<RouteTable>);
 
 #[derive(Debug)]
-struct Known {
+struct RouteTable {
     /// By template, each with its methods.
     routes: HashMap<Box<str>, Vec<Arc<Route>>>,
     unmatched: Arc<Route>,
@@ -45,35 +45,35 @@ impl Routes {
         let routes = routes.into_iter().map(|(template, methods)| {
             (template.into(), methods.iter().map(|method| one(method, template)).collect::<Vec<_>>())
         });
-        Self(Arc::new(Known { routes: routes.collect(), unmatched: one(UNMATCHED, UNMATCHED) }))
+        Self(Arc::new(RouteTable { routes: routes.collect(), unmatched: one(UNMATCHED, UNMATCHED) }))
     }
 
     /// A request has come in. `template` is that of its route, if it has one.
     #[must_use]
-    pub fn begin(&self, method: &str, template: Option<&str>) -> Ongoing {
+    pub fn begin(&self, method: &str, template: Option<&str>) -> InFlightRequest {
         self.one(method, template).begin()
     }
 
     /// One of them.
     #[must_use]
-    pub fn one(&self, method: &str, template: Option<&str>) -> OneRoute {
+    pub fn one(&self, method: &str, template: Option<&str>) -> RouteHandle {
         // Whoever asks for the head only is answered by the same handler.
         let method = if method == "HEAD" { "GET" } else { method };
         let methods = template.and_then(|template| self.0.routes.get(template));
         let route = methods.and_then(|methods| methods.iter().find(|route| *route.method == *method));
-        OneRoute(route.unwrap_or(&self.0.unmatched).clone())
+        RouteHandle(route.unwrap_or(&self.0.unmatched).clone())
     }
 }
 
 /// The series of one route. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct OneRoute(Arc<Route>);
+pub struct RouteHandle(Arc<Route>);
 
-impl OneRoute {
+impl RouteHandle {
     /// A request has come in.
     #[must_use]
-    pub fn begin(&self) -> Ongoing {
-        Ongoing { route: self.0.clone(), began: Instant::now(), status: None }
+    pub fn begin(&self) -> InFlightRequest {
+        InFlightRequest { route: self.0.clone(), began: Instant::now(), status: None }
     }
 }
 
@@ -106,13 +106,13 @@ impl Route {
 
 /// A request that is being answered. Dropped before, its caller went away, or its handler broke.
 #[derive(Debug)]
-pub struct Ongoing {
+pub struct InFlightRequest {
     route: Arc<Route>,
     began: Instant,
     status: Option<u16>,
 }
 
-impl Ongoing {
+impl InFlightRequest {
     /// Its answer's head is ready.
     pub fn answered(mut self, status: u16) {
         self.status = Some(status);
@@ -131,7 +131,7 @@ impl Ongoing {
     }
 }
 
-impl Drop for Ongoing {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         let broken = if std::thread::panicking() { 500 } else { GONE };
         self.route.count(self.status.unwrap_or(broken), self.began);

@@ -21,10 +21,10 @@ const OUTCOMES: usize = 2 + Code::ALL.len();
 
 /// The series of all tools. The journal's writer counts, one commit at a time, so nobody waits for the lock.
 #[derive(Debug)]
-pub(super) struct Tools(Mutex<Known>);
+pub(super) struct Tools(Mutex<ToolTable>);
 
 #[derive(Debug)]
-struct Known {
+struct ToolTable {
     registry: Registry,
     series: Vec<Series>,
     by_name: HashMap<Arc<str>, usize>,
@@ -53,7 +53,7 @@ struct Ran {
 impl Tools {
     pub fn new(registry: Registry) -> Self {
         let by_name = HashMap::new();
-        Self(Mutex::new(Known { registry, series: Vec::new(), by_name, last: None, unknown: None, other: None }))
+        Self(Mutex::new(ToolTable { registry, series: Vec::new(), by_name, last: None, unknown: None, other: None }))
     }
 
     /// Counts calls that have ended.
@@ -68,7 +68,7 @@ impl Tools {
     }
 }
 
-impl Known {
+impl ToolTable {
     fn place(&mut self, call: &Call, code: Option<Code>) -> usize {
         if code == Some(Code::ToolNotFound) {
             return match self.unknown {

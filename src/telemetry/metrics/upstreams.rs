@@ -96,7 +96,7 @@ impl Drop for UpstreamCall<'_> {
 
 /// How a server stands.
 #[derive(Debug, Clone, Copy)]
-pub struct UpstreamStanding<'s> {
+pub struct UpstreamStatus<'s> {
     /// Its name.
     pub name: &'s str,
     /// One of the states that there are.
@@ -111,9 +111,9 @@ pub struct UpstreamStanding<'s> {
 
 /// The names that are labels.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<BTreeSet<Arc<str>>>);
+pub(super) struct LabelSet(Mutex<BTreeSet<Arc<str>>>);
 
-impl Known {
+impl LabelSet {
     fn label(&self, name: &str) -> Arc<str> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(label) = known.get(name) {
@@ -147,7 +147,7 @@ impl Metrics {
     }
 
     /// Sets how all servers stand now, of these states. Of one that is gone everything is 0.
-    pub fn set_upstreams<'s>(&self, states: &[&'static str], standings: impl Iterator<Item = UpstreamStanding<'s>>) {
+    pub fn set_upstreams<'s>(&self, states: &[&'static str], standings: impl Iterator<Item = UpstreamStatus<'s>>) {
         let mut states_of: BTreeMap<(Arc<str>, &str), usize> = BTreeMap::new();
         let mut tools_of: BTreeMap<(Arc<str>, &str), usize> = BTreeMap::new();
         for standing in standings {
@@ -180,8 +180,8 @@ const TOOL_STATES: [&str; 3] = ["available", "quarantined", "left_out"];
 mod tests {
     use super::*;
 
-    fn standing<'s>(name: &'s str, state: &'static str) -> UpstreamStanding<'s> {
-        UpstreamStanding { name, state, available: 2, quarantined: 1, left_out: 0 }
+    fn standing<'s>(name: &'s str, state: &'static str) -> UpstreamStatus<'s> {
+        UpstreamStatus { name, state, available: 2, quarantined: 1, left_out: 0 }
     }
 
     fn has(metrics: &Metrics, line: &str) -> bool {

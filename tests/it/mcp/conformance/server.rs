@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolpost::app::App;
 use toolpost::executor::signing_key::SigningKey;
-use toolpost::mcp::{Caller, Endpoint, Server, Settings};
+use toolpost::mcp::{ClientContext, Endpoint, Server, Settings};
 use toolpost::registry::Registry;
 
 use super::{asks, tools};
@@ -49,7 +49,7 @@ pub async fn serve(app: &App) -> (SocketAddr, DropGuard) {
     let router = axum::Router::new().fallback(move |request: Request| async move {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, MAX_BODY_BYTES).await.unwrap();
-        let caller = Caller { bytes: body.len(), ..Caller::default() };
+        let caller = ClientContext { bytes: body.len(), ..ClientContext::default() };
         endpoint.answer(parts, body, caller, Default::default()).await
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -19,9 +19,9 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Sessions with a broken stream, each with the word that its client is back. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Away(Arc<Mutex<HashMap<String, watch::Sender<()>>>>);
+pub(super) struct DisconnectTracker(Arc<Mutex<HashMap<String, watch::Sender<()>>>>);
 
-impl Away {
+impl DisconnectTracker {
     /// The client of this session takes up a stream again.
     pub fn is_back(&self, session: &str) {
         // Whoever waits for it hears that nobody can say it any more.
@@ -54,7 +54,7 @@ impl Away {
 }
 
 struct Guard {
-    away: Away,
+    away: DisconnectTracker,
     session: String,
     gone: CancellationToken,
 }
@@ -104,7 +104,7 @@ impl Drop for Watched {
 mod tests {
     use super::*;
 
-    fn broken(away: &Away) -> CancellationToken {
+    fn broken(away: &DisconnectTracker) -> CancellationToken {
         let gone = CancellationToken::new();
         let never = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
         drop(away.watched(never, "s".into(), gone.clone()));
@@ -113,7 +113,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_come_back_is_gone() {
-        let away = Away::default();
+        let away = DisconnectTracker::default();
         let (one, other) = (broken(&away), broken(&away));
         one.cancelled().await;
         other.cancelled().await;
@@ -122,7 +122,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_comes_back_is_not() {
-        let away = Away::default();
+        let away = DisconnectTracker::default();
         let gone = broken(&away);
         tokio::time::sleep(GRACE / 2).await;
         away.is_back("s");
@@ -132,7 +132,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_was_read_to_its_end_is_forgotten() {
-        let (away, gone) = (Away::default(), CancellationToken::new());
+        let (away, gone) = (DisconnectTracker::default(), CancellationToken::new());
         let body = away.watched(Body::from("a"), "s".into(), gone.clone());
         assert_eq!(body.collect().await.unwrap().to_bytes(), "a");
         tokio::time::sleep(GRACE * 2).await;
