@@ -1,9 +1,9 @@
 //! Results that are kept: an equal call of an idempotent tool gets the result of an earlier one.
 
 mod definitions;
+mod expiry;
 mod flights;
 mod hits;
-mod kept;
 mod scopes;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::support::shapes::failed;
 
-mod asked;
 mod disconnect;
 mod phases;
+mod request;
 
 /// It ended because somebody wanted it to.
 fn aborted(call: &Value) {

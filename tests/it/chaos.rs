@@ -15,15 +15,15 @@ use crate::support::killable::Killable;
 use crate::support::seeded::Seeded;
 use crate::support::{Backend, Client, Database};
 
-mod ask;
+mod client;
+#[cfg(feature = "fault-points")]
+mod fault_points;
 mod figures;
 mod kills;
 mod listener;
 mod load;
 mod loops;
 mod nodes;
-#[cfg(feature = "fault-points")]
-mod points;
 mod posted;
 mod server;
 mod unfinished;
@@ -153,7 +153,7 @@ struct Streams {
 }
 
 /// Reads all that is stored and asks the oracle.
-async fn judge(client: &Client, asked: load::Seen, streams: Streams, counter: &Counter, figures: &mut Figures) {
+async fn judge(client: &Client, asked: load::Observations, streams: Streams, counter: &Counter, figures: &mut Figures) {
     let world = oracle::World::read(client).await;
     let Streams { listener, watched } = streams;
     let heard = match listener {
@@ -161,7 +161,7 @@ async fn judge(client: &Client, asked: load::Seen, streams: Streams, counter: &C
         None => None,
     };
     figures.world(&world);
-    let load::Seen { asked, odd, .. } = asked;
+    let load::Observations { asked, odd, .. } = asked;
     let evidence = oracle::Evidence { asked, heard, watched, runs: counter.runs(), world };
     let mut violations = odd;
     violations.extend(evidence.violations());

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{App, Backend, Client, Response};
 
 mod crash;
-mod later;
+mod deferred_result;
 mod progress;
 mod refused;
 mod result;

@@ -1,9 +1,9 @@
 //! `toolpost healthcheck`, as a container's runtime runs it.
 
-use crate::cli::program::{Ended, Home};
+use crate::cli::program::{Home, ProgramOutput};
 use crate::support::App;
 
-async fn check(arguments: &[&str], listen: Option<&str>) -> Ended {
+async fn check(arguments: &[&str], listen: Option<&str>) -> ProgramOutput {
     let home = Home::new();
     let mut command = home.command(&[&["healthcheck"], arguments].concat());
     command.envs(listen.map(|listen| ("TOOLPOST_LISTEN", listen)));

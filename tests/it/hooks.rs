@@ -6,14 +6,14 @@ use crate::support::calls::with;
 use crate::support::{Answer, App, Client, HttpTool};
 
 mod after;
-mod before;
 mod builtins;
 mod faults;
 mod nodes;
+mod payload;
 mod persist;
+mod previous_releases;
 mod registry;
 mod rust;
-mod told;
 
 impl Client {
     /// Registers a webhook at `receiver` under `path`; its id.

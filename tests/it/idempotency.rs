@@ -7,7 +7,7 @@ use crate::support::{Answer, App, Backend, Client, HttpTool, Response};
 
 mod call_id;
 mod joined;
-mod kept;
+mod replay;
 mod reused;
 
 /// A tool `act` that is not idempotent by itself, whose server answers at once.

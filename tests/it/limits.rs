@@ -1,7 +1,7 @@
 //! Every limit: that it is documented, that it holds, and how whoever is beyond it is told.
 
-mod answered;
 mod documents;
+mod rejections;
 mod subscribers;
 mod tenants;
 mod tools;

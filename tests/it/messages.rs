@@ -2,8 +2,8 @@
 
 mod answered;
 mod golden;
+mod native;
 mod options;
-mod own;
 mod refused;
 
 use serde_json::{Value, json};

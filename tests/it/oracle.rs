@@ -13,12 +13,12 @@ use crate::support::{Client, Event};
 
 mod answers;
 mod history;
-mod proof;
+mod negative;
 mod runs;
 mod stats;
-mod world;
+mod stored_state;
 
-pub use world::World;
+pub use stored_state::World;
 
 /// Must not run twice.
 pub const ONCE: &str = "count_once";
@@ -33,7 +33,7 @@ pub const READ: &str = "count_read";
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// What callers asked for and were told, by idempotency key.
-    pub asked: BTreeMap<String, Asked>,
+    pub asked: BTreeMap<String, KeyHistory>,
     /// What a listener of all events heard, across all its connections; `None` if nobody listened.
     pub heard: Option<Vec<Event>>,
     /// What watchers of single calls were sent, each on one connection from the call's beginning on.
@@ -53,7 +53,7 @@ pub struct Watched {
 
 /// One idempotency key, with all that was ever told about its calls.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct KeyHistory {
     /// Calls in the request.
     pub parts: usize,
     /// Somebody has asked to cancel it.

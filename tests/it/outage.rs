@@ -47,12 +47,12 @@ fn unavailable(answer: Response) -> Option<String> {
 /// Tasks that call in turn a tool that is read-only and one that is not, and note every answer.
 struct Load {
     client: Client,
-    seen: Arc<Seen>,
+    seen: Arc<LoadRecord>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct LoadRecord {
     /// Id and status of each call that was answered with 200.
     acknowledged: Mutex<Vec<(String, String)>>,
     /// Where the calls are that were accepted, and whose end was not acknowledged.
@@ -65,7 +65,7 @@ struct Seen {
 impl Load {
     async fn start(app: &App, tasks: usize) -> Self {
         app.echo_of("write", json!({})).await;
-        let (client, seen): (Client, Arc<Seen>) = ((**app).clone(), Arc::default());
+        let (client, seen): (Client, Arc<LoadRecord>) = ((**app).clone(), Arc::default());
         let tasks = (0..tasks).map(|task| tokio::spawn(caller(client.clone(), seen.clone(), task))).collect();
         Self { client, seen, tasks }
     }
@@ -111,7 +111,7 @@ impl Load {
     }
 }
 
-async fn caller(client: Client, seen: Arc<Seen>, task: usize) {
+async fn caller(client: Client, seen: Arc<LoadRecord>, task: usize) {
     for n in 0.. {
         if seen.stop.load(Ordering::Relaxed) {
             return;

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use crate::support::Client;
 use crate::support::client::{Response, send};
 
-mod after;
+mod chunks;
 mod ends;
-mod pieces;
+mod shutdown;
 
 /// Opens a call; its id.
 async fn open(app: &Client, name: &str, beginning: &str) -> String {

@@ -8,8 +8,8 @@ use crate::support::{Answer, App, Backend, HttpTool, Options};
 mod context;
 mod injected;
 mod precedence;
-mod shown;
 mod stored;
+mod visibility;
 
 /// The one secret of these services.
 const SECRET: &str = "sk-live-4f9a/+ü";

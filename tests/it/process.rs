@@ -10,15 +10,15 @@ use crate::support::calls::with;
 use crate::support::{App, Backend, Options, eventually};
 
 mod chaos;
+mod cleanup;
 mod declared;
-mod ends;
+mod environment;
 mod library;
 mod limits;
 mod privileges;
 mod results;
 mod scripts;
 mod supervised;
-mod surroundings;
 
 /// A service that takes programs over the API. The test is not `toolpost`, so it names the helper.
 async fn service() -> App {

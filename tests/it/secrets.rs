@@ -3,4 +3,4 @@
 
 mod dump;
 mod leak;
-mod needles;
+mod markers;

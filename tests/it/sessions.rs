@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use crate::support::{App, Client, Response};
 
 mod abort;
-mod apart;
 mod basics;
 mod completion;
 mod events;
 mod expiry;
+mod isolation;
+mod rendering;
 mod tasks;
-mod told;
 
 /// Makes a session with these members.
 async fn made(client: &Client, session: Value) -> Value {

@@ -17,22 +17,22 @@ use crate::support::{Backend, Database, bounded};
 mod callbacks;
 mod commits;
 mod export;
+mod frozen_connections;
 mod groups;
 mod inbox;
 mod leases;
-mod mixed;
+mod mixed_commits;
 mod pages;
+mod publication;
 mod refusals;
 mod retention;
 mod round_trip;
 mod sequences;
 mod sessions;
 mod settings;
-mod stopped;
-mod telling;
 mod tenants;
 mod tools;
-mod unknown_end;
+mod uncertain_commits;
 mod versions;
 
 /// What a change of a call brings.
@@ -46,14 +46,14 @@ const REJECTED: Transitions = Transitions { accepted: true, started: false, sett
 const ACCEPTED_AT: i64 = 1_700_000_000_000_000;
 
 /// An event as it can be compared: position, number, name, data.
-type Told = (i64, u32, &'static str, String);
+type PublishedEvent = (i64, u32, &'static str, String);
 
 /// A database with a journal in front of it, and all that it has told.
 struct Log {
     store: Store,
     journal: Journal,
     ids: IdGenerator,
-    told: Arc<Mutex<Vec<Told>>>,
+    told: Arc<Mutex<Vec<PublishedEvent>>>,
     door: DoorKeeper,
     writer: JoinHandle<()>,
     _database: Database,
@@ -67,7 +67,7 @@ impl Log {
     /// A journal on a database that may have others.
     async fn on(database: Database, ids: IdGenerator) -> Self {
         let store = Store::open(&database.url).await.unwrap();
-        let (told, door) = (Arc::<Mutex<Vec<Told>>>::default(), Arc::<Door>::default());
+        let (told, door) = (Arc::<Mutex<Vec<PublishedEvent>>>::default(), Arc::<Door>::default());
         let (heard, passed) = (told.clone(), door.clone());
         let sink = Arc::new(move |committed: &Committed| {
             heard.lock().unwrap().extend(committed.events().iter().map(told_of));
@@ -115,7 +115,7 @@ impl Log {
     }
 
     /// All events behind `after`, read by so many commits a page.
-    async fn read_back(&self, after: i64, commits: u32) -> Vec<Told> {
+    async fn read_back(&self, after: i64, commits: u32) -> Vec<PublishedEvent> {
         let (mut all, mut after) = (Vec::new(), after);
         loop {
             let (events, until) = self.store.events_after(after, commits).await.unwrap();
@@ -128,12 +128,12 @@ impl Log {
     }
 
     /// The events of one call as they were told.
-    async fn events_of(&self, call: &Call) -> Vec<Told> {
+    async fn events_of(&self, call: &Call) -> Vec<PublishedEvent> {
         self.store.events_of(call.id).await.unwrap().unwrap().iter().map(told_of).collect()
     }
 
     /// Everything that was told, once it is all written.
-    async fn told(&mut self) -> Vec<Told> {
+    async fn told(&mut self) -> Vec<PublishedEvent> {
         self.journal.close();
         bounded("the end of the journal", &mut self.writer).await.unwrap();
         std::mem::take(&mut *self.told.lock().unwrap())
@@ -208,7 +208,7 @@ impl Door {
     }
 }
 
-fn told_of(event: &Event) -> Told {
+fn told_of(event: &Event) -> PublishedEvent {
     (event.pos, event.seq, event.kind().as_str(), render::data(event))
 }
 

@@ -1,6 +1,6 @@
 //! `POST /tool-calls` with one call.
 
-mod answer;
 mod builtins;
 mod failures;
+mod response;
 mod streamed;

@@ -22,15 +22,15 @@ const CALLER: &str = "b7ad6b7169203331";
 /// Takes traces as a collector does.
 struct Collector {
     url: String,
-    taken: Taken,
+    taken: ReceivedExports,
     server: tokio::task::AbortHandle,
 }
 
-type Taken = Arc<Mutex<Vec<ExportTraceServiceRequest>>>;
+type ReceivedExports = Arc<Mutex<Vec<ExportTraceServiceRequest>>>;
 
 impl Collector {
     async fn start() -> Self {
-        let taken = Taken::default();
+        let taken = ReceivedExports::default();
         let router = axum::Router::new().route("/v1/traces", post(take)).with_state(taken.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -67,7 +67,7 @@ impl Drop for Collector {
     }
 }
 
-async fn take(State(taken): State<Taken>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn take(State(taken): State<ReceivedExports>, headers: HeaderMap, body: Bytes) -> StatusCode {
     assert_eq!(headers["content-type"], "application/x-protobuf");
     taken.lock().unwrap().push(ExportTraceServiceRequest::decode(body).unwrap());
     StatusCode::OK

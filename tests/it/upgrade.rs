@@ -9,7 +9,7 @@ use toolpost::store::{StoreError, Stores};
 use crate::support::fixture::project_file;
 use crate::support::{App, Backend, Database};
 
-mod rule;
+mod migration_rules;
 
 /// What a version to come may do to the tables that every call writes.
 const NEWER: &str = "ALTER TABLE tool_calls ADD COLUMN region TEXT;

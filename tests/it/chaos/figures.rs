@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{is_long, load::Seen};
+use super::{is_long, load::Observations};
 use crate::oracle::World;
 use crate::support::killable::Started;
 
@@ -30,8 +30,8 @@ impl Figures {
         self.longest_ready = self.longest_ready.max(started.ready);
     }
 
-    pub fn asked(&mut self, seen: &Seen, settling: Duration) {
-        let Seen { asked, retries, replays, longest, .. } = seen;
+    pub fn asked(&mut self, seen: &Observations, settling: Duration) {
+        let Observations { asked, retries, replays, longest, .. } = seen;
         self.line("requests", asked.len());
         self.line("retries", retries);
         self.line("replays", replays);

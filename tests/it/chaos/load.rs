@@ -9,8 +9,8 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::ask::{Ask, Notes};
-use crate::oracle::Asked;
+use super::client::{Ask, Notes};
+use crate::oracle::KeyHistory;
 use crate::support::Client;
 use crate::support::seeded::Seeded;
 
@@ -38,8 +38,8 @@ struct Progress {
 }
 
 /// What the callers have seen, for the oracle and the figures.
-pub struct Seen {
-    pub asked: BTreeMap<String, Asked>,
+pub struct Observations {
+    pub asked: BTreeMap<String, KeyHistory>,
     pub odd: Vec<String>,
     pub retries: usize,
     pub replays: usize,
@@ -80,16 +80,16 @@ impl Load {
     }
 
     /// Lets the callers end what they have begun.
-    pub async fn finish(&mut self) -> Seen {
+    pub async fn finish(&mut self) -> Observations {
         self.shared.progress.send_modify(|progress| progress.is_stopping = true);
         for ended in join_all(&mut self.tasks).await {
             ended.expect("no caller panics");
         }
-        Seen::of(&self.shared.notes, self.shared.progress.borrow().longest)
+        Observations::of(&self.shared.notes, self.shared.progress.borrow().longest)
     }
 }
 
-impl Seen {
+impl Observations {
     /// What stands in the notes, which are empty then.
     pub fn of(notes: &Notes, longest: Duration) -> Self {
         Self {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
 
-use super::ask::{Ask, Notes};
+use super::client::{Ask, Notes};
 use super::figures::Figures;
 use super::{CALLERS, Streams, judge, load, service};
 use crate::oracle::{self, AGAIN, ONCE, READ};
@@ -45,7 +45,7 @@ on_both_databases!(
         let watching = stream::iter(&asks).for_each_concurrent(CALLERS, |ask| ask.until_over(&doors, 0, &notes));
         tokio::time::timeout(LAST_END, watching).await.expect("all calls end");
         figures.line("the last call ended after it was ready", format!("{:.1?}", ready.elapsed()));
-        let asked = load::Seen::of(&notes, Duration::ZERO);
+        let asked = load::Observations::of(&notes, Duration::ZERO);
         judge(&client, asked, Streams::default(), &counter, &mut figures).await;
         figures.print();
     }

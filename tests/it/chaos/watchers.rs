@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::ask::Ask;
+use super::client::Ask;
 use super::load::Load;
 use crate::oracle::{AGAIN, ONCE, READ, Watched};
 use crate::support::{Client, EventStream, eventually};

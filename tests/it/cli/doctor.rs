@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::program::{Ended, Home};
+use super::program::{Home, ProgramOutput};
 use crate::support::{Backend, Database, Node};
 
 /// The check of this name.
@@ -22,7 +22,7 @@ fn status<'c>(report: &'c Value, name: &str) -> &'c str {
     check["status"].as_str().unwrap()
 }
 
-fn doctor(home: &Home, more: &[&str], settings: &[(&str, &str)]) -> Ended {
+fn doctor(home: &Home, more: &[&str], settings: &[(&str, &str)]) -> ProgramOutput {
     let mut words = vec!["doctor", "--json", "--listen", "127.0.0.1:0"];
     words.extend(more);
     let mut command = home.command(&words);

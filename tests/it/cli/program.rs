@@ -18,13 +18,13 @@ pub struct Home(TempDir);
 
 /// How a program ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProgramOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl Ended {
+impl ProgramOutput {
     /// Standard output as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -66,12 +66,12 @@ impl Home {
     }
 
     /// Runs a command to its end.
-    pub fn run(&self, arguments: &[&str]) -> Ended {
+    pub fn run(&self, arguments: &[&str]) -> ProgramOutput {
         Program::start(&mut self.command(arguments)).end()
     }
 
     /// Runs a command to its end with this on its standard input.
-    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Ended {
+    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> ProgramOutput {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().expect("the program starts");
         child.stdin.take().expect("it is piped").write_all(input.as_bytes()).expect("it is read");
         Program::of(child).end()
@@ -165,11 +165,11 @@ impl Program {
     }
 
     /// Waits for its end.
-    pub fn end(mut self) -> Ended {
+    pub fn end(mut self) -> ProgramOutput {
         // Its pipes end with it, within the patience for each line.
         let (out, err) = (std::mem::replace(&mut self.out, Lines::of(std::io::empty())).rest(), self.rest_of_err());
         let status = self.child.wait().expect("it can be waited for");
-        Ended { code: status.code(), out, err }
+        ProgramOutput { code: status.code(), out, err }
     }
 
     fn rest_of_err(&mut self) -> String {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolpost::config::Config;
 
 use super::{behind, nginx};
-use crate::piped::{Pipe, batch, call, end, message_start, next};
+use crate::model_streams::{Pipe, batch, call, end, message_start, next};
 use crate::support::{Client, EventStream};
 
 /// An `external` tool, whose calls run until somebody says so.

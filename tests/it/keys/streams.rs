@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 use super::service;
 use crate::mcp::modern;
-use crate::piped::Pipe;
+use crate::model_streams::Pipe;
 use crate::support::calls::id_of;
 use crate::support::client::send;
 use crate::support::{App, Backend, Client, EventStream, Response, bounded, eventually};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{Asked, Evidence, Reply, Sight, is_terminal, rank, text};
+use super::{Evidence, KeyHistory, Reply, Sight, is_terminal, rank, text};
 
 pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
     let mut stored: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
@@ -37,7 +37,7 @@ pub fn check(evidence: &Evidence, note: &mut impl FnMut(String)) {
 }
 
 /// What was told about one key's calls is about the stored ones, and ends as they have ended.
-fn one_answer(key: &str, asked: &Asked, stored: &[&Value], note: &mut impl FnMut(String)) {
+fn one_answer(key: &str, asked: &KeyHistory, stored: &[&Value], note: &mut impl FnMut(String)) {
     for reply in &asked.replies {
         the_reply(key, reply, stored, note);
     }

@@ -8,20 +8,20 @@ use super::*;
 
 /// Who says something about one argument.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct ValueSources {
     preset: Option<bool>,
     model: bool,
     default: bool,
     stored: Option<bool>,
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn said() -> impl Strategy<Value = ValueSources> {
     (any::<Option<bool>>(), any::<bool>(), any::<bool>(), any::<Option<bool>>())
-        .prop_map(|(preset, model, default, stored)| Said { preset, model, default, stored })
+        .prop_map(|(preset, model, default, stored)| ValueSources { preset, model, default, stored })
 }
 
 /// The value that the tool has to get.
-fn expected(said: Said) -> Option<&'static str> {
+fn expected(said: ValueSources) -> Option<&'static str> {
     let from_model = said.model.then_some("model");
     let from_schema = said.default.then_some("schema");
     match (said.stored.map(|it| ("stored", it)), said.preset.map(|it| ("preset", it))) {

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::ends::FAMILY;
+use super::cleanup::FAMILY;
 use super::*;
 use crate::support::shapes::{failed, succeeded};
 use crate::support::{Client, Node, bounded};

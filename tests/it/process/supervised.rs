@@ -8,7 +8,7 @@ use toolpost::domain::process::ResourceLimits;
 use toolpost::executor::Processes;
 use toolpost::executor::process::supervised_command;
 
-use super::ends::FAMILY;
+use super::cleanup::FAMILY;
 use super::*;
 use crate::support::bounded;
 

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::dump;
-use super::needles::{Needle, said};
+use super::markers::{Needle, said};
 use crate::support::client::send;
 use crate::support::{Answer, Backend, Database, HttpTool, Node, Received};
 
@@ -114,11 +114,11 @@ on_both_databases!(
     }
 );
 
-type Heard = Vec<(String, Vec<u8>)>;
+type ResponseBodies = Vec<(String, Vec<u8>)>;
 
 /// A tool for every way to say something, with presets of every kind.
-async fn register(node: &Node, server: &HttpTool) -> Heard {
-    let mut heard = Heard::new();
+async fn register(node: &Node, server: &HttpTool) -> ResponseBodies {
+    let mut heard = ResponseBodies::new();
     for way in WAYS {
         let limits = if way == "never" { json!({"timeout_ms": 50}) } else { json!({}) };
         let tool = json!({
@@ -142,9 +142,9 @@ async fn register(node: &Node, server: &HttpTool) -> Heard {
 }
 
 /// Calls of every tool in every way.
-async fn call(node: &Node, server: &HttpTool) -> Heard {
+async fn call(node: &Node, server: &HttpTool) -> ResponseBodies {
     let context = json!({"user": {"v": OF_REQUEST.value}});
-    let mut heard = Heard::new();
+    let mut heard = ResponseBodies::new();
     for way in WAYS {
         let body = |extra: Value| {
             let mut body = json!({"name": way, "arguments": {"x": 1}, "context": context});
@@ -182,8 +182,8 @@ async fn call(node: &Node, server: &HttpTool) -> Heard {
 }
 
 /// Everything that can be read.
-async fn look(node: &Node) -> Heard {
-    let mut heard = Heard::new();
+async fn look(node: &Node) -> ResponseBodies {
+    let mut heard = ResponseBodies::new();
     let formats = ["native", "openai", "openai-responses", "openai-strict", "anthropic", "gemini", "mcp", "prompt"];
     let lists = formats.map(|format| format!("/tools?format={format}"));
     let others = [

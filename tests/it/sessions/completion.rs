@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{abort, listed, made, read};
-use crate::piped::{anthropic, batch, call, end, message_start, piped};
+use crate::model_streams::{anthropic, batch, call, end, message_start, piped};
 use crate::support::shapes::{failed, names, succeeded};
 use crate::support::{App, Backend};
 

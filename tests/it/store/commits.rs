@@ -8,7 +8,8 @@ use toolpost::formats::native::ToolCall;
 use toolpost::store::journal::{Change, Transitions};
 
 use super::{
-    ACCEPTED, ACCEPTED_AT, Log, REJECTED, SETTLED, STARTED, Told, WHOLE, ended, life, rejected, told_of, whole,
+    ACCEPTED, ACCEPTED_AT, Log, PublishedEvent, REJECTED, SETTLED, STARTED, WHOLE, ended, life, rejected, told_of,
+    whole,
 };
 use crate::support::{Backend, Database};
 
@@ -127,7 +128,7 @@ on_both_databases!(
             apart.journal.write(change).await.unwrap();
         }
         at_once.together(life(&call).0).await;
-        let without_positions = |events: Vec<Told>| -> Vec<_> {
+        let without_positions = |events: Vec<PublishedEvent>| -> Vec<_> {
             events.into_iter().map(|(_, seq, kind, data)| (seq, kind, data)).collect()
         };
         assert_eq!(without_positions(apart.events_of(&call).await), without_positions(at_once.events_of(&call).await));

@@ -13,8 +13,8 @@ use toolpost::events::render;
 use toolpost::store::calls::CallFilter;
 use toolpost::store::journal::{Change, JournalError, Transitions};
 
-use super::mixed::{counted, counts_of};
-use super::{ACCEPTED, ACCEPTED_AT, Log, REJECTED, SETTLED, STARTED, Told};
+use super::mixed_commits::{counted, counts_of};
+use super::{ACCEPTED, ACCEPTED_AT, Log, PublishedEvent, REJECTED, SETTLED, STARTED};
 use crate::support::pg_proxy::PgProxy;
 use crate::support::pg_proxy::loss::Loss;
 use crate::support::{Backend, Database};
@@ -47,13 +47,13 @@ fn plans() -> impl Strategy<Value = Plan> {
 
 /// A change that can be made more than once.
 #[derive(Clone)]
-struct Made {
+struct RepeatableChange {
     call: Arc<Call>,
     news: Transitions,
     reported: Option<Arc<Reported>>,
 }
 
-impl Made {
+impl RepeatableChange {
     fn change(&self) -> Change {
         match &self.reported {
             Some(reported) => Change::reported(self.call.clone(), reported.clone()),
@@ -63,7 +63,7 @@ impl Made {
 }
 
 /// What the call does next; nothing once it has ended. `None` is a call that is not accepted yet.
-fn next(call: &mut Call, is_accepted: &mut bool, choice: u8, now: Time) -> Option<Made> {
+fn next(call: &mut Call, is_accepted: &mut bool, choice: u8, now: Time) -> Option<RepeatableChange> {
     let (kind, text) = (choice % 8, format!("{choice}"));
     let fail = |call: &mut Call| call.settle(Failure::execution("t", "no").into(), now).unwrap();
     let (mut news, mut reported) = (Transitions::default(), None);
@@ -109,13 +109,13 @@ fn next(call: &mut Call, is_accepted: &mut bool, choice: u8, now: Time) -> Optio
             reported = Some(Arc::new(Reported { seq: call.last_seq, kind: EventKind::Status, data }));
         }
     }
-    Some(Made { call: Arc::new(call.clone()), news, reported })
+    Some(RepeatableChange { call: Arc::new(call.clone()), news, reported })
 }
 
 /// What is stored of a plan's calls, and must be the same on every database.
 #[derive(Debug, PartialEq)]
 struct Picture {
-    events: Vec<Told>,
+    events: Vec<PublishedEvent>,
     calls: Vec<(Status, u32, u32, Option<Arc<Outcome>>)>,
     stats: String,
 }
@@ -125,17 +125,17 @@ async fn follow(plan: &Plan, mut log: Log, loss: Option<&Loss>) -> Picture {
     if let Some(loss) = loss {
         loss.switch(true);
     }
-    let mut commit: Vec<Made> = Vec::new();
+    let mut commit: Vec<RepeatableChange> = Vec::new();
     for (n, step) in plan.steps.iter().enumerate() {
         let (call, is_accepted) = &mut calls[step.call % plan.calls];
         commit.extend(next(call, is_accepted, step.choice, Time(ACCEPTED_AT + n as i64 * 3_000_000)));
         if (!step.is_last_of_commit && n + 1 < plan.steps.len()) || commit.is_empty() {
             continue;
         }
-        let ends = log.together(commit.iter().map(Made::change).collect()).await;
+        let ends = log.together(commit.iter().map(RepeatableChange::change).collect()).await;
         assert!(ends.iter().all(Result::is_ok), "{ends:?}");
         if step.is_repeated {
-            let again = log.together(commit.iter().map(Made::change).collect()).await;
+            let again = log.together(commit.iter().map(RepeatableChange::change).collect()).await;
             let is_refused = |end: &_| matches!(end, Err(JournalError::Fenced | JournalError::Refused));
             assert!(again.iter().all(is_refused), "{again:?}");
         }

@@ -77,7 +77,7 @@ impl Answer {
 
 /// All that the server has seen.
 #[derive(Default)]
-struct Seen {
+struct ServerLog {
     requests: Vec<Received>,
     log: Vec<String>,
     connections: usize,
@@ -92,7 +92,7 @@ type Behaviour = Arc<dyn Fn(&Received) -> Answer + Send + Sync>;
 /// The server; stops listening on drop.
 pub struct HttpTool {
     address: SocketAddr,
-    seen: Arc<watch::Sender<Seen>>,
+    seen: Arc<watch::Sender<ServerLog>>,
     listening: AbortHandle,
 }
 
@@ -112,7 +112,7 @@ impl HttpTool {
     pub async fn start(ip: &str, behaviour: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = Arc::new(watch::channel(Seen::default()).0);
+        let seen = Arc::new(watch::channel(ServerLog::default()).0);
         let behaviour: Behaviour = Arc::new(behaviour);
         let shared = seen.clone();
         let listening = tokio::spawn(async move {
@@ -174,11 +174,15 @@ impl HttpTool {
     }
 }
 
-async fn wait_until(seen: &watch::Sender<Seen>, condition: impl FnMut(&Seen) -> bool) {
+async fn wait_until(seen: &watch::Sender<ServerLog>, condition: impl FnMut(&ServerLog) -> bool) {
     bounded("the tool's server", seen.subscribe().wait_for(condition)).await.unwrap();
 }
 
-async fn serve(mut stream: TcpStream, behaviour: Behaviour, seen: Arc<watch::Sender<Seen>>) -> std::io::Result<()> {
+async fn serve(
+    mut stream: TcpStream,
+    behaviour: Behaviour,
+    seen: Arc<watch::Sender<ServerLog>>,
+) -> std::io::Result<()> {
     let Some(request) = read_request(&mut stream).await? else { return Ok(()) };
     let (target, answer) = (request.target.clone(), behaviour(&request));
     seen.send_modify(|seen| {
@@ -193,7 +197,7 @@ async fn serve(mut stream: TcpStream, behaviour: Behaviour, seen: Arc<watch::Sen
             *then
         }
         Answer::Together(count, then) => {
-            let at_target = |seen: &Seen| seen.requests.iter().filter(|r| r.target == target).count() >= count;
+            let at_target = |seen: &ServerLog| seen.requests.iter().filter(|r| r.target == target).count() >= count;
             let _ = seen.subscribe().wait_for(at_target).await;
             *then
         }

@@ -68,7 +68,7 @@ pub struct Wishes {
     call: Option<String>,
 }
 
-struct Made<const SCOPE: u8> {
+struct DiaryTool<const SCOPE: u8> {
     number: usize,
     dispose: String,
     diary: Diary,
@@ -91,7 +91,7 @@ impl Diary {
     }
 }
 
-impl<const SCOPE: u8> Tool for Made<SCOPE> {
+impl<const SCOPE: u8> Tool for DiaryTool<SCOPE> {
     const NAME: &'static str = ["per_call", "per_session", "shared"][SCOPE as usize];
     type Args = Wishes;
     type Output = String;
@@ -104,25 +104,25 @@ impl<const SCOPE: u8> Tool for Made<SCOPE> {
 }
 
 impl<const SCOPE: u8> ToolFactory for Maker<SCOPE> {
-    type Tool = Made<SCOPE>;
+    type Tool = DiaryTool<SCOPE>;
     const SCOPE: InstanceScope = [InstanceScope::Call, InstanceScope::Session, InstanceScope::Shared][SCOPE as usize];
 
     fn about(&self, about: DefinitionBuilder) -> DefinitionBuilder {
         about.description("Says which instance it is.").idempotent().concurrency_safe(true)
     }
 
-    async fn make(&self, run: Run) -> Result<Made<SCOPE>, ToolError> {
+    async fn make(&self, run: Run) -> Result<DiaryTool<SCOPE>, ToolError> {
         let wish = |name: &str| run.arguments()[name].as_str().unwrap_or_default().to_owned();
-        let (name, begun) = (Made::<SCOPE>::NAME, self.0.entries());
+        let (name, begun) = (DiaryTool::<SCOPE>::NAME, self.0.entries());
         self.0.note(format!("{name} begun"));
         self.0.granted(&wish("make"), None).await?;
         let number = begun.iter().filter(|entry| entry.starts_with(name) && entry.contains("made")).count() + 1;
         self.0.note(format!("{name} {number} made for {}", run.session().unwrap_or("nobody")));
-        Ok(Made { number, dispose: wish("dispose"), diary: self.0.clone() })
+        Ok(DiaryTool { number, dispose: wish("dispose"), diary: self.0.clone() })
     }
 
-    async fn dispose(&self, tool: Made<SCOPE>) -> Result<(), ToolError> {
-        self.0.note(format!("{} {} disposed", Made::<SCOPE>::NAME, tool.number));
+    async fn dispose(&self, tool: DiaryTool<SCOPE>) -> Result<(), ToolError> {
+        self.0.note(format!("{} {} disposed", DiaryTool::<SCOPE>::NAME, tool.number));
         self.0.granted(&tool.dispose, None).await
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use super::{Backend, Client, Database};
-use crate::cli::program::{Ended, Home, Program};
+use crate::cli::program::{Home, Program, ProgramOutput};
 
 /// A running `toolpost serve`; speaks through its [`Client`]. Killed on drop.
 pub struct Node {
@@ -85,7 +85,7 @@ impl Node {
     }
 
     /// Waits for its end.
-    pub async fn end(&mut self) -> Ended {
+    pub async fn end(&mut self) -> ProgramOutput {
         let program = self.program.take().expect("it runs");
         tokio::task::spawn_blocking(move || program.end()).await.expect("the program ends")
     }

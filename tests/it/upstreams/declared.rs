@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Fixture, options, quick};
-use crate::cli::program::{Ended, Home, Program};
+use crate::cli::program::{Home, Program, ProgramOutput};
 use crate::support::shapes::succeeded;
 use crate::support::{App, Backend, Options};
 
@@ -49,7 +49,7 @@ async fn the_command_line_calls_upstream_tools_and_lists_them() {
     let run = move |words: &'static [&'static str]| {
         let file = file.clone();
         tokio::task::spawn_blocking(move || {
-            let Ended { code, out, err } =
+            let ProgramOutput { code, out, err } =
                 Program::start(Home::new().command(words).env("TOOLPOST_MCP_SERVERS", &file)).end();
             (code, out, err)
         })

@@ -16,7 +16,7 @@ pub struct RawServer {
 }
 
 #[derive(Clone)]
-struct Said {
+struct ServerScript {
     tools: Value,
     in_events: bool,
 }
@@ -24,7 +24,7 @@ struct Said {
 impl RawServer {
     /// With these tools, answering JSON or streams of events.
     pub async fn start(tools: Value, in_events: bool) -> Self {
-        let router = Router::new().route("/mcp", post(answer)).with_state(Said { tools, in_events });
+        let router = Router::new().route("/mcp", post(answer)).with_state(ServerScript { tools, in_events });
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -42,7 +42,7 @@ impl Drop for RawServer {
     }
 }
 
-async fn answer(State(Said { tools, in_events }): State<Said>, message: axum::Json<Value>) -> Response {
+async fn answer(State(ServerScript { tools, in_events }): State<ServerScript>, message: axum::Json<Value>) -> Response {
     if message.get("id").is_none() {
         return StatusCode::ACCEPTED.into_response();
     }

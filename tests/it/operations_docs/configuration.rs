@@ -11,7 +11,7 @@ use crate::support::fixture::{project_file, same_as_file};
 
 #[test]
 fn the_reference_is_the_defaults_file() {
-    let how = "UPDATE_FIXTURES=1 cargo test --test it manual";
+    let how = "UPDATE_FIXTURES=1 cargo test --test it operations_docs";
     same_as_file("docs/operations/configuration.md", &reference(), how);
 }
 

@@ -1,8 +1,8 @@
 //! Definitions that come from a URL.
 
+mod refresh;
 mod registered;
-mod renewed;
-mod survives;
+mod restart;
 
 use std::sync::{Arc, Mutex};
 

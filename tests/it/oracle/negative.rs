@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AGAIN, Asked, Evidence, ONCE, READ, Reply, Sight, Watched};
+use super::{AGAIN, Evidence, KeyHistory, ONCE, READ, Reply, Sight, Watched};
 use crate::support::Event;
 use crate::support::counter::Run;
 
@@ -32,7 +32,7 @@ fn truth() -> Evidence {
         evidence.heard.as_mut().unwrap().extend(history.clone());
         evidence.world.histories.insert(id.clone(), history);
         let calls = vec![(id.clone(), "SUCCESS".to_owned())];
-        let asked = Asked {
+        let asked = KeyHistory {
             parts: 1,
             is_cancelled: name == READ,
             replies: vec![Reply { status: 200, calls, ..Reply::default() }],

@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::oracle::{AGAIN, Asked, ONCE, READ, Reply, Sight};
+use crate::oracle::{AGAIN, KeyHistory, ONCE, READ, Reply, Sight};
 use crate::support::Client;
 use crate::support::seeded::Seeded;
 
@@ -24,7 +24,7 @@ const BATCH: usize = 3;
 /// What all callers have seen, and one clock for them.
 #[derive(Default)]
 pub struct Notes {
-    pub asked: Mutex<BTreeMap<String, Asked>>,
+    pub asked: Mutex<BTreeMap<String, KeyHistory>>,
     /// Answers that no request should get, whatever happens.
     pub odd: Mutex<Vec<String>>,
     pub retries: AtomicUsize,
@@ -195,7 +195,7 @@ impl Way<'_> {
         tokio::time::sleep(PAUSE).await;
     }
 
-    fn note(&self, key: &str, note: impl FnOnce(&mut Asked)) {
+    fn note(&self, key: &str, note: impl FnOnce(&mut KeyHistory)) {
         let mut asked = self.notes.asked.lock().unwrap_or_else(PoisonError::into_inner);
         note(asked.entry(key.to_owned()).or_default());
     }

@@ -9,7 +9,7 @@ use crate::support::sse::Event;
 use crate::support::{Client, EventStream};
 
 mod broken;
-mod life;
+mod lifecycle;
 mod order;
 mod vendors;
 

@@ -13,13 +13,13 @@ use crate::support::{App, Backend, Client, Response};
 
 /// What whoever is beyond a limit is told.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct LimitResponse {
     status: u16,
     code: String,
     has_retry_after: bool,
 }
 
-impl From<Response> for Told {
+impl From<Response> for LimitResponse {
     fn from(answer: Response) -> Self {
         let has_retry_after = answer.header("retry-after").parse::<u64>().is_ok_and(|seconds| seconds > 0);
         let (status, problem) = (answer.status, answer.problem_of_any_status());
@@ -28,7 +28,7 @@ impl From<Response> for Told {
 }
 
 /// Of an answer byte by byte.
-impl From<String> for Told {
+impl From<String> for LimitResponse {
     fn from(answer: String) -> Self {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer}"));
         let problem: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("no problem: {answer}"));
@@ -49,14 +49,14 @@ async fn keyed(app: &App, scope: &str) -> Client {
 }
 
 /// Posts what is taken, then the same kind once more.
-async fn twice(app: &App, path: &str, bodies: [Value; 2]) -> Told {
+async fn twice(app: &App, path: &str, bodies: [Value; 2]) -> LimitResponse {
     let first = app.post(path, &bodies[0]).await;
     assert!([200, 201, 202].contains(&first.status), "{}", first.text());
     app.post(path, &bodies[1]).await.into()
 }
 
 /// Goes beyond one limit.
-async fn beyond(setting: &str) -> Told {
+async fn beyond(setting: &str) -> LimitResponse {
     let echo = json!({"name": "echo"});
     match setting {
         "server.max_connections" => {
@@ -182,7 +182,7 @@ fn backlog(config: &mut Config, most: usize, burst: usize, burst_ms: u64) {
 }
 
 /// One more call than are taken while the database is behind. Those that were taken end well.
-async fn behind(app: App, taken: usize) -> Told {
+async fn behind(app: App, taken: usize) -> LimitResponse {
     let stall = Stall::begin(&app).await;
     let mut waiting = Vec::new();
     for count in 1..=taken {
@@ -202,7 +202,7 @@ async fn hold(section: &str) {
     let mut tried = 0;
     for limit in CATALOG.iter().filter(|limit| limit.setting.starts_with(section)) {
         let LimitAction::Reject(status, code) = limit.beyond else { continue };
-        let expected = Told { status, code: code.to_owned(), has_retry_after: [429, 503].contains(&status) };
+        let expected = LimitResponse { status, code: code.to_owned(), has_retry_after: [429, 503].contains(&status) };
         assert_eq!(beyond(limit.setting).await, expected, "{}", limit.setting);
         tried += 1;
     }
