@@ -24,4 +24,6 @@ class Tool(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    ThreadingHTTPServer(("127.0.0.1", 9000), Tool).serve_forever()
+    server = ThreadingHTTPServer(("127.0.0.1", 9000), Tool)
+    print(f"listening on http://127.0.0.1:{server.server_port}/", flush=True)
+    server.serve_forever()
