@@ -18,6 +18,7 @@ mod code_size;
 mod conversion;
 mod definitions;
 mod deployment;
+mod docs;
 mod drain;
 mod events;
 mod examples;

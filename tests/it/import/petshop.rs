@@ -140,7 +140,7 @@ async fn the_tools_say_what_they_do_to_the_world() {
     }
 }
 
-/// The example of the README: its lists are one parameter each.
+/// The example of the guide: its lists are one parameter each.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_asks_as_its_server_wants_it() {
     let (app, server) = app_and_server().await;

@@ -1,13 +1,13 @@
-//! The README's session of an agent that edits files works as it stands there.
+//! The session of an agent in the guide works word for word.
 
 use super::*;
 use crate::support::fixture::project_file;
 use crate::support::shapes::succeeded;
 
-/// The part of the README with this heading.
+/// Returns the section of the guide with this heading.
 fn section(heading: &str) -> String {
-    let readme = fs::read_to_string(project_file("README.md")).unwrap();
-    let start = readme.find(heading).unwrap_or_else(|| panic!("no {heading:?} in the README"));
+    let readme = fs::read_to_string(project_file("docs/guide/workspace.md")).unwrap();
+    let start = readme.find(heading).unwrap_or_else(|| panic!("no {heading:?} in the guide"));
     let rest = &readme[start + heading.len()..];
     rest[..rest.find("\n## ").unwrap_or(rest.len())].to_owned()
 }
@@ -19,7 +19,7 @@ fn between<'t>(text: &'t str, first: &str, last: &str) -> &'t str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_readme_s_agent_finds_mends_and_runs_its_file() {
+async fn agent_of_the_guide_fixes_and_runs_its_file() {
     let section = section("\n## Files and commands\n");
     let script = between(&section, "cat > demo/src/greet.sh <<'END'\n", "END\n");
     let (app, folder) = service(&[("src/greet.sh", script)]).await;
@@ -39,7 +39,7 @@ async fn the_readme_s_agent_finds_mends_and_runs_its_file() {
         ("read", "echo \"Hello, $1!\"\n"),
     ];
     assert_eq!(told, expected);
-    // What the README says comes of it.
+    // The guide shows these outputs.
     for (_, output) in expected {
         assert!(output == script || output.lines().all(|line| section.contains(line)), "{output}");
     }

@@ -1,0 +1,42 @@
+//! The README, the guide and the other documents: their links lead somewhere, and their commands work.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::fixture::project_file;
+
+mod commands;
+mod links;
+
+/// Maximum number of lines of the README.
+const README_LINES: usize = 220;
+
+/// The files with this extension below a folder, in order.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|own| own == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// All documents of the project: the README and its neighbors, `docs` and the examples.
+fn documents() -> Vec<PathBuf> {
+    let top = std::fs::read_dir(project_file("")).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<PathBuf> = top.filter(|path| path.extension().is_some_and(|own| own == "md")).collect();
+    found.sort();
+    found.extend(files(&project_file("docs"), "md"));
+    found.push(project_file("examples/README.md"));
+    found
+}
+
+#[test]
+fn readme_is_short() {
+    let lines = std::fs::read_to_string(project_file("README.md")).unwrap().lines().count();
+    assert!(lines <= README_LINES, "README.md has {lines} lines, at most {README_LINES} are allowed");
+}
