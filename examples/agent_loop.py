@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""An agent's loop, with the standard library only: agent_loop.py [http://127.0.0.1:8080]
+"""An agent loop, with the standard library only: agent_loop.py [http://127.0.0.1:8080]
 
-What the model says goes to Toolpost as it is; the `messages` that come back are appended to the conversation as they are.
-The model here is a script. It gets the arguments wrong at first, reads the error and mends them: once as OpenAI's Chat
-Completions speak, once as Anthropic's Messages do.
+The model's message is sent to Toolpost unchanged, and the returned `messages` are appended to the conversation unchanged.
+The model is a script. Its first call has wrong arguments; it reads the error and corrects them: once with OpenAI's Chat
+Completions, and once with Anthropic's Messages.
 """
 import json
 import sys
@@ -28,7 +28,7 @@ ATTEMPTS = [{"town": "Zürich", "days": "many"}, {"city": "Zürich", "days": 3}]
 
 
 def request(method, path, body=None):
-    """The answer. A request that is refused is a problem document (RFC 9457)."""
+    """Returns the answer. A refused request is a problem document (RFC 9457)."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"content-type": "application/json"}
     try:
@@ -39,7 +39,7 @@ def request(method, path, body=None):
 
 
 def openai_model(conversation, tools):
-    """In place of POST /v1/chat/completions: the assistant's message."""
+    """Replaces POST /v1/chat/completions and returns the assistant's message."""
     assert tools[0]["type"] == "function"
     results = [message for message in conversation if message["role"] == "tool"]
     if results and not results[-1]["content"].startswith("Error"):
@@ -50,7 +50,7 @@ def openai_model(conversation, tools):
 
 
 def anthropic_model(conversation, tools):
-    """In place of POST /v1/messages: the assistant's message."""
+    """Replaces POST /v1/messages and returns the assistant's message."""
     assert "input_schema" in tools[0]
     results = [message["content"][0] for message in conversation if isinstance(message["content"], list)]
     results = [block for block in results if block["type"] == "tool_result"]
@@ -62,13 +62,13 @@ def anthropic_model(conversation, tools):
 
 
 def wants_tools(message):
-    """Whether the model waits for results."""
+    """Returns whether the model waits for results."""
     blocks = message["content"] if isinstance(message["content"], list) else []
     return bool(message.get("tool_calls")) or any(block["type"] == "tool_use" for block in blocks)
 
 
 def run(vendor, model):
-    """The loop, which is the same for every vendor."""
+    """Runs the loop, which is the same for every vendor."""
     print(vendor)
     all_tools = request("GET", f"/tools?format={vendor}")["tools"]
     tools = [tool for tool in all_tools if tool.get("name", tool.get("function", {}).get("name")) == "forecast"]

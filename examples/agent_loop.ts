@@ -1,8 +1,8 @@
-// An agent's loop, without dependencies: npx --yes tsx@4 agent_loop.ts [http://127.0.0.1:8080]
+// An agent loop, without dependencies: npx --yes tsx@4 agent_loop.ts [http://127.0.0.1:8080]
 //
-// What the model says goes to Toolpost as it is; the `messages` that come back are appended to the conversation as they
-// are. The model here is a script. It gets the arguments wrong at first, reads the error and mends them: once as OpenAI's
-// Chat Completions speak, once as Anthropic's Messages do.
+// The model's message is sent to Toolpost unchanged, and the returned `messages` are appended to the conversation
+// unchanged. The model is a script. Its first call has wrong arguments; it reads the error and corrects them: once with
+// OpenAI's Chat Completions, and once with Anthropic's Messages.
 
 const service = process.argv[2] ?? "http://127.0.0.1:8080";
 
@@ -98,4 +98,4 @@ main().catch((error) => {
   process.exitCode = 1;
 });
 
-export {}; // a module: its names are its own
+export {}; // makes this file a module with its own names

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Is told how calls end: give a call "callback_url": "http://127.0.0.1:9002/". callback_receiver.py [PORT]"""
+"""Receives callbacks of ended calls. Give a call "callback_url": "http://127.0.0.1:9002/". callback_receiver.py [PORT]"""
 import json
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -7,19 +7,19 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import standard_webhooks
 
 KEY = standard_webhooks.secret()
-SEEN = set()  # the same end may come twice, always under the same webhook-id; one that matters is kept on disk
+SEEN = set()  # a callback may arrive twice with the same webhook-id; a real receiver stores the ids on disk
 
 
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         if not standard_webhooks.is_genuine(KEY, self.headers, body):
-            return self.answer(401)  # Toolpost tries again: a wrong secret here loses nothing once it is mended
+            return self.answer(401)  # Toolpost retries, so a wrong secret loses nothing after it is fixed
         if self.headers["webhook-id"] not in SEEN:
             SEEN.add(self.headers["webhook-id"])
-            call = json.loads(body)  # the whole ToolCall
+            call = json.loads(body)  # the complete ToolCall
             print(call["name"], call["id"], call["status"], call["output"], flush=True)
-        self.answer(204)  # any 2xx takes it
+        self.answer(204)  # any 2xx acknowledges it
 
     def answer(self, status):
         self.send_response(status)

@@ -34,7 +34,7 @@ console.log("tools:", tools.map((tool) => tool.name).join(", "));
 
 for (const args of [{ text: "hello" }, { txt: "hello" }]) {
   const call = await (await request("POST", "/tool-calls", { name: "shout", arguments: args })).json();
-  console.log(call.status, call.output); // an ERROR is an answer too: give it to the model
+  console.log(call.status, call.output); // an ERROR is also an answer for the model
 }
 
 const wait = { name: "wait", arguments: { ms: 600, steps: 3 } };

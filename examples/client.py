@@ -9,7 +9,7 @@ SERVICE = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8080"
 
 
 def request(method, path, body=None, accept="application/json"):
-    """The open response. A request that is refused is a problem document (RFC 9457)."""
+    """Returns the open response. A refused request is a problem document (RFC 9457)."""
     headers = {"content-type": "application/json", "accept": accept}
     data = None if body is None else json.dumps(body).encode()
     try:
@@ -19,7 +19,7 @@ def request(method, path, body=None, accept="application/json"):
 
 
 def events(response):
-    """The events of a text/event-stream: (id, name, data)."""
+    """Yields the events of a text/event-stream: (id, name, data)."""
     event = {}
     for line in response:
         field, _, value = line.decode().rstrip("\r\n").partition(":")

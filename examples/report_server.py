@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A tool that takes its time: it answers 202 at once, reports progress, and posts its result when it has one.
+"""A slow tool: it answers 202 immediately, reports progress, and posts its result later.
 Register it with report_tool.json. report_server.py [PORT] listens on 127.0.0.1, port 9001 unless given."""
 import json
 import sys
@@ -16,7 +16,7 @@ SEEN = set()  # ids of calls; a tool that must survive a crash of its own keeps 
 
 
 def post(url, token, value):
-    """Whether the service took it. It may be starting again just now, so it is tried for a while."""
+    """Returns whether the service accepted it. Retries for a while, because the service may be restarting."""
     headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
     request = urllib.request.Request(url, json.dumps(value).encode(), headers)
     for rest in (0.5, 1, 2, 4, 8, 16, 30):

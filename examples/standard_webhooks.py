@@ -1,4 +1,4 @@
-"""Whether a request was sent by Toolpost (https://www.standardwebhooks.com), with the standard library only."""
+"""Verifies that a request was sent by Toolpost (https://www.standardwebhooks.com), with the standard library only."""
 import base64
 import hashlib
 import hmac
@@ -9,7 +9,7 @@ OLDEST_S = 300
 
 
 def secret():
-    """What `toolpost keys signing-secret` prints."""
+    """Returns the key that `toolpost keys signing-secret` prints."""
     text = os.environ.get("TOOLPOST_SIGNING_SECRET", "")
     if not text.startswith("whsec_"):
         raise SystemExit("set TOOLPOST_SIGNING_SECRET to what `toolpost keys signing-secret` prints")
@@ -17,7 +17,7 @@ def secret():
 
 
 def is_genuine(key, headers, body):
-    """`body` is the bytes as they came: JSON that was parsed and written again has another signature."""
+    """Verifies a request. `body` is the received bytes: JSON that was parsed and serialized again has another signature."""
     event, sent_at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not sent_at.isdecimal() or abs(time.time() - int(sent_at)) > OLDEST_S:
         return False  # somebody may be sending again what was sent long ago

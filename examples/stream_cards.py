@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Pipes a model's stream into Toolpost and prints the cards as they fill: stream_cards.py [http://127.0.0.1:8080]
 
-The stream is Anthropic's, from a script, and is sent in pieces that end anywhere. A card opens with the tool's name, its
-parameters fill in while the model writes them, and each call starts when its own block is closed. With the standard library
-only; the socket is written by one thread and read by another.
+The stream is Anthropic's, from a script, and is sent in chunks of any size. A card opens with the name of its tool, its
+parameters fill in while the model writes them, and each call starts when its own block is complete. Uses the standard library
+only: one thread writes to the socket, and another one reads from it.
 """
 import http.client
 import json
@@ -29,7 +29,7 @@ FORECAST = {
 
 
 def model():
-    """The bytes of a model's answer with two calls, a few at a time."""
+    """Yields the bytes of a model's answer with two calls, in small chunks."""
 
     def event(name, **data):
         return f"event: {name}\ndata: {json.dumps({'type': name, **data}, ensure_ascii=False)}\n\n"
@@ -51,14 +51,14 @@ def model():
 
 
 def send(socket):
-    """The request's body, as chunks (RFC 9112, section 7.1)."""
+    """Yields the body of the request in the chunked encoding (RFC 9112, section 7.1)."""
     for piece in model():
         socket.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
     socket.sendall(b"0\r\n\r\n")
 
 
 def events(response):
-    """The events of a text/event-stream: (name, data)."""
+    """Yields the events of a text/event-stream: (name, data)."""
     event = {}
     for line in response:
         field, _, value = line.decode().rstrip("\r\n").partition(":")
@@ -70,7 +70,7 @@ def events(response):
 
 
 def refuse(response, expected):
-    """Ends the program with the problem document (RFC 9457) of a request that was refused."""
+    """Exits with the problem document (RFC 9457) of a refused request."""
     if response.status not in expected:
         sys.exit(f"{response.status} {response.read().decode()}")
 

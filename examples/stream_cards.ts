@@ -1,7 +1,7 @@
 // Pipes a model's stream into Toolpost and prints the cards as they fill: npx --yes tsx@4 stream_cards.ts [http://127.0.0.1:8080]
 //
-// The stream is Anthropic's, from a script, and is sent in pieces that end anywhere. A card opens with the tool's name, its
-// parameters fill in while the model writes them, and each call starts when its own block is closed. Without dependencies.
+// The stream is Anthropic's, from a script, and is sent in chunks of any size. A card opens with the name of its tool, its
+// parameters fill in while the model writes them, and each call starts when its own block is complete. No dependencies.
 
 const service = process.argv[2] ?? "http://127.0.0.1:8080";
 
@@ -38,14 +38,14 @@ async function* model(): AsyncGenerator<Uint8Array> {
   const stream = new TextEncoder().encode(text);
   for (let at = 0; at < stream.length; at += 50) {
     yield stream.subarray(at, at + 50);
-    await new Promise((resolve) => setTimeout(resolve, 10)); // a model takes its time
+    await new Promise((resolve) => setTimeout(resolve, 10)); // a model is slow
   }
 }
 
 /** The response. A request that is refused is a problem document (RFC 9457). */
 async function request(method: string, path: string, type: string, body: BodyInit): Promise<Response> {
   const headers = { "content-type": type };
-  // With a body that is still being made the answer has to be asked for with `duplex`, which the types do not know yet.
+  // A streamed body requires `duplex`, which the types do not declare yet.
   const init: RequestInit & { duplex: "half" } = { method, headers, body, duplex: "half" };
   const response = await fetch(service + path, init);
   if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
@@ -91,4 +91,4 @@ main().catch((error) => {
   process.exitCode = 1;
 });
 
-export {}; // a module: its names are its own
+export {}; // makes this file a module with its own names

@@ -13,7 +13,7 @@ function run({ city }) {
 
 createServer(async (request, response) => {
   const chunks = await request.toArray();
-  const call = JSON.parse(Buffer.concat(chunks)); // its arguments are already checked against the tool's schema
+  const call = JSON.parse(Buffer.concat(chunks)); // its arguments are already validated against the schema of the tool
   response.setHeader("content-type", "application/json");
   response.end(JSON.stringify(run(call.arguments)));
 }).listen(9000, "127.0.0.1");
