@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::super::tool::RetryOverride;
 use super::super::{Agent, AllowList, JsonText, Limits, Moment, Outcome, Tenant, Time};
-use super::{CacheControl, Coercion, Counted, JsonCache, Phase, Progress, Status, Stopwatch};
+use super::{CacheControl, Call, Coercion, Counted, JsonCache, Phase, Progress, Status, Stopwatch};
 
 /// The fields of a call: all that has happened to it. A [`Call`](super::Call) shows them and alone changes them.
 #[derive(Debug, Clone)]
@@ -160,5 +160,29 @@ impl CallRecord {
             written: JsonCache::default(),
             counted: Counted::default(),
         }
+    }
+
+    /// Returns the call without what may be large: its arguments, its result, and what its tool reports.
+    #[must_use]
+    pub fn outline(&self) -> Call {
+        let outline = Self {
+            tenant: self.tenant.clone(),
+            title: self.title.clone(),
+            session: self.session.clone(),
+            batch_id: self.batch_id,
+            index: self.index,
+            status: self.status,
+            phase: self.phase,
+            last_seq: self.last_seq,
+            ..Self::accepted(
+                self.id,
+                self.name.clone(),
+                Some(&self.call_id),
+                Arc::default(),
+                self.created_at,
+                self.node.clone(),
+            )
+        };
+        outline.into()
     }
 }
