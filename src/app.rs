@@ -337,7 +337,7 @@ impl Builder {
             tracer: tracer.clone(),
         };
         let operator = Access::operator(&stores, &registry);
-        let jwt = Jwt::new(from_config::jwt(&config.auth.jwt), clock.clone(), reporting.clone());
+        let jwt = Jwt::new(config.auth.jwt.clone(), clock.clone(), reporting.clone());
         let jwt = jwt.map_err(StartError::Issuer)?;
         let bounds = from_config::bounds(&config);
         let is_insecure = config.auth.insecure_no_auth;

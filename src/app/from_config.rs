@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use super::StartError;
 use crate::auth::Defaults;
-use crate::auth::jwt::JwtSettings;
-use crate::config::{Config, JwtConfig, McpServersConfig, Server, WorkspaceConfig};
-use crate::engine::{AdmissionControl, Rates};
+use crate::config::{Config, McpServersConfig, Server, WorkspaceConfig};
+use crate::engine::{Rates, AdmissionControl};
 use crate::executor::mcp::ServerTiming;
 use crate::executor::signing_key::SigningKey;
 use crate::executor::{HttpClient, Processes, Secrets, SecretsFile, Vault};
@@ -62,22 +61,6 @@ const DERIVED: &str = "signing-secret";
 pub(super) fn vault(config: &Config, signing_key: &SigningKey) -> Result<Vault, StartError> {
     let vault = Vault::parse(&config.secrets.encryption_keys.0).map_err(StartError::EncryptionKeys)?;
     Ok(vault.with_fallback_key(DERIVED, signing_key.derived("presets")))
-}
-
-/// Whose tokens count.
-pub(super) fn jwt(config: &JwtConfig) -> JwtSettings {
-    let JwtConfig { issuer, audience, jwks_url, algorithms, tenant_claim, scope_claim, leeway_s, .. } = config.clone();
-    JwtSettings {
-        issuer,
-        audience,
-        jwks_url,
-        algorithms,
-        tenant_claim,
-        scope_claim,
-        leeway_s,
-        bounds: (config.rate, config.concurrency),
-        bounds_claims: (config.rate_claim.clone(), config.concurrency_claim.clone()),
-    }
 }
 
 /// How much keys may ask that were made without bounds of their own.

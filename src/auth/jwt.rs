@@ -11,34 +11,12 @@ use url::Url;
 use super::AuthError;
 use super::jwks::{Jwks, KeyLookupError};
 use super::limits::Bounds;
+use crate::config::JwtConfig;
 use crate::domain::{Caller, Clock, Scope, Scopes, Tenant, Time};
 use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 
 /// Longest token that is read, in bytes.
 const LONGEST: usize = 16 * 1024;
-
-/// Whose tokens count, and what is read from them.
-#[derive(Debug, Clone)]
-pub struct JwtSettings {
-    /// `iss`; empty for no tokens at all.
-    pub issuer: String,
-    /// `aud`.
-    pub audience: String,
-    /// Where the issuer's public keys are.
-    pub jwks_url: String,
-    /// The algorithms that count, of public keys.
-    pub algorithms: Vec<String>,
-    /// The claim that names the tenant; empty: all are the default tenant.
-    pub tenant_claim: String,
-    /// The claim that names the scopes.
-    pub scope_claim: String,
-    /// How far clocks may be apart, in seconds.
-    pub leeway_s: u64,
-    /// Requests a minute, and requests at once, of each subject; 0 is no bound.
-    pub bounds: Bounds,
-    /// The claims that say them for the token's own subject; empty for none.
-    pub bounds_claims: (String, String),
-}
 
 /// What a token says.
 #[derive(Debug)]
@@ -56,7 +34,7 @@ pub struct Claims {
 /// Reads tokens.
 #[derive(Debug)]
 pub struct Jwt {
-    settings: JwtSettings,
+    settings: JwtConfig,
     algorithms: Vec<Algorithm>,
     jwks: Jwks,
 }
@@ -66,7 +44,7 @@ impl Jwt {
     ///
     /// # Errors
     /// A sentence that names the setting that cannot be used.
-    pub fn new(settings: JwtSettings, clock: Clock, reporting: Reporting) -> Result<Option<Self>, String> {
+    pub fn new(settings: JwtConfig, clock: Clock, reporting: Reporting) -> Result<Option<Self>, String> {
         if settings.issuer.is_empty() {
             return Ok(None);
         }
@@ -144,10 +122,9 @@ impl Jwt {
         let scopes = claims.get(&self.settings.scope_claim).map(scopes).unwrap_or_default();
         let caller = Caller { tenant, scopes, tools: None, key: None };
         let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (rate, concurrency) = &self.settings.bounds_claims;
         let bounds = (
-            number(claims, rate).unwrap_or(self.settings.bounds.0),
-            number(claims, concurrency).unwrap_or(self.settings.bounds.1),
+            number(claims, &self.settings.rate_claim).unwrap_or(self.settings.rate),
+            number(claims, &self.settings.concurrency_claim).unwrap_or(self.settings.concurrency),
         );
         let expires_at = self.end_of(claims);
         Ok(Claims { caller, subject, bounds, expires_at })
