@@ -56,6 +56,16 @@ fn acknowledges(answer: &Response, kind: Kind) {
     assert_ne!(answer.json["ignored"], true, "{}", answer.text());
 }
 
+/// A running service with the tool, and a client of it.
+async fn one_service(backend: Backend) -> (Database, Killable, Client) {
+    let database = Database::fresh(backend).await;
+    let mut node = service(&database.url);
+    node.start().await;
+    let client = node.client();
+    register(&client).await;
+    (database, node, client)
+}
+
 /// What was acknowledged shows in the call.
 async fn shows(client: &Client, id: &str, kind: Kind) {
     let ended = || async { Some(client.stored(id).await).filter(has_ended) };
@@ -126,12 +136,8 @@ async fn what_a_frozen_node_acknowledges_when_it_goes_on_is_not_lost() {
 
 on_both_databases!(
     async fn a_call_that_was_accepted_right_before_a_kill_is_still_awaited(backend: Backend) {
-        let database = Database::fresh(backend).await;
+        let (_database, mut node, client) = one_service(backend).await;
         let mut chance = chance();
-        let mut node = service(&database.url);
-        node.start().await;
-        let client = node.client();
-        register(&client).await;
         for _ in 0..times(3, 30) {
             let calls = join_all((0..4 * CALLS).map(|_| ask(&client))).await;
             tokio::time::sleep(chance.millis(0..6)).await;
@@ -157,12 +163,8 @@ on_both_databases!(
 
 on_both_databases!(
     async fn what_was_acknowledged_right_before_a_kill_is_not_lost(backend: Backend) {
-        let database = Database::fresh(backend).await;
+        let (_database, mut node, client) = one_service(backend).await;
         let mut chance = chance();
-        let mut node = service(&database.url);
-        node.start().await;
-        let client = node.client();
-        register(&client).await;
         for _ in 0..times(3, 30) {
             let kind = chance.pick(&KINDS);
             let calls = join_all((0..CALLS).map(|_| ask(&client))).await;
@@ -200,11 +202,7 @@ on_both_databases!(
 #[cfg(feature = "fault-points")]
 on_both_databases!(
     async fn a_call_is_awaited_whose_phase_never_came_to_disk(backend: Backend) {
-        let database = Database::fresh(backend).await;
-        let mut node = service(&database.url);
-        node.start().await;
-        let client = node.client();
-        register(&client).await;
+        let (_database, mut node, client) = one_service(backend).await;
         node.kill().await;
         // Its start is on disk by then, and it was not handed out.
         let asking = {
