@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use sqlx::{Connection, FromRow, Postgres, QueryBuilder, Row, Sqlite};
+use sqlx::{Connection, FromRow, QueryBuilder, Row};
 use uuid::Uuid;
 
-use super::timeout::within;
-use super::{Db, StoreError, Stores, db, quota};
+use super::{StoreError, Stores, db, room};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Scopes, Tenant, Time};
 
@@ -156,10 +155,8 @@ impl Stores {
     pub async fn keys_not_revoked(&self, ids: &[Uuid]) -> Result<HashSet<Uuid>, StoreError> {
         let mut valid = HashSet::with_capacity(ids.len());
         for ids in ids.chunks(KEYS_AT_A_TIME) {
-            let rows: Vec<(Uuid,)> = match &self.db {
-                Db::Sqlite(pools) => not_revoked::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
-                Db::Postgres(pools) => not_revoked::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
-            };
+            let rows: Vec<(Uuid,)> =
+                db::on_reader!(&self.db, pool => not_revoked(ids).build_query_as().fetch_all(pool).await?);
             valid.extend(rows.into_iter().map(|(id,)| id));
         }
         Ok(valid)
@@ -175,14 +172,8 @@ impl Stores {
         before: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<StoredKey>, StoreError> {
-        let rows: Vec<KeyRow> = match &self.db {
-            Db::Sqlite(pools) => {
-                page::<Sqlite>(tenant, before, limit).build_query_as().fetch_all(&pools.reader).await?
-            }
-            Db::Postgres(pools) => {
-                page::<Postgres>(tenant, before, limit).build_query_as().fetch_all(&pools.reader).await?
-            }
-        };
+        let rows: Vec<KeyRow> =
+            db::on_reader!(&self.db, pool => page(tenant, before, limit).build_query_as().fetch_all(pool).await?);
         rows.into_iter().map(KeyRow::decode).collect()
     }
 
@@ -194,47 +185,27 @@ impl Stores {
         const SQL: &str = "INSERT INTO api_keys (id, tenant, name, prefix, hash, scopes, tools, rate, concurrency, \
             created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
         let tools = serde_json::to_string(&key.tools).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        macro_rules! write {
-            ($pool:expr) => {
-                within(async {
-                    let mut lease = $pool.lease().await?;
-                    let mut transaction = lease.begin().await?;
-                    sqlx::query(BUMP).execute(&mut *transaction).await?;
-                    sqlx::query(SQL)
-                        .bind(key.id)
-                        .bind(key.tenant.as_str().to_owned())
-                        .bind(key.name.clone())
-                        .bind(key.prefix.clone())
-                        .bind(key.hash.to_vec())
-                        .bind(key.scopes.to_text())
-                        .bind(tools)
-                        .bind(key.rate.map(i64::from))
-                        .bind(key.concurrency.map(i64::from))
-                        .bind(key.created_at.0)
-                        .bind(key.expires_at.map(|at| at.0))
-                        .execute(&mut *transaction)
-                        .await?;
-                    let room = sqlx::query(quota::KEYS)
-                        .bind(key.tenant.as_str().to_owned())
-                        .bind(self.room.limit(QuotaResource::Key))
-                        .execute(&mut *transaction)
-                        .await?;
-                    let fits = room.rows_affected() > 0;
-                    if fits {
-                        transaction.commit().await?;
-                    } else {
-                        transaction.rollback().await?;
-                    }
-                    lease.answered(&Ok(()));
-                    if fits { Ok(()) } else { Err(self.room.too_many(QuotaResource::Key)) }
-                })
-                .await
-            };
-        }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
+        let inserted = db::in_transaction!(&self.db, transaction => {
+            sqlx::query(BUMP).execute(&mut *transaction).await?;
+            sqlx::query(SQL)
+                .bind(key.id)
+                .bind(key.tenant.as_str().to_owned())
+                .bind(key.name.clone())
+                .bind(key.prefix.clone())
+                .bind(key.hash.to_vec())
+                .bind(key.scopes.to_text())
+                .bind(tools)
+                .bind(key.rate.map(i64::from))
+                .bind(key.concurrency.map(i64::from))
+                .bind(key.created_at.0)
+                .bind(key.expires_at.map(|at| at.0))
+                .execute(&mut *transaction)
+                .await?;
+            let room = sqlx::query(room::KEYS).bind(key.tenant.as_str().to_owned()).bind(self.room.most(QuotaResource::Key));
+            let fits = room.execute(&mut *transaction).await?.rows_affected() > 0;
+            fits.then_some(())
+        })?;
+        inserted.ok_or_else(|| self.room.too_many(QuotaResource::Key))
     }
 
     /// Revokes a key, of this tenant if one is given; one that is revoked stays as it is. Returns whether there is such a
@@ -246,25 +217,12 @@ impl Stores {
         const SQL: &str = "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, $3) \
             WHERE id = $1 AND (tenant = $2 OR $4 = 0)";
         let (owner, only) = (tenant.map_or("", Tenant::as_str).to_owned(), i32::from(tenant.is_some()));
-        macro_rules! write {
-            ($pool:expr) => {
-                within(async {
-                    let mut lease = $pool.lease().await?;
-                    let mut transaction = lease.begin().await?;
-                    sqlx::query(BUMP).execute(&mut *transaction).await?;
-                    let query = sqlx::query(SQL).bind(id).bind(owner).bind(now.0).bind(only);
-                    let rows = query.execute(&mut *transaction).await?.rows_affected();
-                    transaction.commit().await?;
-                    lease.answered(&Ok(()));
-                    Ok(rows > 0)
-                })
-                .await
-            };
-        }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
+        let rows = db::in_transaction!(&self.db, transaction => {
+            sqlx::query(BUMP).execute(&mut *transaction).await?;
+            let query = sqlx::query(SQL).bind(id).bind(owner).bind(now.0).bind(only);
+            Some(query.execute(&mut *transaction).await?.rows_affected())
+        })?;
+        Ok(rows.is_some_and(|rows| rows > 0))
     }
 
     /// Notes when keys were used. This is no change of them.

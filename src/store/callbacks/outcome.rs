@@ -5,8 +5,7 @@ use uuid::Uuid;
 
 use super::Delivery;
 use crate::domain::Time;
-use crate::store::timeout::within;
-use crate::store::{Db, StoreError, Stores};
+use crate::store::{StoreError, Stores, db};
 
 /// What became of one try.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,10 +56,7 @@ impl Stores {
     /// # Errors
     /// If the database fails.
     pub async fn note_callbacks(&self, notes: &[AttemptRecord]) -> Result<(), StoreError> {
-        macro_rules! write {
-            ($pool:expr) => {{
-                let mut lease = $pool.lease().await?;
-                let mut transaction = lease.begin().await?;
+        db::in_transaction!(&self.db, transaction => {
                 for AttemptRecord { call_id, attempt, noted } in notes {
                     let attempt = i32::try_from(*attempt).unwrap_or(i32::MAX);
                     let query = match noted {
@@ -80,17 +76,8 @@ impl Stores {
                     };
                     query.execute(&mut *transaction).await?;
                 }
-                transaction.commit().await?;
-                lease.answered(&Ok(()));
-            }};
-        }
-        within(async {
-            match &self.db {
-                Db::Sqlite(pools) => write!(&pools.writer),
-                Db::Postgres(pools) => write!(&pools.writer),
-            }
-            Ok(())
+            Some(())
         })
-        .await
+        .map(drop)
     }
 }
