@@ -31,8 +31,6 @@ pub mod settings;
 pub mod stats;
 pub mod tenants;
 pub mod tickets;
-pub mod timeout;
-pub mod tool_batch;
 pub mod tools;
 pub mod upstreams;
 

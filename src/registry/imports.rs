@@ -6,9 +6,8 @@ use super::fetched::{self, FetchedDefinition};
 use super::{Registry, check};
 use crate::domain::{Source, Tenant, ToolDefinition};
 use crate::executor::HttpClient;
-use crate::import::{ImportPlan, ImportedTool, RejectedOperation, Report, Warning};
-use crate::store::tool_batch::ToolWrite;
-use crate::store::tools::Precondition;
+use crate::import::{ImportPlan, Offered, Refused, Report, Warning};
+use crate::store::tools::{Precondition, ToolWrite};
 use crate::store::{Store, StoreError};
 
 /// Most tools in one change of the database, which has to be made within its bound of time.

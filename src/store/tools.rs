@@ -2,8 +2,8 @@
 
 use sqlx::{Connection, Database, Encode, Executor, IntoArguments, Type};
 
-use super::timeout::{TimedPool, within};
-use super::{Db, Store, StoreError, Stores, db, quota};
+use super::bound::TimedPool;
+use super::{Store, StoreError, Stores, db, room};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Tenant, Time};
 
@@ -33,16 +33,27 @@ pub enum Precondition {
     Revision(i64),
 }
 
+/// A tool to be written.
+#[derive(Debug, Clone)]
+pub struct ToolWrite {
+    /// Its name.
+    pub name: String,
+    /// The definition as JSON.
+    pub definition: String,
+    /// What must be true of the stored tool.
+    pub expected: Expected,
+}
+
 /// Whoever changes tools or groups does this first, and so waits for whoever else does.
 pub(super) const BUMP: &str = "UPDATE tools_clock SET version = version + 1";
 /// And then this: whose they are.
 pub(super) const MARK: &str = "INSERT INTO tenant_clocks AS c (tenant, version) \
     VALUES ($1, (SELECT version FROM tools_clock)) ON CONFLICT (tenant) DO UPDATE SET version = excluded.version";
-pub(super) const INSERT: &str = "INSERT INTO tools AS t (tenant, name, definition, revision, created_at, updated_at) \
+const INSERT: &str = "INSERT INTO tools AS t (tenant, name, definition, revision, created_at, updated_at) \
     VALUES ($1, $2, $3, 1, $4, $4) ON CONFLICT (tenant, name) DO ";
-pub(super) const REPLACE: &str = "UPDATE SET definition = excluded.definition, revision = t.revision + 1, \
+const REPLACE: &str = "UPDATE SET definition = excluded.definition, revision = t.revision + 1, \
     updated_at = excluded.updated_at";
-pub(super) const REPLACE_REVISION: &str = "UPDATE tools SET definition = $3, revision = revision + 1, updated_at = $4 \
+const REPLACE_REVISION: &str = "UPDATE tools SET definition = $3, revision = revision + 1, updated_at = $4 \
     WHERE tenant = $1 AND name = $2 AND revision = $5";
 
 impl Store {
@@ -93,33 +104,42 @@ impl Store {
         expected: Precondition,
         now: Time,
     ) -> Result<bool, StoreError> {
-        let text = match expected {
-            Precondition::Anything => format!("{INSERT}{REPLACE}"),
-            Precondition::Absent => format!("{INSERT}NOTHING"),
-            Precondition::Revision(_) => REPLACE_REVISION.to_owned(),
-        };
-        macro_rules! write {
-            ($pool:expr) => {{
+        let write = ToolWrite { name: name.to_owned(), definition: definition.to_owned(), expected };
+        self.put_tools(&[write], now).await
+    }
+
+    /// Makes or replaces all of these tools if every one is as expected, or none; returns whether it did.
+    ///
+    /// # Errors
+    /// If the tenant has as many already as it may have, or the database fails.
+    pub async fn put_tools(&self, writes: &[ToolWrite], now: Time) -> Result<bool, StoreError> {
+        // Replacing takes no room.
+        let takes_room = writes.iter().any(|write| !matches!(write.expected, Precondition::Revision(_)));
+        let only = if let [only] = writes { only.name.as_str() } else { "" };
+        db::on_writer!(&self.db, pool => {
+            let room = takes_room.then(|| {
+                let room = sqlx::query(room::TOOLS).bind(self.tenant.as_str().to_owned());
+                Statement::Fits(room.bind(self.room.most(QuotaResource::Tool)).bind(only.to_owned()))
+            });
+            let statements = writes.iter().map(|write| {
+                let text = match write.expected {
+                    Precondition::Anything => format!("{INSERT}{REPLACE}"),
+                    Precondition::Absent => format!("{INSERT}NOTHING"),
+                    Precondition::Revision(_) => REPLACE_REVISION.to_owned(),
+                };
                 let mut query = sqlx::query(sqlx::AssertSqlSafe(text))
                     .bind(self.tenant.as_str().to_owned())
-                    .bind(name.to_owned())
-                    .bind(definition.to_owned())
+                    .bind(write.name.clone())
+                    .bind(write.definition.clone())
                     .bind(now.0);
-                if let Precondition::Revision(revision) = expected {
+                if let Precondition::Revision(revision) = write.expected {
                     query = query.bind(revision);
                 }
-                let room = sqlx::query(quota::TOOLS)
-                    .bind(self.tenant.as_str().to_owned())
-                    .bind(self.room.limit(QuotaResource::Tool))
-                    .bind(name.to_owned());
-                let statements = vec![Statement::Counts(query), Statement::Fits(room)];
-                self.fitting(QuotaResource::Tool, change_all($pool, &self.tenant, statements).await)
-            }};
-        }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
+                Statement::Counts(query)
+            });
+            let statements = statements.chain(room).collect();
+            self.fitting(QuotaResource::Tool, change_all(pool, &self.tenant, statements).await)
+        })
     }
 
     /// Removes a tool, if it has this revision where one is given, and what was stored for it; returns whether it did.
@@ -130,21 +150,15 @@ impl Store {
         const SQL: &str = "DELETE FROM tools WHERE tenant = $1 AND name = $2 AND (revision = $3 OR $3 = 0)";
         // Whoever registers a tool of this name later is not to be given its secrets.
         const PRESETS: &str = "DELETE FROM tool_presets WHERE tenant = $1 AND tool = $2";
-        macro_rules! write {
-            ($pool:expr) => {{
-                let query = sqlx::query(SQL)
-                    .bind(self.tenant.as_str().to_owned())
-                    .bind(name.to_owned())
-                    .bind(revision.unwrap_or(0));
-                let presets = sqlx::query(PRESETS).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
-                let statements = vec![Statement::Counts(query), Statement::Follows(presets)];
-                change_all($pool, &self.tenant, statements).await.map(|changed| changed == WriteOutcome::Yes)
-            }};
-        }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
+        db::on_writer!(&self.db, pool => {
+            let query = sqlx::query(SQL)
+                .bind(self.tenant.as_str().to_owned())
+                .bind(name.to_owned())
+                .bind(revision.unwrap_or(0));
+            let presets = sqlx::query(PRESETS).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
+            let statements = vec![Statement::Counts(query), Statement::Follows(presets)];
+            change_all(pool, &self.tenant, statements).await.map(|changed| changed == WriteOutcome::Yes)
+        })
     }
 }
 
@@ -238,12 +252,10 @@ where
     String: for<'e> Encode<'e, D> + Type<D>,
     D::QueryResult: RowsAffected,
 {
-    within(async {
-        let mut lease = pool.lease().await?;
-        let mut transaction = lease.begin().await?;
+    let mut changed = Changed::Yes;
+    db::in_transaction!(@on pool, transaction => {
         sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
         sqlx::query::<D>(MARK).bind(tenant.as_str().to_owned()).execute(&mut *transaction).await?;
-        let mut changed = WriteOutcome::Yes;
         for statement in statements {
             let (query, if_nothing) = match statement {
                 Statement::Counts(query) => (query, WriteOutcome::No),
@@ -257,15 +269,9 @@ where
                 break;
             }
         }
-        if changed == WriteOutcome::Yes {
-            transaction.commit().await?;
-        } else {
-            transaction.rollback().await?;
-        }
-        lease.answered(&Ok(()));
-        Ok(changed)
-    })
-    .await
+        (changed == WriteOutcome::Yes).then_some(())
+    })?;
+    Ok(changed)
 }
 
 /// How many rows a statement changed, on either database.
