@@ -31,6 +31,7 @@ pub mod settings;
 pub mod stats;
 pub mod tenants;
 pub mod tickets;
+pub mod timeout;
 pub mod tools;
 pub mod upstreams;
 

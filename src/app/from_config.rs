@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::StartError;
 use crate::auth::Defaults;
 use crate::config::{Config, McpServersConfig, Server, WorkspaceConfig};
-use crate::engine::{Rates, AdmissionControl};
+use crate::engine::{AdmissionControl, Rates};
 use crate::executor::mcp::ServerTiming;
 use crate::executor::signing_key::SigningKey;
 use crate::executor::{HttpClient, Processes, Secrets, SecretsFile, Vault};

@@ -6,7 +6,7 @@ use super::fetched::{self, FetchedDefinition};
 use super::{Registry, check};
 use crate::domain::{Source, Tenant, ToolDefinition};
 use crate::executor::HttpClient;
-use crate::import::{ImportPlan, Offered, Refused, Report, Warning};
+use crate::import::{ImportPlan, ImportedTool, RejectedOperation, Report, Warning};
 use crate::store::tools::{Precondition, ToolWrite};
 use crate::store::{Store, StoreError};
 

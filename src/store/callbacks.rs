@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sqlx::{Postgres, QueryBuilder, Sqlite};
+use sqlx::QueryBuilder;
 use url::Url;
 use uuid::Uuid;
 
-use super::{Db, StoreError, Stores};
+use super::{Db, StoreError, Stores, db};
 use crate::domain::{Call, Time};
 
 mod outcome;
@@ -129,10 +129,7 @@ impl Stores {
         if rows.is_empty() {
             return Ok(());
         }
-        match &self.db {
-            Db::Sqlite(pools) => query::<Sqlite>(rows).build().execute(&pools.writer).await.map(|_| ())?,
-            Db::Postgres(pools) => query::<Postgres>(rows).build().execute(&pools.writer).await.map(|_| ())?,
-        }
+        db::on_writer!(&self.db, pool => query(rows).build().execute(pool).await.map(drop))?;
         Ok(())
     }
 
@@ -148,14 +145,7 @@ impl Stores {
         limit: u32,
     ) -> Result<Vec<DueCallback>, StoreError> {
         // Statements with lists differ every time: kept prepared, they would only push others out.
-        let rows: Vec<DueRow> = match &self.db {
-            Db::Sqlite(pools) => {
-                due::<Sqlite>(now, busy, limit).build_query_as().persistent(false).fetch_all(&pools.reader).await?
-            }
-            Db::Postgres(pools) => {
-                due::<Postgres>(now, busy, limit).build_query_as().persistent(false).fetch_all(&pools.reader).await?
-            }
-        };
+        let rows: Vec<DueRow> = db::on_reader!(&self.db, pool => due(now, busy, limit).build_query_as().persistent(false).fetch_all(pool).await?);
         let due = rows.into_iter().map(|(call_id, url, host, event_id, attempts, lost, bytes)| DueCallback {
             call_id,
             url: url.into(),
@@ -184,19 +174,8 @@ impl Stores {
         }
         let ids: Vec<Uuid> = chosen.iter().map(|due| due.call_id).collect();
         let lock = if matches!(self.db, Db::Postgres(_)) { " FOR UPDATE SKIP LOCKED" } else { "" };
-        macro_rules! taken {
-            ($database:ty, $pools:expr) => {
-                claim::<$database>(&ids, now, leased_until, lock)
-                    .build_query_as()
-                    .persistent(false)
-                    .fetch_all(&$pools.writer)
-                    .await?
-            };
-        }
-        let taken: Vec<(Uuid, i32, i32)> = match &self.db {
-            Db::Sqlite(pools) => taken!(Sqlite, pools),
-            Db::Postgres(pools) => taken!(Postgres, pools),
-        };
+        let taken: Vec<(Uuid, i32, i32)> = db::on_writer!(&self.db, pool =>
+            claim(&ids, now, leased_until, lock).build_query_as().persistent(false).fetch_all(pool).await?);
         let taken: HashMap<Uuid, (i32, i32)> =
             taken.into_iter().map(|(id, attempts, lost)| (id, (attempts, lost))).collect();
         let claimed = chosen.into_iter().filter_map(|due| {

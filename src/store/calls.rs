@@ -1,7 +1,7 @@
 //! Reading calls: one, or a page of them.
 
 use futures_util::{Stream, TryStreamExt};
-use sqlx::{Postgres, QueryBuilder, Sqlite};
+use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
@@ -58,17 +58,11 @@ impl Store {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        macro_rules! own {
-            ($database:ty, $pools:expr) => {{
-                let mut query = by_ids::<$database>(ids);
-                query.push(" AND tenant = ").push_bind(self.tenant.as_str().to_owned());
-                query.build_query_as().fetch_all(&$pools.reader).await?
-            }};
-        }
-        Ok(match &self.db {
-            Db::Sqlite(pools) => own!(Sqlite, pools),
-            Db::Postgres(pools) => own!(Postgres, pools),
-        })
+        Ok(db::on_reader!(&self.db, pool => {
+            let mut query = by_ids(ids);
+            query.push(" AND tenant = ").push_bind(self.tenant.as_str().to_owned());
+            query.build_query_as().fetch_all(pool).await?
+        }))
     }
 
     /// These calls, in no order; those of others are not among them.
@@ -96,14 +90,7 @@ impl Store {
     /// If the database fails.
     pub async fn call_tools(&self, filter: &CallFilter) -> Result<Vec<(Uuid, String)>, StoreError> {
         const COLUMNS: &str = "id, tool";
-        Ok(match &self.db {
-            Db::Sqlite(pools) => {
-                page::<Sqlite>(self, filter, COLUMNS).build_query_as().fetch_all(&pools.reader).await?
-            }
-            Db::Postgres(pools) => {
-                page::<Postgres>(self, filter, COLUMNS).build_query_as().fetch_all(&pools.reader).await?
-            }
-        })
+        Ok(db::on_reader!(&self.db, pool => page(self, filter, COLUMNS).build_query_as().fetch_all(pool).await?))
     }
 
     /// Reads a page of calls, newest first. Where they take too much memory it has fewer than the filter says, but one; the
@@ -112,14 +99,7 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn calls(&self, filter: &CallFilter) -> Result<(Vec<Call>, bool), StoreError> {
-        let (rows, is_cut) = match &self.db {
-            Db::Sqlite(pools) => {
-                first(page::<Sqlite>(self, filter, codec::COLUMNS).build_query_as().fetch(&pools.reader)).await?
-            }
-            Db::Postgres(pools) => {
-                first(page::<Postgres>(self, filter, codec::COLUMNS).build_query_as().fetch(&pools.reader)).await?
-            }
-        };
+        let (rows, is_cut) = db::on_reader!(&self.db, pool => first(page(self, filter, codec::COLUMNS).build_query_as().fetch(pool)).await?);
         let mut calls = rows.into_iter().map(CallRow::decode).collect::<Result<Vec<_>, _>>()?;
         self.show_callbacks(&mut calls).await?;
         Ok((calls, is_cut))
@@ -209,10 +189,8 @@ pub(super) async fn reached(db: &Db, ids: &[Uuid]) -> Result<Vec<StoredVersion>,
         query.push(")");
         query
     }
-    let found: Vec<(Uuid, i16, i32, i32, String)> = match db {
-        Db::Sqlite(pools) => query::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
-        Db::Postgres(pools) => query::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
-    };
+    let found: Vec<(Uuid, i16, i32, i32, String)> =
+        db::on_reader!(db, pool => query(ids).build_query_as().fetch_all(pool).await?);
     let reached = |(id, status, attempt, seq, node)| StoredVersion { id, status, attempt, seq, node };
     Ok(found.into_iter().map(reached).collect())
 }

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sqlx::{Postgres, QueryBuilder, Sqlite};
+use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
-use super::{Db, Store, StoreError, Stores, db};
+use super::{Store, StoreError, Stores, db};
 use crate::domain::Call;
 use crate::domain::event::{Event, EventKind, Reported, Stage};
 
@@ -72,10 +72,8 @@ impl Store {
         }
         let groups: Vec<Vec<Uuid>> = groups.collect();
         let ids: Vec<Uuid> = groups.iter().flatten().copied().collect();
-        let sizes: Vec<(Uuid, i64)> = match &self.db {
-            Db::Sqlite(pools) => sizes_of::<Sqlite>(&ids).build_query_as().fetch_all(&pools.reader).await?,
-            Db::Postgres(pools) => sizes_of::<Postgres>(&ids).build_query_as().fetch_all(&pools.reader).await?,
-        };
+        let sizes: Vec<(Uuid, i64)> =
+            db::on_reader!(&self.db, pool => sizes_of(&ids).build_query_as().fetch_all(pool).await?);
         let mut sizes: HashMap<Uuid, i64> = sizes.into_iter().collect();
         let mut bytes = 0;
         let fits = |calls: &&Vec<Uuid>| {
@@ -113,10 +111,7 @@ impl Store {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(match &self.db {
-            Db::Sqlite(pools) => reported_of::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
-            Db::Postgres(pools) => reported_of::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
-        })
+        Ok(db::on_reader!(&self.db, pool => reported_of(ids).build_query_as().fetch_all(pool).await?))
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
-use sqlx::{Postgres, QueryBuilder, Sqlite};
+use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
 use super::events::by_ids;
-use super::{Db, Store, StoreError};
+use super::{Store, StoreError, db};
 use crate::domain::{Call, Time};
 
 /// Rows that are looked at in one statement.
@@ -76,14 +76,7 @@ impl Export {
             ids.push(id);
             self.wanted.pop_front();
         }
-        let mut rows: Vec<CallRow> = match &self.store.db {
-            Db::Sqlite(pools) => {
-                by_ids::<Sqlite>(&ids).build_query_as().persistent(false).fetch_all(&pools.reader).await?
-            }
-            Db::Postgres(pools) => {
-                by_ids::<Postgres>(&ids).build_query_as().persistent(false).fetch_all(&pools.reader).await?
-            }
-        };
+        let mut rows: Vec<CallRow> = db::on_reader!(&self.store.db, pool => by_ids(&ids).build_query_as().persistent(false).fetch_all(pool).await?);
         rows.sort_unstable_by_key(|row| row.id);
         let mut calls = Vec::with_capacity(rows.len());
         for row in rows {
@@ -98,10 +91,8 @@ impl Export {
 
     /// Looks at the next page of ids.
     async fn look(&mut self) -> Result<(), StoreError> {
-        let rows: Vec<Looked> = match &self.store.db {
-            Db::Sqlite(pools) => self.page::<Sqlite>().build_query_as().fetch_all(&pools.reader).await?,
-            Db::Postgres(pools) => self.page::<Postgres>().build_query_as().fetch_all(&pools.reader).await?,
-        };
+        let rows: Vec<Looked> =
+            db::on_reader!(&self.store.db, pool => self.page().build_query_as().fetch_all(pool).await?);
         self.is_over = rows.len() < PAGE as usize;
         let latest = self.filter.until.map(|until| codec::first_id_at(until.plus_millis(SLACK_MS)));
         let name = self.filter.name.as_deref().map(codec::indexed_name);

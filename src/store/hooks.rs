@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::tools::{Statement, change, change_all};
-use super::{Db, Store, StoreError, Stores, db, quota};
+use super::{Store, StoreError, Stores, db, quota};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Tenant, Time};
 
@@ -51,25 +51,18 @@ impl Store {
     /// If the tenant has as many already as it may have, or the database fails.
     pub async fn insert_hook(&self, hook: &StoredHook) -> Result<(), StoreError> {
         const SQL: &str = "INSERT INTO hooks (tenant, id, definition, secret, created_at) VALUES ($1, $2, $3, $4, $5)";
-        macro_rules! write {
-            ($pool:expr) => {{
-                let query = sqlx::query(SQL)
-                    .bind(self.tenant.as_str().to_owned())
-                    .bind(hook.id)
-                    .bind(hook.definition.clone())
-                    .bind(hook.secret.clone())
-                    .bind(hook.created_at.0);
-                let room = sqlx::query(quota::HOOKS)
-                    .bind(self.tenant.as_str().to_owned())
-                    .bind(self.room.limit(QuotaResource::Hook));
-                let statements = vec![Statement::Counts(query), Statement::Fits(room)];
-                self.fitting(QuotaResource::Hook, change_all($pool, &self.tenant, statements).await).map(drop)
-            }};
-        }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
+        db::on_writer!(&self.db, pool => {
+            let query = sqlx::query(SQL)
+                .bind(self.tenant.as_str().to_owned())
+                .bind(hook.id)
+                .bind(hook.definition.clone())
+                .bind(hook.secret.clone())
+                .bind(hook.created_at.0);
+            let room =
+                sqlx::query(quota::HOOKS).bind(self.tenant.as_str().to_owned()).bind(self.room.limit(QuotaResource::Hook));
+            let statements = vec![Statement::Counts(query), Statement::Fits(room)];
+            self.fitting(QuotaResource::Hook, change_all(pool, &self.tenant, statements).await).map(drop)
+        })
     }
 
     /// Removes a hook; returns whether there was one.
@@ -78,14 +71,8 @@ impl Store {
     /// If the database fails.
     pub async fn delete_hook(&self, id: Uuid) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM hooks WHERE tenant = $1 AND id = $2";
-        macro_rules! write {
-            ($pool:expr) => {
-                change($pool, &self.tenant, sqlx::query(SQL).bind(self.tenant.as_str().to_owned()).bind(id)).await
-            };
-        }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
+        db::on_writer!(&self.db, pool => {
+            change(pool, &self.tenant, sqlx::query(SQL).bind(self.tenant.as_str().to_owned()).bind(id)).await
+        })
     }
 }

@@ -1,10 +1,10 @@
 //! What is to be told to a running call: the node that has the call looks here. A message that is here is durable. It stays
 //! until its call has ended, or has recorded it, whichever node has the call by then.
 
-use sqlx::{Postgres, QueryBuilder, Sqlite};
+use sqlx::QueryBuilder;
 use uuid::Uuid;
 
-use super::{Db, StoreError, Stores, db};
+use super::{StoreError, Stores, db};
 
 /// Messages that are read at a time; each may be as large as a request.
 const PAGE: i64 = 16;
@@ -59,12 +59,7 @@ impl Stores {
     /// If the database fails.
     pub async fn leave_cancels(&self, calls: &[(Uuid, Uuid)], body: &str) -> Result<(), StoreError> {
         for calls in calls.chunks(CANCELS) {
-            match &self.db {
-                Db::Sqlite(pools) => cancels::<Sqlite>(calls, body).build().execute(&pools.writer).await.map(drop)?,
-                Db::Postgres(pools) => {
-                    cancels::<Postgres>(calls, body).build().execute(&pools.writer).await.map(drop)?
-                }
-            }
+            db::on_writer!(&self.db, pool => cancels(calls, body).build().execute(pool).await.map(drop))?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use sqlx::{Connection, FromRow, QueryBuilder, Row};
 use uuid::Uuid;
 
-use super::{StoreError, Stores, db, room};
+use super::{StoreError, Stores, db, quota};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Scopes, Tenant, Time};
 
@@ -201,7 +201,7 @@ impl Stores {
                 .bind(key.expires_at.map(|at| at.0))
                 .execute(&mut *transaction)
                 .await?;
-            let room = sqlx::query(room::KEYS).bind(key.tenant.as_str().to_owned()).bind(self.room.most(QuotaResource::Key));
+            let room = sqlx::query(quota::KEYS).bind(key.tenant.as_str().to_owned()).bind(self.room.limit(QuotaResource::Key));
             let fits = room.execute(&mut *transaction).await?.rows_affected() > 0;
             fits.then_some(())
         })?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, Postgres, QueryBuilder, Sqlite};
+use sqlx::{AssertSqlSafe, QueryBuilder};
 use uuid::Uuid;
 
 use super::codec::{self, CallRow};
@@ -101,13 +101,9 @@ impl Stores {
     /// If the database fails.
     pub async fn adopt(&self, node: &str, most: usize) -> Result<Vec<Call>, StoreError> {
         let most = i64::try_from(most).unwrap_or(PAGE).min(PAGE);
-        let rows: Vec<CallRow> = match &self.db {
-            Db::Sqlite(pools) => adoption::<Sqlite>(node, most, "").build_query_as().fetch_all(&pools.writer).await?,
-            Db::Postgres(pools) => {
-                let locked = " FOR UPDATE SKIP LOCKED";
-                adoption::<Postgres>(node, most, locked).build_query_as().fetch_all(&pools.writer).await?
-            }
-        };
+        let lock = if matches!(self.db, Db::Postgres(_)) { " FOR UPDATE SKIP LOCKED" } else { "" };
+        let rows: Vec<CallRow> = db::on_writer!(&self.db, pool =>
+            adoption(node, most, lock).build_query_as().fetch_all(pool).await?);
         let mut calls = Vec::with_capacity(rows.len());
         for row in rows {
             // They are this node's by now: one that cannot be read holds up no other.
@@ -139,10 +135,7 @@ impl Stores {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let rows: Vec<CallRow> = match &self.db {
-            Db::Sqlite(pools) => by_ids::<Sqlite>(ids).build_query_as().fetch_all(&pools.reader).await?,
-            Db::Postgres(pools) => by_ids::<Postgres>(ids).build_query_as().fetch_all(&pools.reader).await?,
-        };
+        let rows: Vec<CallRow> = db::on_reader!(&self.db, pool => by_ids(ids).build_query_as().fetch_all(pool).await?);
         rows.into_iter().map(CallRow::decode).collect()
     }
 
@@ -154,10 +147,8 @@ impl Stores {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let rows: Vec<(Uuid,)> = match &self.db {
-            Db::Sqlite(pools) => not_of::<Sqlite>(node, ids).build_query_as().fetch_all(&pools.reader).await?,
-            Db::Postgres(pools) => not_of::<Postgres>(node, ids).build_query_as().fetch_all(&pools.reader).await?,
-        };
+        let rows: Vec<(Uuid,)> =
+            db::on_reader!(&self.db, pool => not_of(node, ids).build_query_as().fetch_all(pool).await?);
         Ok(rows.into_iter().map(|(id,)| id).collect())
     }
 

@@ -1,6 +1,6 @@
 //! Presets that were written over the API. Their change is one of the tools: all nodes see it as such.
 
-use super::db::{self, Db};
+use super::db;
 use super::tools::{Statement, change_all};
 use super::{Store, StoreError};
 use crate::domain::Time;
@@ -61,32 +61,26 @@ impl Store {
         presets: &[(String, Option<Preset>)],
         now: Time,
     ) -> Result<(), StoreError> {
-        macro_rules! write {
-            ($pool:expr) => {{
-                let statements = presets.iter().map(|(name, preset)| {
-                    let (secret, sealed) = match preset.as_ref().map(|preset| &preset.origin) {
-                        Some(PresetSource::Secret(secret)) => (Some(secret.clone()), None),
-                        Some(PresetSource::Stored(sealed)) => (None, sealed.clone()),
-                        // A plain value has no place here.
-                        Some(PresetSource::Value(_)) | None => (None, None),
-                    };
-                    let (key_id, bytes) = sealed.map(|sealed| (sealed.key_id, sealed.bytes)).unzip();
-                    sqlx::query(PUT)
-                        .bind(self.tenant.as_str().to_owned())
-                        .bind(tool.to_owned())
-                        .bind(name.clone())
-                        .bind(i16::from(preset.as_ref().is_some_and(|preset| preset.overridable)))
-                        .bind(secret)
-                        .bind(key_id)
-                        .bind(bytes)
-                        .bind(now.0)
-                });
-                change_all($pool, &self.tenant, statements.map(Statement::Counts).collect()).await.map(|_| ())
-            }};
-        }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
+        db::on_writer!(&self.db, pool => {
+            let statements = presets.iter().map(|(name, preset)| {
+                let (secret, sealed) = match preset.as_ref().map(|preset| &preset.origin) {
+                    Some(PresetSource::Secret(secret)) => (Some(secret.clone()), None),
+                    Some(PresetSource::Stored(sealed)) => (None, sealed.clone()),
+                    // A plain value has no place here.
+                    Some(PresetSource::Value(_)) | None => (None, None),
+                };
+                let (key_id, bytes) = sealed.map(|sealed| (sealed.key_id, sealed.bytes)).unzip();
+                sqlx::query(PUT)
+                    .bind(self.tenant.as_str().to_owned())
+                    .bind(tool.to_owned())
+                    .bind(name.clone())
+                    .bind(i16::from(preset.as_ref().is_some_and(|preset| preset.overridable)))
+                    .bind(secret)
+                    .bind(key_id)
+                    .bind(bytes)
+                    .bind(now.0)
+            });
+            change_all(pool, &self.tenant, statements.map(Statement::Counts).collect()).await.map(|_| ())
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Values that the service makes once and keeps, the same for all nodes.
 
-use super::{Db, StoreError, Stores};
+use super::{StoreError, Stores, db};
 
 /// Under which name the signing secret is kept.
 const SIGNING_SECRET: &str = "signing_secret";
@@ -12,25 +12,15 @@ impl Stores {
     /// # Errors
     /// If the database fails.
     pub async fn signing_secret(&self, made: &str) -> Result<String, StoreError> {
-        self.kept(SIGNING_SECRET, made).await
-    }
-
-    async fn kept(&self, name: &str, made: &str) -> Result<String, StoreError> {
         const READ: &str = "SELECT value FROM settings WHERE name = $1";
         const KEEP: &str = "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
-        macro_rules! kept {
-            ($pool:expr) => {{
-                let read = || sqlx::query_scalar::<_, String>(READ).bind(name.to_owned()).fetch_optional($pool);
-                if let Some(value) = read().await? {
-                    return Ok(value);
-                }
-                sqlx::query(KEEP).bind(name.to_owned()).bind(made.to_owned()).execute($pool).await?;
-                read().await?.ok_or_else(|| StoreError::Corrupt(format!("the setting {name} does not stay")))
-            }};
-        }
-        match &self.db {
-            Db::Sqlite(pools) => kept!(&pools.writer),
-            Db::Postgres(pools) => kept!(&pools.writer),
-        }
+        db::on_writer!(&self.db, pool => {
+            let read = || sqlx::query_scalar::<_, String>(READ).bind(SIGNING_SECRET).fetch_optional(pool);
+            if let Some(value) = read().await? {
+                return Ok(value);
+            }
+            sqlx::query(KEEP).bind(SIGNING_SECRET).bind(made.to_owned()).execute(pool).await?;
+            read().await?.ok_or_else(|| StoreError::Corrupt(format!("the setting {SIGNING_SECRET} does not stay")))
+        })
     }
 }

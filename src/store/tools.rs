@@ -2,8 +2,8 @@
 
 use sqlx::{Connection, Database, Encode, Executor, IntoArguments, Type};
 
-use super::bound::TimedPool;
-use super::{Store, StoreError, Stores, db, room};
+use super::timeout::TimedPool;
+use super::{Store, StoreError, Stores, db, quota};
 use crate::domain::tenant::QuotaResource;
 use crate::domain::{Tenant, Time};
 
@@ -41,7 +41,7 @@ pub struct ToolWrite {
     /// The definition as JSON.
     pub definition: String,
     /// What must be true of the stored tool.
-    pub expected: Expected,
+    pub expected: Precondition,
 }
 
 /// Whoever changes tools or groups does this first, and so waits for whoever else does.
@@ -118,8 +118,8 @@ impl Store {
         let only = if let [only] = writes { only.name.as_str() } else { "" };
         db::on_writer!(&self.db, pool => {
             let room = takes_room.then(|| {
-                let room = sqlx::query(room::TOOLS).bind(self.tenant.as_str().to_owned());
-                Statement::Fits(room.bind(self.room.most(QuotaResource::Tool)).bind(only.to_owned()))
+                let room = sqlx::query(quota::TOOLS).bind(self.tenant.as_str().to_owned());
+                Statement::Fits(room.bind(self.room.limit(QuotaResource::Tool)).bind(only.to_owned()))
             });
             let statements = writes.iter().map(|write| {
                 let text = match write.expected {
@@ -252,7 +252,7 @@ where
     String: for<'e> Encode<'e, D> + Type<D>,
     D::QueryResult: RowsAffected,
 {
-    let mut changed = Changed::Yes;
+    let mut changed = WriteOutcome::Yes;
     db::in_transaction!(@on pool, transaction => {
         sqlx::query::<D>(BUMP).execute(&mut *transaction).await?;
         sqlx::query::<D>(MARK).bind(tenant.as_str().to_owned()).execute(&mut *transaction).await?;

@@ -1,7 +1,7 @@
 //! Upstream MCP servers that were registered over HTTP, and the pinned definitions of tools. They share the clock of the tools.
 
 use super::tools::{Statement, WriteOutcome, change, change_all};
-use super::{Db, Store, StoreError, db};
+use super::{Store, StoreError, db};
 use crate::domain::Time;
 use crate::domain::preset::Sealed;
 
@@ -78,22 +78,16 @@ impl Store {
     pub async fn insert_upstream(&self, upstream: &StoredUpstream) -> Result<bool, StoreError> {
         const SQL: &str = "INSERT INTO upstreams (tenant, name, definition, key_id, sealed, created_at) \
             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant, name) DO NOTHING";
-        macro_rules! write {
-            ($pool:expr) => {{
-                let query = sqlx::query(SQL)
-                    .bind(self.tenant.as_str().to_owned())
-                    .bind(upstream.name.clone())
-                    .bind(upstream.definition.clone())
-                    .bind(upstream.sealed.key_id.clone())
-                    .bind(upstream.sealed.bytes.clone())
-                    .bind(upstream.created_at.0);
-                change($pool, &self.tenant, query).await
-            }};
-        }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
+        db::on_writer!(&self.db, pool => {
+            let query = sqlx::query(SQL)
+                .bind(self.tenant.as_str().to_owned())
+                .bind(upstream.name.clone())
+                .bind(upstream.definition.clone())
+                .bind(upstream.sealed.key_id.clone())
+                .bind(upstream.sealed.bytes.clone())
+                .bind(upstream.created_at.0);
+            change(pool, &self.tenant, query).await
+        })
     }
 
     /// Removes a server and its pins; returns whether there was one.
@@ -103,17 +97,11 @@ impl Store {
     pub async fn delete_upstream(&self, name: &str) -> Result<bool, StoreError> {
         const SQL: &str = "DELETE FROM upstreams WHERE tenant = $1 AND name = $2";
         const PINS: &str = "DELETE FROM upstream_pins WHERE tenant = $1 AND upstream = $2";
-        macro_rules! write {
-            ($pool:expr) => {{
-                let of = |sql| sqlx::query(sql).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
-                let statements = vec![Statement::Counts(of(SQL)), Statement::Follows(of(PINS))];
-                change_all($pool, &self.tenant, statements).await.map(|changed| changed == WriteOutcome::Yes)
-            }};
-        }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
+        db::on_writer!(&self.db, pool => {
+            let of = |sql| sqlx::query(sql).bind(self.tenant.as_str().to_owned()).bind(name.to_owned());
+            let statements = vec![Statement::Counts(of(SQL)), Statement::Follows(of(PINS))];
+            change_all(pool, &self.tenant, statements).await.map(|changed| changed == WriteOutcome::Yes)
+        })
     }
 
     /// Pins definitions of one server's tools, all or none.
@@ -133,22 +121,16 @@ impl Store {
             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (tenant, upstream, tool) DO UPDATE SET \
             hash = excluded.hash, updated_at = excluded.updated_at";
         let sql = if pinning == PinMode::First { FIRST } else { ACCEPTED };
-        macro_rules! write {
-            ($pool:expr) => {{
-                let statements = pins.iter().map(|(tool, hash)| {
-                    sqlx::query(sql)
-                        .bind(self.tenant.as_str().to_owned())
-                        .bind(upstream.to_owned())
-                        .bind(tool.clone())
-                        .bind(hash.clone())
-                        .bind(now.0)
-                });
-                change_all($pool, &self.tenant, statements.map(Statement::Follows).collect()).await.map(drop)
-            }};
-        }
-        match &self.db {
-            Db::Sqlite(pools) => write!(&pools.writer),
-            Db::Postgres(pools) => write!(&pools.writer),
-        }
+        db::on_writer!(&self.db, pool => {
+            let statements = pins.iter().map(|(tool, hash)| {
+                sqlx::query(sql)
+                    .bind(self.tenant.as_str().to_owned())
+                    .bind(upstream.to_owned())
+                    .bind(tool.clone())
+                    .bind(hash.clone())
+                    .bind(now.0)
+            });
+            change_all(pool, &self.tenant, statements.map(Statement::Follows).collect()).await.map(drop)
+        })
     }
 }

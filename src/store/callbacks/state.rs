@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use sqlx::{Postgres, QueryBuilder, Sqlite};
+use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use crate::domain::{Call, Time};
-use crate::store::{Db, StoreError, Stores};
+use crate::store::{StoreError, Stores, db};
 
 /// Where a callback stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -87,16 +87,9 @@ impl Stores {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        macro_rules! found {
-            ($database:ty, $pools:expr) => {
-                // Lists differ every time: kept prepared, they would only push others out.
-                states::<$database>(ids).build_query_as().persistent(ids.len() == 1).fetch_all(&$pools.reader).await?
-            };
-        }
-        let rows: Vec<StateRow> = match &self.db {
-            Db::Sqlite(pools) => found!(Sqlite, pools),
-            Db::Postgres(pools) => found!(Postgres, pools),
-        };
+        // Lists differ every time: kept prepared, they would only push others out.
+        let rows: Vec<StateRow> = db::on_reader!(&self.db, pool =>
+            states(ids).build_query_as().persistent(ids.len() == 1).fetch_all(pool).await?);
         Ok(rows.into_iter().map(decode).collect())
     }
 

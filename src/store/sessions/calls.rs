@@ -1,11 +1,11 @@
 //! The calls of a session: those that go on, a page of all, and where their events are.
 
-use sqlx::{Postgres, QueryBuilder, Sqlite};
+use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use crate::domain::{Call, Session};
 use crate::store::codec::{self, CallRow};
-use crate::store::{Db, Store, StoreError, db};
+use crate::store::{Store, StoreError, db};
 
 impl Store {
     /// The calls of a session that have not ended behind `after`, oldest first, so many at most.
@@ -43,14 +43,7 @@ impl Store {
         before: Option<Uuid>,
         limit: u32,
     ) -> Result<Vec<Call>, StoreError> {
-        let rows: Vec<CallRow> = match &self.db {
-            Db::Sqlite(pools) => {
-                page::<Sqlite>(self, session, before, limit).build_query_as().fetch_all(&pools.reader).await?
-            }
-            Db::Postgres(pools) => {
-                page::<Postgres>(self, session, before, limit).build_query_as().fetch_all(&pools.reader).await?
-            }
-        };
+        let rows: Vec<CallRow> = db::on_reader!(&self.db, pool => page(self, session, before, limit).build_query_as().fetch_all(pool).await?);
         rows.into_iter().map(CallRow::decode).collect()
     }
 

@@ -1,11 +1,11 @@
 //! What is asked of sessions seldom: pages of them, those that nobody uses any more, their end.
 
-use sqlx::{Postgres, QueryBuilder, Sqlite};
+use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::row::{COLUMNS, SessionRow, state_number};
 use crate::domain::{Session, SessionState, Tenant, Time};
-use crate::store::{Db, Store, StoreError, Stores, db};
+use crate::store::{Store, StoreError, Stores, db};
 
 /// Where a page of sessions ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,10 +48,8 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<Session>, StoreError> {
-        let rows: Vec<SessionRow> = match &self.db {
-            Db::Sqlite(pools) => page::<Sqlite>(self, filter).build_query_as().fetch_all(&pools.reader).await?,
-            Db::Postgres(pools) => page::<Postgres>(self, filter).build_query_as().fetch_all(&pools.reader).await?,
-        };
+        let rows: Vec<SessionRow> =
+            db::on_reader!(&self.db, pool => page(self, filter).build_query_as().fetch_all(pool).await?);
         rows.into_iter().map(SessionRow::decode).collect()
     }
 
