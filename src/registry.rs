@@ -1,4 +1,4 @@
-//! The tools that there are: layers by source, compiled once, read without a lock.
+//! The registry of tools: layers by source, with entries that are compiled once and read without a lock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,25 +43,25 @@ use discovery::SharedCatalogs;
 use entry::{EntryBuilder, Provenance};
 use tenant::TenantTools;
 
-/// When built-in tools were declared: they come with the program, so that every node and every start shows the same.
+/// The declaration time of built-in tools. It is constant, so that every node and every start returns the same entity
+/// tag.
 const BUILT_IN_SINCE: Time = Time(0);
 
-/// One layer: its tools by name.
+/// The tools of one source by name.
 type Layer = BTreeMap<String, Arc<Entry>>;
 
-/// All tools of all sources. What the callers of one tenant see is on a [`Catalog`]; a call keeps the entry that it started
-/// with.
+/// All compiled tools of all sources and tenants. The callers of a tenant read its [`Catalog`]; a call keeps the entry
+/// that it started with.
 pub struct Registry {
-    workshop: EntryBuilder,
+    builder: EntryBuilder,
     clock: Clock,
     layers: Mutex<Layers>,
-    shelves: SharedCatalogs,
-    /// Counts what was shown.
+    catalogs: SharedCatalogs,
+    /// The number of published snapshots.
     changed: watch::Sender<u64>,
 }
 
-/// What the server declares for everybody, and what each tenant has of its own. Of tenants that nobody has asked for there
-/// is nothing.
+/// The tools that the server declares for all tenants, and the tools of each tenant. A tenant is loaded on first use.
 #[derive(Default)]
 struct Layers {
     builtin: Layer,
@@ -71,12 +71,12 @@ struct Layers {
 }
 
 impl Layers {
-    /// All layers, whosever they are.
+    /// Returns the layers of the server and of all tenants.
     fn all(&self) -> impl Iterator<Item = &Layer> {
         [&self.builtin, &self.mcp, &self.file].into_iter().chain(self.own.values().map(|own| &own.api))
     }
 
-    /// A tenant's stored groups, and those that a definition names.
+    /// Returns a tenant's stored groups and the groups that definitions name.
     fn groups_of(&self, own: &TenantTools) -> Groups {
         let mut groups = own.groups.clone();
         let entries = [&self.builtin, &self.mcp, &self.file, &own.api].into_iter().flat_map(Layer::values);
@@ -88,18 +88,18 @@ impl Layers {
         groups
     }
 
-    /// What a tenant sees: `api` over `file` over `mcp` over `builtin`.
-    fn snapshot_of(&mut self, tenant: &Tenant, workshop: &EntryBuilder) -> Snapshot {
-        // Taken out meanwhile: what it is shown over is beside it.
+    /// Builds the snapshot of a tenant: `api` shadows `file`, which shadows `mcp`, which shadows `builtin`.
+    fn snapshot_of(&mut self, tenant: &Tenant, builder: &EntryBuilder) -> Snapshot {
+        // Removed for now, because the overlays are borrowed mutably next to the other layers.
         let mut own = self.own.remove(tenant).unwrap_or_default();
         let mut shown = self.builtin.clone();
         shown.extend(self.mcp.clone());
         shown.extend(self.file.clone());
         shown.extend(own.api.clone());
-        own.wardrobe.apply(&mut shown, workshop);
+        own.overlays.apply(&mut shown, builder);
         let groups = self.groups_of(&own);
         self.own.insert(tenant.clone(), own);
-        Snapshot::new(shown, groups, workshop.separator())
+        Snapshot::new(shown, groups, builder.separator())
     }
 }
 
@@ -107,19 +107,19 @@ impl std::fmt::Debug for Registry {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Registry")
-            .field("tools", &self.shelves.default_shelf().snapshot().list().len())
+            .field("tools", &self.catalogs.default_shelf().snapshot().list().len())
             .finish_non_exhaustive()
     }
 }
 
 impl Registry {
-    /// A registry with the built-in tools, which is looked at through `shelves`.
+    /// Creates a registry with the built-in tools that publishes its snapshots to `catalogs`.
     ///
     /// # Errors
-    /// A built-in whose own definition is refused.
-    pub fn new(workshop: EntryBuilder, clock: Clock, shelves: SharedCatalogs) -> Result<Self, (String, Vec<Fault>)> {
+    /// Returns the name and the faults of the first built-in tool with an invalid definition.
+    pub fn new(builder: EntryBuilder, clock: Clock, catalogs: SharedCatalogs) -> Result<Self, (String, Vec<Fault>)> {
         let mut layers = Layers::default();
-        for tool in workshop.builtins() {
+        for tool in builder.builtins() {
             let made = Provenance {
                 source: Source::Builtin,
                 revision: 1,
@@ -127,55 +127,55 @@ impl Registry {
                 updated_at: BUILT_IN_SINCE,
             };
             let name = tool.definition.name.clone();
-            let entry = workshop.make(tool.definition.clone(), made).map_err(|faults| (name.clone(), faults))?;
+            let entry = builder.make(tool.definition.clone(), made).map_err(|faults| (name.clone(), faults))?;
             layers.builtin.insert(name, Arc::new(entry));
         }
         layers.own.insert(Tenant::default(), TenantTools::default());
-        let registry = Self { workshop, clock, layers: Mutex::new(layers), shelves, changed: watch::Sender::new(0) };
+        let registry = Self { builder, clock, layers: Mutex::new(layers), catalogs, changed: watch::Sender::new(0) };
         registry.change(|_| ());
         Ok(registry)
     }
 
-    /// The instances of tools that are made by factories.
+    /// Returns the tool instances that factories have created.
     #[must_use]
     pub fn instances(&self) -> &Instances {
-        self.workshop.instances()
+        self.builder.instances()
     }
 
-    /// A tenant's shelf, if somebody has opened it.
+    /// Returns the catalog of a tenant, or `None` if the tenant is not loaded.
     #[must_use]
     pub fn shelf(&self, tenant: &Tenant) -> Option<Arc<Catalog>> {
-        self.shelves.of(tenant)
+        self.catalogs.of(tenant)
     }
 
-    /// The shelf of the default tenant, which is always there.
+    /// Returns the catalog of the default tenant, which is always loaded.
     #[must_use]
     pub fn default_shelf(&self) -> &Arc<Catalog> {
-        self.shelves.default_shelf()
+        self.catalogs.default_shelf()
     }
 
-    /// Tells of every change of what there is.
+    /// Subscribes to changes; a value is sent for every published snapshot.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Compiles a definition without registering it, as one that is declared on the server.
+    /// Compiles a definition as a file of the server would be, without registering it. Returns it with its defaults.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// Returns all faults of the definition.
     pub fn try_definition(&self, definition: ToolDefinition) -> Result<ToolDefinition, Vec<Fault>> {
-        self.workshop.make(definition, self.trial(Source::File)).map(|entry| entry.definition)
+        self.builder.make(definition, self.trial(Source::File)).map(|entry| entry.definition)
     }
 
-    /// How an entry is made that is compiled to see whether it could be, and never shown.
+    /// Returns the provenance of an entry that is compiled only for validation.
     fn trial(&self, source: Source) -> Provenance {
         let now = self.clock.now();
         Provenance { source, revision: 0, created_at: now, updated_at: now }
     }
 
-    /// A preset without a value keeps the one that the tool's declaration has: no answer shows it, so a definition that was
-    /// read, changed and put cannot bring it along.
+    /// Copies the values of the registered tool's presets to presets without a value. No response contains these
+    /// values, so a client that reads, edits and puts a definition cannot send them back.
     pub fn keep_presets(&self, tenant: &Tenant, definition: &mut ToolDefinition) {
         if definition.presets.is_empty() {
             return;
@@ -189,7 +189,7 @@ impl Registry {
         presets::keep(&mut definition.presets, &entry.declared.presets);
     }
 
-    /// The tools of this group that come with the program or stand in files, hidden ones included.
+    /// Returns the names of the built-in and file tools in this group, including shadowed ones.
     #[must_use]
     pub fn declared_in_group(&self, group: &str) -> Vec<Arc<str>> {
         let layers = self.layers();
@@ -198,11 +198,11 @@ impl Registry {
         within.map(|entry| entry.name.clone()).collect()
     }
 
-    /// Shows the definitions of the tools folder, each with the time of its file; an unchanged one keeps its compiled form
-    /// and its revision.
+    /// Publishes the definitions of the tools folder, each with the modification time of its file. An unchanged
+    /// definition keeps its compiled entry and its revision.
     ///
     /// # Errors
-    /// The first definition that is refused; then nothing changes.
+    /// Returns the name and the faults of the first invalid definition; the registry is then unchanged.
     pub fn show_files(&self, definitions: Vec<(ToolDefinition, Time)>) -> Result<(), (String, Vec<Fault>)> {
         let old = self.layers().file.clone();
         let mut fresh = Layer::new();
@@ -219,26 +219,26 @@ impl Registry {
                 created_at: before.map_or(written, |entry| entry.made.created_at),
                 updated_at: written,
             };
-            let entry = self.workshop.make(definition, made).map_err(|faults| (name.clone(), faults))?;
+            let entry = self.builder.make(definition, made).map_err(|faults| (name.clone(), faults))?;
             fresh.insert(name, Arc::new(entry));
         }
         self.change(|layers| layers.file = fresh);
         Ok(())
     }
 
-    /// Compiles a definition as it is, with what came from its `definition_url`, without registering it.
+    /// Compiles a definition together with the document that its `definition_url` returned, without registering it.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// Returns all faults of the definition.
     pub fn try_with(&self, definition: ToolDefinition, fetched: fetched::FetchedDefinition) -> Result<(), Vec<Fault>> {
-        self.workshop.make_with(definition, self.trial(Source::Api), fetched).map(drop)
+        self.builder.make_with(definition, self.trial(Source::Api), fetched).map(drop)
     }
 
     fn layers(&self) -> std::sync::MutexGuard<'_, Layers> {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what the server declares, or what several have, and shows everybody what follows from it.
+    /// Changes layers of the server or of several tenants, and publishes new snapshots for all loaded tenants.
     fn change(&self, change: impl FnOnce(&mut Layers)) {
         let mut layers = self.layers();
         change(&mut layers);
@@ -248,19 +248,20 @@ impl Registry {
         }
     }
 
-    /// Changes what a tenant has, and shows it what follows from that.
+    /// Changes the tools of a tenant and publishes its new snapshot.
     fn change_own(&self, tenant: &Tenant, change: impl FnOnce(&mut TenantTools)) -> Arc<Catalog> {
         let mut layers = self.layers();
         change(layers.own.entry(tenant.clone()).or_default());
         self.show(&mut layers, tenant)
     }
 
-    /// While the layers are locked, so that snapshots follow each other as the changes do.
+    /// Publishes a snapshot of a tenant. The layers are locked meanwhile, so that snapshots are in the order of the
+    /// changes.
     fn show(&self, layers: &mut Layers, tenant: &Tenant) -> Arc<Catalog> {
-        let snapshot = Arc::new(layers.snapshot_of(tenant, &self.workshop));
-        let shelf = self.shelves.publish(tenant, snapshot);
+        let snapshot = Arc::new(layers.snapshot_of(tenant, &self.builder));
+        let catalog = self.catalogs.publish(tenant, snapshot);
         self.changed.send_modify(|changes| *changes += 1);
-        shelf
+        catalog
     }
 }
 

@@ -1,7 +1,7 @@
-//! What each tenant is shown: the tools of the server, and over them the tenant's own.
+//! Catalogs: the current snapshot of each tenant.
 //!
-//! The default tenant's shelf is always there. Another one is there from the first request of its tenant on, and is cleared
-//! when nobody holds it any more and there are too many.
+//! The catalog of the default tenant always exists. The catalog of another tenant is created by its first request. It
+//! is removed when it is unused and too many catalogs exist.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use arc_swap::{ArcSwap, Guard};
 use super::Snapshot;
 use crate::domain::Tenant;
 
-/// Most shelves that are kept although nobody holds them.
+/// Number of catalogs above which unused ones are removed.
 const MOST_IDLE: usize = 256;
 
-/// What is shown to one tenant, to be looked at later.
+/// A handle to the current snapshot of one tenant.
 #[derive(Debug)]
 pub struct Catalog {
     tenant: Tenant,
@@ -26,20 +26,20 @@ impl Catalog {
         Self { tenant, shown: ArcSwap::new(shown) }
     }
 
-    /// Whose it is.
+    /// Returns the tenant of the catalog.
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// What there is now.
+    /// Returns the current snapshot.
     #[must_use]
     pub fn snapshot(&self) -> Guard<Arc<Snapshot>> {
         self.shown.load()
     }
 }
 
-/// All shelves of a registry.
+/// The catalogs of all loaded tenants.
 #[derive(Debug)]
 pub struct Catalogs {
     default: Arc<Catalog>,
@@ -57,38 +57,38 @@ impl Catalogs {
         self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A tenant's shelf, if it is there. As long as it is held it stays.
+    /// Returns the catalog of a tenant, if it is loaded. A catalog that is held is never removed.
     #[must_use]
     pub fn of(&self, tenant: &Tenant) -> Option<Arc<Catalog>> {
         if tenant.is_default() { Some(self.default.clone()) } else { self.others().get(tenant).cloned() }
     }
 
-    /// The default tenant's.
+    /// Returns the catalog of the default tenant.
     pub(super) fn default_shelf(&self) -> &Arc<Catalog> {
         &self.default
     }
 
-    /// Shows this on a tenant's shelf, which is made if it is not there: nobody finds an empty one.
+    /// Publishes a snapshot in a tenant's catalog, or creates the catalog with it, so that a catalog is never empty.
     pub(super) fn publish(&self, tenant: &Tenant, snapshot: Arc<Snapshot>) -> Arc<Catalog> {
         let mut others = self.others();
-        let shelf = if tenant.is_default() { Some(&self.default) } else { others.get(tenant) };
-        if let Some(shelf) = shelf {
-            shelf.shown.store(snapshot);
-            return shelf.clone();
+        let catalog = if tenant.is_default() { Some(&self.default) } else { others.get(tenant) };
+        if let Some(catalog) = catalog {
+            catalog.shown.store(snapshot);
+            return catalog.clone();
         }
-        let shelf = Arc::new(Catalog::new(tenant.clone(), snapshot));
-        others.insert(tenant.clone(), shelf.clone());
-        shelf
+        let catalog = Arc::new(Catalog::new(tenant.clone(), snapshot));
+        others.insert(tenant.clone(), catalog.clone());
+        catalog
     }
 
-    /// Clears the shelves that nobody holds, where there are too many. Whose they were.
+    /// Removes unused catalogs if there are too many, and returns their tenants.
     pub(super) fn clear(&self) -> Vec<Tenant> {
         let mut others = self.others();
         if others.len() <= MOST_IDLE {
             return Vec::new();
         }
-        let is_idle = |shelf: &Arc<Catalog>| Arc::strong_count(shelf) == 1;
-        others.extract_if(|_, shelf| is_idle(shelf)).map(|(tenant, _)| tenant).collect()
+        let is_idle = |catalog: &Arc<Catalog>| Arc::strong_count(catalog) == 1;
+        others.extract_if(|_, catalog| is_idle(catalog)).map(|(tenant, _)| tenant).collect()
     }
 }
 
@@ -97,15 +97,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_shelves_are_cleared_but_not_those_that_somebody_holds() {
-        let shelves = Catalogs::default();
+    fn clear_removes_only_unused_catalogs() {
+        let catalogs = Catalogs::default();
         let tenant = |number: usize| Tenant::stored(&format!("t{number}"));
-        let held = shelves.publish(&tenant(0), Arc::default());
-        (1..MOST_IDLE).for_each(|number| drop(shelves.publish(&tenant(number), Arc::default())));
-        assert!(shelves.clear().is_empty(), "there are not too many");
-        let _ = shelves.publish(&tenant(MOST_IDLE), Arc::default());
-        assert_eq!(shelves.clear().len(), MOST_IDLE);
-        assert!(Arc::ptr_eq(&shelves.of(&tenant(0)).unwrap(), &held) && shelves.of(&tenant(1)).is_none());
-        assert!(shelves.of(&Tenant::default()).is_some());
+        let held = catalogs.publish(&tenant(0), Arc::default());
+        (1..MOST_IDLE).for_each(|number| drop(catalogs.publish(&tenant(number), Arc::default())));
+        assert!(catalogs.clear().is_empty(), "the maximum is not exceeded");
+        let _ = catalogs.publish(&tenant(MOST_IDLE), Arc::default());
+        assert_eq!(catalogs.clear().len(), MOST_IDLE);
+        assert!(Arc::ptr_eq(&catalogs.of(&tenant(0)).unwrap(), &held) && catalogs.of(&tenant(1)).is_none());
+        assert!(catalogs.of(&Tenant::default()).is_some());
     }
 }

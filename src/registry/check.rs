@@ -1,4 +1,4 @@
-//! What a definition must be beyond its shape, so that a bad one is refused where it is made.
+//! Checks of definitions beyond their JSON shape, at registration.
 
 use url::Url;
 
@@ -7,39 +7,39 @@ use crate::domain::tool::{RetryOverride, RetrySpec};
 use crate::domain::{Groups, ToolDefinition, json, tool};
 use crate::schema;
 
-/// Longest title, in characters.
+/// Maximum length of a title, in characters.
 const LONGEST_TITLE: usize = 200;
-/// Most attempts of one call.
+/// Maximum number of attempts of one call.
 const MOST_ATTEMPTS: u32 = 100;
-/// Longest time that a result can be kept: 30 days.
+/// Maximum time for which a result is cached: 30 days.
 const LONGEST_TTL_MS: u64 = 30 * 24 * 3_600_000;
-/// Longest name of a context object, in characters.
+/// Maximum length of the name of a context object, in characters.
 const LONGEST_CONTEXT_NAME: usize = 128;
-/// Longest wait between attempts that can be declared: one hour.
+/// Maximum declared wait between attempts: one hour.
 const LONGEST_BACKOFF_MS: u64 = 3_600_000;
-/// Shortest and longest time that an answer of a `definition_url` can be declared good for: a tenth of a second and a day.
+/// Range of the declared lifetime of a response of a `definition_url`: 100 milliseconds to one day.
 const URL_TTL_MS: std::ops::RangeInclusive<u64> = 100..=86_400_000;
-/// Longest `definition_url`, in bytes.
+/// Maximum length of a `definition_url`, in bytes.
 const LONGEST_URL: usize = 2048;
 
-/// One thing that is wrong with a definition.
+/// One fault of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Where (RFC 6901).
+    /// A pointer to the invalid part (RFC 6901).
     pub pointer: String,
-    /// What, and the way out.
+    /// The fault and how to fix it.
     pub message: String,
 }
 
 impl Fault {
-    /// A fault at a place.
+    /// Creates a fault.
     #[must_use]
     pub fn at(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
     }
 }
 
-/// All faults in one line.
+/// Joins all faults in one line.
 #[must_use]
 pub fn summary(faults: &[Fault]) -> String {
     let lines: Vec<String> =
@@ -47,11 +47,11 @@ pub fn summary(faults: &[Fault]) -> String {
     lines.join("; ")
 }
 
-/// Everything about a definition that needs no schema compiler.
+/// Checks everything about a definition that needs no schema compiler.
 pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
     let mut faults = Vec::new();
     if !tool::is_valid_name(&definition.name) {
-        let message = "must be 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`";
+        let message = "must have 1 to 128 characters of A-Z, a-z, 0-9, `_`, `.` and `-`";
         faults.push(Fault::at("/name", message));
     }
     if definition.title.as_ref().is_some_and(|title| title.chars().count() > LONGEST_TITLE) {
@@ -61,20 +61,20 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
         let is_again = definition.context[..index].contains(name);
         if is_again || name.is_empty() || name.chars().count() > LONGEST_CONTEXT_NAME {
             let message =
-                format!("must be the name of a context object, 1 to {LONGEST_CONTEXT_NAME} characters, and none twice");
+                format!("must be the unique name of a context object, with 1 to {LONGEST_CONTEXT_NAME} characters");
             faults.push(Fault::at(format!("/context/{index}"), message));
         }
     }
     for (index, group) in definition.groups.iter().enumerate() {
         if !tool::is_valid_name(group) {
-            let message = "a group's name must be 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`";
+            let message = "a group name must have 1 to 128 characters of A-Z, a-z, 0-9, `_`, `.` and `-`";
             faults.push(Fault::at(format!("/groups/{index}"), message));
         }
     }
     faults.extend(definition_url(definition));
     if let Some(cache) = &definition.cache {
         if !definition.annotations.idempotent {
-            let message = "is only for a tool with `annotations.idempotent`: others would not be run again";
+            let message = "is allowed only for a tool with `annotations.idempotent`; other tools are not retried";
             faults.push(Fault::at("/cache", message));
         }
         if !(1..=LONGEST_TTL_MS).contains(&cache.ttl_ms) {
@@ -100,7 +100,7 @@ pub(super) fn definition(definition: &ToolDefinition) -> Vec<Fault> {
     faults
 }
 
-/// Returns what is wrong with a definition's URL and its time.
+/// Returns the faults of a definition's URL and of its lifetime.
 fn definition_url(definition: &ToolDefinition) -> Vec<Fault> {
     let mut faults = Vec::new();
     if let Some(text) = &definition.definition_url {
@@ -111,14 +111,14 @@ fn definition_url(definition: &ToolDefinition) -> Vec<Fault> {
             }
             None => faults.push(Fault::at("/definition_url", "must be an http:// or https:// URL")),
             Some(url) if !url.username().is_empty() || url.password().is_some() => {
-                faults.push(Fault::at("/definition_url", "a user or password does not belong in the URL"));
+                faults.push(Fault::at("/definition_url", "must not contain a user or password"));
             }
             Some(_) => {}
         }
     }
     match definition.definition_ttl_ms {
         Some(_) if definition.definition_url.is_none() => {
-            faults.push(Fault::at("/definition_ttl_ms", "is only for a definition with a `definition_url`"));
+            faults.push(Fault::at("/definition_ttl_ms", "is allowed only with a `definition_url`"));
         }
         Some(ttl) if !URL_TTL_MS.contains(&ttl) => {
             let message = format!("must be {} to {}", URL_TTL_MS.start(), URL_TTL_MS.end());
@@ -129,19 +129,19 @@ fn definition_url(definition: &ToolDefinition) -> Vec<Fault> {
     faults
 }
 
-/// The groups of a definition that there are not; what is no name is told of elsewhere.
+/// Returns a fault for each unknown group. Invalid names are reported by [`definition`].
 #[must_use]
 pub fn unknown_groups(named: &[String], groups: &Groups) -> Vec<Fault> {
     let is_unknown = |(_, name): &(usize, &String)| tool::is_valid_name(name) && !groups.contains_key(*name);
     let fault = |(place, name): (usize, &String)| {
         let nearest = schema::nearest(name, groups.keys().map(String::as_str));
         let hint = nearest.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
-        Fault::at(format!("/groups/{place}"), format!("there is no group \"{name}\"{hint}"))
+        Fault::at(format!("/groups/{place}"), format!("unknown group \"{name}\"{hint}"))
     };
     named.iter().enumerate().filter(is_unknown).map(fault).collect()
 }
 
-/// What is wrong with declared retries; pointers are within them.
+/// Returns the faults of declared retries, with pointers relative to them.
 #[must_use]
 pub fn retry(retry: &RetryOverride) -> Vec<Fault> {
     let mut faults = Vec::new();
@@ -164,7 +164,7 @@ pub fn retry(retry: &RetryOverride) -> Vec<Fault> {
     faults
 }
 
-/// What is wrong with declared limits; pointers are within them.
+/// Returns the faults of declared limits, with pointers relative to them.
 #[must_use]
 pub fn limits(limits: &LimitsSpec) -> Vec<Fault> {
     let mut faults = Vec::new();
@@ -179,7 +179,7 @@ pub fn limits(limits: &LimitsSpec) -> Vec<Fault> {
     for (pointer, _) in least_one.into_iter().filter(|(_, value)| *value == Some(0)) {
         faults.push(Fault::at(pointer, "must be at least 1"));
     }
-    // What the API's description calls `int64` and `int32` has no place for more.
+    // The API describes these members as `int64` and `int32`.
     let most = |pointer| if pointer == "/max_concurrency" { i64::from(i32::MAX) } else { i64::MAX }.unsigned_abs();
     for (pointer, _) in
         least_one.into_iter().filter(|(pointer, value)| value.is_some_and(|value| value > most(*pointer)))

@@ -1,4 +1,4 @@
-//! The tools of a snapshot as models are told of them, and the lists that are kept because everybody asks for them.
+//! The tools of a snapshot in the formats of models, and the cache of the lists that are requested most.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::rendered::Rendered;
 use super::{Entry, Snapshot};
 use crate::formats::definitions::{self, DefinitionLoss, Format, PresentedTool, prompt};
 
-/// What `GET /tools` answers in the service's own format.
+/// The response of `GET /tools` in the service's own format.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ToolList)]
 pub struct NativeList<'a> {
-    /// The tools, by name; for a search, best first.
+    /// The tools by name; for a search, best first.
     pub tools: Vec<NativeItem<'a>>,
-    /// How many there are, whatever the limit.
+    /// The number of tools without the limit.
     pub total: usize,
 }
 
@@ -29,74 +29,74 @@ pub struct NativeItem<'a> {
     /// The tool.
     #[serde(flatten)]
     pub tool: ToolView<'a>,
-    /// How well it fits the search, where there is one.
+    /// How well the tool matches the query; present only in a search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
 }
 
-/// What `GET /tools` answers in a vendor's format.
+/// The response of `GET /tools` in a vendor's format.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct DefinitionList {
-    /// What goes into the vendor's request as `tools`.
+    /// The value for `tools` in a request to the vendor.
     #[schema(value_type = Vec<Object>)]
     pub tools: Vec<Value>,
-    /// How many tools could be told, whatever the limit.
+    /// The number of tools that the format can express, without the limit.
     pub total: usize,
-    /// Those that could not.
+    /// The tools that the format cannot express.
     pub left_out: Vec<LeftOut>,
-    /// What was lost of each tool; only those that lost something.
+    /// What was lost from each definition; only tools with losses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub losses: Option<Vec<ToolLosses>>,
-    /// For a search: how well each tool fits, in the order of the tools.
+    /// For a search, the score of each tool, in the order of the tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scores: Option<Vec<Score>>,
 }
 
-/// A tool that the vendor cannot be told of.
+/// A tool that the vendor's format cannot express.
 #[derive(Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct LeftOut {
-    /// The tool.
+    /// The name of the tool.
     name: String,
-    /// Where in its definition the reason is (RFC 6901).
+    /// A pointer to the cause in the definition (RFC 6901).
     pointer: String,
-    /// Why.
+    /// The reason as text.
     reason: String,
 }
 
-/// What one tool lost.
+/// The losses of one tool.
 #[derive(Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct ToolLosses {
-    /// The tool.
+    /// The name of the tool.
     name: String,
-    /// What.
+    /// The parts of the definition that were lost.
     losses: Vec<DefinitionLoss>,
 }
 
-/// How well a tool fits a search.
+/// The score of a tool in a search.
 #[derive(Debug, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Score {
-    /// The tool, as the vendor knows it.
+    /// The name of the tool in the vendor's format.
     name: String,
-    /// The higher, the better.
+    /// The score; higher is better.
     score: f64,
 }
 
-/// What is wanted of a list.
+/// Options of a list.
 #[derive(Debug, Clone, Copy)]
 pub struct ListOptions {
-    /// How many tools at most.
+    /// Maximum number of tools.
     pub limit: usize,
-    /// Whether losses are told.
+    /// Whether the list contains losses.
     pub losses: bool,
-    /// Whether it was searched for.
+    /// Whether the list contains the scores of a search.
     pub scores: bool,
 }
 
-/// A tool of a list; in a search with its score.
+/// A tool of a list, with its score in a search.
 pub type ScoredEntry = (Arc<Entry>, Option<f64>);
 
 impl Snapshot {
-    /// All tools in this format; `losses` tells what was lost. Pauses are not in it.
+    /// Renders all tools in this format once, optionally with losses. The native list ignores pauses.
     #[must_use]
     pub fn rendered(&self, format: Format, losses: bool) -> &Rendered {
         self.kept.0[format as usize][usize::from(losses)].get_or_init(|| {
@@ -113,28 +113,28 @@ impl Snapshot {
                     prompt::render(tools, &HashMap::new()).into_bytes().into()
                 }
                 _ => {
-                    let wanted = ListOptions { limit: usize::MAX, losses, scores: false };
-                    json(&self.definitions(format, &all(), wanted)).into()
+                    let options = ListOptions { limit: usize::MAX, losses, scores: false };
+                    json(&self.definitions(format, &all(), options)).into()
                 }
             }
         })
     }
 
-    /// The same, if it was made already.
+    /// Returns the rendered list, if it is cached already.
     #[must_use]
     pub fn kept(&self, format: Format, losses: bool) -> Option<&Rendered> {
         self.kept.0[format as usize][usize::from(losses)].get()
     }
 
-    /// These tools in a vendor's format.
+    /// Converts these tools to a vendor's format.
     #[must_use]
-    pub fn definitions(&self, format: Format, listed: &[ScoredEntry], wanted: ListOptions) -> DefinitionList {
-        let ListOptions { limit, losses, scores: has_scores } = wanted;
+    pub fn definitions(&self, format: Format, listed: &[ScoredEntry], options: ListOptions) -> DefinitionList {
+        let ListOptions { limit, losses, scores: has_scores } = options;
         let (mut tools, mut left_out, mut lost, mut scores) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut total = 0;
         for (entry, score) in listed {
-            let told = match self.told(format, entry) {
-                Ok(told) => told,
+            let tool = match self.presented(format, entry) {
+                Ok(tool) => tool,
                 Err(reason) => {
                     left_out.push(reason);
                     continue;
@@ -144,9 +144,9 @@ impl Snapshot {
             if total > limit {
                 continue;
             }
-            let (definition, own_losses) = definitions::definition(format, &told);
+            let (definition, own_losses) = definitions::definition(format, &tool);
             tools.push(definition);
-            scores.extend(score.map(|score| Score { name: told.name.to_owned(), score }));
+            scores.extend(score.map(|score| Score { name: tool.name.to_owned(), score }));
             if losses {
                 let lowered = format.target().and_then(|target| entry.lowered(target).ok());
                 let all = lowered.iter().flat_map(|lowered| lowered.losses.iter().map(Into::into));
@@ -165,7 +165,7 @@ impl Snapshot {
         }
     }
 
-    fn told<'a>(&'a self, format: Format, entry: &'a Entry) -> Result<PresentedTool<'a>, LeftOut> {
+    fn presented<'a>(&'a self, format: Format, entry: &'a Entry) -> Result<PresentedTool<'a>, LeftOut> {
         let left_out = |pointer: String, reason: &str| LeftOut {
             name: entry.name.to_string(),
             pointer,
@@ -177,14 +177,14 @@ impl Snapshot {
             Some(Err(error)) => return Err(left_out(format!("/input_schema{}", error.pointer), &error.message)),
         };
         let name = self.name_for(entry, format.naming());
-        let name = name.ok_or_else(|| left_out("/name".to_owned(), "every alias for it is another tool's name"))?;
+        let name = name.ok_or_else(|| left_out("/name".to_owned(), "all its aliases are names of other tools"))?;
         Ok(PresentedTool { name, definition: &entry.definition, schema })
     }
 }
 
-/// Compact JSON.
+/// Serializes a value as compact JSON.
 #[must_use]
 pub fn json(value: &impl Serialize) -> Bytes {
-    // All keys are strings and all numbers came from JSON: nothing can fail to serialise.
+    // Serialization cannot fail, because all keys are strings and all numbers came from JSON.
     serde_json::to_vec(value).unwrap_or_default().into()
 }

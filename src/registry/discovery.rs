@@ -1,4 +1,5 @@
-//! `find_tools` and `call_tool`: all tools through two definitions, for a model that cannot be told of every one.
+//! `find_tools` and `call_tool`: access to all tools through two definitions, for models with too little context for
+//! all.
 
 use std::sync::{Arc, Weak};
 
@@ -10,43 +11,43 @@ use crate::domain::{Failure, ToolOutput};
 use crate::executor::{BoxFuture, Executor, Invocation, ToolRole};
 use crate::tool::{BuiltinTool, DefinitionBuilder};
 
-/// What is shown of a registry, to be looked at later.
+/// The catalogs of a registry, shared with its readers.
 pub type SharedCatalogs = Arc<Catalogs>;
 
-/// The heading that they are listed under.
+/// The category of both tools.
 const CATEGORY: &str = "discovery";
-/// Tools that are found unless more are wanted.
+/// Default number of results.
 const USUAL: u64 = 5;
-/// Most tools that are found.
+/// Maximum number of results.
 const MOST: u64 = 50;
 
-/// Both tools, for the registry that is shown here.
+/// Returns both tools for the registry with these catalogs.
 #[must_use]
 pub fn tools(shown: &SharedCatalogs) -> Vec<BuiltinTool> {
     vec![CallTool::tool(), FindTools::tool(shown)]
 }
 
-/// Searches the tools.
+/// The executor of `find_tools`.
 #[derive(Debug)]
 struct FindTools(Weak<Catalogs>);
 
 impl FindTools {
     fn tool(shown: &SharedCatalogs) -> BuiltinTool {
-        let query = "What the tool is to do, in a few words.";
+        let query = "What the tool should do, in a few words.";
         let schema = json!({
             "type": "object",
             "properties": {
                 "query": {"type": "string", "minLength": 1, "maxLength": 1000, "description": query},
                 "limit": {
                     "type": "integer", "minimum": 1, "maximum": MOST, "default": USUAL,
-                    "description": "How many tools at most.",
+                    "description": "Maximum number of tools.",
                 },
             },
             "required": ["query"],
             "additionalProperties": false,
         });
         let found = json!({"tools": [{
-            "name": "get_weather", "description": "Tells the weather.", "score": 2.1,
+            "name": "get_weather", "description": "Returns the weather.", "score": 2.1,
             "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
         }]});
         let about = DefinitionBuilder::with_schema("find_tools", schema)
@@ -63,14 +64,14 @@ impl FindTools {
     }
 }
 
-/// The tools that fit, best first.
+/// Returns the matching tools, best first.
 fn found(shown: &Weak<Catalogs>, invocation: &Invocation) -> Value {
     let Invocation { tenant, allowed, session_snapshot: conversation, naming, arguments, .. } = invocation;
     let query = arguments["query"].as_str().unwrap_or_default();
     let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
-    // The call holds the shelf of its tenant.
-    let shelf = shown.upgrade().and_then(|shown| shown.of(tenant));
-    let snapshot = shelf.map(|shelf| shelf.snapshot().clone()).unwrap_or_default();
+    // The call holds the catalog of its tenant, so it is loaded.
+    let catalog = shown.upgrade().and_then(|shown| shown.of(tenant));
+    let snapshot = catalog.map(|catalog| catalog.snapshot().clone()).unwrap_or_default();
     let view = View::new(&snapshot, conversation.as_deref(), allowed.as_deref());
     let found = view.search(query).into_iter().filter(|(entry, _)| entry.role.is_none());
     let tools = found.filter_map(|(entry, score)| {
@@ -88,9 +89,9 @@ impl Executor for FindTools {
         let shown = self.0.clone();
         Box::pin(async move {
             let name = invocation.name.clone();
-            // The first search of a snapshot reads all of it.
+            // The first search of a snapshot builds its index, which blocks the thread.
             let found = tokio::task::spawn_blocking(move || found(&shown, &invocation)).await;
-            let found = found.map_err(|_| Failure::execution(&name, "the search broke off"))?;
+            let found = found.map_err(|_| Failure::execution(&name, "the search was interrupted"))?;
             Ok(ToolOutput::Data(Arc::new(found)))
         })
     }
@@ -100,18 +101,18 @@ impl Executor for FindTools {
     }
 }
 
-/// Stands for the tool that its arguments name.
+/// The executor of `call_tool`, which forwards to the tool that its arguments name.
 #[derive(Debug)]
 struct CallTool;
 
 impl CallTool {
     fn tool() -> BuiltinTool {
-        let arguments = "Its arguments, as its input_schema describes them: an object, or the JSON text of one.";
+        let arguments = "The arguments of the tool as described by its input_schema: an object, or its JSON text.";
         let schema = json!({
             "type": "object",
             "properties": {
-                "name": {"type": "string", "minLength": 1, "description": "The tool, as find_tools names it."},
-                // Some vendors cannot say an object of any shape, but every one can say a text.
+                "name": {"type": "string", "minLength": 1, "description": "The name of the tool as returned by find_tools."},
+                // Some vendors cannot express an object of any shape, but all can express a string.
                 "arguments": {"type": ["object", "string"], "description": arguments},
             },
             "required": ["name"],
@@ -119,7 +120,7 @@ impl CallTool {
         });
         let about = DefinitionBuilder::with_schema("call_tool", schema)
             .title("Call a tool")
-            .description("Calls a tool that find_tools has found.")
+            .description("Calls a tool found with find_tools.")
             .category(CATEGORY)
             .example(json!({"name": "get_weather", "arguments": {"city": "Paris"}}), "sunny");
         BuiltinTool { definition: about.into_definition(), executor: Arc::new(Self), validate: None }
@@ -128,8 +129,8 @@ impl CallTool {
 
 impl Executor for CallTool {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
-        // Its calls become those of the tools that they name before anything runs.
-        let failure = Failure::execution(&invocation.name, "it stands for another tool and is not run itself");
+        // The engine replaces a call of this tool by a call of the named tool, so this executor never runs.
+        let failure = Failure::execution(&invocation.name, "it forwards to another tool and does not run itself");
         Box::pin(std::future::ready(Err(failure)))
     }
 

@@ -1,4 +1,4 @@
-//! One tool, ready: its definition, compiled validators and policy stack.
+//! Entries: compiled tools with definition, validators and policy stack.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,50 +24,50 @@ use crate::schema::lower::{Lowered, Target, Unlowerable};
 use crate::schema::{self, Compiled, Role};
 use crate::tool::{BuiltinTool, Validate};
 
-/// Where a tool comes from and since when.
+/// The source, the revision and the times of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provenance {
-    /// Its source.
+    /// The source of the definition.
     pub source: Source,
-    /// Counted up by every change.
+    /// Incremented by every change.
     pub revision: i64,
-    /// When it was first declared.
+    /// The time of the first declaration.
     pub created_at: Time,
-    /// When it was last changed.
+    /// The time of the last change.
     pub updated_at: Time,
 }
 
-/// A tool that can be called.
+/// A compiled tool that can be called.
 pub struct Entry {
-    /// As declared.
+    /// The definition as declared.
     pub declared: ToolDefinition,
-    /// As declared, with what was left out filled in.
+    /// The definition with defaults filled in, the fetched document applied and hidden presets removed.
     pub definition: ToolDefinition,
-    /// Where it comes from.
+    /// Source, revision and times.
     pub made: Provenance,
-    /// The name, to be shared by calls.
+    /// The name, shared with calls.
     pub name: Arc<str>,
-    /// The display name, to be shared by calls.
+    /// The display name, shared with calls.
     pub title: Arc<str>,
-    /// Checks arguments.
+    /// The validator of arguments.
     pub input: Compiled,
-    /// Checks results.
+    /// The validator of results.
     pub output: Option<Compiled>,
-    /// The tool's own check of arguments, after the schema's.
+    /// The tool's own check of arguments, which runs after schema validation.
     pub validate: Option<Validate>,
-    /// The same, where it has to wait for the presets.
+    /// The same check for a tool with presets: it runs after they are injected.
     pub validate_with_presets: Option<Validate>,
-    /// Runs it.
+    /// The executor with its policy layers.
     pub stack: Stack,
-    /// The instances that it keeps, if it is made by a factory.
+    /// The pool of instances of a tool that a factory creates.
     pub instances: Option<Arc<dyn Pool>>,
-    /// Which sessions have it; `None`: all.
+    /// Decides which sessions have the tool; `None` means all.
     pub is_available: Option<Available>,
-    /// What came from its `definition_url`.
+    /// The document that `definition_url` returned.
     pub fetched: FetchedDefinition,
-    /// What it stands for, if it is there for the sake of the others.
+    /// The role of a tool that operates on other tools or on its session.
     pub role: Option<ToolRole>,
-    /// Nobody can call it for now: its upstream server has changed it, and that was not accepted yet.
+    /// Whether calls are rejected because the upstream server changed the tool and the change is not accepted yet.
     pub is_quarantined: bool,
     lowered: LoweredForms,
     etag: OnceLock<String>,
@@ -79,45 +79,45 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// A tool as `GET /tools/{name}` shows it.
+/// A tool as returned by `GET /tools/{name}`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Tool)]
 pub struct ToolView<'a> {
     #[serde(flatten)]
     definition: &'a ToolDefinition,
-    /// What its upstream MCP server says of it beside the definition; only of such tools.
+    /// Metadata from the upstream MCP server; only for tools of upstream servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     upstream: Option<&'a UpstreamMetadata>,
-    /// Where it comes from.
+    /// The source of the definition.
     source: Source,
-    /// Counted up by every change.
+    /// Incremented by every change.
     revision: i64,
-    /// Whether it can be called.
+    /// Whether the tool can be called.
     active: bool,
-    /// Why it is paused; `null` while it is not.
+    /// Why the tool is paused; `null` if it is not paused.
     #[schema(value_type = Option<Object>)]
     paused: Option<Paused>,
-    /// Why the last answer of its `definition_url` is not in use; absent where there is nothing to say.
+    /// Why the last response of `definition_url` is not in use; absent if there was no error.
     #[serde(skip_serializing_if = "Option::is_none")]
     definition_error: Option<&'a DefinitionError>,
-    /// When it was first declared.
+    /// The time of the first declaration.
     created_at: Time,
-    /// When it was last changed.
+    /// The time of the last change.
     updated_at: Time,
-    /// Of the request that has just declared it: what is not as it was given. Absent where there is nothing to say.
+    /// Differences between the definition in the request and the stored one; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     warnings: Vec<String>,
 }
 
 impl ToolView<'_> {
-    /// Adds what is not as the request gave it.
+    /// Sets the differences between the request and the stored definition.
     #[must_use]
     pub fn with_warnings(self, warnings: Vec<String>) -> Self {
         Self { warnings, ..self }
     }
 
-    /// Whether it can be called by whoever is shown it.
+    /// Sets whether the caller can call the tool.
     #[must_use]
     pub fn with_active(self, active: bool) -> Self {
         Self { active, ..self }
@@ -125,7 +125,7 @@ impl ToolView<'_> {
 }
 
 impl Entry {
-    /// As it is shown to those who can call it.
+    /// Returns the public representation of the tool, marked as active.
     #[must_use]
     pub fn view(&self, paused: Option<Paused>) -> ToolView<'_> {
         ToolView {
@@ -149,63 +149,62 @@ impl Entry {
         (self.made.source == Source::Api).then_some(caller)
     }
 
-    /// Whether a session has it, as far as the tool itself has a say. A tool that cannot tell is not there.
+    /// Returns `true` if the tool's own condition accepts this session. A condition that panics counts as `false`.
     #[must_use]
     pub fn is_available_to(&self, session: &Session) -> bool {
         let Some(is_available) = &self.is_available else { return true };
         catch_unwind(AssertUnwindSafe(|| is_available(session))).unwrap_or_else(|_| {
-            tracing::error!(tool = %self.name, "whether a tool is available could not be found out: it panicked");
+            tracing::error!(tool = %self.name, "the availability check of a tool panicked; the tool is unavailable");
             false
         })
     }
 
-    /// The same, to be called or not.
+    /// Sets whether the tool is quarantined.
     #[must_use]
-    pub(super) fn withheld(self, is_withheld: bool) -> Self {
-        Self { is_quarantined: is_withheld, ..self }
+    pub(super) fn with_quarantine(self, is_quarantined: bool) -> Self {
+        Self { is_quarantined, ..self }
     }
 
-    /// Returns `true` if nothing outside of the session keeps it from being called: it is in no group or in an active one,
-    /// and it is not withheld.
+    /// Returns `true` if the tool is not quarantined and is in no group or in an active group.
     pub(super) fn is_switched_on(&self, is_active: impl Fn(&str) -> bool) -> bool {
         let groups = &self.definition.groups;
         !self.is_quarantined && (groups.is_empty() || groups.iter().any(|group| is_active(group)))
     }
 
-    /// Its arguments as this target can say them; found out once.
+    /// Returns the argument schema lowered for this target; it is computed once.
     ///
     /// # Errors
-    /// If it cannot.
+    /// Returns an error if the target cannot express the schema.
     pub fn lowered(&self, target: Target) -> Result<&Lowered, &Unlowerable> {
         self.lowered.of(&self.definition.input_schema, target)
     }
 
-    /// As if this target could not say its arguments.
+    /// Makes [`Self::lowered`] fail for this target.
     #[cfg(test)]
     pub(super) fn refuse_to_lower(&self, target: Target, error: Unlowerable) {
         self.lowered.refuse(target, error);
     }
 
-    /// Whether its work is done outside of this process: it takes no place here, and goes on after a restart.
+    /// Returns `true` if the work is done outside this process: the call holds no slot and continues after a restart.
     #[must_use]
     pub fn works_outside(&self) -> bool {
         self.definition.is_external() || self.role == Some(ToolRole::Session(SystemTool::NewTask))
     }
 
-    /// Whether a call that may have run can be run again.
+    /// Returns `true` if a call that may have run can run again.
     #[must_use]
     pub fn may_repeat(&self) -> bool {
-        // The session of a task has the id of its call: made twice, it is one.
+        // The session of a task has the id of its call, so creating it twice creates one session.
         self.definition.is_repeatable() || self.role == Some(ToolRole::Session(SystemTool::NewTask))
     }
 
-    /// A strong entity tag (RFC 9110, section 8.8.3), the same on every node and after a restart.
+    /// Returns a strong entity tag (RFC 9110, section 8.8.3), which is the same on every node and after a restart.
     #[must_use]
     pub fn etag(&self) -> &str {
         self.etag.get_or_init(|| self.tag(None))
     }
 
-    /// The entity tag of the tool as it is shown now: one that rests, or that cannot be called, looks otherwise.
+    /// Returns the entity tag of the current representation, which differs if the tool is paused or inactive.
     #[must_use]
     pub fn etag_now(&self, paused: Option<Paused>, active: bool) -> Cow<'_, str> {
         let tag: Cow<'_, str> = if paused.is_some() { self.tag(paused).into() } else { self.etag().into() };
@@ -217,7 +216,7 @@ impl Entry {
     }
 }
 
-/// A strong entity tag for these bytes.
+/// Returns a strong entity tag for these bytes.
 #[must_use]
 pub fn etag_of(bytes: &[u8]) -> String {
     use std::fmt::Write;
@@ -230,7 +229,7 @@ pub fn etag_of(bytes: &[u8]) -> String {
     etag
 }
 
-/// Makes entries: knows the built-ins, the HTTP client and the layers around every tool.
+/// A builder of entries that holds the built-in tools, the HTTP client and the policy layers of all tools.
 pub struct EntryBuilder {
     builtins: Builtins,
     client: HttpClient,
@@ -242,7 +241,7 @@ pub struct EntryBuilder {
 }
 
 impl EntryBuilder {
-    /// With these built-ins; a later one of the same name replaces an earlier one.
+    /// Creates a builder with these built-in tools; a later tool replaces an earlier tool of the same name.
     #[must_use]
     pub fn new(builtins: Vec<BuiltinTool>, client: HttpClient, wraps: Vec<StackLayer>) -> Self {
         let builtins = builtins.into_iter().map(|tool| (tool.definition.name.clone(), tool)).collect();
@@ -257,25 +256,25 @@ impl EntryBuilder {
         }
     }
 
-    /// How it runs programs; not at all unless given.
+    /// Sets how programs run. The default runs none.
     #[must_use]
     pub fn processes(self, processes: Processes) -> Self {
         Self { processes, ..self }
     }
 
-    /// Which upstream MCP servers there are; none unless given.
+    /// Sets the upstream MCP servers. The default is none.
     #[must_use]
     pub fn servers(self, servers: Servers) -> Self {
         Self { servers, ..self }
     }
 
-    /// What stands in place of the dots of names that are shown over MCP; `__` unless given.
+    /// Sets the replacement for the dots of tool names over MCP. The default is `__`.
     #[must_use]
     pub fn name_separator(self, name_separator: NameSeparator) -> Self {
         Self { name_separator, ..self }
     }
 
-    /// See [`EntryBuilder::name_separator`].
+    /// Returns the separator set by [`EntryBuilder::name_separator`].
     pub(super) fn separator(&self) -> &NameSeparator {
         &self.name_separator
     }
@@ -284,13 +283,13 @@ impl EntryBuilder {
         self.builtins.values()
     }
 
-    /// The instances of all tools that are made by factories.
+    /// Returns the instances of all tools that factories create.
     #[must_use]
     pub fn instances(&self) -> &Instances {
         &self.instances
     }
 
-    /// What tools ask other servers with.
+    /// Returns the HTTP client that tools share.
     pub(super) fn client(&self) -> &HttpClient {
         &self.client
     }
@@ -298,15 +297,15 @@ impl EntryBuilder {
     /// Compiles a definition.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// Returns all faults of the definition.
     pub fn make(&self, declared: ToolDefinition, made: Provenance) -> Result<Entry, Vec<Fault>> {
         self.make_with(declared, made, FetchedDefinition::default())
     }
 
-    /// Compiles a definition with what came from its `definition_url`.
+    /// Compiles a definition together with the document that its `definition_url` returned.
     ///
     /// # Errors
-    /// Everything that is wrong with both together.
+    /// Returns all faults of the combined definition.
     pub fn make_with(
         &self,
         declared: ToolDefinition,
@@ -327,8 +326,8 @@ impl EntryBuilder {
             && made.source == Source::Api
             && !self.processes.registration
         {
-            let message = "a program can be declared in the server's tools folder only, unless the operator allows it \
-                           over the API (`registration` in `[process]`)";
+            let message = "a program can be declared only in the server's tools folder, unless the operator allows \
+                           registration over the API (`registration` in `[process]`)";
             faults.push(Fault::at("/executor/type", message));
         }
         if definition.input_schema.is_null() {
@@ -336,7 +335,7 @@ impl EntryBuilder {
                 Some(builtin) => definition.input_schema = builtin.definition.input_schema.clone(),
                 None => {
                     let until = match declared.definition_url {
-                        Some(_) => " until its `definition_url` has answered one",
+                        Some(_) => " until its `definition_url` has returned one",
                         None => "",
                     };
                     let message = format!("is required{until}: a JSON Schema with `\"type\":\"object\"`");
@@ -351,7 +350,7 @@ impl EntryBuilder {
         }
         let input = match faults.is_empty() {
             true => compile(&definition.input_schema, Role::Input, "/input_schema", &mut faults),
-            // What is wrong with the whole schema is told already.
+            // The check of the presets has reported the faults of the full schema already.
             false if !definition.presets.is_empty() => None,
             false => compile(&definition.input_schema, Role::Input, "/input_schema", &mut faults),
         };
@@ -360,7 +359,7 @@ impl EntryBuilder {
             .as_ref()
             .and_then(|schema| compile(schema, Role::Output, "/output_schema", &mut faults));
         let validate = builtin.and_then(|builtin| builtin.validate.clone());
-        let (validate, validate_equipped) =
+        let (validate, validate_with_presets) =
             if definition.presets.is_empty() { (validate, None) } else { (None, validate) };
         match (input, executor) {
             (Some(input), Some(executor)) if faults.is_empty() => Ok(Entry {
@@ -373,7 +372,7 @@ impl EntryBuilder {
                 lowered: LoweredForms::default(),
                 stack: policy::stack(&definition, executor, &self.wraps),
                 validate,
-                validate_with_presets: validate_equipped,
+                validate_with_presets,
                 declared,
                 definition,
                 fetched,
@@ -397,7 +396,7 @@ impl EntryBuilder {
                 if builtin.is_none() {
                     let nearest = schema::nearest(name, self.builtins.keys().map(String::as_str));
                     let hint = nearest.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
-                    let message = format!("there is no built-in tool \"{name}\"{hint}");
+                    let message = format!("unknown built-in tool \"{name}\"{hint}");
                     faults.push(Fault::at("/executor/name", message));
                 }
                 let own = |executor: &Arc<dyn Executor>| executor.for_entry(&self.instances);
@@ -417,7 +416,7 @@ impl EntryBuilder {
     }
 }
 
-/// An executor, or what is wrong within the `executor` object.
+/// Returns the executor, or adds the faults of the `executor` object.
 fn of_parts(made: Result<impl Executor, Vec<(String, String)>>, faults: &mut Vec<Fault>) -> Option<Arc<dyn Executor>> {
     match made {
         Ok(executor) => Some(Arc::new(executor)),
@@ -429,7 +428,7 @@ fn of_parts(made: Result<impl Executor, Vec<(String, String)>>, faults: &mut Vec
     }
 }
 
-/// The schema with every argument that a placeholder may name: presets need not be in it.
+/// Returns the schema with every argument that a placeholder may name, including presets that the schema lacks.
 fn known(definition: &ToolDefinition) -> Cow<'_, Value> {
     let schema = &definition.input_schema;
     let is_known = |name: &String| schema.get("properties").is_some_and(|properties| properties.get(name).is_some());

@@ -1,4 +1,4 @@
-//! What a definition's URL answered: what it may say, how it meets the definition's own words, and how it is stored.
+//! The response of a definition's URL: its members, their application to the definition, and their storage.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::domain::tool::DefinitionError;
 use crate::domain::{Time, ToolDefinition, json};
 
-/// Where the stored text keeps what was fetched.
+/// The member of a stored definition that contains the fetched document.
 const STORED: &str = "definition_fetched";
 
-/// What a URL answers: it comes before the definition's own.
+/// The document at a definition's URL. Its members take precedence over the members of the definition.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DefinitionOverlay {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,34 +24,37 @@ pub struct DefinitionOverlay {
     output_schema: Option<Value>,
 }
 
-/// What is known of a definition's URL.
+/// The state of a definition's URL.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FetchedDefinition {
-    /// The last good answer.
+    /// The last valid document.
     pub overlay: Option<Arc<DefinitionOverlay>>,
-    /// Why it is not a newer one.
+    /// Why the last request did not return a valid document.
     pub error: Option<DefinitionError>,
-    /// When it was last asked.
+    /// The time of the last request.
     pub at: Option<Time>,
 }
 
 impl DefinitionOverlay {
-    /// Reads an answer. Members that mean nothing here are left alone: whoever answers may serve others too.
+    /// Decodes a response. Unknown members are ignored, because the server may serve other clients too.
     ///
     /// # Errors
-    /// What it is instead.
+    /// Returns a message if the response is not an object, a member has the wrong type, or no known member is present.
     pub fn read(value: Value) -> Result<Self, String> {
         if !value.is_object() {
-            return Err(format!("its answer must be an object, not {}", json::type_name(&value)));
+            return Err(format!("the response must be an object, not {}", json::type_name(&value)));
         }
-        let overlay: Self = serde_json::from_value(value).map_err(|error| format!("its answer is unfit: {error}"))?;
+        let overlay: Self =
+            serde_json::from_value(value).map_err(|error| format!("the response is invalid: {error}"))?;
         if overlay == Self::default() {
-            return Err("its answer has none of title, description, input_schema and output_schema".to_owned());
+            return Err(
+                "the response must have at least one of title, description, input_schema and output_schema".to_owned()
+            );
         }
         Ok(overlay)
     }
 
-    /// Puts it before the definition's own words.
+    /// Replaces the members of the definition that the document has.
     pub fn apply(&self, definition: &mut ToolDefinition) {
         if let Some(title) = &self.title {
             definition.title = Some(title.clone());
@@ -68,10 +71,10 @@ impl DefinitionOverlay {
     }
 }
 
-/// A definition as it is stored: with what was fetched, so that other nodes and the next start have it at once.
+/// Serializes a definition together with its fetched document, which other nodes and the next start use immediately.
 ///
 /// # Errors
-/// If it cannot be said in JSON.
+/// Returns an error if the definition cannot be serialized.
 pub fn to_store(definition: &ToolDefinition, fetched: &FetchedDefinition) -> Result<String, serde_json::Error> {
     let kept = definition.to_stored()?;
     if *fetched == FetchedDefinition::default() {
@@ -82,14 +85,14 @@ pub fn to_store(definition: &ToolDefinition, fetched: &FetchedDefinition) -> Res
     serde_json::to_string(&value)
 }
 
-/// The way back.
+/// Parses the output of [`to_store`].
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns a message if the text is not a valid definition.
 pub(super) fn read_stored(text: &str) -> Result<(ToolDefinition, FetchedDefinition), String> {
     let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let fetched = value.as_object_mut().and_then(|members| members.shift_remove(STORED));
-    // What cannot be read any more is fetched again.
+    // An unreadable document is fetched again.
     let fetched = fetched.and_then(|fetched| serde_json::from_value(fetched).ok()).unwrap_or_default();
     Ok((serde_json::from_value(value).map_err(|error| error.to_string())?, fetched))
 }
@@ -101,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_an_object_with_something_to_say() {
+    fn response_must_be_an_object_with_a_known_member() {
         for value in [json!([]), json!("x"), json!({}), json!({"name": "x"}), json!({"description": 5})] {
             assert!(DefinitionOverlay::read(value.clone()).is_err(), "{value}");
         }
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fetched_is_stored_beside_the_definition() {
+    fn fetched_document_is_stored_with_the_definition() {
         let definition = crate::tool::DefinitionBuilder::with_schema("t", json!({"type": "object"})).into_definition();
         let plain = to_store(&definition, &FetchedDefinition::default()).unwrap();
         assert_eq!(serde_json::from_str::<ToolDefinition>(&plain).unwrap(), definition);

@@ -1,4 +1,4 @@
-//! The tools folder: definitions as `*.json` and `*.toml`, one or an array each, read again when they change.
+//! The tools folder: `*.json` and `*.toml` files with one definition or an array, read again when they change.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use crate::domain::{Time, ToolDefinition, tool};
 
 pub mod scripts;
 
-/// How long a change may settle before the folder is read, so that a half-written file is not.
+/// Delay between a change and the reading of the folder, so that a file is written completely.
 const SETTLE: Duration = Duration::from_millis(50);
-/// How often the folder is looked at even if nothing was heard: some file systems tell nothing.
+/// Interval of reads without a notification, because some file systems send none.
 const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 
-/// The folder and what was last good in each of its files.
+/// The tools folder with the last valid definitions of each file.
 #[derive(Debug)]
 pub struct ToolsFolder {
     path: PathBuf,
@@ -30,10 +30,10 @@ pub struct ToolsFolder {
     reported: Vec<InvalidFile>,
 }
 
-/// A definition and when its file was written.
+/// A definition and the modification time of its file.
 type Dated = (ToolDefinition, Time);
 
-/// One definition file as it was read, and what came of it.
+/// The content of a definition file and the result of compiling it.
 #[derive(Debug)]
 struct DefinitionFile {
     bytes: Vec<u8>,
@@ -41,32 +41,32 @@ struct DefinitionFile {
     definitions: Result<Vec<ToolDefinition>, String>,
 }
 
-/// A file that is not as it should be; its last good state stays.
+/// An invalid definition file. Its last valid definitions stay in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidFile {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The reason as text.
     pub reason: String,
 }
 
 impl ToolsFolder {
-    /// A folder that was not read yet.
+    /// Creates a folder without reading it.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { path, files: BTreeMap::new(), last_valid: BTreeMap::new(), reported: Vec::new() }
     }
 
-    /// Reads what has changed and shows it; a broken file keeps what was last good in it. Returns the files that are
-    /// broken in a way that was not told before.
+    /// Reads changed files and publishes their definitions; an invalid file keeps its last valid definitions. Returns
+    /// the invalid files whose fault was not reported before.
     ///
     /// # Errors
-    /// If the folder itself cannot be read.
+    /// Returns an error if the folder itself cannot be read.
     pub fn read(&mut self, registry: &Registry) -> std::io::Result<Vec<InvalidFile>> {
         let found = contents(&self.path)?;
         let same =
             |(path, file): (&PathBuf, &DefinitionFile)| found.get(path) == Some(&(file.bytes.clone(), file.written));
-        // A script that was missing may be there now, which changes no definition file.
+        // A missing script may have been added, which changes no definition file.
         let waits = self.files.values().any(|file| file.definitions.is_err() && names_scripts(&file.bytes));
         if found.len() == self.files.len() && self.files.iter().all(same) && !waits {
             return Ok(Vec::new());
@@ -76,22 +76,26 @@ impl ToolsFolder {
             let unchanged = known.remove(&path).filter(|file| file.bytes == bytes && file.written == written);
             let unchanged = unchanged.filter(|file| file.definitions.is_ok() || !names_scripts(&file.bytes));
             let file = unchanged.unwrap_or_else(|| {
-                let definitions = tried(&path, &bytes, registry);
+                let definitions = compiled(&path, &bytes, registry);
                 DefinitionFile { bytes, written, definitions }
             });
             self.files.insert(path, file);
         }
         let broken = self.choose();
-        // Every definition was tried above, and none stands twice.
+        // Every definition was compiled above, and names are unique.
         if let Err((name, faults)) = registry.show_files(self.last_valid.values().flatten().cloned().collect()) {
-            tracing::error!(tool = name, reason = check::summary(&faults), "the tools folder is not shown");
+            tracing::error!(
+                tool = name,
+                reason = check::summary(&faults),
+                "the definitions of the tools folder cannot be published"
+            );
         }
         let news = broken.iter().filter(|broken| !self.reported.contains(broken)).cloned().collect();
         self.reported = broken;
         Ok(news)
     }
 
-    /// Decides anew what is shown of each file, in the order of their names: a name belongs to the first that has it.
+    /// Selects the definitions of each file, in the order of the paths: the first file with a name owns it.
     fn choose(&mut self) -> Vec<InvalidFile> {
         let mut last_good = std::mem::take(&mut self.last_valid);
         let mut broken = Vec::new();
@@ -126,8 +130,8 @@ fn names_scripts(bytes: &[u8]) -> bool {
     bytes.windows(4).any(|word| word == b"argv")
 }
 
-/// A file's definitions, each of which could be registered.
-fn tried(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<ToolDefinition>, String> {
+/// Returns the definitions of a file after compiling each one.
+fn compiled(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<ToolDefinition>, String> {
     let mut definitions = definitions(path, bytes)?;
     for definition in &mut definitions {
         scripts::resolve(definition, path)
@@ -145,16 +149,16 @@ fn tried(path: &Path, bytes: &[u8], registry: &Registry) -> Result<Vec<ToolDefin
     Ok(definitions)
 }
 
-/// The definitions in one file.
+/// Parses the definitions of a file.
 fn definitions(path: &Path, bytes: &[u8]) -> Result<Vec<ToolDefinition>, String> {
     let list = values(path, bytes)?;
     list.into_iter().map(|value| tool::read_definition(value).map_err(|error| error.to_string())).collect()
 }
 
-/// What is written in one file where definitions are.
+/// Parses the JSON values of the definitions in a file.
 ///
 /// # Errors
-/// Returns why it is not JSON or TOML, for people.
+/// Returns a message if the file is not valid JSON or TOML.
 pub fn values(path: &Path, bytes: &[u8]) -> Result<Vec<Value>, String> {
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
     let value: Value = if is_toml {
@@ -164,13 +168,13 @@ pub fn values(path: &Path, bytes: &[u8]) -> Result<Vec<Value>, String> {
         let (value, replaced) = tool::parse_definition(bytes, before).map_err(|error| error.to_string())?;
         for bound in replaced {
             let file = path.display().to_string();
-            tracing::warn!(file, bound = bound.to_string(), "a bound of a schema was replaced");
+            tracing::warn!(file, bound = bound.to_string(), "a bound in a schema was replaced");
         }
         value
     };
     Ok(match value {
         Value::Array(list) => list,
-        // TOML has no array at its root: a file of several has `[[tools]]`.
+        // TOML has no array at its root, so a file with several definitions has `[[tools]]`.
         Value::Object(mut one) if one.len() == 1 && one.get("tools").is_some_and(Value::is_array) => {
             match one.remove("tools") {
                 Some(Value::Array(list)) => list,
@@ -181,7 +185,7 @@ pub fn values(path: &Path, bytes: &[u8]) -> Result<Vec<Value>, String> {
     })
 }
 
-/// How many tokens of a path in a file tell the definition: none, its index, or `tools` and its index.
+/// Returns how many tokens of a path in a file lead to the definition: 0, 1 (its index) or 2 (`tools` and its index).
 fn before(path: &[String]) -> usize {
     match path.first().map(String::as_str) {
         Some("tools") => 2,
@@ -190,7 +194,7 @@ fn before(path: &[String]) -> usize {
     }
 }
 
-/// The folder's definition files, what is in them, and when they were written.
+/// Returns the content and the modification time of each definition file in the folder.
 fn contents(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, (Vec<u8>, Time)>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
@@ -198,7 +202,7 @@ fn contents(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, (Vec<u8>, Time)>
         let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         let wanted = path.extension().is_some_and(|extension| extension == "json" || extension == "toml");
         if wanted && !hidden && path.is_file() {
-            // A file may go between listing and reading.
+            // A file may be deleted between listing and reading.
             if let Ok(bytes) = std::fs::read(&path) {
                 let at = written(&path);
                 found.insert(path, (bytes, at));
@@ -208,26 +212,26 @@ fn contents(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, (Vec<u8>, Time)>
     Ok(found)
 }
 
-/// When a file was last written.
+/// Returns the modification time of a file.
 fn written(path: &Path) -> Time {
     let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     let since = modified.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
     Time(since.map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX)))
 }
 
-/// Reads the folder whenever it changes, until `stop`.
+/// Reads the folder after each change, until `stop`.
 pub async fn watch(mut folder: ToolsFolder, registry: Arc<Registry>, stop: CancellationToken) {
     let changed = Arc::new(Notify::new());
-    let heard = changed.clone();
+    let notify = changed.clone();
     let watcher = notify::recommended_watcher(move |event| {
         if may_have_changed(&event) {
-            heard.notify_one();
+            notify.notify_one();
         }
     });
     let watcher =
         watcher.and_then(|mut watcher| watcher.watch(&folder.path, RecursiveMode::NonRecursive).map(|()| watcher));
     if let Err(error) = &watcher {
-        tracing::warn!(%error, "the tools folder cannot be watched; it is looked at every {LOOK_ANYWAY:?}");
+        tracing::warn!(%error, "the tools folder cannot be watched; polling every {LOOK_ANYWAY:?}");
     }
     loop {
         tokio::select! {
@@ -246,19 +250,19 @@ pub async fn watch(mut folder: ToolsFolder, registry: Arc<Registry>, stop: Cance
     }
 }
 
-/// Whether something in the folder may be another than before. That somebody has read in it is an event too, and this
-/// service does so after each change: it would never rest.
+/// Returns `true` if an event may change the content of the folder. Read accesses are ignored: the service reads the
+/// folder after each change and would trigger itself in an endless loop.
 fn may_have_changed(event: &notify::Result<Event>) -> bool {
     const WRITTEN: AccessKind = AccessKind::Close(AccessMode::Write);
     !matches!(event, Ok(Event { kind: EventKind::Access(access), .. }) if *access != WRITTEN)
 }
 
-/// Tells the log which files are broken.
+/// Logs invalid files.
 pub fn report(folder: &Path, broken: std::io::Result<Vec<InvalidFile>>) {
     match broken {
         Ok(broken) => {
             for InvalidFile { path, reason } in broken {
-                tracing::error!(file = %path.display(), reason, "a tools file is broken; its last good state is kept");
+                tracing::error!(file = %path.display(), reason, "a tools file is invalid; its last valid definitions are kept");
             }
         }
         Err(error) => tracing::error!(folder = %folder.display(), %error, "the tools folder cannot be read"),
@@ -270,14 +274,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_the_folder_is_no_change_of_it() {
+    fn reading_the_folder_is_not_a_change() {
         let folder = tempfile::tempdir().unwrap();
         let (old, new) = (folder.path().join("old.json"), folder.path().join("new.json"));
         std::fs::write(&old, "{}").unwrap();
         let (sender, heard) = std::sync::mpsc::channel();
         let mut watcher = notify::recommended_watcher(move |event| {
             if may_have_changed(&event) {
-                // The test may have seen enough.
+                // The test may have ended already.
                 let _ = sender.send(event);
             }
         })
@@ -285,7 +289,7 @@ mod tests {
         watcher.watch(folder.path(), RecursiveMode::NonRecursive).unwrap();
         assert_eq!(contents(folder.path()).unwrap().len(), 1);
         std::fs::write(&new, "{}").unwrap();
-        // Events come in their order: what reading had brought would be the first.
+        // Events arrive in order, so an event caused by reading would be the first.
         let first = heard.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
         assert_eq!(first.paths, [new.as_path()]);
     }

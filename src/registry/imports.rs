@@ -1,4 +1,4 @@
-//! Registering what was imported: whatever can be, in one change.
+//! Registration of imported tools: all valid tools, in as few transactions as possible.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use crate::import::{ImportPlan, ImportedTool, RejectedOperation, Report, Warning
 use crate::store::tools::{Precondition, ToolWrite};
 use crate::store::{Store, StoreError};
 
-/// Most tools in one change of the database, which has to be made within its bound of time.
+/// Maximum number of tools in one transaction, so that it stays within its timeout.
 const MOST_AT_ONCE: usize = 500;
 
-/// How often what others changed meanwhile is looked at anew.
+/// Maximum number of attempts if the tools change concurrently.
 const MOST_TRIES: usize = 3;
 
-/// How what was imported is registered.
+/// Options of an import.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ImportMode {
-    /// Another registered tool of the same name is replaced.
+    /// Replace a registered tool of the same name.
     pub replace: bool,
-    /// Nothing is registered.
+    /// Register nothing.
     pub dry_run: bool,
 }
 
-/// What is to become of a tool.
+/// The action for one imported tool.
 enum Plan {
     Write(Precondition),
     Keep,
@@ -33,13 +33,14 @@ enum Plan {
 }
 
 impl Registry {
-    /// What documents are fetched with.
+    /// Returns the HTTP client that fetches documents.
     #[must_use]
     pub fn http_client(&self) -> &HttpClient {
-        self.workshop.client()
+        self.builder.client()
     }
 
-    /// Leaves out what could not be registered; the reasons join those of the import. It takes long: not for async threads.
+    /// Moves tools that cannot be registered to the rejected operations. Compiles all definitions, so it blocks the
+    /// thread.
     #[must_use]
     pub fn check_imported(&self, tenant: &Tenant, mut imported: ImportPlan) -> ImportPlan {
         for ImportedTool { operation, definition } in std::mem::take(&mut imported.offered) {
@@ -59,31 +60,32 @@ impl Registry {
             Some(_) => {
                 let name = &definition.name;
                 Plan::Reject(format!(
-                    "there is another registered tool \"{name}\": take a prefix (`prefix`), or replace it (`replace`)"
+                    "another registered tool has the name \"{name}\": set a prefix (`prefix`), or replace the tool \
+                        (`replace`)"
                 ))
             }
         }
     }
 
-    /// A registered tool comes before one of the same name from elsewhere, which may not be what is meant.
+    /// Warns about registered tools that shadow a tool of another source, which may be unintended.
     fn warn_shadowed(&self, tenant: &Tenant, report: &mut Report) {
-        let Some(shelf) = self.shelf(tenant) else { return };
-        let snapshot = shelf.snapshot();
+        let Some(catalog) = self.shelf(tenant) else { return };
+        let snapshot = catalog.snapshot();
         for name in &report.created {
             let hidden = snapshot.get(name).filter(|entry| entry.made.source != Source::Api);
             if hidden.is_some() {
                 let message =
-                    format!("\"{name}\" hides a tool of the same name that is built in or declared in a file");
+                    format!("\"{name}\" shadows a tool of the same name that is built in or declared in a file");
                 report.warnings.push(Warning { operation: None, message });
             }
         }
     }
 }
 
-/// Registers what was imported and checked.
+/// Registers the checked tools of an import.
 ///
 /// # Errors
-/// If the database fails. What was written before it is registered.
+/// Returns an error if the database fails. Tools of earlier transactions stay registered.
 pub async fn register(
     registry: &Arc<Registry>,
     store: &Store,
@@ -93,20 +95,20 @@ pub async fn register(
     let ImportPlan { title, offered, refused, warnings } = imported;
     let mut report = Report { title, refused, warnings, ..Report::default() };
     registry.reload(store).await?;
-    let mut told = Report::default();
+    let mut merged = Report::default();
     for chunk in offered.chunks(MOST_AT_ONCE) {
         let part = register_chunk(registry, store, chunk, how).await?;
-        told.created.extend(part.created);
-        told.replaced.extend(part.replaced);
-        told.unchanged.extend(part.unchanged);
-        told.refused.extend(part.refused);
-        told.warnings.extend(part.warnings);
+        merged.created.extend(part.created);
+        merged.replaced.extend(part.replaced);
+        merged.unchanged.extend(part.unchanged);
+        merged.refused.extend(part.refused);
+        merged.warnings.extend(part.warnings);
     }
-    report.created = told.created;
-    report.replaced = told.replaced;
-    report.unchanged = told.unchanged;
-    report.refused.extend(told.refused);
-    report.warnings.extend(told.warnings);
+    report.created = merged.created;
+    report.replaced = merged.replaced;
+    report.unchanged = merged.unchanged;
+    report.refused.extend(merged.refused);
+    report.warnings.extend(merged.warnings);
     Ok(report)
 }
 
@@ -150,7 +152,7 @@ async fn register_chunk(
             return Ok(report);
         }
     }
-    let reason = "others are changing tools of these names; nothing of them was registered, try again";
+    let reason = "tools of these names are being changed by other requests; none of them was registered, try again";
     let refuse = |ImportedTool { operation, .. }: &ImportedTool| RejectedOperation {
         operation: operation.clone(),
         reason: reason.to_owned(),
@@ -158,9 +160,9 @@ async fn register_chunk(
     Ok(Report { refused: offered.iter().map(refuse).collect(), ..Report::default() })
 }
 
-/// What becomes of tools that there is no room for: none of them is registered.
+/// Returns the report of a chunk that exceeds a quota: none of its tools is registered.
 fn without_room(offered: &[ImportedTool], report: Report, full: &StoreError) -> Report {
-    let reason = format!("{full}; nothing of these was registered");
+    let reason = format!("{full}; none of these tools was registered");
     let is_new = |name: &String| report.created.contains(name) || report.replaced.contains(name);
     let left_out = offered.iter().filter(|offered| is_new(&offered.definition.name));
     let refuse = |ImportedTool { operation, .. }: &ImportedTool| RejectedOperation {

@@ -1,4 +1,4 @@
-//! A tool's schema as each vendor can say it, found out once.
+//! The lowered schemas of a tool, computed once per target.
 
 use std::sync::OnceLock;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::schema::lower::{self, Lowered, Target, Unlowerable};
 
-/// What becomes of one tool's schema, by target.
+/// The results of lowering one schema, by target.
 #[derive(Debug, Default)]
 pub(super) struct LoweredForms([OnceLock<Result<Lowered, Unlowerable>>; 4]);
 

@@ -1,4 +1,4 @@
-//! Tools with the presets that were written over the API: a tool of any source, as it is declared but for those.
+//! Overlays presets stored through the API on declared tools of any source.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::store::presets::StoredPreset;
 #[derive(Debug, Clone, Default, PartialEq)]
 struct StoredPresets {
     presets: BTreeMap<String, Preset>,
-    /// Grows with every change of any of them.
+    /// The sum of the revisions of the presets, which grows with every change.
     revision: i64,
     updated_at: Time,
 }
 
-/// One tool as it was dressed last.
+/// A tool with its presets as it was compiled last.
 #[derive(Debug)]
 struct OverlaidEntry {
     declared: Arc<Entry>,
@@ -25,15 +25,15 @@ struct OverlaidEntry {
     entry: Arc<Entry>,
 }
 
-/// The stored presets, and the tools that have them.
+/// The stored presets of a tenant and the tools compiled with them.
 #[derive(Debug, Default)]
 pub(super) struct PresetOverlays {
     stored: BTreeMap<String, StoredPresets>,
-    dressed: BTreeMap<String, OverlaidEntry>,
+    compiled: BTreeMap<String, OverlaidEntry>,
 }
 
 impl PresetOverlays {
-    /// These presets, from now on.
+    /// Replaces all stored presets.
     pub fn fill(&mut self, presets: Vec<StoredPreset>) {
         self.stored.clear();
         for StoredPreset { tool, name, preset, revision, updated_at } in presets {
@@ -42,28 +42,29 @@ impl PresetOverlays {
             stored.updated_at = stored.updated_at.max(updated_at);
             stored.presets.extend(preset.map(|preset| (name, preset)));
         }
-        self.dressed.retain(|tool, _| self.stored.contains_key(tool));
+        self.compiled.retain(|tool, _| self.stored.contains_key(tool));
     }
 
-    /// The presets that are stored for a tool.
+    /// Returns the stored presets of a tool.
     pub fn of(&self, tool: &str) -> Option<&BTreeMap<String, Preset>> {
         self.stored.get(tool).map(|stored| &stored.presets)
     }
 
-    /// Puts the tools with their presets in the place of those without.
-    pub fn apply(&mut self, shown: &mut Layer, workshop: &EntryBuilder) {
+    /// Replaces the tools that have stored presets by their compiled overlays.
+    pub fn apply(&mut self, shown: &mut Layer, builder: &EntryBuilder) {
         for (tool, stored) in &self.stored {
             let Some(declared) = shown.get(tool) else { continue };
-            let known = self.dressed.get(tool);
+            let known = self.compiled.get(tool);
             let known = known.filter(|known| Arc::ptr_eq(&known.declared, declared) && known.stored == *stored);
             let entry = match known {
                 Some(known) => known.entry.clone(),
-                None => match compile_with_presets(declared, stored, workshop) {
+                None => match compile_with_presets(declared, stored, builder) {
                     Ok(entry) => Arc::new(entry),
                     Err(reason) => {
-                        // Without its presets it would be another tool: it is as it was, or not there.
-                        tracing::error!(tool, reason, "stored presets do not fit their tool any more");
-                        match self.dressed.get(tool) {
+                        // The tool must not run without its presets: the last valid overlay stays, or the tool is
+                        // removed.
+                        tracing::error!(tool, reason, "stored presets no longer match their tool");
+                        match self.compiled.get(tool) {
                             Some(last) => drop(shown.insert(tool.clone(), last.entry.clone())),
                             None => drop(shown.remove(tool)),
                         }
@@ -72,24 +73,25 @@ impl PresetOverlays {
                 },
             };
             let declared = declared.clone();
-            self.dressed.insert(tool.clone(), OverlaidEntry { declared, stored: stored.clone(), entry: entry.clone() });
+            self.compiled
+                .insert(tool.clone(), OverlaidEntry { declared, stored: stored.clone(), entry: entry.clone() });
             shown.insert(tool.clone(), entry);
         }
     }
 }
 
-fn compile_with_presets(declared: &Entry, stored: &StoredPresets, workshop: &EntryBuilder) -> Result<Entry, String> {
+fn compile_with_presets(declared: &Entry, stored: &StoredPresets, builder: &EntryBuilder) -> Result<Entry, String> {
     let mut definition = declared.declared.clone();
     definition.presets.extend(stored.presets.clone());
     let Provenance { source, revision, created_at, updated_at } = declared.made;
-    // Another value is another tool to whoever keeps its results.
+    // The revision changes with every preset, because it is part of the key of cached results.
     let made = Provenance {
         source,
         revision: revision + stored.revision,
         created_at,
         updated_at: updated_at.max(stored.updated_at),
     };
-    let entry = workshop.make_with(definition, made, declared.fetched.clone());
+    let entry = builder.make_with(definition, made, declared.fetched.clone());
     let entry = entry.map_err(|faults| check::summary(&faults))?;
-    Ok(entry.withheld(declared.is_quarantined))
+    Ok(entry.with_quarantine(declared.is_quarantined))
 }

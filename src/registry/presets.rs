@@ -1,6 +1,7 @@
-//! What a tool's presets make of its schema and of what a model sends.
+//! The effect of a tool's presets on its schema and on the arguments of a model.
 //!
-//! A hidden preset is cut out of everything that is shown; an overridable one is an optional argument with a default.
+//! A hidden preset is removed from the definition that clients see; an overridable preset becomes an optional argument
+//! with a default.
 
 use std::sync::Arc;
 
@@ -14,26 +15,26 @@ use crate::domain::{Preset, ToolDefinition};
 use crate::executor::secrets::is_valid_secret_name;
 use crate::schema::{self, Role};
 
-/// Longest name of an argument with a preset, in bytes.
+/// Maximum length of the name of an argument with a preset, in characters.
 const LONGEST_NAME: usize = 128;
-/// Most presets of a tool.
+/// Maximum number of presets of a tool.
 const MOST: usize = 100;
-/// Keywords with schemas of the same object (JSON Schema 2020-12, core, section 10.2).
+/// Keywords whose subschemas apply to the same object (JSON Schema 2020-12, core, section 10.2).
 const IN_PLACE: [&str; 6] = ["allOf", "anyOf", "oneOf", "if", "then", "else"];
 
-/// The presets that no model sees.
+/// Returns the names of the hidden presets.
 fn hidden(presets: &Presets) -> impl Iterator<Item = &String> {
     presets.iter().filter(|(_, preset)| !preset.overridable).map(|(name, _)| name)
 }
 
-/// The names of hidden presets under which arguments have something.
+/// Returns the names of hidden presets that the arguments contain.
 #[must_use]
 pub fn named_in(presets: &Presets, arguments: &Value) -> Vec<String> {
     let named = |name: &&String| arguments.get(name.as_str()).is_some();
     hidden(presets).filter(named).cloned().collect()
 }
 
-/// Arguments without what a model sent under the names of hidden presets; the very same where there is nothing of it.
+/// Returns the arguments without members named like hidden presets, or the same `Arc` if there are none.
 #[must_use]
 pub fn without(presets: &Presets, arguments: &Arc<Value>) -> Arc<Value> {
     if presets.is_empty() {
@@ -50,7 +51,7 @@ pub fn without(presets: &Presets, arguments: &Arc<Value>) -> Arc<Value> {
     Arc::new(kept)
 }
 
-/// Presets that come without a value keep the one that they had.
+/// Copies the values of `before` to the presets of the same name that have none.
 pub(super) fn keep(presets: &mut Presets, before: &Presets) {
     for (name, preset) in presets {
         if preset.origin == PresetSource::Stored(None)
@@ -61,7 +62,7 @@ pub(super) fn keep(presets: &mut Presets, before: &Presets) {
     }
 }
 
-/// Makes of a definition what is shown of it.
+/// Converts a declared definition to its public form.
 pub(super) fn hide(definition: &mut ToolDefinition) {
     let ToolDefinition { input_schema, presets, examples, .. } = definition;
     for (name, preset) in &*presets {
@@ -76,11 +77,11 @@ pub(super) fn hide(definition: &mut ToolDefinition) {
     }
 }
 
-/// An argument that may be left out, since there is a default.
+/// Makes an argument optional and sets its default.
 fn open(schema: &mut Value, name: &str, preset: &Preset) {
     in_place(schema, &mut |schema| require_not(schema, name));
     if let Some(Value::Object(property)) = schema.get_mut("properties").and_then(|all| all.get_mut(name)) {
-        // The preset comes before the schema's own default, also where it is not to be shown.
+        // The preset takes precedence over the schema's own default, even if the preset's value is a secret.
         property.shift_remove("default");
         if let PresetSource::Value(value) = &preset.origin {
             property.insert("default".to_owned(), value.clone());
@@ -88,7 +89,7 @@ fn open(schema: &mut Value, name: &str, preset: &Preset) {
     }
 }
 
-/// An argument that there is not.
+/// Removes an argument from the schema.
 fn cut(schema: &mut Value, name: &str) {
     in_place(schema, &mut |schema| {
         require_not(schema, name);
@@ -121,7 +122,7 @@ fn require_not(schema: &mut Map<String, Value>, name: &str) {
         _ => false,
     };
     if is_empty {
-        // Draft 4 allows no empty one.
+        // Draft 4 does not allow an empty array.
         schema.shift_remove("required");
     }
     if let Some(Value::Object(dependent)) = schema.get_mut("dependentRequired") {
@@ -131,7 +132,8 @@ fn require_not(schema: &mut Map<String, Value>, name: &str) {
     }
 }
 
-/// Every schema of the object itself. It ends as schemas do: their depth is bounded before this.
+/// Applies a change to every schema of the object itself. The depth of schemas was bounded before, which bounds the
+/// recursion.
 fn in_place(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)) {
     let Value::Object(members) = schema else { return };
     change(members);
@@ -147,7 +149,7 @@ fn in_place(schema: &mut Value, change: &mut impl FnMut(&mut Map<String, Value>)
     }
 }
 
-/// What is wrong with a tool's presets. The schema is the whole one, which compiles.
+/// Adds the faults of a tool's presets and of its full schema.
 pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
     let ToolDefinition { presets, input_schema, .. } = definition;
     if presets.len() > MOST {
@@ -159,7 +161,8 @@ pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
         faults.push(Fault::at(format!("/input_schema{}", error.pointer), error.message.clone()));
     }
     if !presets.is_empty() && has_reference(input_schema) {
-        let message = "the arguments of a tool with presets stand in the schema itself, not behind a `$ref`";
+        let message =
+            "the arguments of a tool with presets must be declared in the schema itself, not in the target of a `$ref`";
         faults.push(Fault::at("/input_schema", message));
     }
     for (name, preset) in presets {
@@ -167,18 +170,16 @@ pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
         if !is_valid_name(name) {
             faults.push(Fault::at(
                 &place,
-                format!("the name must have 1 to {LONGEST_NAME} characters, none of them a control"),
+                format!("the name must have 1 to {LONGEST_NAME} characters and no control characters"),
             ));
         }
         if preset.overridable && input_schema["properties"].get(name).is_none() {
-            faults.push(Fault::at(
-                &place,
-                "an overridable preset is the default of a property; there is none of this name",
-            ));
+            faults.push(Fault::at(&place, "an overridable preset requires a property of the same name in the schema"));
         }
         match &preset.origin {
             PresetSource::Secret(secret) if !is_valid_secret_name(secret) => {
-                let message = "the name of a secret has 1 to 128 letters, digits and underscores, as MAIL_API_KEY";
+                let message =
+                    "the name of a secret must have 1 to 128 letters, digits and underscores, such as MAIL_API_KEY";
                 faults.push(Fault::at(format!("{place}/secret"), message));
             }
             PresetSource::Value(value) => {
@@ -190,8 +191,8 @@ pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
                     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
                 });
                 if let Some(wrong) = wrong {
-                    // The value is repeated to nobody.
-                    let message = format!("does not fit the property's schema (`{}`)", wrong.keyword);
+                    // The message does not repeat the value, which may be confidential.
+                    let message = format!("does not match the schema of the property (`{}`)", wrong.keyword);
                     faults.push(Fault::at(format!("{place}/value"), message));
                 }
             }
@@ -200,7 +201,7 @@ pub(super) fn check(definition: &ToolDefinition, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Whether an argument of this name can have a preset.
+/// Returns `true` if an argument of this name can have a preset.
 #[must_use]
 pub fn is_valid_name(name: &str) -> bool {
     (1..=LONGEST_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control)
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_preset_is_cut_out_wherever_the_object_is_described() {
+    fn hidden_preset_is_removed_from_all_subschemas() {
         let schema = json!({"type": "object", "required": ["key", "city"], "additionalProperties": false,
             "properties": {"key": {"type": "string"}, "city": {"type": "string"}},
             "anyOf": [{"required": ["key"]}, {"properties": {"key": {}, "city": {}}}],
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overridable_preset_stays_and_is_the_default_unless_it_is_a_secret() {
+    fn overridable_preset_becomes_the_default_unless_secret() {
         let schema = json!({"type": "object", "required": ["unit"], "properties": {"unit": {"default": "F"}}});
         let of = |preset: Value| shown(schema.clone(), json!({"unit": preset}));
         assert_eq!(
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_the_value() {
+    fn fault_does_not_repeat_the_value() {
         let faults = |schema: Value, presets: Value| {
             let mut faults = Vec::new();
             check(&definition(schema, presets), &mut faults);
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_sent_under_a_hidden_name_is_dropped_and_nothing_else() {
+    fn only_arguments_of_hidden_presets_are_removed() {
         let presets =
             definition(json!({}), json!({"a": {"value": 1}, "b": {"secret": "B", "overridable": true}})).presets;
         let given = Arc::new(json!({"a": 2, "b": 3, "c": 4}));

@@ -1,4 +1,4 @@
-//! Keeps the definitions that come from a URL fresh: in the background, beside all calls and lists.
+//! The background task that refreshes definitions with a URL.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,59 +14,60 @@ use super::remote;
 use super::{Entry, Layer, Registry};
 use crate::domain::tool::DefinitionError;
 
-/// How often new URLs are looked for.
+/// Interval of the search for new URLs.
 const LOOK: Duration = Duration::from_millis(500);
-/// Most URLs that are asked at once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 8;
 
 /// A URL that tools name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RefreshTarget {
     url: String,
-    /// The shortest time of those that name it.
+    /// The shortest lifetime that a tool declares for it.
     ttl: Duration,
-    /// How long what is there is still good.
+    /// The remaining lifetime of the current document.
     left: Duration,
 }
 
 type RefreshResult = (String, Result<DefinitionOverlay, String>);
 
-/// Asks every URL again when its time is over, until `stop`. One that hangs holds up no other one.
+/// Fetches every URL again when its lifetime ends, until `stop`. Requests run concurrently, so that a slow server
+/// delays no other.
 pub async fn run(registry: Arc<Registry>, stop: CancellationToken) {
     let mut due: HashMap<String, Instant> = HashMap::new();
     let mut under_way: HashSet<String> = HashSet::new();
-    let mut asked: FuturesUnordered<BoxFuture<'static, RefreshResult>> = FuturesUnordered::new();
+    let mut requests: FuturesUnordered<BoxFuture<'static, RefreshResult>> = FuturesUnordered::new();
     loop {
-        let (wanted, now) = (registry.wanted(), Instant::now());
-        due.retain(|url, _| wanted.iter().any(|wanted| wanted.url == *url));
+        let (targets, now) = (registry.refresh_targets(), Instant::now());
+        due.retain(|url, _| targets.iter().any(|target| target.url == *url));
         let mut next = now + LOOK;
-        for RefreshTarget { url, ttl, left } in wanted {
+        for RefreshTarget { url, ttl, left } in targets {
             let at = due.entry(url.clone()).or_insert(now + left);
-            // It may have been declared anew with a shorter time.
+            // The lifetime may have been shortened since.
             *at = (*at).min(now + ttl);
-            if *at > now || under_way.contains(&url) || asked.len() >= AT_ONCE {
+            if *at > now || under_way.contains(&url) || requests.len() >= AT_ONCE {
                 next = next.min((*at).max(now));
                 continue;
             }
             *at = now + ttl;
             under_way.insert(url.clone());
             let registry = registry.clone();
-            asked.push(Box::pin(async move {
+            requests.push(Box::pin(async move {
                 let answer = registry.fetch(&url).await;
                 (url, answer)
             }));
         }
-        // What is due and cannot be asked yet waits for one of those that are under way.
+        // A URL that is due but over the limit of concurrent requests waits for one of them.
         let next = if next <= now { now + LOOK } else { next };
         tokio::select! {
             () = stop.cancelled() => return,
-            Some((url, answer)) = asked.next() => {
+            Some((url, answer)) = requests.next() => {
                 under_way.remove(&url);
                 let registry = registry.clone();
-                // A schema can be made to take long.
-                let shown = tokio::task::spawn_blocking(move || registry.show_answer(&url, answer));
+                // A schema can take long to compile.
+                let shown = tokio::task::spawn_blocking(move || registry.apply_response(&url, answer));
                 if shown.await.is_err() {
-                    tracing::error!("a definition that was fetched could not be shown");
+                    tracing::error!("a fetched definition could not be published");
                 }
             }
             () = tokio::time::sleep_until(next) => {}
@@ -75,47 +76,48 @@ pub async fn run(registry: Arc<Registry>, stop: CancellationToken) {
 }
 
 impl Registry {
-    /// The URLs that tools name.
-    fn wanted(&self) -> Vec<RefreshTarget> {
+    /// Returns the URLs that tools name.
+    fn refresh_targets(&self) -> Vec<RefreshTarget> {
         let now = self.clock.now();
-        let mut wanted: Vec<RefreshTarget> = Vec::new();
+        let mut targets: Vec<RefreshTarget> = Vec::new();
         let layers = self.layers();
         for entry in layers.all().flat_map(Layer::values) {
             let Some(url) = &entry.declared.definition_url else { continue };
             let ttl = remote::ttl(&entry.declared);
             let age = entry.fetched.at.map(|at| Duration::from_millis(now.millis_since(at)));
             let left = age.map_or(Duration::ZERO, |age| ttl.saturating_sub(age));
-            match wanted.iter_mut().find(|wanted| wanted.url == *url) {
+            match targets.iter_mut().find(|target| target.url == *url) {
                 Some(same) => (same.ttl, same.left) = (same.ttl.min(ttl), same.left.min(left)),
-                None => wanted.push(RefreshTarget { url: url.clone(), ttl, left }),
+                None => targets.push(RefreshTarget { url: url.clone(), ttl, left }),
             }
         }
-        wanted
+        targets
     }
 
-    /// Shows what a URL has answered in all tools that name it. Where it is no good, the last good one stays, flagged.
-    fn show_answer(&self, url: &str, answer: Result<DefinitionOverlay, String>) {
+    /// Applies the response of a URL to all tools that name it. If it is invalid, the last valid document stays, with
+    /// an error.
+    fn apply_response(&self, url: &str, answer: Result<DefinitionOverlay, String>) {
         let answer = answer.map(Arc::new);
         let old: Vec<Arc<Entry>> = {
             let layers = self.layers();
             let all = layers.all().flat_map(Layer::values);
             all.filter(|entry| entry.declared.definition_url.as_deref() == Some(url)).cloned().collect()
         };
-        let renewed: Vec<(Arc<Entry>, Arc<Entry>)> = old
+        let refreshed: Vec<(Arc<Entry>, Arc<Entry>)> = old
             .into_iter()
             .filter_map(|entry| {
-                let fresh = self.renewed(&entry, &answer)?;
+                let fresh = self.refreshed(&entry, &answer)?;
                 Some((entry, Arc::new(fresh)))
             })
             .collect();
-        if renewed.is_empty() {
+        if refreshed.is_empty() {
             return;
         }
         self.change(|layers| {
             let own = layers.own.values_mut().map(|own| &mut own.api);
             for layer in [&mut layers.builtin, &mut layers.file].into_iter().chain(own) {
-                for (old, fresh) in &renewed {
-                    // One that was replaced meanwhile stays as it was made.
+                for (old, fresh) in &refreshed {
+                    // A tool that was replaced meanwhile keeps its new entry.
                     if let Some(shown) = layer.get_mut(&*old.name).filter(|shown| Arc::ptr_eq(shown, old)) {
                         *shown = fresh.clone();
                     }
@@ -124,8 +126,8 @@ impl Registry {
         });
     }
 
-    /// The entry with this answer; `None` if it changes nothing.
-    fn renewed(&self, entry: &Entry, answer: &Result<Arc<DefinitionOverlay>, String>) -> Option<Entry> {
+    /// Compiles the entry with this response; returns `None` if it changes nothing.
+    fn refreshed(&self, entry: &Entry, answer: &Result<Arc<DefinitionOverlay>, String>) -> Option<Entry> {
         let now = self.clock.now();
         let (before, at) = (&entry.fetched, Some(now));
         let fetched = match answer {
@@ -139,7 +141,7 @@ impl Registry {
             }
         };
         let fresh = self.make_best(entry.declared.clone(), entry.made, fetched, Some(before)).ok()?;
-        // The same unfit answer again.
+        // The response is invalid for the same reason as before.
         let is_same = fresh.fetched.overlay == before.overlay && fresh.fetched.error == before.error;
         (!is_same).then_some(fresh)
     }

@@ -1,4 +1,4 @@
-//! Definitions that come from a URL: how they are fetched and compiled.
+//! Fetching and compiling of definitions with a URL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,30 +10,30 @@ use super::{Entry, Registry};
 use crate::domain::tool::{self, DefinitionError};
 use crate::domain::{Source, Tenant, ToolDefinition};
 
-/// How long an answer is good where the definition does not say.
+/// Default lifetime of a response, in milliseconds.
 const USUAL_TTL_MS: u64 = 60_000;
-/// Largest answer, in bytes: two schemas of the largest size, and words.
+/// Maximum length of a response, in bytes: enough for two schemas of the maximum size and texts.
 const LARGEST_ANSWER: usize = 1024 * 1024;
-/// How long an answer may take.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long an answer is good.
+/// Returns the lifetime of a response.
 pub(super) fn ttl(definition: &ToolDefinition) -> Duration {
     Duration::from_millis(definition.definition_ttl_ms.unwrap_or(USUAL_TTL_MS))
 }
 
 impl Registry {
-    /// Asks a URL for its part of a definition.
+    /// Fetches the document at a URL.
     pub(super) async fn fetch(&self, url: &str) -> Result<DefinitionOverlay, String> {
         let parse = |bytes: &[u8]| tool::parse_definition(bytes, |_| 0);
-        let (value, replaced) = self.workshop.client().fetch_parsed(url, LARGEST_ANSWER, PATIENCE, parse).await?;
+        let (value, replaced) = self.builder.client().fetch_parsed(url, LARGEST_ANSWER, PATIENCE, parse).await?;
         for bound in replaced {
-            tracing::debug!(url, bound = bound.to_string(), "a bound of a schema was replaced");
+            tracing::debug!(url, bound = bound.to_string(), "a bound in a schema was replaced");
         }
         DefinitionOverlay::read(value)
     }
 
-    /// Asks a definition's URL, if it has one and nothing else is wrong with it.
+    /// Fetches the document of a definition, if it has a URL and is otherwise valid.
     pub async fn fetch_for(&self, definition: &ToolDefinition) -> FetchedDefinition {
         let Some(url) = definition.definition_url.as_ref().filter(|_| check::definition(definition).is_empty()) else {
             return FetchedDefinition::default();
@@ -45,18 +45,18 @@ impl Registry {
         FetchedDefinition { overlay, error, at: Some(self.clock.now()) }
     }
 
-    /// Compiles a definition with what was fetched for it, without registering it. Where that does not fit, the
-    /// definition's own words have to do.
+    /// Compiles a definition with its fetched document, without registering it. If the document does not fit, the
+    /// definition is compiled without it.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// Returns all faults of the definition.
     pub fn try_fetched(
         &self,
         tenant: &Tenant,
         mut definition: ToolDefinition,
         fetched: FetchedDefinition,
     ) -> Result<FetchedDefinition, Vec<Fault>> {
-        // It is to fit the presets that are stored for it, too.
+        // The presets stored for the tool must match the definition, too.
         definition.presets.extend(self.stored_presets(tenant, &definition.name));
         let error = fetched.error.clone();
         let made = self.make_best(definition, self.trial(Source::Api), fetched, None);
@@ -66,7 +66,7 @@ impl Registry {
         })
     }
 
-    /// Compiles a definition with what was fetched; if that does not fit, with what fitted last, or as it is declared.
+    /// Compiles a definition with a fetched document; if that is invalid, with the last valid document, or as declared.
     pub(super) fn make_best(
         &self,
         declared: ToolDefinition,
@@ -76,16 +76,16 @@ impl Registry {
     ) -> Result<Entry, Vec<Fault>> {
         let has_answer = fetched.overlay.is_some();
         let at = fetched.at;
-        let mut faults = match self.workshop.make_with(declared.clone(), made, fetched) {
+        let mut faults = match self.builder.make_with(declared.clone(), made, fetched) {
             Err(faults) if has_answer => faults,
             entry => return entry,
         };
-        let message = format!("its answer cannot be used: {}", check::summary(&faults));
+        let message = format!("the response cannot be used: {}", check::summary(&faults));
         let known = last.and_then(|last| last.error.clone()).filter(|error| error.message == message);
         let error = known.unwrap_or(DefinitionError { message: message.clone(), at: self.clock.now() });
         let overlay = last.and_then(|last| last.overlay.clone());
         let instead = FetchedDefinition { overlay, error: Some(error), at };
-        self.workshop.make_with(declared, made, instead).map_err(|_| {
+        self.builder.make_with(declared, made, instead).map_err(|_| {
             faults.push(Fault::at("/definition_url", message));
             faults
         })

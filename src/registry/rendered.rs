@@ -1,4 +1,4 @@
-//! Lists of tools as they are sent, and those that a snapshot keeps.
+//! Rendered lists of tools and their cache.
 
 use std::sync::OnceLock;
 
@@ -12,11 +12,11 @@ use crate::formats::definitions::Format;
 pub struct Rendered {
     /// JSON, or Markdown for [`Format::Prompt`].
     pub body: Bytes,
-    /// Changes with it.
+    /// The entity tag of the body.
     pub etag: String,
 }
 
-/// Lists that were asked for, by format and whether losses are told.
+/// The rendered lists of a snapshot, by format and whether they contain losses.
 #[derive(Debug, Default)]
 pub(super) struct RenderedCache(pub(super) [[OnceLock<Rendered>; 2]; Format::ALL.len()]);
 

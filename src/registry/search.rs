@@ -1,4 +1,4 @@
-//! Which tools fit a few words: BM25 over what is said of each tool, its name above all.
+//! Tool search: BM25 over names, titles, tags, parameters and descriptions.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,16 +9,16 @@ use super::words::{is_common, words};
 use crate::domain::{ToolDefinition, json};
 use crate::formats::definitions::parameters;
 
-/// How often a word counts that stands in the name, in the title, in a tag.
+/// The weights of a word in the name, in the title and in a tag; elsewhere it counts once.
 const WEIGHTS: [usize; 3] = [4, 2, 2];
-/// Longest description that is read, in characters.
+/// Maximum length of the indexed part of a description, in characters.
 const LONGEST_DESCRIPTION: usize = 10_000;
-/// Longest query that is read, in characters.
+/// Maximum length of the part of a query that is used, in characters.
 const LONGEST_QUERY: usize = 1_000;
-/// Most words of it.
+/// Maximum number of words of a query.
 const MOST_WORDS: usize = 64;
 
-/// The tools of one snapshot, by their words.
+/// A search index of the tools of one snapshot.
 pub(super) struct Index(Scorer<usize, u64>);
 
 impl fmt::Debug for Index {
@@ -27,7 +27,7 @@ impl fmt::Debug for Index {
     }
 }
 
-/// Splits text into words as [`words`] does.
+/// A tokenizer that splits text with [`words`].
 #[derive(Debug)]
 struct Words;
 
@@ -38,7 +38,7 @@ impl Tokenizer for Words {
 }
 
 impl Index {
-    /// Of these tools; they are known by their places.
+    /// Indexes these tools by their position in the iterator.
     pub fn new<'a>(tools: impl Iterator<Item = &'a ToolDefinition>) -> Self {
         let texts: Vec<String> = tools.map(text).collect();
         let borrowed: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -47,7 +47,7 @@ impl Index {
         let mut scorer = Scorer::new();
         for (place, text) in texts.iter().enumerate() {
             let mut embedding = embedder.embed(text);
-            // A word that stands there often has its weight each time; once is enough to be found.
+            // The embedding repeats a word for each occurrence, always with its full weight; the scorer needs it once.
             let mut seen = HashSet::new();
             embedding.0.retain(|word| seen.insert(word.index));
             scorer.upsert(&place, embedding);
@@ -55,19 +55,19 @@ impl Index {
         Self(scorer)
     }
 
-    /// The places of the tools that fit, best first, with their scores; of equals the first.
+    /// Returns the positions of the matching tools with their scores, best first; equal scores keep their order.
     pub fn search(&self, query: &str) -> Vec<(usize, f64)> {
         let mut seen = HashSet::new();
-        let mut asked = words(&json::shorten(query, LONGEST_QUERY));
-        asked.retain(|word| seen.insert(word.clone()));
-        if asked.iter().any(|word| !is_common(word)) {
-            asked.retain(|word| !is_common(word));
+        let mut query_words = words(&json::shorten(query, LONGEST_QUERY));
+        query_words.retain(|word| seen.insert(word.clone()));
+        if query_words.iter().any(|word| !is_common(word)) {
+            query_words.retain(|word| !is_common(word));
         }
-        asked.truncate(MOST_WORDS);
-        let asked = asked.iter().map(|word| TokenEmbedding { index: u64::embed(word), value: 1.0 });
+        query_words.truncate(MOST_WORDS);
+        let query_words = query_words.iter().map(|word| TokenEmbedding { index: u64::embed(word), value: 1.0 });
         let mut found: Vec<(usize, f64)> = self
             .0
-            .matches(&Embedding(asked.collect()))
+            .matches(&Embedding(query_words.collect()))
             .into_iter()
             .map(|scored| (scored.id, (f64::from(scored.score) * 1e4).round() / 1e4))
             .filter(|(_, score)| *score > 0.0)
@@ -77,7 +77,7 @@ impl Index {
     }
 }
 
-/// All that is said of a tool, as often as it counts.
+/// Returns the indexed text of a tool, with each part repeated by its weight.
 fn text(tool: &ToolDefinition) -> String {
     let [name, title, tag] = WEIGHTS;
     let mut text = String::new();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_in_the_name_weighs_more_than_one_in_the_description() {
+    fn name_has_more_weight_than_description() {
         assert_eq!(found("weather"), ["getWeather", "read_file"]);
     }
 
@@ -156,26 +156,26 @@ mod tests {
     }
 
     #[test]
-    fn common_words_find_nothing_beside_others_and_something_alone() {
+    fn common_words_count_only_without_other_words() {
         assert_eq!(found("what is the recipient of a"), ["mail.send"]);
         assert!(!found("of a").is_empty());
     }
 
     #[test]
-    fn what_fits_nothing_finds_nothing() {
+    fn unrelated_query_has_no_results() {
         assert!(found("quantum").is_empty() && found("").is_empty() && found("?!").is_empty());
         assert!(Index::new([].into_iter()).search("x").is_empty());
     }
 
     #[test]
-    fn equals_stand_in_the_order_of_the_list() {
+    fn equal_scores_keep_the_list_order() {
         let tools: Vec<ToolDefinition> = ["a", "b", "c"].map(|name| tool(name, "Does it.", json!({}))).into();
         let places: Vec<usize> = Index::new(tools.iter()).search("does").into_iter().map(|(place, _)| place).collect();
         assert_eq!(places, [0, 1, 2]);
     }
 
     #[test]
-    fn a_query_of_any_length_is_answered() {
+    fn long_query_is_truncated() {
         assert_eq!(found(&"recipient ".repeat(10_000)), ["mail.send"]);
     }
 }

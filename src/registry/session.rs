@@ -1,4 +1,4 @@
-//! The tools of a session: those that it is restricted to, if it is, and the system tools that it names.
+//! The tools of a session: its restriction to named tools, and the system tools that it names.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use crate::domain::Session;
 use crate::tool::system;
 
 impl Snapshot {
-    /// The system tool of this name, whoever may have it.
+    /// Returns the system tool of this name, for any session.
     #[must_use]
     pub fn system(&self, name: &str) -> Option<&Arc<Entry>> {
         self.systems().iter().find(|entry| *entry.name == *name)
     }
 
-    /// The system tool of this name, if it is on in this session.
+    /// Returns the system tool of this name, if this session has activated it.
     #[must_use]
     pub fn system_of(&self, session: &Session, name: &str) -> Option<&Arc<Entry>> {
         self.system(name).filter(|_| session.names(name))
     }
 
-    /// The names that a session is restricted to. One that names nothing but system tools is not.
+    /// Returns the names that a session is restricted to. A list that names only system tools restricts nothing.
     #[must_use]
     pub fn restriction<'a>(&self, session: &'a Session) -> Option<&'a [String]> {
         let tools = session.tools.as_deref()?;
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_list_that_names_other_tools_restricts_a_session_or_an_empty_one() {
+    fn session_is_restricted_by_other_tools_or_an_empty_list() {
         let mut session = Session::new("s".into(), Time(0));
         assert_eq!(restriction(&mut session, None), None);
         assert_eq!(restriction(&mut session, Some(&["new_task", "attempt_completion"])), None);

@@ -1,4 +1,4 @@
-//! What there is at one moment.
+//! Snapshots: immutable sets of the tools of a tenant.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -11,21 +11,22 @@ use crate::domain::{Groups, NameSeparator, Naming, Source, Vendor};
 use crate::executor::ToolRole;
 use crate::formats::alias;
 
-/// All tools by name, and in the stable order of lists.
+/// An immutable set of entries, by name and in the stable order of lists.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     by_name: HashMap<String, Arc<Entry>>,
     by_alias: HashMap<String, Arc<Entry>>,
-    /// The aliases of tools whose names some vendor refuses.
+    /// Aliases of tools whose names some vendor rejects.
     aliases: HashMap<Arc<str>, String>,
-    /// The names over MCP of the same tools.
+    /// Names over MCP of the tools whose own name is invalid there.
     names_over_mcp: HashMap<Arc<str>, String>,
-    /// All of them, active or not.
+    /// All tools, including inactive ones.
     all: Vec<Arc<Entry>>,
-    /// Those that everybody can call.
+    /// The tools that can be called without a session.
     list: Vec<Arc<Entry>>,
     groups: Groups,
-    /// Tools that are there only in sessions that name them. A registered tool of the same name is in their place.
+    /// System tools, which only sessions that name them have. A registered tool of the same name replaces a system
+    /// tool.
     systems: Vec<Arc<Entry>>,
     etag: OnceLock<String>,
     index: OnceLock<Index>,
@@ -37,7 +38,7 @@ impl Snapshot {
         let systems: Vec<Arc<Entry>> =
             shown.extract_if(.., |_, entry| is_system(entry)).map(|(_, entry)| entry).collect();
         let all: Vec<Arc<Entry>> = shown.values().cloned().collect();
-        // Within a session the system tools have names, too.
+        // Aliases must not collide with the names of system tools, which sessions have as well.
         let names = shown.keys().map(String::as_str).chain(systems.iter().map(|entry| &*entry.name));
         let refused = alias::aliases(names.clone());
         let joined = alias::over_mcp(names, &refused, separator.as_str());
@@ -55,26 +56,25 @@ impl Snapshot {
         Self { by_name, by_alias, aliases, names_over_mcp, all, list, groups, systems, ..Self::default() }
     }
 
-    /// The tool of this name, whether or not it can be called.
+    /// Returns the tool of this name, even if it cannot be called.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name)
     }
 
-    /// The tool that is called by this name: its own, or the one under which some vendor or clients of MCP know it;
-    /// whether or not it can be called.
+    /// Returns the tool with this name or alias, even if it cannot be called. Vendors and MCP clients use the aliases.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name).or_else(|| self.by_alias.get(name))
     }
 
-    /// The name under which the tool is shown there; `None` if it cannot be.
+    /// Returns the name of the tool in this naming, or `None` if it has no valid name there.
     #[must_use]
     pub fn name_for<'a>(&'a self, entry: &'a Entry, naming: impl Into<Naming>) -> Option<&'a str> {
         let (vendor, names) = match naming.into() {
             Naming::Own => return Some(&entry.name),
             Naming::Vendor(vendor) => (vendor, &self.aliases),
-            // Its clients pass names on to any vendor, and this one has the narrowest rule.
+            // MCP clients pass names on to any vendor, and Gemini has the narrowest rule.
             Naming::Mcp => (Vendor::Gemini, &self.names_over_mcp),
         };
         if alias::is_taken_by(vendor, &entry.name) {
@@ -83,31 +83,31 @@ impl Snapshot {
         names.get(&entry.name).map(String::as_str)
     }
 
-    /// All tools by name, those included that cannot be called now.
+    /// Returns all tools by name, including tools that cannot be called now.
     #[must_use]
     pub fn all(&self) -> &[Arc<Entry>] {
         &self.all
     }
 
-    /// All groups by name.
+    /// Returns all groups by name.
     #[must_use]
     pub fn groups(&self) -> &Groups {
         &self.groups
     }
 
-    /// The tools that everybody can call, by name.
+    /// Returns the tools that can be called without a session, by name.
     #[must_use]
     pub fn list(&self) -> &[Arc<Entry>] {
         &self.list
     }
 
-    /// The tools that are there only in sessions that name them.
+    /// Returns the tools that only sessions that name them have.
     #[must_use]
     pub fn systems(&self) -> &[Arc<Entry>] {
         &self.systems
     }
 
-    /// Changes with anything that a list shows.
+    /// Returns an entity tag that changes with every change of a list.
     #[must_use]
     pub fn etag(&self) -> &str {
         self.etag.get_or_init(|| {
@@ -116,7 +116,7 @@ impl Snapshot {
         })
     }
 
-    /// All tools that fit a query, best first, each with its score.
+    /// Returns all tools that match a query, best first, each with its score.
     #[must_use]
     pub fn search_all(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
         let index = self.index.get_or_init(|| Index::new(self.all.iter().map(|entry| &entry.definition)));
@@ -124,7 +124,7 @@ impl Snapshot {
     }
 }
 
-/// Whether it is a system tool as it comes with the program. A registered one with its code is a tool like any other.
+/// Returns `true` for a built-in system tool. A registered tool with the same executor is an ordinary tool.
 fn is_system(entry: &Entry) -> bool {
     matches!(entry.role, Some(ToolRole::Session(_))) && entry.made.source == Source::Builtin
 }

@@ -1,4 +1,4 @@
-//! What one tenant has registered: read from the store, compiled, and shown over what the server declares.
+//! The registered tools of a tenant: read from the store, compiled and published.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,28 +12,28 @@ use crate::store::presets::StoredPreset;
 use crate::store::tools::StoredTool;
 use crate::store::{Store, StoreError};
 
-/// How often what is stored is read anew at most, if it changes meanwhile.
+/// Maximum number of reads if the stored tools change meanwhile.
 const MOST_READS: u32 = 8;
 
-/// A tenant's own.
+/// The tools, presets and groups of one tenant.
 #[derive(Debug)]
 pub(super) struct TenantTools {
     pub api: Layer,
-    /// Presets that were written over the API.
-    pub wardrobe: PresetOverlays,
-    /// The stored groups; others are there because a definition names them.
+    /// The presets stored through the API.
+    pub overlays: PresetOverlays,
+    /// The stored groups. Other groups exist because definitions name them.
     pub groups: Groups,
-    /// The version of the stored tools and groups that is shown.
+    /// The published version of the stored tools and groups; -1 before the first one.
     pub version: i64,
 }
 
 impl Default for TenantTools {
     fn default() -> Self {
-        Self { api: Layer::new(), wardrobe: PresetOverlays::default(), groups: Groups::new(), version: -1 }
+        Self { api: Layer::new(), overlays: PresetOverlays::default(), groups: Groups::new(), version: -1 }
     }
 }
 
-/// A tenant's own as it was read.
+/// The stored tools, presets and groups of a tenant.
 struct StoredTenantTools {
     tools: Vec<StoredTool>,
     presets: Vec<StoredPreset>,
@@ -47,7 +47,7 @@ async fn read(store: &Store) -> Result<StoredTenantTools, StoreError> {
         reads += 1;
         let (tools, version) = store.tools().await?;
         let (groups, presets) = (store.groups().await?, store.presets().await?);
-        // Tools of one moment with the groups of another could show a tool that was never to be called.
+        // Tools and groups of different versions could activate a tool that was never meant to be callable.
         if reads == MOST_READS || store.tools_version().await? == version {
             return Ok(StoredTenantTools { tools, presets, groups, version });
         }
@@ -55,42 +55,42 @@ async fn read(store: &Store) -> Result<StoredTenantTools, StoreError> {
 }
 
 impl Registry {
-    /// The shelf of the store's tenant, with what is stored on it. As long as it is held it stays.
+    /// Returns the catalog of the store's tenant, and loads it if necessary. A catalog that is held is never removed.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn open(&self, store: &Store) -> Result<Arc<Catalog>, StoreError> {
-        if let Some(shelf) = self.shelves.of(store.tenant()) {
-            return Ok(shelf);
+        if let Some(catalog) = self.catalogs.of(store.tenant()) {
+            return Ok(catalog);
         }
         let stored = read(store).await?;
-        // Held from here on: it cannot be cleared between being filled and being handed out.
-        let shelf = self.publish_stored(store.tenant(), stored);
+        // Held from here on, so that it cannot be removed before it is returned.
+        let catalog = self.publish_stored(store.tenant(), stored);
         self.clear();
-        Ok(shelf)
+        Ok(catalog)
     }
 
-    /// Reads what the store's tenant has registered, and shows it.
+    /// Reads and publishes the registered tools of the store's tenant.
     ///
     /// # Errors
-    /// If the database fails; then nothing changes.
+    /// Returns an error if the database fails; the registry is then unchanged.
     pub async fn reload(&self, store: &Store) -> Result<(), StoreError> {
         let stored = read(store).await?;
         self.publish_stored(store.tenant(), stored);
         Ok(())
     }
 
-    /// Forgets tenants that nobody asks for, where there are too many.
+    /// Unloads unused tenants if too many are loaded.
     fn clear(&self) {
         let mut layers = self.layers();
-        // Under the lock, so that nobody fills a shelf that is just being cleared.
-        for tenant in self.shelves.clear() {
+        // The lock prevents that a catalog is published while it is removed.
+        for tenant in self.catalogs.clear() {
             layers.own.remove(&tenant);
         }
     }
 
-    /// Shows the stored tools and groups. A tool that cannot be compiled any more is left out and told in the log. An older
-    /// version than the one shown changes nothing.
+    /// Publishes stored tools and groups. A tool that no longer compiles is skipped and logged. A version older than
+    /// the published one changes nothing.
     fn publish_stored(&self, tenant: &Tenant, stored: StoredTenantTools) -> Arc<Catalog> {
         let StoredTenantTools { tools, presets, groups, version } = stored;
         let mut fresh = Layer::new();
@@ -103,7 +103,7 @@ impl Registry {
                 None => match self.make_stored(&stored) {
                     Ok(entry) => Arc::new(entry),
                     Err(reason) => {
-                        tracing::error!(tool = stored.name, reason, "a registered tool is left out");
+                        tracing::error!(tool = stored.name, reason, "a registered tool is invalid and was skipped");
                         continue;
                     }
                 },
@@ -114,7 +114,7 @@ impl Registry {
             if version >= own.version {
                 own.api = fresh;
                 own.groups = groups.into_iter().map(|group| (group.name.clone(), Arc::new(group))).collect();
-                own.wardrobe.fill(presets);
+                own.overlays.fill(presets);
                 own.version = version;
             }
         })
@@ -131,21 +131,21 @@ impl Registry {
         self.make_best(definition, made, fetched, None).map_err(|faults| check::summary(&faults))
     }
 
-    /// The version of a tenant's stored tools that is shown, if any is.
+    /// Returns the published version of a tenant's stored tools, or `None` if the tenant is not loaded.
     #[must_use]
     pub fn version_of(&self, tenant: &Tenant) -> Option<i64> {
         self.layers().own.get(tenant).map(|own| own.version)
     }
 
-    /// A tenant's registered tool of this name, even where another hides it; nothing hides one from the API.
+    /// Returns a tenant's registered tool of this name. No other source shadows registered tools.
     #[must_use]
     pub fn api_entry(&self, tenant: &Tenant, name: &str) -> Option<Arc<Entry>> {
         self.layers().own.get(tenant)?.api.get(name).cloned()
     }
 
-    /// The presets that a tenant has written over the API for a tool of this name.
+    /// Returns the presets that a tenant has stored for a tool of this name.
     pub(super) fn stored_presets(&self, tenant: &Tenant, tool: &str) -> BTreeMap<String, crate::domain::Preset> {
         let layers = self.layers();
-        layers.own.get(tenant).and_then(|own| own.wardrobe.of(tool)).cloned().unwrap_or_default()
+        layers.own.get(tenant).and_then(|own| own.overlays.of(tool)).cloned().unwrap_or_default()
     }
 }

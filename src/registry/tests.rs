@@ -1,4 +1,4 @@
-//! What a snapshot shows to whom.
+//! Tests of the tools that snapshots contain for different callers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::schema::lower::{Target, Unlowerable};
 
 const WHOLE: ListOptions = ListOptions { limit: usize::MAX, losses: true, scores: false };
 
-/// A service with tools of these names, which take any object.
+/// Creates a service with tools of these names, which accept any object.
 async fn service(names: &[&str]) -> App {
     let mut config = Config::default();
     config.store.database_url = "sqlite::memory:".into();
@@ -69,7 +69,7 @@ async fn each_vendor_is_shown_names_that_it_takes() {
 }
 
 #[tokio::test]
-async fn a_model_that_asks_for_an_unknown_tool_is_told_the_names_that_it_knows() {
+async fn unknown_tool_failure_lists_names_of_the_caller() {
     let snapshot = shown(&["files.read"]).await;
     let alias = alias_of(&snapshot, "files.read");
     let told = |vendor| snapshot.not_found("files_rea", vendor).text;
@@ -79,22 +79,23 @@ async fn a_model_that_asks_for_an_unknown_tool_is_told_the_names_that_it_knows()
 }
 
 #[tokio::test]
-async fn a_tool_that_cannot_be_lowered_is_left_out_and_the_others_are_not() {
+async fn tool_that_cannot_be_lowered_is_omitted_from_the_list() {
     let snapshot = shown(&["good", "hard"]).await;
-    let error = Unlowerable { pointer: "/properties/x".into(), message: "it is too deep".into() };
+    let error = Unlowerable { pointer: "/properties/x".into(), message: "the schema is too deep".into() };
     snapshot.get("hard").unwrap().refuse_to_lower(Target::Gemini, error);
     let all: Vec<ScoredEntry> = ["good", "hard"].map(|name| (snapshot.get(name).unwrap().clone(), None)).into();
     let list = serde_json::to_value(snapshot.definitions(Format::Gemini, &all, WHOLE)).unwrap();
     let names: Vec<&Value> =
         list["tools"][0]["functionDeclarations"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     assert_eq!((names, &list["total"]), (vec![&json!("good")], &json!(1)));
-    let left_out = json!([{"name": "hard", "pointer": "/input_schema/properties/x", "reason": "it is too deep"}]);
+    let left_out =
+        json!([{"name": "hard", "pointer": "/input_schema/properties/x", "reason": "the schema is too deep"}]);
     assert_eq!(list["left_out"], left_out);
     assert_eq!(snapshot.definitions(Format::OpenAi, &all, WHOLE).left_out, []);
 }
 
 #[tokio::test]
-async fn a_list_is_made_once_and_anew_when_tools_change() {
+async fn list_is_rendered_once_per_snapshot() {
     let app = service(&["a"]).await;
     let first = app.engine.registry().default_shelf().snapshot().clone();
     assert!(first.kept(Format::OpenAi, false).is_none());

@@ -1,4 +1,4 @@
-//! The tools of upstream MCP servers, which come and go with their servers.
+//! The tools of upstream MCP servers.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use super::entry::Provenance;
 use super::{Layer, Registry, check};
 use crate::domain::{Source, ToolDefinition};
 
-/// A tool as its server offers it.
+/// A tool as offered by its upstream server.
 #[derive(Debug, Clone)]
 pub struct UpstreamTool {
-    /// Its definition.
+    /// The definition of the tool.
     pub definition: ToolDefinition,
-    /// Nobody can call it: it has changed, and that was not accepted yet.
+    /// Whether the tool is quarantined, because it has changed and the change is not accepted yet.
     pub is_withheld: bool,
 }
 
 impl Registry {
-    /// Shows what a server offers now, in the place of what it did before; an unchanged tool keeps its compiled form and its
-    /// revision. What is refused is left out: its name, and why.
+    /// Replaces the tools of a server by the tools that it offers now. An unchanged tool keeps its compiled entry and
+    /// its revision. Returns the names of invalid tools, each with the reason.
     pub fn show_upstream(&self, server: &str, offered: Vec<UpstreamTool>) -> Vec<(String, String)> {
         let old = self.of_upstream(server);
         let (mut fresh, mut refused) = (Layer::new(), Vec::new());
@@ -37,8 +37,8 @@ impl Registry {
                 created_at: before.map_or(now, |entry| entry.made.created_at),
                 updated_at: now,
             };
-            match self.workshop.make(definition, made) {
-                Ok(entry) => drop(fresh.insert(name, Arc::new(entry.withheld(is_withheld)))),
+            match self.builder.make(definition, made) {
+                Ok(entry) => drop(fresh.insert(name, Arc::new(entry.with_quarantine(is_withheld)))),
                 Err(faults) => refused.push((name, check::summary(&faults))),
             }
         }
@@ -59,7 +59,7 @@ impl Registry {
     }
 }
 
-/// Whether a tool of this name is the server's: no server's name has a dot.
+/// Returns `true` if a tool of this name belongs to the server. Names of servers contain no dot.
 fn is_of(server: &str, name: &str) -> bool {
     name.strip_prefix(server).is_some_and(|rest| rest.starts_with('.'))
 }

@@ -1,4 +1,4 @@
-//! Which tools can be called, by everybody or in one session: the one place with the rule.
+//! Views: the tools that a caller can call, optionally in a session. All other modules use this rule.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,100 +11,100 @@ use crate::schema;
 #[cfg(test)]
 mod tests;
 
-/// Maximum number of names told to a model that asked for an unknown tool.
-const MAX_NAMES_TOLD: usize = 50;
-/// Maximum length of their list, in characters.
-const MAX_CHARS_TOLD: usize = 2000;
-/// Name of the tool that finds other tools.
+/// Maximum number of names in the failure of a call of an unknown tool.
+const MAX_LISTED_NAMES: usize = 50;
+/// Maximum length of this list, in characters.
+const MAX_LISTED_CHARS: usize = 2000;
+/// Name of the tool that searches tools.
 const FINDER: &str = "find_tools";
-/// Longest unknown name repeated to a model, in characters.
-const LONGEST_NAME_TOLD: usize = 200;
+/// Maximum length of an unknown name repeated to a model, in characters.
+const MAX_UNKNOWN_NAME_CHARS: usize = 200;
 
-/// The tools as one session sees them, and whoever asks; without a session as everybody of the tenant does. Costs nothing to
-/// make.
+/// A snapshot restricted to a caller and, optionally, to a session. Creating a view allocates nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     snapshot: &'a Snapshot,
     session: Option<&'a Session>,
-    /// Others are not there.
+    /// The tools that the caller may use; `None` means all.
     allowed: Option<&'a AllowList>,
 }
 
-/// What there is under a name.
+/// The result of looking up a name.
 #[derive(Debug, Clone, Copy)]
 pub enum Lookup<'a> {
     /// A tool that can be called.
     Available(&'a Arc<Entry>),
-    /// A tool that cannot be called now: all its groups are inactive, or the session does not have it.
+    /// A tool that cannot be called now, because all its groups are inactive, the session lacks it or it is
+    /// quarantined.
     Unavailable(&'a Arc<Entry>),
-    /// No tool.
+    /// An unknown tool.
     Missing,
 }
 
 impl<'a> View<'a> {
-    /// What this session sees, for whom there are these tools only, or all of the tenant.
+    /// Creates a view of a session, or of the whole tenant, restricted to the allowed tools.
     #[must_use]
     pub fn new(snapshot: &'a Snapshot, session: Option<&'a Session>, allowed: Option<&'a AllowList>) -> Self {
         Self { snapshot, session, allowed }
     }
 
-    /// All tools beneath, whoever sees them.
+    /// Returns the underlying snapshot, without restrictions.
     #[must_use]
     pub fn snapshot(&self) -> &'a Snapshot {
         self.snapshot
     }
 
-    /// Whether a tool of this name can exist for whoever asks.
-    fn may_be(&self, name: &str) -> bool {
+    /// Returns `true` if the caller is allowed to see a tool of this name.
+    fn is_allowed(&self, name: &str) -> bool {
         self.allowed.is_none_or(|allowed| allowed.has(name))
     }
 
-    /// Whether whoever asks sees what everybody of the tenant does.
+    /// Returns `true` if the view has neither a session nor an allow list.
     #[must_use]
     pub fn is_everybodys(&self) -> bool {
         self.session.is_none() && self.allowed.is_none()
     }
 
-    /// The tool of this name, whether or not it can be called.
+    /// Returns the tool of this name, even if it cannot be called now.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a Arc<Entry>> {
-        self.snapshot.get(name).filter(|_| self.may_be(name))
+        self.snapshot.get(name).filter(|_| self.is_allowed(name))
     }
 
-    /// The session whose view it is.
+    /// Returns the session of the view.
     #[must_use]
     pub fn session(&self) -> Option<&'a Session> {
         self.session
     }
 
-    /// The tool that is called by this name: its own, or the one under which some vendor or clients of MCP know it.
+    /// Looks up a tool by its name or by the alias that a vendor or MCP clients use.
     #[must_use]
     pub fn find(&self, name: &str) -> Lookup<'a> {
-        match self.snapshot.find(name).filter(|entry| self.may_be(&entry.name)) {
+        match self.snapshot.find(name).filter(|entry| self.is_allowed(&entry.name)) {
             Some(entry) if self.is_available(entry) => Lookup::Available(entry),
             Some(entry) => Lookup::Unavailable(entry),
             None => self.system(name).map_or(Lookup::Missing, Lookup::Available),
         }
     }
 
-    /// The system tool of this name, if it is on in the session.
+    /// Returns the system tool of this name, if the session has activated it.
     fn system(&self, name: &str) -> Option<&'a Arc<Entry>> {
-        self.session.filter(|_| self.may_be(name)).and_then(|session| self.snapshot.system_of(session, name))
+        self.session.filter(|_| self.is_allowed(name)).and_then(|session| self.snapshot.system_of(session, name))
     }
 
-    /// The names that the session is restricted to, if it is.
+    /// Returns the names that the session is restricted to; `None` means no restriction.
     fn restriction(&self) -> Option<&'a [String]> {
         self.session.and_then(|session| self.snapshot.restriction(session))
     }
 
-    /// Whether a tool can be called: one of its groups is active, or it is in none; and the session has it, if that has
-    /// tools of its own. A tool that is withheld cannot be called by anybody.
+    /// Returns `true` if a tool can be called: it is not quarantined, it is in an active group or in none, the caller
+    /// is allowed to use it, and the session has it.
     #[must_use]
     pub fn is_available(&self, entry: &Entry) -> bool {
         let tools = self.restriction();
         let is_there = self.session.is_none_or(|session| entry.is_available_to(session));
         is_there
-            && self.may_be(&entry.name)
+            && self.is_allowed(&entry.name)
             && self.is_switched_on(entry)
             && tools.is_none_or(|tools| tools.iter().any(|name| **name == *entry.name))
     }
@@ -113,60 +113,60 @@ impl<'a> View<'a> {
         entry.is_switched_on(|group| self.is_active(group))
     }
 
-    /// Whether a group is active: as the session has it, else as everybody.
+    /// Returns `true` if a group is active. The session's switch takes precedence over the tenant's.
     #[must_use]
     pub fn is_active(&self, group: &str) -> bool {
         let switched = self.session.and_then(|session| session.groups.get(group));
         switched.copied().unwrap_or_else(|| self.snapshot.groups().get(group).is_some_and(|group| group.active))
     }
 
-    /// All groups by name, each with whether it is active.
+    /// Returns all groups by name, each with whether it is active.
     pub fn groups(&self) -> impl Iterator<Item = (&'a Group, bool)> + use<'a> {
         let view = *self;
         self.snapshot.groups().values().map(move |group| (&**group, view.is_active(&group.name)))
     }
 
-    /// The names of the tools in a group, whether or not they can be called.
+    /// Returns the names of the tools in a group, including tools that cannot be called now.
     pub fn members(&self, group: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
         let view = *self;
         let is_in = move |entry: &Entry| entry.definition.groups.iter().any(|name| name == group);
-        let within = move |entry: &&Arc<Entry>| is_in(entry) && view.may_be(&entry.name);
+        let within = move |entry: &&Arc<Entry>| is_in(entry) && view.is_allowed(&entry.name);
         self.snapshot.all().iter().filter(within).map(|entry| &*entry.name)
     }
 
-    /// The tools that can be called, by name.
+    /// Returns the tools that can be called, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Entry>> {
         let tools = self.restriction();
-        // There may be many on both sides.
+        // A set, because both the session and the tenant can have many tools.
         let had: Option<HashSet<&str>> = tools.map(|tools| tools.iter().map(String::as_str).collect());
         let is_had = |entry: &&Arc<Entry>| had.as_ref().is_none_or(|had| had.contains(&*entry.name));
         let is_there = |entry: &&Arc<Entry>| self.session.is_none_or(|session| entry.is_available_to(session));
-        let may_be = |entry: &&Arc<Entry>| self.may_be(&entry.name);
-        let all = self.snapshot.all().iter().filter(may_be).filter(is_had).filter(is_there);
+        let is_allowed = |entry: &&Arc<Entry>| self.is_allowed(&entry.name);
+        let all = self.snapshot.all().iter().filter(is_allowed).filter(is_had).filter(is_there);
         let mut list: Vec<Arc<Entry>> = all.filter(|entry| self.is_switched_on(entry)).cloned().collect();
         if let Some(session) = self.session {
-            let systems = self.snapshot.systems().iter().filter(may_be);
+            let systems = self.snapshot.systems().iter().filter(is_allowed);
             list.extend(systems.filter(|entry| session.names(&entry.name)).cloned());
             list.sort_by(|one, other| one.name.cmp(&other.name));
         }
         list
     }
 
-    /// All tools, also those that cannot be called, by name; of system tools those that the session has.
+    /// Returns all tools by name, including tools that cannot be called now, and the system tools that the session has.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Entry>> {
-        let may_be = |entry: &&Arc<Entry>| self.may_be(&entry.name);
-        let mut all: Vec<Arc<Entry>> = self.snapshot.all().iter().filter(may_be).cloned().collect();
+        let is_allowed = |entry: &&Arc<Entry>| self.is_allowed(&entry.name);
+        let mut all: Vec<Arc<Entry>> = self.snapshot.all().iter().filter(is_allowed).cloned().collect();
         if let Some(session) = self.session {
-            let systems = self.snapshot.systems().iter().filter(may_be);
+            let systems = self.snapshot.systems().iter().filter(is_allowed);
             all.extend(systems.filter(|entry| session.names(&entry.name)).cloned());
             all.sort_by(|one, other| one.name.cmp(&other.name));
         }
         all
     }
 
-    /// Those of them that fit a query, best first, each with its score.
+    /// Returns the callable tools that match a query, best first, each with its score.
     #[must_use]
     pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
         let mut found = self.snapshot.search_all(query);
@@ -174,15 +174,15 @@ impl<'a> View<'a> {
         found
     }
 
-    /// All tools that fit, also those that cannot be called.
+    /// Returns all tools that match a query, including tools that cannot be called now.
     #[must_use]
     pub fn search_all(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
         let mut found = self.snapshot.search_all(query);
-        found.retain(|(entry, _)| self.may_be(&entry.name));
+        found.retain(|(entry, _)| self.is_allowed(&entry.name));
         found
     }
 
-    /// What a caller is told that asked for an unknown tool, with the names that it is shown.
+    /// Returns the failure of a call of an unknown tool, with the names of callable tools in the caller's format.
     #[must_use]
     pub fn not_found(&self, name: &str, naming: impl Into<Naming>) -> Failure {
         let (list, naming) = (self.list(), naming.into());
@@ -191,32 +191,32 @@ impl<'a> View<'a> {
         let is_cut = fitting(&names) < names.len();
         if is_cut {
             schema::sort_by_nearness(name, &mut names);
-            // It is the nearest by edits, which need not be the nearest by shared parts.
+            // The suggested name is the nearest by edit distance and may not be the first in the order by shared parts.
             if let Some(place) = names.iter().position(|name| Some(*name) == nearest) {
                 names[..=place].rotate_right(1);
             }
         }
-        let (told, others) = names.split_at(fitting(&names));
-        let failure = Failure::not_found(&json::shorten(name, LONGEST_NAME_TOLD), told, nearest);
+        let (listed, others) = names.split_at(fitting(&names));
+        let failure = Failure::not_found(&json::shorten(name, MAX_UNKNOWN_NAME_CHARS), listed, nearest);
         if is_cut { failure.and_more_tools(others.len(), self.finder(naming)) } else { failure }
     }
 
-    /// The name of the tool that finds others, if it can be called here.
+    /// Returns the name of the search tool, if it can be called in this view.
     fn finder(&self, naming: Naming) -> Option<&'a str> {
         let Lookup::Available(entry) = self.find(FINDER) else { return None };
         self.snapshot.name_for(entry, naming).filter(|_| entry.role == Some(ToolRole::Search))
     }
 }
 
-/// Returns how many of the names fit into the list of an unknown tool.
+/// Returns how many of the names fit into the list of callable tools.
 fn fitting(names: &[&str]) -> usize {
     let mut chars = 0;
     let fits = |name: &&&str| {
-        // Names are ASCII, and a comma and a space are before all but the first.
+        // Names are ASCII. A comma and a space precede all but the first.
         chars += name.len() + if chars == 0 { 0 } else { 2 };
-        chars <= MAX_CHARS_TOLD
+        chars <= MAX_LISTED_CHARS
     };
-    names.iter().take(MAX_NAMES_TOLD).take_while(fits).count()
+    names.iter().take(MAX_LISTED_NAMES).take_while(fits).count()
 }
 
 impl<'a> From<&'a Snapshot> for View<'a> {
@@ -226,13 +226,13 @@ impl<'a> From<&'a Snapshot> for View<'a> {
 }
 
 impl Snapshot {
-    /// The tools that everybody can call and that fit a query, best first, each with its score.
+    /// Returns the callable tools of the tenant that match a query, best first, each with its score.
     #[must_use]
     pub fn search(&self, query: &str) -> Vec<(Arc<Entry>, f64)> {
         View::from(self).search(query)
     }
 
-    /// What a caller is told that asked for an unknown tool, outside of any session.
+    /// Returns the failure of a call of an unknown tool, outside of a session.
     #[must_use]
     pub fn not_found(&self, name: &str, naming: impl Into<Naming>) -> Failure {
         View::from(self).not_found(name, naming)

@@ -1,19 +1,19 @@
-//! Text as words to search by: names are taken apart, plurals are singulars, Chinese has a word for each character and for
-//! each two.
+//! Tokenization for the search: splits names, reduces plurals to singulars, and splits Chinese text into characters and
+//! pairs of characters.
 
-/// Words that say nothing about what is wanted.
+/// Words too common to distinguish tools; sorted for binary search.
 const COMMON: [&str; 34] = [
     "a", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "how", "i", "in", "is",
     "it", "me", "my", "of", "on", "or", "that", "the", "this", "to", "tool", "what", "which", "with", "you", "your",
 ];
 
-/// Whether many sentences have it.
+/// Returns `true` if the word is too common to distinguish tools.
 pub(super) fn is_common(word: &str) -> bool {
     COMMON.binary_search(&word).is_ok()
 }
 
-/// The words of a text, in lower case. A name as `getWeather`, `get_weather` or `weather.get` gives its parts, and all of
-/// them as one word.
+/// Returns the words of a text in lower case. A name such as `getWeather`, `get_weather` or `weather.get` yields its
+/// parts and the joined name.
 pub(super) fn words(text: &str) -> Vec<String> {
     let text: Vec<char> = text.chars().map(narrow).collect();
     let mut found = Vec::new();
@@ -44,7 +44,7 @@ fn name(run: &[char], found: &mut Vec<String>) {
     }
 }
 
-/// `getHTTPPage2` as `get`, `HTTP`, `Page2`.
+/// Splits `getHTTPPage2` into `get`, `HTTP` and `Page2`.
 fn humps(word: &[char]) -> Vec<&[char]> {
     let (mut humps, mut begin) = (Vec::new(), 0);
     for at in 1..word.len() {
@@ -60,7 +60,7 @@ fn humps(word: &[char]) -> Vec<&[char]> {
     humps
 }
 
-/// English plurals as far as their endings tell them; what is no plural is changed alike wherever it stands.
+/// Reduces English plurals by their endings. Other words may be changed as well, but always in the same way.
 fn singular(mut word: String) -> String {
     if word.len() <= 3 || !word.is_ascii() {
         return word;
@@ -68,7 +68,7 @@ fn singular(mut word: String) -> String {
     if word.ends_with('s') && !["ss", "us", "is"].iter().any(|ending| word.ends_with(ending)) {
         word.pop();
     }
-    // Whether this `e` is the plural's or the word's own cannot be told: it goes either way.
+    // The ending does not tell whether this `e` belongs to the plural, so it is always removed.
     if ["sse", "xe", "che", "she", "ze"].iter().any(|ending| word.ends_with(ending)) {
         word.pop();
     } else if word.ends_with("ie") && word.len() > 3 {
@@ -78,12 +78,12 @@ fn singular(mut word: String) -> String {
     word
 }
 
-/// Whether words are made of it.
+/// Returns `true` for characters of scripts with spaces between words.
 fn is_spelt(letter: char) -> bool {
     letter.is_alphanumeric() && !is_ideograph(letter)
 }
 
-/// Whether it belongs to a script without spaces between the words, or with long ones: Han, Kana, Hangul, Thai.
+/// Returns `true` for characters of scripts without spaces between words, or with long words: Han, Kana, Hangul, Thai.
 fn is_ideograph(letter: char) -> bool {
     matches!(letter,
         '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}'
@@ -91,7 +91,7 @@ fn is_ideograph(letter: char) -> bool {
         | '\u{0e01}'..='\u{0e4e}')
 }
 
-/// Full-width letters as the usual ones.
+/// Converts full-width characters to their usual form.
 fn narrow(letter: char) -> char {
     match letter {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(letter as u32 - 0xfee0).unwrap_or(letter),
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_apart_and_kept_whole() {
+    fn names_yield_parts_and_the_joined_name() {
         assert_eq!(words("getWeather"), ["get", "weather", "getweather"]);
         assert_eq!(words("get_weather-now"), ["get", "weather", "now", "getweathernow"]);
         assert_eq!(words("mail.send"), ["mail", "send", "mailsend"]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_give_their_words() {
+    fn sentences_are_split_into_words() {
         assert_eq!(words("Reads a File, at once."), ["read", "a", "file", "at", "once"]);
         assert_eq!(words("Über Straße №5"), ["über", "straße", "5"]);
         assert_eq!(words(" … ?! "), Vec::<String>::new());

@@ -8,12 +8,12 @@ use crate::domain::ToolDefinition;
 use crate::domain::tool::ExecutorSpec;
 use crate::registry::check::Fault;
 
-/// Resolves the relative paths in the `argv` of a program against the folder of its definition: the program itself if it
-/// has a slash, and every argument that begins with `./`. Each must be a file inside that folder. Where the definition
-/// limits what the program may read, it may read these files too.
+/// Resolves the relative paths in the `argv` of a program against the folder of its definition: the program itself if
+/// it contains a slash, and every argument that begins with `./`. Each must be a file inside that folder. If the
+/// definition limits what the program may read, these files are added to the readable paths.
 ///
 /// # Errors
-/// Returns every path that is missing or leads out of the folder.
+/// Returns a fault for every path that is missing, leads out of the folder or is not a usable file.
 pub fn resolve(definition: &mut ToolDefinition, file: &Path) -> Result<(), Vec<Fault>> {
     let ExecutorSpec::Process(spec) = &mut definition.executor else { return Ok(()) };
     let is_relative = |(index, argument): (usize, &String)| {
@@ -44,7 +44,7 @@ pub fn resolve(definition: &mut ToolDefinition, file: &Path) -> Result<(), Vec<F
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// The folder of a definition file, without symbolic links.
+/// Returns the folder of a definition file, with symbolic links resolved.
 fn folder_of(file: &Path) -> std::io::Result<PathBuf> {
     match file.parent() {
         Some(parent) if parent != Path::new("") => parent.canonicalize(),
@@ -52,7 +52,8 @@ fn folder_of(file: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// The path of a file in this folder. It keeps its symbolic links within the folder, which may change while it is used.
+/// Returns the path of a file in this folder. Symbolic links within the folder stay, because they may be switched
+/// later.
 fn script(folder: &Path, given: &str, is_program: bool) -> Result<String, String> {
     let path = folder.join(given.trim_start_matches("./"));
     let found = path.canonicalize().map_err(|error| match error.kind() {
@@ -69,9 +70,9 @@ fn script(folder: &Path, given: &str, is_program: bool) -> Result<String, String
         return Err(format!("\"{given}\" is not a file"));
     }
     if is_program && metadata.permissions().mode() & 0o111 == 0 {
-        return Err(format!("\"{given}\" is not executable; make it so, or name its interpreter before it"));
+        return Err(format!("\"{given}\" is not executable; make it executable, or put its interpreter before it"));
     }
-    path.to_str().map(str::to_owned).ok_or_else(|| format!("the folder of \"{given}\" has a name that is not UTF-8"))
+    path.to_str().map(str::to_owned).ok_or_else(|| format!("the path of \"{given}\" is not valid UTF-8"))
 }
 
 #[cfg(test)]
@@ -89,7 +90,7 @@ mod tests {
         read_definition(json!({"name": "t", "input_schema": {"type": "object"}, "executor": executor})).unwrap()
     }
 
-    /// Its `argv` and `read`, or each fault's pointer and message.
+    /// The resolved `argv` and `read`, or the pointer and message of each fault.
     type Resolved = Result<(Vec<String>, Option<Vec<String>>), Vec<(String, String)>>;
 
     fn resolved(file: &Path, executor: Value) -> Resolved {

@@ -1,4 +1,4 @@
-//! The rule against its words: any active group, no group, the session's own switches and tools.
+//! Tests of the rule for callable tools: active groups, no group, and the session's own switches and tools.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -14,12 +14,12 @@ use crate::registry::{Entry, Snapshot};
 
 const GROUPS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// The groups of the tool of this number: one for each bit.
+/// Returns the groups of the tool of this number: one for each bit.
 fn groups_of(number: usize) -> Vec<&'static str> {
     GROUPS.iter().enumerate().filter(|(bit, _)| number >> bit & 1 == 1).map(|(_, group)| *group).collect()
 }
 
-/// A tool for every set of groups.
+/// A tool for every combination of groups.
 static TOOLS: LazyLock<BTreeMap<String, Arc<Entry>>> = LazyLock::new(|| {
     let tools = (0..16).map(|number| {
         let definition = json!({
@@ -58,7 +58,7 @@ fn names(list: &[Arc<Entry>]) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn a_tool_is_there_if_any_of_its_groups_is_active_for_the_session_or_else_for_all(
+    fn tool_is_available_if_any_of_its_groups_is_active(
         active in any::<[bool; 4]>(),
         switches in any::<[Option<bool>; 4]>(),
         own in proptest::option::of(any::<[bool; 16]>()),
@@ -101,7 +101,7 @@ proptest! {
 }
 
 #[test]
-fn a_name_that_is_no_tool_is_missing_and_an_alias_is_found_whatever_is_switched() {
+fn unknown_name_is_missing_and_alias_is_found() {
     let snapshot = snapshot([false; 4]);
     let view = View::from(&snapshot);
     assert!(matches!(view.find("tool.99"), Lookup::Missing));
@@ -115,7 +115,7 @@ fn a_name_that_is_no_tool_is_missing_and_an_alias_is_found_whatever_is_switched(
 }
 
 #[test]
-fn a_session_without_tools_has_none_and_names_of_tools_that_there_are_not_are_nothing() {
+fn empty_session_has_no_tools_and_unknown_names_are_ignored() {
     let snapshot = snapshot([true; 4]);
     let none = session(&[], Some(&[]));
     assert_eq!(View::new(&snapshot, Some(&none), None).list().len(), 0);
@@ -124,7 +124,7 @@ fn a_session_without_tools_has_none_and_names_of_tools_that_there_are_not_are_no
 }
 
 #[test]
-fn a_group_is_told_as_the_session_has_it() {
+fn session_switch_of_a_group_takes_precedence() {
     let snapshot = snapshot([true, false, true, false]);
     let session = session(&[("a", false), ("d", true)], None);
     let told = |view: View<'_>| view.groups().map(|(group, active)| (group.name.clone(), active)).collect::<Vec<_>>();
@@ -137,7 +137,7 @@ fn a_group_is_told_as_the_session_has_it() {
 }
 
 #[test]
-fn an_unavailable_tool_is_refused_in_these_words() {
+fn unavailable_tool_has_the_fixed_message() {
     let failure = crate::domain::Failure::unavailable("x");
     assert_eq!((failure.code, &*failure.text), (Code::ToolUnavailable, "Error: Tool \"x\" is not available"));
     assert!(!failure.retryable);

@@ -88,7 +88,7 @@ async fn a_tool_that_hides_another_is_told() {
     let paths = json!({"/e": {"get": {"operationId": "echo"}}});
     let report = import(&app, json!({"document": of_paths(paths), "server": "https://h.example"})).await;
     assert_eq!(names(&report, "created"), ["echo"]);
-    assert!(report["warnings"][0]["message"].as_str().unwrap().contains("hides a tool"), "{report}");
+    assert!(report["warnings"][0]["message"].as_str().unwrap().contains("shadows a tool"), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
