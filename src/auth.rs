@@ -1,7 +1,7 @@
-//! Who asks: API keys, tokens of an issuer, or anybody while the service is open.
+//! Authentication: API keys, tokens of a configured issuer, or open access.
 //!
-//! A service without keys and without an issuer is open: whoever reaches it is the operator. That is for one machine only,
-//! see `toolpost serve`. Once there is a key, everybody has to show one.
+//! A service without keys and without an issuer is open: every caller has the operator's permissions. `toolpost serve`
+//! allows this only on a loopback address. Once a key exists, authentication is required.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,42 +33,42 @@ use credentials::Credentials;
 use jwt::Claims;
 use subjects::Subjects;
 
-/// How often it is looked whether keys have changed: a revoked one is of no use 5 s later, on any node.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval of the checks for changed keys. A revoked key is invalid on every node within 5 seconds.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why nobody is let in with this.
+/// An error of the authentication of a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
-    /// It is no key and no token, or one that ended.
+    /// The credential is not a valid key or token, or it has expired or was revoked.
     #[error("{0}")]
     Invalid(&'static str),
-    /// Whether it is good cannot be found out now.
+    /// The credential cannot be checked now.
     #[error("{0}")]
     Unknown(&'static str),
-    /// The database fails.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A caller who has shown who they are, with their share of the service.
+/// An authenticated caller with its limits.
 #[derive(Debug)]
 pub struct Admitted {
-    /// What they may see.
+    /// The permissions of the caller.
     pub access: Access,
-    /// How much they may ask.
+    /// The rate and concurrency limits of the caller.
     pub limits: Arc<Limits>,
-    /// Their place among what they do at once.
+    /// The permit of this request; `None` if concurrency is not limited.
     pub permit: Option<Permit>,
-    /// What they have shown.
+    /// The credential of the caller.
     pub credential: Arc<Credential>,
 }
 
-/// Why a caller who is known is not served now.
+/// An error of the admission of a request.
 #[derive(Debug)]
 pub enum AdmitError {
-    /// They are not known.
+    /// The authentication failed.
     Denied(AuthError),
-    /// They ask too much.
+    /// A limit of the caller is exceeded.
     Busy(LimitExceeded),
 }
 
@@ -78,7 +78,7 @@ impl From<AuthError> for AdmitError {
     }
 }
 
-/// What callers are asked to show.
+/// The authentication of all callers.
 #[derive(Debug)]
 pub struct Auth {
     stores: Stores,
@@ -89,17 +89,17 @@ pub struct Auth {
     jwt: Option<Jwt>,
     subjects: Subjects,
     credentials: Arc<Credentials>,
-    /// Nobody is asked for anything, whatever there is.
+    /// Disables authentication, even if keys exist.
     allow_anonymous: bool,
-    /// Everybody is asked, whether or not there are keys yet.
+    /// Requires authentication, even if no key exists yet.
     require_credentials: AtomicBool,
 }
 
 impl Auth {
-    /// Reads whether there are keys.
+    /// Creates the authentication and reads whether keys exist.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn open(
         stores: Stores,
         registry: Arc<Registry>,
@@ -127,23 +127,24 @@ impl Auth {
         })
     }
 
-    /// The operator's access, if nobody has to show anything.
+    /// Returns the operator's access, if the service is open.
     #[must_use]
     pub fn operator(&self) -> Option<&Access> {
-        let is_asked = self.jwt.is_some() || self.require_credentials.load(Ordering::Relaxed) || self.keys.any_exist();
-        (self.allow_anonymous || !is_asked).then_some(&self.operator)
+        let is_required =
+            self.jwt.is_some() || self.require_credentials.load(Ordering::Relaxed) || self.keys.any_exist();
+        (self.allow_anonymous || !is_required).then_some(&self.operator)
     }
 
-    /// From now on everybody has to show who they are, also while there is no key: strangers can reach the service. Not if
-    /// the operator has said that it does not matter.
+    /// Requires authentication from now on, even without a key, because other machines can reach the service. Has no
+    /// effect if the operator has disabled authentication.
     pub fn close(&self) {
         self.require_credentials.store(true, Ordering::Relaxed);
     }
 
-    /// Who this is: what `Authorization: Bearer` has.
+    /// Authenticates the caller with the value of `Authorization: Bearer`.
     ///
     /// # Errors
-    /// If nobody is let in with it, or has asked too much.
+    /// Returns an error if the credential is not valid or a limit of the caller is exceeded.
     pub async fn admit(&self, bearer: &str) -> Result<Admitted, AdmitError> {
         if key_format::is_key(bearer) {
             let known = self.keys.find(bearer, &self.registry).await?;
@@ -152,7 +153,7 @@ impl Auth {
             return Ok(Admitted { access, limits, permit, credential });
         }
         let Some(jwt) = &self.jwt else {
-            return Err(AuthError::Invalid("this is no API key: one begins with `tp_`").into());
+            return Err(AuthError::Invalid("not an API key: keys begin with `tp_`").into());
         };
         let Claims { caller, subject, bounds, expires_at } = jwt.read(bearer).await?;
         let limits = self.subjects.of(&caller.tenant, &subject, bounds);
@@ -161,30 +162,30 @@ impl Auth {
         Ok(Admitted { access, limits, permit, credential: self.credentials.of_token(expires_at, subject, bounds) })
     }
 
-    /// Whether this may be a key or a token of an issuer, and not a call's own token.
+    /// Returns `true` if the credential may be a key or a token of the issuer, and not the token of a call.
     #[must_use]
     pub fn is_for(&self, bearer: &str) -> bool {
         key_format::is_key(bearer) || self.jwt.is_some() && bearer.split('.').count() == 3
     }
 
-    /// Sees at once what was just changed here.
+    /// Applies changes of keys immediately.
     ///
     /// # Errors
-    /// If the database fails; then it is seen with the next look.
+    /// Returns an error if the database fails; the changes are then applied by the next check.
     pub async fn look(&self) -> Result<(), StoreError> {
         self.keys.refresh().await?;
         self.keys.end_revoked().await
     }
 
-    /// Follows the changes of keys by other nodes and the command line, and notes which are used, until `stop` fires. Ends
-    /// what was opened with keys and tokens that have ended.
+    /// Follows changes of keys by other nodes and the command line, and records the use of keys, until `stop` fires.
+    /// Ends the requests and streams of credentials that have ended.
     pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
         tokio::join!(self.follow_keys(&stop), self.follow_clock(&stop));
     }
 
-    /// Does not wait for the database: what expires does so without it.
+    /// Ends expired credentials. It is independent of the database.
     async fn follow_clock(&self, stop: &CancellationToken) {
-        while tokio::time::timeout(LOOK, stop.cancelled()).await.is_err() {
+        while tokio::time::timeout(CHECK_INTERVAL, stop.cancelled()).await.is_err() {
             self.credentials.end_expired(self.clock.now());
         }
     }
@@ -193,16 +194,17 @@ impl Auth {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
             }
-            // A database that is away is told of by the journal; until it is back no key counts for long.
+            // The journal reports an unavailable database. Until it is back, cached keys become invalid after a few
+            // seconds.
             let _ = self.look().await;
             let _ = self.keys.note_use().await;
         }
         let _ = self.keys.note_use().await;
     }
 
-    /// The time now.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> crate::domain::Time {
         self.clock.now()

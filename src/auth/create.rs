@@ -1,4 +1,4 @@
-//! Making a key: what is asked of it is checked here, whoever asks.
+//! Creation and validation of API keys, for the API and the command line.
 
 use uuid::Uuid;
 
@@ -6,44 +6,44 @@ use super::key_format;
 use crate::domain::{AllowList, Scopes, Tenant, Time, json};
 use crate::store::keys::StoredKey;
 
-/// Longest name, in characters.
-const LONGEST_NAME: usize = 128;
-/// Longest time that a key can have, in milliseconds: a hundred years.
-const LONGEST_MS: u64 = 100 * 365 * DAY_MS;
+/// Maximum length of a name, in characters.
+const MAX_NAME_CHARS: usize = 128;
+/// Maximum lifetime of a key, in milliseconds: a hundred years.
+const MAX_LIFETIME_MS: u64 = 100 * 365 * DAY_MS;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// What a key is to be.
+/// The specification of a new key.
 #[derive(Debug, Clone)]
 pub struct NewKey {
-    /// Whose it is.
+    /// The tenant that owns the key.
     pub tenant: Tenant,
-    /// What it is called, for people.
+    /// A display name.
     pub name: String,
-    /// What it may do.
+    /// The scopes of the key.
     pub scopes: Scopes,
     /// Globs over the names of tools; an empty list restricts nothing.
     pub tools: Vec<String>,
-    /// How long it is good, as `30d`; for ever unless given.
+    /// The lifetime, such as `30d`; `None` means unlimited.
     pub expires: Option<String>,
-    /// Requests a minute.
+    /// Maximum number of requests per minute.
     pub rate: Option<u32>,
-    /// Requests at once.
+    /// Maximum number of concurrent requests.
     pub concurrency: Option<u32>,
 }
 
-/// What is wrong with it: a JSON pointer and a sentence.
+/// A fault of the specification: a JSON pointer and a message.
 pub type InvalidKeySpec = (String, String);
 
 impl NewKey {
-    /// The key as it is stored, and the key itself, which nobody can ask for again.
+    /// Creates a key. Returns its stored form and the key itself, which cannot be retrieved later.
     ///
     /// # Errors
-    /// What is wrong with it; nothing where the machine gives no random bytes.
+    /// Returns the fault of the specification, or `None` if the operating system provides no random bytes.
     pub fn create_key(self, id: Uuid, now: Time) -> Result<(StoredKey, String), Option<InvalidKeySpec>> {
         let Self { tenant, name, scopes, tools, expires, rate, concurrency } = self;
         let fault = |pointer: &str, message: String| Some((pointer.to_owned(), message));
-        if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
-            let message = format!("must have at most {LONGEST_NAME} characters, none of them a control");
+        if name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
+            let message = format!("must have at most {MAX_NAME_CHARS} characters and no control characters");
             return Err(fault("/name", message));
         }
         if scopes == Scopes::default() {
@@ -57,7 +57,8 @@ impl NewKey {
             Some(span) => {
                 let millis = millis_of(span).ok_or_else(|| {
                     let message = format!(
-                        "\"{}\" is no time: a number with s, m, h, d or w, as `30d`, up to a hundred years",
+                        "\"{}\" is not a valid time: use a number with s, m, h, d or w, such as `30d`, up to a hundred \
+                            years",
                         json::shorten(span, 32)
                     );
                     fault("/expires", message)
@@ -67,7 +68,7 @@ impl NewKey {
         };
         for (pointer, bound) in [("/rate", rate), ("/concurrency", concurrency)] {
             if bound.is_some_and(|bound| !(1..=i32::MAX.unsigned_abs()).contains(&bound)) {
-                let message = format!("must be 1 to {}; leave it out for what the settings have", i32::MAX);
+                let message = format!("must be 1 to {}; omit it to use the value of the settings", i32::MAX);
                 return Err(fault(pointer, message));
             }
         }
@@ -103,7 +104,7 @@ fn millis_of(span: &str) -> Option<u64> {
         'w' => 7 * DAY_MS,
         _ => return None,
     };
-    number.checked_mul(unit_ms).filter(|millis| *millis <= LONGEST_MS)
+    number.checked_mul(unit_ms).filter(|millis| *millis <= MAX_LIFETIME_MS)
 }
 
 #[cfg(test)]
@@ -125,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn the_key_itself_is_nowhere_in_what_is_stored() {
+    fn stored_key_does_not_contain_the_secret() {
         let (stored, key) = new(|new| new.expires = Some("2d".into())).unwrap();
         assert!(!format!("{stored:?}").contains(&key[stored.prefix.len()..]));
         assert_eq!((stored.hash, stored.expires_at), (key_format::hash(&key), Some(Time(5).plus_millis(2 * DAY_MS))));
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn fault_names_its_pointer() {
         let place = |change: fn(&mut NewKey)| new(change).unwrap_err().unwrap().0;
         assert_eq!(place(|new| new.scopes = Scopes::default()), "/scopes");
         assert_eq!(place(|new| new.tools = vec!["a".into(), "{".into()]), "/tools/1");

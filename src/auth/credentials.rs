@@ -1,4 +1,4 @@
-//! The credentials that open requests and streams were let in with, so that these end when the credentials do.
+//! The credentials of open requests and streams, which end together with their credential.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,11 +10,11 @@ use uuid::Uuid;
 use super::limits::Bounds;
 use crate::domain::Time;
 
-/// An API key or a token, as a caller has shown it.
+/// An API key, a token or a ticket in use.
 #[derive(Debug)]
 pub struct Credential {
     key: Option<Uuid>,
-    /// Whose token it is, with its bounds, if it is one of an issuer.
+    /// The subject of a token of an issuer, and its limits.
     subject: Option<(String, Bounds)>,
     expires_at: Option<Time>,
     /// The version of all keys at which the key was found to be valid.
@@ -34,13 +34,13 @@ impl Credential {
         &self.ended
     }
 
-    /// Returns when it expires.
+    /// Returns the time at which the credential expires.
     #[must_use]
     pub(super) fn expires_at(&self) -> Option<Time> {
         self.expires_at
     }
 
-    /// Returns the subject of a token of an issuer, and its bounds.
+    /// Returns the subject of a token of an issuer, and its limits.
     pub(super) fn subject(&self) -> Option<(&str, Bounds)> {
         self.subject.as_ref().map(|(subject, bounds)| (subject.as_str(), *bounds))
     }
@@ -50,7 +50,7 @@ impl Credential {
     }
 }
 
-/// All credentials that are in use on this node.
+/// All credentials in use on this node.
 #[derive(Debug, Default)]
 pub(super) struct Credentials(Mutex<Vec<Weak<Credential>>>);
 
@@ -69,7 +69,7 @@ impl Credentials {
         self.add(None, Some((subject, bounds)), Some(expires_at), 0)
     }
 
-    /// Adds a ticket that ends at this time, and with what it was asked for with.
+    /// Adds a ticket that ends at this time, or earlier with the credential of its holder.
     pub fn of_ticket(&self, holder: Option<&Credential>, expires_at: Time) -> Arc<Credential> {
         let Some(holder) = holder else { return self.add(None, None, Some(expires_at), 0) };
         let end = holder.expires_at.map_or(expires_at, |end| end.min(expires_at));
@@ -89,7 +89,7 @@ impl Credentials {
         credential
     }
 
-    /// Ends those that have expired, and forgets those that are no longer in use.
+    /// Ends expired credentials and removes credentials that are no longer in use.
     pub fn end_expired(&self, now: Time) {
         let mut expired = Vec::new();
         self.all().retain(|credential| {
@@ -103,7 +103,7 @@ impl Credentials {
         expired.iter().for_each(|credential| credential.ended.cancel());
     }
 
-    /// Returns the keys that have to be looked up, as keys have changed since they were found to be valid.
+    /// Returns the keys that were last found to be valid at another version of all keys.
     pub fn unchecked(&self, version: i64) -> Vec<Uuid> {
         let all = self.all();
         let used = all.iter().filter_map(Weak::upgrade);
@@ -112,7 +112,7 @@ impl Credentials {
         unchecked.into_iter().collect()
     }
 
-    /// Ends those of the `checked` keys that are not among the `valid` ones.
+    /// Ends the `checked` keys that are not `valid`.
     pub fn end_revoked(&self, version: i64, checked: &[Uuid], valid: &HashSet<Uuid>) {
         let checked: HashSet<Uuid> = checked.iter().copied().collect();
         let mut revoked = Vec::new();

@@ -1,4 +1,4 @@
-//! The issuer's public keys (RFC 7517): fetched when they are first wanted, and again when a token names an unknown one.
+//! The issuer's public keys (RFC 7517): fetched on first use, and again when a token names an unknown key.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,29 +11,29 @@ use tokio::time::Instant;
 
 use crate::executor::HttpClient;
 
-/// Largest document, in bytes, and most keys of it.
-const LARGEST: usize = 256 * 1024;
-const MOST_KEYS: usize = 64;
-/// How long the issuer may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is asked at most, whatever tokens name.
-const AT_MOST_EVERY: Duration = Duration::from_secs(30);
-/// How long keys count without being asked for again: one that the issuer has withdrawn is of no use then.
-const GOOD_FOR: Duration = Duration::from_secs(600);
+/// Maximum length of the document in bytes, and maximum number of keys.
+const MAX_BYTES: usize = 256 * 1024;
+const MAX_KEYS: usize = 64;
+/// Timeout of a request to the issuer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Minimum interval of requests, regardless of the keys that tokens name.
+const MIN_INTERVAL: Duration = Duration::from_secs(30);
+/// Lifetime of fetched keys, after which a key that the issuer has withdrawn is invalid.
+const LIFETIME: Duration = Duration::from_secs(600);
 
-/// Why there is no key.
+/// An error of the lookup of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyLookupError {
-    /// The issuer has none of this name.
+    /// The issuer has no key of this name.
     Unknown,
-    /// The issuer cannot be asked.
+    /// The keys of the issuer could not be fetched.
     Unavailable,
 }
 
 /// One public key.
 #[derive(Debug, Clone)]
 struct Key {
-    /// The one algorithm that it is for, where it says so.
+    /// The only algorithm of the key, if it declares one.
     algorithm: Option<String>,
     key: DecodingKey,
 }
@@ -41,10 +41,10 @@ struct Key {
 #[derive(Debug, Default)]
 struct KeySet {
     keys: HashMap<String, Key>,
-    /// When they were fetched.
+    /// The time of the last successful request.
     at: Option<Instant>,
-    /// When that was tried last.
-    tried_at: Option<Instant>,
+    /// The time of the last request.
+    requested_at: Option<Instant>,
 }
 
 /// The keys of one issuer.
@@ -52,29 +52,29 @@ struct KeySet {
 pub struct Jwks {
     url: String,
     client: HttpClient,
-    /// Held while the issuer is asked: one asks for all, and the others wait for no longer than it.
+    /// Locked during a request: one task fetches the keys for all, and the others wait for it.
     fetched: Mutex<KeySet>,
 }
 
 impl Jwks {
-    /// Nothing is fetched yet.
+    /// Creates a key set without fetching it.
     #[must_use]
     pub fn new(url: String, client: HttpClient) -> Self {
         Self { url, client, fetched: Mutex::default() }
     }
 
-    /// The key of this name; without a name the only one that there is.
+    /// Returns the key of this name; without a name, the only key for the algorithm.
     ///
     /// # Errors
-    /// If there is none.
+    /// Returns an error if the key is unknown or the keys are unavailable.
     pub async fn key(&self, name: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, KeyLookupError> {
         let mut fetched = self.fetched.lock().await;
-        let is_old = fetched.at.is_none_or(|at| at.elapsed() > GOOD_FOR);
+        let is_old = fetched.at.is_none_or(|at| at.elapsed() > LIFETIME);
         if is_old || fetched.find(name, algorithm).is_none() {
             self.fetch(&mut fetched).await;
         }
-        // An issuer that cannot be asked for a while does not lock everybody out at once.
-        let is_known = fetched.at.is_some_and(|at| at.elapsed() <= GOOD_FOR * 6);
+        // Keys stay valid for an hour while the issuer is unavailable, so that a short outage locks no caller out.
+        let is_known = fetched.at.is_some_and(|at| at.elapsed() <= LIFETIME * 6);
         match fetched.find(name, algorithm).filter(|_| is_known) {
             Some(key) => Ok(key.clone()),
             None if is_known => Err(KeyLookupError::Unknown),
@@ -83,11 +83,11 @@ impl Jwks {
     }
 
     async fn fetch(&self, fetched: &mut MutexGuard<'_, KeySet>) {
-        if fetched.tried_at.is_some_and(|at| at.elapsed() < AT_MOST_EVERY) {
+        if fetched.requested_at.is_some_and(|at| at.elapsed() < MIN_INTERVAL) {
             return;
         }
-        fetched.tried_at = Some(Instant::now());
-        match self.client.fetch_json(&self.url, LARGEST, PATIENCE).await {
+        fetched.requested_at = Some(Instant::now());
+        match self.client.fetch_json(&self.url, MAX_BYTES, TIMEOUT).await {
             Ok(document) => {
                 fetched.keys = keys_of(&document);
                 fetched.at = Some(Instant::now());
@@ -114,11 +114,11 @@ impl KeySet {
     }
 }
 
-/// The keys for signatures that a document has. One that cannot be used is left out.
+/// Returns the signature keys of a document. Unusable keys are skipped.
 fn keys_of(document: &Value) -> HashMap<String, Key> {
     let all = document["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let read = all.iter().take(MOST_KEYS).enumerate().filter_map(|(place, key)| {
-        // As the document has it: what the library does not know of it is no reason to leave the key out.
+    let read = all.iter().take(MAX_KEYS).enumerate().filter_map(|(place, key)| {
+        // Read from the JSON, because the library rejects unknown algorithms.
         let algorithm = key["alg"].as_str().map(str::to_owned);
         let jwk: Jwk = serde_json::from_value(key.clone()).ok()?;
         let is_for_signatures =

@@ -1,4 +1,4 @@
-//! Tokens of an issuer (RFC 7519, RFC 9068): checked against its public keys, and read as a caller.
+//! Tokens of an issuer (RFC 7519, RFC 9068): verified with its public keys and converted to a caller.
 
 use std::str::FromStr;
 
@@ -15,23 +15,23 @@ use crate::config::JwtConfig;
 use crate::domain::{Caller, Clock, Scope, Scopes, Tenant, Time};
 use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 
-/// Longest token that is read, in bytes.
-const LONGEST: usize = 16 * 1024;
+/// Maximum length of a token, in bytes.
+const MAX_BYTES: usize = 16 * 1024;
 
-/// What a token says.
+/// The verified content of a token.
 #[derive(Debug)]
 pub struct Claims {
-    /// Who this is.
+    /// The caller.
     pub caller: Caller,
-    /// Its name at the issuer; empty where the token has none.
+    /// The value of `sub`; empty if the token has none.
     pub subject: String,
-    /// How much it may ask.
+    /// The limits of the subject.
     pub bounds: Bounds,
-    /// When it ends, with as much leeway as it is read with.
+    /// The time at which the token expires, including the leeway.
     pub expires_at: Time,
 }
 
-/// Reads tokens.
+/// A verifier of tokens.
 #[derive(Debug)]
 pub struct Jwt {
     settings: JwtConfig,
@@ -40,55 +40,56 @@ pub struct Jwt {
 }
 
 impl Jwt {
-    /// For these settings, if they name an issuer. Its own host is asked wherever it is: the operator has named it.
+    /// Creates a verifier, or `None` if the settings name no issuer. The host of `jwks_url` is reachable even if it is
+    /// in a private network, because the operator has configured it.
     ///
     /// # Errors
-    /// A sentence that names the setting that cannot be used.
+    /// Returns a message that names the invalid setting.
     pub fn new(settings: JwtConfig, clock: Clock, reporting: Reporting) -> Result<Option<Self>, String> {
         if settings.issuer.is_empty() {
             return Ok(None);
         }
         if settings.audience.is_empty() {
-            return Err("auth.jwt.audience: is missing; without it a token for any other service would count".into());
+            return Err(
+                "auth.jwt.audience: is missing; without it, tokens for any other service would be accepted".into()
+            );
         }
         let algorithms = settings.algorithms.iter().map(|name| algorithm(name)).collect::<Result<Vec<_>, _>>()?;
         if algorithms.is_empty() {
-            return Err("auth.jwt.algorithms: name those that the issuer uses, as RS256".into());
+            return Err("auth.jwt.algorithms: must name the algorithms of the issuer, such as RS256".into());
         }
         let url = Url::parse(&settings.jwks_url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let Some(host) = url.as_ref().and_then(Url::host_str) else {
-            return Err("auth.jwt.jwks_url: must be the web address of the issuer's keys".into());
+            return Err("auth.jwt.jwks_url: must be the http:// or https:// URL of the issuer's keys".into());
         };
-        // The operator has named its port, too.
+        // The operator has configured the port as well.
         let egress = Egress::new([host])?.with_ports(url.as_ref().and_then(Url::port));
         let client = HttpClient::new(egress, Secrets::from_env(), clock, reporting)?;
         let jwks = Jwks::new(settings.jwks_url.clone(), client);
         Ok(Some(Self { settings, algorithms, jwks }))
     }
 
-    /// Who a token says that this is, and how much they may ask.
+    /// Verifies a token and returns its claims.
     ///
     /// # Errors
-    /// If it does not count.
+    /// Returns an error if the token is not valid or the keys of the issuer are unavailable.
     pub async fn read(&self, token: &str) -> Result<Claims, AuthError> {
-        const NONE: AuthError = AuthError::Invalid("this is no token of the issuer");
-        if token.len() > LONGEST {
-            return Err(NONE);
+        const NOT_ISSUED: AuthError = AuthError::Invalid("the token was not issued by the configured issuer");
+        if token.len() > MAX_BYTES {
+            return Err(NOT_ISSUED);
         }
-        let header = jsonwebtoken::decode_header(token).map_err(|_| NONE)?;
+        let header = jsonwebtoken::decode_header(token).map_err(|_| NOT_ISSUED)?;
         if !self.algorithms.contains(&header.alg) {
-            return Err(AuthError::Invalid("the token is signed with an algorithm that does not count"));
+            return Err(AuthError::Invalid("the token is signed with an algorithm that is not accepted"));
         }
-        // An extension that is not understood must not be ignored (RFC 7515, section 4.1.11), and none is understood here.
+        // Unsupported extensions must not be ignored (RFC 7515, section 4.1.11), and no extension is supported.
         if has_critical_extensions(token) {
-            return Err(AuthError::Invalid("the token needs an extension (`crit`) that is not supported"));
+            return Err(AuthError::Invalid("the token requires an extension (`crit`) that is not supported"));
         }
-        let key = self.jwks.key(header.kid.as_deref(), header.alg).await.map_err(|no| match no {
-            KeyLookupError::Unknown => {
-                AuthError::Invalid("the token is signed with a key that the issuer does not have")
-            }
+        let key = self.jwks.key(header.kid.as_deref(), header.alg).await.map_err(|error| match error {
+            KeyLookupError::Unknown => AuthError::Invalid("the token is signed with an unknown key of the issuer"),
             KeyLookupError::Unavailable => {
-                AuthError::Unknown("the issuer of tokens cannot be asked for its keys; try again")
+                AuthError::Unknown("the keys of the token issuer are unavailable; try again")
             }
         })?;
         let mut validation = Validation::new(header.alg);
@@ -99,18 +100,18 @@ impl Jwt {
         validation.leeway = self.settings.leeway_s;
         let read = jsonwebtoken::decode::<Map<String, Value>>(token, &key, &validation);
         let claims = read.map_err(|error| AuthError::Invalid(reason(&error)))?.claims;
-        self.said(&claims)
+        self.claims_of(&claims)
     }
 
-    /// A token without `exp` was refused already.
+    /// Returns the time at which a token expires. Tokens without `exp` are rejected before.
     fn end_of(&self, claims: &Map<String, Value>) -> Time {
         let seconds = claims.get("exp").and_then(Value::as_f64).unwrap_or_default();
         let micros = (seconds + self.settings.leeway_s as f64) * 1e6;
-        // Beyond the range of times it is the last one.
+        // The cast saturates at the last time that can be represented.
         Time(micros as i64)
     }
 
-    fn said(&self, claims: &Map<String, Value>) -> Result<Claims, AuthError> {
+    fn claims_of(&self, claims: &Map<String, Value>) -> Result<Claims, AuthError> {
         let tenant = match self.settings.tenant_claim.as_str() {
             "" => Tenant::default(),
             claim => {
@@ -131,20 +132,20 @@ impl Jwt {
     }
 }
 
-/// Returns `true` if the header of a token has `crit`, whatever its value is.
+/// Returns `true` if the header of a token has a member `crit` with any value.
 fn has_critical_extensions(token: &str) -> bool {
     let header = token.split('.').next().and_then(|part| BASE64_URL_SAFE_NO_PAD.decode(part).ok());
     let members = header.and_then(|json| serde_json::from_slice::<Map<String, Value>>(&json).ok());
     members.is_none_or(|members| members.contains_key("crit"))
 }
 
-/// What a claim says, if it is one and says a number.
+/// Returns the value of a numeric claim; `None` if it is missing or `name` is empty.
 fn number(claims: &Map<String, Value>, name: &str) -> Option<u32> {
-    let said = claims.get(name).filter(|_| !name.is_empty())?.as_u64()?;
-    Some(u32::try_from(said).unwrap_or(u32::MAX))
+    let value = claims.get(name).filter(|_| !name.is_empty())?.as_u64()?;
+    Some(u32::try_from(value).unwrap_or(u32::MAX))
 }
 
-/// A text with blanks between the scopes, or a list of them.
+/// Parses a string of scopes separated by spaces, or an array of scopes. Unknown scopes are ignored.
 fn scopes(claim: &Value) -> Scopes {
     match claim {
         Value::String(text) => Scopes::of_text(text),
@@ -153,13 +154,14 @@ fn scopes(claim: &Value) -> Scopes {
     }
 }
 
-/// With a shared secret, or without any, a public key would be enough to make tokens.
+/// Parses the name of a public-key algorithm. With HMAC, the public key would be enough to forge tokens.
 fn algorithm(name: &str) -> Result<Algorithm, String> {
     let known = Algorithm::from_str(name.trim()).ok();
     let public = known.filter(|algorithm| algorithm.family() != AlgorithmFamily::Hmac);
     public.ok_or_else(|| {
         format!(
-            "auth.jwt.algorithms: \"{name}\" is none of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA"
+            "auth.jwt.algorithms: \"{name}\" must be one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, \
+                EdDSA"
         )
     })
 }
@@ -168,11 +170,11 @@ fn reason(error: &jsonwebtoken::errors::Error) -> &'static str {
     use jsonwebtoken::errors::ErrorKind;
     match error.kind() {
         ErrorKind::ExpiredSignature => "the token has expired",
-        ErrorKind::ImmatureSignature => "the token is not good yet",
+        ErrorKind::ImmatureSignature => "the token is not valid yet",
         ErrorKind::InvalidAudience => "the token is for another service",
-        ErrorKind::InvalidIssuer => "the token is of another issuer",
+        ErrorKind::InvalidIssuer => "the token was issued by another issuer",
         ErrorKind::MissingRequiredClaim(_) => "the token lacks `exp`, `aud` or `iss`",
-        _ => "this is no token of the issuer",
+        _ => "the token was not issued by the configured issuer",
     }
 }
 
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_algorithms_of_public_keys_count() {
+    fn only_public_key_algorithms_are_accepted() {
         assert!(algorithm("RS256").is_ok() && algorithm("EdDSA").is_ok());
         for bad in ["HS256", "none", "None", "", "rs256"] {
             assert!(algorithm(bad).unwrap_err().contains("auth.jwt.algorithms"), "{bad}");
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_come_as_a_text_or_as_a_list_and_others_mean_nothing() {
+    fn scopes_are_a_string_or_an_array_and_unknown_ones_are_ignored() {
         assert_eq!(scopes(&json!("openid call admin2 read")).to_text(), "call read");
         assert_eq!(scopes(&json!(["tools", "x", 5])).to_text(), "tools");
         assert_eq!(scopes(&json!({"admin": true})), Scopes::default());

@@ -1,4 +1,4 @@
-//! API keys as this node knows them: looked up once, and forgotten as soon as any key changes anywhere.
+//! The cache of API keys on this node, which is invalidated when any key changes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -17,60 +17,60 @@ use crate::registry::Registry;
 use crate::store::keys::StoredKey;
 use crate::store::{StoreError, Stores};
 
-/// Keys that are known at most; beyond that all are looked up again.
-const MOST: usize = 10_000;
-/// How long what is known counts if it could not be looked whether it still holds.
-const GOOD_FOR: Duration = Duration::from_secs(4);
-/// How often the use of a key is noted.
-const NOTED_EVERY_US: i64 = 60_000_000;
+/// Maximum number of cached keys; beyond it the cache is cleared.
+const MAX_CACHED: usize = 10_000;
+/// How long the cache stays valid if its version cannot be checked.
+const LIFETIME: Duration = Duration::from_secs(4);
+/// Minimum interval between two records of the use of a key, in microseconds.
+const USE_INTERVAL_US: i64 = 60_000_000;
 
-/// A key that is known.
+/// A cached key.
 #[derive(Debug)]
 pub struct CachedKey {
     hash: [u8; 32],
     expires_at: Option<Time>,
-    noted_at: AtomicI64,
-    /// What it may see.
+    recorded_at: AtomicI64,
+    /// The permissions of the key.
     pub access: Access,
-    /// How much it may ask.
+    /// The rate and concurrency limits of the key.
     pub limits: Arc<Limits>,
-    /// The key itself, until it ends.
+    /// The credential, which ends when the key is revoked or expires.
     pub credential: Arc<Credential>,
 }
 
-/// What was found out since the keys changed last.
+/// The keys that were read at one version of all keys.
 #[derive(Debug)]
 struct KeyCache {
     version: i64,
-    /// When it was seen that they have not changed since.
-    looked_at: Instant,
+    /// The time at which the version was last confirmed.
+    checked_at: Instant,
     known: HashMap<Uuid, Arc<CachedKey>>,
     by_prefix: HashMap<String, Vec<Uuid>>,
-    /// Beginnings that no key has.
+    /// Prefixes that no key has.
     unknown: HashSet<String>,
 }
 
-/// All keys.
+/// The API keys of all tenants.
 #[derive(Debug)]
 pub struct Keys {
     stores: Stores,
     clock: Clock,
     limits: AllLimits,
     credentials: Arc<Credentials>,
-    are_there: AtomicBool,
-    memory: Mutex<KeyCache>,
+    exist: AtomicBool,
+    cache: Mutex<KeyCache>,
     used: Mutex<HashMap<Uuid, Time>>,
 }
 
-const NO_SUCH_KEY: AuthError = AuthError::Invalid("there is no such API key, or it was revoked");
+const UNKNOWN_KEY: AuthError = AuthError::Invalid("unknown or revoked API key");
 
 impl Keys {
-    /// Nothing is known yet.
+    /// Creates an empty cache.
     #[must_use]
     pub(super) fn new(stores: Stores, clock: Clock, defaults: Defaults, credentials: Arc<Credentials>) -> Self {
-        let memory = KeyCache {
+        let cache = KeyCache {
             version: -1,
-            looked_at: Instant::now(),
+            checked_at: Instant::now(),
             known: HashMap::new(),
             by_prefix: HashMap::new(),
             unknown: HashSet::new(),
@@ -80,52 +80,52 @@ impl Keys {
             clock,
             limits: AllLimits::new(defaults),
             credentials,
-            are_there: AtomicBool::new(false),
-            memory: Mutex::new(memory),
+            exist: AtomicBool::new(false),
+            cache: Mutex::new(cache),
             used: Mutex::default(),
         }
     }
 
-    fn memory(&self) -> MutexGuard<'_, KeyCache> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, KeyCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there was ever a key: then one has to be shown, also if all are revoked.
+    /// Returns `true` if a key was ever created. Authentication is then required, even if all keys are revoked.
     #[must_use]
     pub fn any_exist(&self) -> bool {
-        self.are_there.load(Ordering::Relaxed)
+        self.exist.load(Ordering::Relaxed)
     }
 
-    /// Looks whether keys have changed; if so, nothing is known of them any more.
+    /// Checks the version of all keys, and clears the cache if it has changed.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns an error if the database fails.
     pub async fn refresh(&self) -> Result<(), StoreError> {
-        let looked_at = Instant::now();
+        let checked_at = Instant::now();
         let version = self.stores.keys_version().await?;
-        let is_new = version != self.memory().version;
+        let is_new = version != self.cache().version;
         if is_new && !self.any_exist() && self.stores.has_keys().await? {
-            self.are_there.store(true, Ordering::Relaxed);
+            self.exist.store(true, Ordering::Relaxed);
         }
-        let mut memory = self.memory();
-        if memory.version != version {
-            memory.version = version;
-            memory.known.clear();
-            memory.by_prefix.clear();
-            memory.unknown.clear();
+        let mut cache = self.cache();
+        if cache.version != version {
+            cache.version = version;
+            cache.known.clear();
+            cache.by_prefix.clear();
+            cache.unknown.clear();
         }
-        memory.looked_at = memory.looked_at.max(looked_at);
-        drop(memory);
+        cache.checked_at = cache.checked_at.max(checked_at);
+        drop(cache);
         self.limits.forget_idle();
         Ok(())
     }
 
-    /// Ends the keys in use that were revoked.
+    /// Ends revoked keys that are in use.
     ///
     /// # Errors
-    /// If the database fails; then they are looked up again the next time.
+    /// Returns an error if the database fails; the next call checks the keys again.
     pub async fn end_revoked(&self) -> Result<(), StoreError> {
-        let version = self.memory().version;
+        let version = self.cache().version;
         let unchecked = self.credentials.unchecked(version);
         if !unchecked.is_empty() {
             let valid = self.stores.keys_not_revoked(&unchecked).await?;
@@ -134,44 +134,44 @@ impl Keys {
         Ok(())
     }
 
-    /// The key that this text is.
+    /// Looks up a key by its text.
     ///
     /// # Errors
-    /// If it is none that counts now.
+    /// Returns an error if the key is unknown, revoked or expired, or the database fails.
     pub async fn find(&self, text: &str, registry: &Registry) -> Result<Arc<CachedKey>, AuthError> {
-        let Some(prefix) = key_format::prefix_of(text) else { return Err(NO_SUCH_KEY) };
+        let Some(prefix) = key_format::prefix_of(text) else { return Err(UNKNOWN_KEY) };
         let hash = key_format::hash(text);
-        self.look_if_due().await?;
+        self.refresh_if_due().await?;
         let known = match self.cached(prefix, &hash) {
-            Some(known) => known.ok_or(NO_SUCH_KEY)?,
-            None => self.read(prefix, &hash, registry).await?.ok_or(NO_SUCH_KEY)?,
+            Some(known) => known.ok_or(UNKNOWN_KEY)?,
+            None => self.read(prefix, &hash, registry).await?.ok_or(UNKNOWN_KEY)?,
         };
         self.used(known)
     }
 
-    /// Returns the key with this id, for a ticket that was asked for with it.
+    /// Looks up the key with this id, which requested a ticket.
     ///
     /// # Errors
-    /// Returns why it does not count now.
+    /// Returns an error if the key is unknown, revoked or expired, or the database fails.
     pub async fn find_id(&self, id: Uuid, registry: &Registry) -> Result<Arc<CachedKey>, AuthError> {
-        self.look_if_due().await?;
+        self.refresh_if_due().await?;
         let (known, version) = {
-            let memory = self.memory();
-            (memory.known.get(&id).cloned(), memory.version)
+            let cache = self.cache();
+            (cache.known.get(&id).cloned(), cache.version)
         };
         let known = match known {
             Some(known) => known,
             None => {
                 let key = self.stores.key(id).await?.filter(|key| key.revoked_at.is_none());
-                Arc::new(self.known(key.ok_or(NO_SUCH_KEY)?, version, registry).await?)
+                Arc::new(self.known(key.ok_or(UNKNOWN_KEY)?, version, registry).await?)
             }
         };
         self.used(known)
     }
 
-    async fn look_if_due(&self) -> Result<(), StoreError> {
-        // No lock is held while the database is asked.
-        let is_due = self.memory().looked_at.elapsed() > GOOD_FOR;
+    async fn refresh_if_due(&self) -> Result<(), StoreError> {
+        // The lock is not held during the query.
+        let is_due = self.cache().checked_at.elapsed() > LIFETIME;
         if is_due { self.refresh().await } else { Ok(()) }
     }
 
@@ -180,18 +180,18 @@ impl Keys {
         if known.expires_at.is_some_and(|end| end <= now) {
             return Err(AuthError::Invalid("the API key has expired"));
         }
-        self.note(&known, now);
+        self.record_use(&known, now);
         Ok(known)
     }
 
-    /// What is known: a key, that there is none, or nothing.
+    /// Returns the cached key, `Some(None)` if the key is known not to exist, or `None` if it must be read.
     fn cached(&self, prefix: &str, hash: &[u8; 32]) -> Option<Option<Arc<CachedKey>>> {
-        let memory = self.memory();
-        if memory.unknown.contains(prefix) {
+        let cache = self.cache();
+        if cache.unknown.contains(prefix) {
             return Some(None);
         }
-        let ids = memory.by_prefix.get(prefix)?;
-        let mut alike = ids.iter().filter_map(|id| memory.known.get(id));
+        let ids = cache.by_prefix.get(prefix)?;
+        let mut alike = ids.iter().filter_map(|id| cache.known.get(id));
         Some(alike.find(|known| key_format::is_same(&known.hash, hash)).cloned())
     }
 
@@ -201,7 +201,7 @@ impl Keys {
         hash: &[u8; 32],
         registry: &Registry,
     ) -> Result<Option<Arc<CachedKey>>, AuthError> {
-        let version = self.memory().version;
+        let version = self.cache().version;
         let mut found = Vec::new();
         for key in self.stores.keys_that_begin(prefix).await? {
             if key.revoked_at.is_none() {
@@ -209,21 +209,21 @@ impl Keys {
             }
         }
         let wanted = found.iter().map(|(_, known)| known).find(|known| key_format::is_same(&known.hash, hash)).cloned();
-        let mut memory = self.memory();
-        // What was read before a change is not kept behind it.
-        if memory.version == version {
-            if memory.known.len() >= MOST {
-                memory.known.clear();
-                memory.by_prefix.clear();
+        let mut cache = self.cache();
+        // Keys that were read before a change must not be cached after it.
+        if cache.version == version {
+            if cache.known.len() >= MAX_CACHED {
+                cache.known.clear();
+                cache.by_prefix.clear();
             }
-            if memory.unknown.len() >= MOST {
-                memory.unknown.clear();
+            if cache.unknown.len() >= MAX_CACHED {
+                cache.unknown.clear();
             }
             if found.is_empty() {
-                memory.unknown.insert(prefix.to_owned());
+                cache.unknown.insert(prefix.to_owned());
             } else {
-                memory.by_prefix.insert(prefix.to_owned(), found.iter().map(|(id, _)| *id).collect());
-                memory.known.extend(found);
+                cache.by_prefix.insert(prefix.to_owned(), found.iter().map(|(id, _)| *id).collect());
+                cache.known.extend(found);
             }
         }
         Ok(wanted)
@@ -236,27 +236,27 @@ impl Keys {
         Ok(CachedKey {
             hash: key.hash,
             expires_at: key.expires_at,
-            noted_at: AtomicI64::new(key.last_used_at.map_or(0, |at| at.0)),
+            recorded_at: AtomicI64::new(key.last_used_at.map_or(0, |at| at.0)),
             access: Access::open(caller, &self.stores, registry).await?,
             limits: self.limits.of(&key),
             credential: self.credentials.of_key(key.id, key.expires_at, version),
         })
     }
 
-    fn note(&self, known: &CachedKey, now: Time) {
-        let noted = known.noted_at.load(Ordering::Relaxed);
-        let Some(id) = known.access.caller().key.filter(|_| now.0 - noted >= NOTED_EVERY_US) else { return };
-        known.noted_at.store(now.0, Ordering::Relaxed);
+    fn record_use(&self, known: &CachedKey, now: Time) {
+        let noted = known.recorded_at.load(Ordering::Relaxed);
+        let Some(id) = known.access.caller().key.filter(|_| now.0 - noted >= USE_INTERVAL_US) else { return };
+        known.recorded_at.store(now.0, Ordering::Relaxed);
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if used.len() < MOST {
+        if used.len() < MAX_CACHED {
             used.insert(id, now);
         }
     }
 
-    /// Writes down which keys were used.
+    /// Records which keys were used.
     ///
     /// # Errors
-    /// If the database fails; it is only a note.
+    /// Returns an error if the database fails. The records are then lost, which is acceptable.
     pub async fn note_use(&self) -> Result<(), StoreError> {
         let used = std::mem::take(&mut *self.used.lock().unwrap_or_else(PoisonError::into_inner));
         if used.is_empty() {

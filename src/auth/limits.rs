@@ -1,4 +1,4 @@
-//! How much a caller may ask: requests a minute, requests at once, and event streams. Each node counts for itself.
+//! Limits of a caller: requests per minute, concurrent requests and event streams. Each node counts separately.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -12,40 +12,40 @@ use uuid::Uuid;
 
 use crate::store::keys::StoredKey;
 
-/// Keys whose counts are kept at most, although nobody uses them now.
+/// Number of keys above which the counts of unused keys are removed.
 const MOST_IDLE: usize = 10_000;
-/// Seconds after which whoever does too much at once may try again.
-const COME_AGAIN_S: u64 = 1;
+/// Seconds after which a caller above a concurrency limit may retry.
+const RETRY_AFTER_S: u64 = 1;
 
-/// Bounds of keys that have none of their own; 0 is no bound.
+/// Default limits of keys; 0 means unlimited.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Defaults {
-    /// Requests a minute.
+    /// Requests per minute.
     pub rate: u32,
-    /// Requests at once.
+    /// Concurrent requests.
     pub concurrency: u32,
-    /// Event streams at once, of any key or subject.
+    /// Concurrent event streams of any key or subject.
     pub streams: usize,
 }
 
-/// A request among those that a key makes at once. Dropped, the next one has its place.
+/// A permit for one concurrent request or stream, released when it is dropped.
 pub type Permit = OwnedSemaphorePermit;
 
-/// A caller asks more than it may.
+/// A caller has exceeded one of its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitExceeded {
-    /// What there is too much of, for people.
+    /// The exceeded limit, as text.
     pub what: &'static str,
-    /// Seconds after which it may ask again.
+    /// Seconds after which the caller may retry.
     pub retry_after_s: u64,
 }
 
 type Limiter = governor::DefaultDirectRateLimiter;
 
-/// Requests a minute, and at once; 0 is no bound.
+/// Requests per minute and concurrent requests; 0 means unlimited.
 pub(super) type Bounds = (u32, u32);
 
-/// The bounds of one caller, and how far it is from them.
+/// The limits of one caller and their current use.
 #[derive(Debug)]
 pub struct Limits {
     bounds: Bounds,
@@ -57,45 +57,44 @@ pub struct Limits {
 impl Limits {
     pub(super) fn new(bounds: Bounds, streams: usize) -> Self {
         let rate = NonZeroU32::new(bounds.0);
-        let places = |most: usize| (most > 0).then(|| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
+        let semaphore = |most: usize| (most > 0).then(|| Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))));
         Self {
             bounds,
             rate: rate.map(|rate| RateLimiter::direct(Quota::per_minute(rate))),
-            permits: places(bounds.1 as usize),
-            streams: places(streams),
+            permits: semaphore(bounds.1 as usize),
+            streams: semaphore(streams),
         }
     }
 
-    /// Limits that bound nothing.
+    /// Creates limits that are never exceeded.
     pub(super) fn unbounded() -> Self {
         Self::new((0, 0), 0)
     }
 
-    /// Counts an event stream; its place is free again once the permit is dropped.
+    /// Acquires a permit for an event stream, or `None` if streams are not limited.
     ///
     /// # Errors
-    /// If there are too many.
+    /// Returns an error if the caller has too many open streams.
     pub fn stream(&self) -> Result<Option<Permit>, LimitExceeded> {
-        let busy =
-            LimitExceeded { what: "too many event streams of this caller are open", retry_after_s: COME_AGAIN_S };
+        let busy = LimitExceeded { what: "too many open event streams of this caller", retry_after_s: RETRY_AFTER_S };
         self.streams.clone().map(|streams| streams.try_acquire_owned().map_err(|_| busy)).transpose()
     }
 
-    /// Whether a request or a stream of it goes on.
+    /// Returns `true` if a request or a stream of the caller is open.
     pub(super) fn is_in_use(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1
     }
 
-    /// Counts a request; its place is free again once the permit is dropped.
+    /// Counts a request and acquires its permit, or `None` if concurrency is not limited.
     ///
     /// # Errors
-    /// If there are too many.
+    /// Returns an error if the rate or the concurrency limit is exceeded.
     pub fn admit(&self) -> Result<Option<Permit>, LimitExceeded> {
         let permit = match &self.permits {
-            Some(places) => {
+            Some(semaphore) => {
                 let busy =
-                    LimitExceeded { what: "too many requests of this caller at once", retry_after_s: COME_AGAIN_S };
-                Some(places.clone().try_acquire_owned().map_err(|_| busy)?)
+                    LimitExceeded { what: "too many concurrent requests of this caller", retry_after_s: RETRY_AFTER_S };
+                Some(semaphore.clone().try_acquire_owned().map_err(|_| busy)?)
             }
             None => None,
         };
@@ -111,7 +110,8 @@ impl Limits {
     }
 }
 
-/// The bounds of all keys that were used. They outlive what else is known of a key: a change of another key resets no count.
+/// The limits of all keys that were used. They outlive the cached keys, so that a change of another key resets no
+/// count.
 #[derive(Debug)]
 pub(super) struct AllLimits {
     defaults: Defaults,
@@ -123,7 +123,7 @@ impl AllLimits {
         Self { defaults, keys: Mutex::default() }
     }
 
-    /// Those of a key.
+    /// Returns the limits of a key.
     pub fn of(&self, key: &StoredKey) -> Arc<Limits> {
         let Defaults { rate, concurrency, streams } = self.defaults;
         let bounds = (key.rate.unwrap_or(rate), key.concurrency.unwrap_or(concurrency));
@@ -136,7 +136,7 @@ impl AllLimits {
         })
     }
 
-    /// Forgets keys that nobody uses, where there are too many.
+    /// Removes the limits of unused keys if there are too many.
     pub fn forget_idle(&self) {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if keys.len() > MOST_IDLE {
@@ -150,13 +150,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_without_bounds_is_not_bounded() {
+    fn key_without_limits_is_unlimited() {
         let limits = Limits::new((0, 0), 0);
         assert!((0..1000).all(|_| limits.admit().unwrap().is_none() && limits.stream().unwrap().is_none()));
     }
 
     #[test]
-    fn too_much_at_once_and_too_often_is_refused_with_the_time_to_come_again() {
+    fn exceeded_limit_returns_the_retry_delay() {
         let limits = Limits::new((0, 2), 1);
         let held = (limits.admit().unwrap(), limits.admit().unwrap());
         assert_eq!(limits.admit().unwrap_err().retry_after_s, 1);

@@ -1,5 +1,5 @@
-//! Tickets: short-lived credentials for one event stream, for clients that cannot send headers. A ticket has the permissions
-//! of the key or token that asked for it, and ends with it.
+//! Tickets: short-lived credentials for one event stream, for clients that cannot send headers. A ticket has the
+//! permissions of the key or token that requested it, and ends with it.
 
 use std::sync::Arc;
 
@@ -12,39 +12,39 @@ use crate::domain::{Caller, Scopes, Time};
 use crate::store::StoreError;
 use crate::store::tickets::StoredTicket;
 
-/// How long a ticket is valid before its first use, in milliseconds.
+/// Lifetime of an unused ticket, in milliseconds.
 const UNUSED_MS: u64 = 60 * 1000;
-/// How long it is valid from its first use on, in milliseconds.
+/// Lifetime of a ticket after its first use, in milliseconds.
 const USED_MS: u64 = 12 * 60 * 60 * 1000;
-/// Seconds after which a tenant with too many tickets may try again: those that are not used have ended by then.
-const TRY_AGAIN_S: u64 = 60;
+/// Seconds after which a tenant with too many tickets may retry; unused tickets have expired by then.
+const RETRY_AFTER_S: u64 = 60;
 
 /// A new ticket.
 pub struct NewTicket {
-    /// The ticket itself, which is stored nowhere.
+    /// The ticket itself, which is not stored.
     pub text: String,
-    /// When it ends unless it is used.
+    /// The time at which it expires if it is not used.
     pub expires_at: Time,
 }
 
-/// Why no ticket was made.
+/// An error of the creation of a ticket.
 #[derive(Debug, thiserror::Error)]
 pub enum TicketError {
-    /// The tenant has as many as it may have.
-    #[error("too many event tickets of this tenant have not ended")]
+    /// The tenant has the maximum number of tickets.
+    #[error("too many active event tickets of this tenant")]
     TooMany {
-        /// Seconds after which it may try again.
+        /// Seconds after which the caller may retry.
         retry_after_s: u64,
     },
-    /// The machine gives no random bytes.
-    #[error("the machine gives no random bytes")]
+    /// The operating system provides no random bytes.
+    #[error("the operating system provides no random bytes")]
     NoRandomness,
-    /// The database fails.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The token of an issuer with which a ticket was asked for.
+/// The content of the issuer's token that requested a ticket.
 #[derive(Debug, Serialize, Deserialize)]
 struct Token {
     scopes: String,
@@ -53,10 +53,10 @@ struct Token {
     expires_at: i64,
 }
 
-const NO_SUCH_TICKET: AuthError = AuthError::Invalid("this is no event ticket, or it has ended");
+const INVALID_TICKET: AuthError = AuthError::Invalid("invalid or expired event ticket");
 
 impl Auth {
-    /// Makes a ticket for the event stream at `path`, for whoever has shown `credential`; `None` in an open service.
+    /// Creates a ticket for the event stream at `path`, on behalf of `credential`, which is `None` in an open service.
     ///
     /// # Errors
     /// Returns a [`TicketError`] if there are too many, or the database fails.
@@ -72,7 +72,7 @@ impl Auth {
             let (subject, bounds) = credential.subject()?;
             let expires_at = credential.expires_at().map_or(i64::MAX, |at| at.0);
             let token = Token { scopes: caller.scopes.to_text(), subject: subject.to_owned(), bounds, expires_at };
-            // Nothing in it can fail to serialise.
+            // Serialization of these types cannot fail.
             serde_json::to_string(&token).ok()
         });
         let ticket = StoredTicket {
@@ -85,26 +85,26 @@ impl Auth {
             expires_at: self.now().plus_millis(UNUSED_MS),
         };
         if !self.stores.insert_ticket(&ticket).await? {
-            return Err(TicketError::TooMany { retry_after_s: TRY_AGAIN_S });
+            return Err(TicketError::TooMany { retry_after_s: RETRY_AFTER_S });
         }
         Ok(NewTicket { text, expires_at: ticket.expires_at })
     }
 
-    /// Lets a caller in with a ticket, if it is one for a path that `covers` takes. `None`: it is for another path.
+    /// Authenticates a caller with a ticket. Returns `None` if `covers` returns `false` for the path of the ticket.
     ///
     /// # Errors
-    /// Returns why it does not count, or that its caller asks too much.
+    /// Returns an error if the ticket is not valid or a limit of its holder is exceeded.
     pub async fn admit_ticket(
         &self,
         text: &str,
         covers: impl Fn(&str) -> bool,
     ) -> Result<Option<Admitted>, AdmitError> {
         if !key_format::is_ticket(text) {
-            return Err(NO_SUCH_TICKET.into());
+            return Err(INVALID_TICKET.into());
         }
         let (hash, now) = (key_format::hash(text), self.now());
         let found = self.stores.ticket(&hash, now).await.map_err(AuthError::Store)?;
-        let mut ticket = found.ok_or(NO_SUCH_TICKET)?;
+        let mut ticket = found.ok_or(INVALID_TICKET)?;
         if !covers(&ticket.path) {
             return Ok(None);
         }
@@ -113,7 +113,7 @@ impl Auth {
         if ticket.used_at.is_none() {
             let until = now.plus_millis(USED_MS);
             self.stores.use_ticket(&hash, now, until).await.map_err(AuthError::Store)?;
-            // Of two first uses at once, one counts for both.
+            // If two requests use the ticket first at the same time, both succeed.
             ticket.expires_at = until;
         }
         let credential = self.credentials.of_ticket(holder.credential.as_deref(), ticket.expires_at);
@@ -127,14 +127,14 @@ impl Auth {
             return Ok(Holder { access, limits, credential: Some(known.credential.clone()) });
         }
         let Some(token) = &ticket.token else {
-            let operator = self.operator().cloned().ok_or(NO_SUCH_TICKET)?;
+            let operator = self.operator().cloned().ok_or(INVALID_TICKET)?;
             return Ok(Holder { access: operator, limits: Arc::new(Limits::unbounded()), credential: None });
         };
         let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("an event ticket: {error}"));
         let Token { scopes, subject, bounds, expires_at } = serde_json::from_str(token).map_err(corrupt)?;
         let expires_at = Time(expires_at);
         if expires_at <= now || self.jwt.is_none() {
-            return Err(NO_SUCH_TICKET);
+            return Err(INVALID_TICKET);
         }
         let limits = self.subjects.of(&ticket.tenant, &subject, bounds);
         let scopes = Scopes::of_text(&scopes);
@@ -145,7 +145,7 @@ impl Auth {
     }
 }
 
-/// Who asked for a ticket.
+/// The caller that requested a ticket.
 struct Holder {
     access: Access,
     limits: Arc<Limits>,

@@ -136,7 +136,7 @@ async fn what_is_not_the_issuers_for_this_service_and_now_does_not_count() {
     for (change, word) in [
         (json!({"exp": now() - 100}), "expired"),
         (json!({"exp": null}), "lacks"),
-        (json!({"nbf": now() + 100}), "not good yet"),
+        (json!({"nbf": now() + 100}), "not valid yet"),
         (json!({"aud": "another"}), "another service"),
         (json!({"aud": null}), "lacks"),
         (json!({"iss": "https://other.test"}), "another issuer"),
