@@ -1,8 +1,9 @@
-//! Tells the ends of calls to the URLs that their callers gave: signed (Standard Webhooks), at least once, with the same
-//! event id on every try, until the end is taken or [`schedule::TRIES`] are used up.
+//! Callbacks: signed deliveries (Standard Webhooks) of ended calls to the URLs that their callers gave. Delivery is at
+//! least once, with the same event id in every attempt, until the receiver accepts it or [`schedule::TRIES`] are used
+//! up.
 //!
-//! What is due stands in the database alone, so a crash loses nothing and any node goes on with it. A try holds a lease
-//! that outlasts it.
+//! Due callbacks are stored only in the database, so that a crash loses none and any node can continue. An attempt
+//! holds a lease that is longer than the attempt can take.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +28,10 @@ pub use counts::Counts;
 
 use worker::Worker;
 
-/// How often due callbacks are looked for without a kick: retries, and what a crash or another node left.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval of the search for due callbacks without a wakeup: retries, and callbacks of a crashed node.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Sends callbacks. One per node.
+/// The sender of callbacks, one per node.
 #[derive(Debug)]
 pub struct Callbacks {
     store: Stores,
@@ -41,41 +42,42 @@ pub struct Callbacks {
 }
 
 impl Callbacks {
-    /// A sender that is ready.
+    /// Creates a sender.
     #[must_use]
     pub fn new(store: Stores, client: HttpClient, key: SigningKey, clock: Clock) -> Self {
         Self { store, client, key, clock, counts: Arc::default() }
     }
 
-    /// What becomes of tries.
+    /// Returns the counts of attempts.
     #[must_use]
     pub fn counts(&self) -> Arc<Counts> {
         self.counts.clone()
     }
 
-    /// Sends what is due until `stop`; then tries under way have a moment to end, and others take over what is left.
-    /// `kick` says that a call with a callback has ended.
-    pub async fn run(self, kick: Arc<Notify>, stop: CancellationToken) {
-        let mut desk = Worker::new(self);
-        let mut timer = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
+    /// Sends due callbacks until `stop` fires. Attempts in flight then have a short grace period, and other nodes
+    /// continue the rest. `wakeup` is notified when a call with a callback has ended.
+    pub async fn run(self, wakeup: Arc<Notify>, stop: CancellationToken) {
+        let mut worker = Worker::new(self);
+        let mut timer = tokio::time::interval_at(Instant::now() + POLL_INTERVAL, POLL_INTERVAL);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut wanted, mut rested) = (false, Instant::now());
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                () = desk.one_ended() => wanted = true,
-                () = kick.notified(), if !wanted => wanted = true,
+                () = worker.attempt_ended() => wanted = true,
+                () = wakeup.notified(), if !wanted => wanted = true,
                 _ = timer.tick() => wanted = true,
-                // A look is followed by a rest as long as itself: it never takes more than half of a connection.
+                // A poll is followed by a pause of the same length, so that polling uses at most half of a connection's
+                // time.
                 () = tokio::time::sleep_until(rested), if wanted => {
                     let began = Instant::now();
                     wanted = false;
-                    desk.poll().await;
+                    worker.poll().await;
                     rested = Instant::now() + began.elapsed();
                 }
             }
         }
-        desk.close().await;
+        worker.close().await;
     }
 }

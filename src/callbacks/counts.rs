@@ -1,8 +1,8 @@
-//! What became of tries, since the start of this node.
+//! Counts of attempts since the start of this node.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of one node. They only grow.
+/// Monotonic counts of one node.
 #[derive(Debug, Default)]
 pub struct Counts {
     delivered: AtomicU64,
@@ -11,29 +11,29 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Ends that were taken.
+    /// Returns the number of accepted deliveries.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
     }
 
-    /// Tries that are made again.
+    /// Returns the number of failed attempts that are retried.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Ends that nobody took.
+    /// Returns the number of callbacks that were abandoned after their last attempt.
     #[must_use]
     pub fn given_up(&self) -> u64 {
         self.given_up.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_delivered(&self) {
+    pub(super) fn count_delivered(&self) {
         self.delivered.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn note_failed(&self, is_last: bool) {
+    pub(super) fn count_failed(&self, is_last: bool) {
         let count = if is_last { &self.given_up } else { &self.failed };
         count.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! When a callback is tried, and for how long.
+//! The schedule of attempts and their timeouts.
 
 use std::time::Duration;
 
@@ -6,19 +6,20 @@ use uuid::Uuid;
 
 use crate::domain::Time;
 
-/// One try.
+/// The timing of one attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct AttemptTiming {
-    /// From the start of the try before to the start of this one. A try that takes longer than that is followed at once.
+    /// Time from the start of the previous attempt to the start of this one. If the previous attempt takes longer, this
+    /// one follows immediately.
     pub wait: Duration,
-    /// How long it may take.
+    /// Timeout of the attempt.
     pub timeout: Duration,
 }
 
-/// After the last of them, a callback is given up. The third try begins within 30 s even if the first two are never
-/// answered, and the last one more than a day after the first.
+/// The attempts of a callback, which is abandoned after the last one. The third attempt starts within 30 s even if the
+/// first two time out, and the last one more than a day after the first.
 ///
-/// | try | at the latest after the first |
+/// | attempt | latest start after the first |
 /// |---|---|
 /// | 2, 3 | 5 s, 20 s |
 /// | 4, 5, 6 | 2 min, 10 min, 1 h |
@@ -35,21 +36,23 @@ pub const TRIES: [AttemptTiming; 9] = [
     after(14 * 3600, 15),
 ];
 
-/// By how much of itself a wait may be shortened, in percent, so that what failed together does not come back together.
+/// Maximum reduction of a wait, in percent, so that callbacks that failed together are not retried together.
 const JITTER_PERCENT: u64 = 5;
 
 const fn after(wait: u64, timeout: u64) -> AttemptTiming {
     AttemptTiming { wait: Duration::from_secs(wait), timeout: Duration::from_secs(timeout) }
 }
 
-/// The try of this number, counted from 1. One beyond the last is only made where a crash took the end of the last.
+/// Returns the attempt with this number, counted from 1. A number beyond the last one occurs only if a crash lost the
+/// end of the last attempt.
 #[must_use]
 pub fn nth(attempt: u32) -> AttemptTiming {
     let place = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
     TRIES[place.min(TRIES.len() - 1)]
 }
 
-/// When to try again after the try at this step has failed; `None` gives up. Tries whose end was lost are no steps.
+/// Returns the time of the next attempt after this one has failed, or `None` after the last one. Attempts whose end was
+/// lost are not counted.
 #[must_use]
 pub fn next_at(event: Uuid, attempt: u32, started: Time, now: Time) -> Option<Time> {
     let wait = TRIES.get(usize::try_from(attempt).ok()?)?.wait;
@@ -58,7 +61,8 @@ pub fn next_at(event: Uuid, attempt: u32, started: Time, now: Time) -> Option<Ti
     Some(Time((started.0 + wait - jitter).max(now.0)))
 }
 
-/// Between 0 and [`JITTER_PERCENT`], in thousandths of a percent: always the same for one try of one event.
+/// Returns a jitter from 0 to [`JITTER_PERCENT`], in thousandths of a percent, which is constant for an attempt of an
+/// event.
 fn share(event: Uuid, attempt: u32) -> u64 {
     // The low half of a UUIDv7 is random; multiplying by the golden ratio spreads it over the high bits.
     let (_, low) = event.as_u64_pair();
@@ -73,7 +77,7 @@ mod tests {
 
     const SECOND: i64 = 1_000_000;
 
-    /// When each try begins, in microseconds after the first, if every one takes this long to fail.
+    /// Returns the start of each attempt, in microseconds after the first, if every attempt takes this long to fail.
     fn starts(event: Uuid, takes: impl Fn(AttemptTiming) -> i64) -> Vec<i64> {
         let (mut starts, mut at) = (vec![0], 0);
         for attempt in 1.. {
@@ -85,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_nine_tries_over_more_than_a_day_and_none_is_late() {
+    fn nine_attempts_take_more_than_a_day() {
         let ids = IdGenerator::random();
         for _ in 0..1000 {
             let starts = starts(ids.next(), |_| 0);
@@ -99,18 +103,21 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_never_answers_is_tried_three_times_within_half_a_minute() {
+    fn three_attempts_start_within_half_a_minute_despite_timeouts() {
         let ids = IdGenerator::random();
         for _ in 0..1000 {
             let starts = starts(ids.next(), |one| i64::try_from(one.timeout.as_micros()).unwrap());
-            // With room for two looks for what is due, a second apart.
+            // Leaves time for two polls, one second apart.
             assert!(starts[2] <= 27 * SECOND, "{starts:?}");
-            assert!(starts.windows(2).all(|pair| pair[1] >= pair[0] + 10 * SECOND), "no try before the last has ended");
+            assert!(
+                starts.windows(2).all(|pair| pair[1] >= pair[0] + 10 * SECOND),
+                "no attempt before the last has ended"
+            );
         }
     }
 
     #[test]
-    fn what_failed_together_comes_back_apart_and_the_same_try_at_the_same_time() {
+    fn jitter_spreads_events_and_is_constant_for_an_attempt() {
         let ids = IdGenerator::random();
         let of = |event| next_at(event, 5, Time(0), Time(0)).unwrap();
         let mut times: Vec<Time> = (0..100).map(|_| of(ids.next())).collect();
@@ -122,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_try_that_a_crash_repeats_behind_the_last_is_the_last() {
+    fn attempt_beyond_the_last_uses_the_last_timing() {
         assert_eq!(next_at(Uuid::nil(), 8, Time(0), Time(0)).map(|at| at.0 > 0), Some(true));
         assert_eq!(next_at(Uuid::nil(), 9, Time(0), Time(0)), None);
         assert_eq!(next_at(Uuid::nil(), 10, Time(0), Time(0)), None);

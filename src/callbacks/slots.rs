@@ -1,21 +1,22 @@
-//! Which callbacks are tried next: as many at once as there are slots, and none held up by another's receiver.
+//! Selection of the callbacks to attempt next, so that a slow receiver does not delay other receivers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::store::callbacks::{DueCallback, ExcludedTargets};
 
-/// Tries at once.
+/// Maximum number of concurrent attempts.
 pub const SLOTS: usize = 64;
-/// How many of them may be tries of what has failed before; the others are kept for first tries.
+/// Maximum number of concurrent retries; the other slots are reserved for first attempts.
 const RETRIES: usize = SLOTS / 2;
-/// Tries at once to one host, and to one URL: a receiver that hangs holds no more, and leaves its host's other URLs some.
+/// Maximum number of concurrent attempts to one host and to one URL. A receiver that hangs blocks no more slots, and
+/// leaves slots for other URLs of its host.
 const PER_HOST: usize = 8;
 const PER_URL: usize = 4;
-/// Calls that tries hold in memory, in bytes; one that is larger is tried alone.
+/// Maximum size of the calls in flight, in bytes; a larger call is sent alone.
 const BYTES: usize = 128 * 1024 * 1024;
 
-/// What is being tried, and what still has a place beside it.
+/// The occupied slots.
 #[derive(Debug, Default)]
 pub struct Slots {
     taken: usize,
@@ -26,20 +27,20 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// The slots that these tries leave; `idle` more are taken otherwise.
-    pub fn beside<'a>(running: impl Iterator<Item = &'a DueCallback>, idle: usize) -> Self {
+    /// Returns the slots that these attempts and `idle` others occupy.
+    pub fn occupied_by<'a>(running: impl Iterator<Item = &'a DueCallback>, idle: usize) -> Self {
         let mut slots = Self { taken: idle, ..Self::default() };
-        // A running one counts its own try already.
-        running.for_each(|due| slots.take(due, due.attempts > 1));
+        // An attempt in flight is already counted in `attempts`.
+        running.for_each(|due| slots.occupy(due, due.attempts > 1));
         slots
     }
 
-    /// Whether nothing can be added.
+    /// Returns `true` if all slots are occupied.
     pub fn are_full(&self) -> bool {
         self.taken >= SLOTS
     }
 
-    /// What need not be looked for, since it would find no place.
+    /// Returns the targets that have no free slot, which a query can exclude.
     pub fn busy(&self) -> ExcludedTargets {
         let full = |counts: &HashMap<Arc<str>, usize>, most| {
             counts.iter().filter(|(_, count)| **count >= most).map(|(key, _)| key.clone()).collect()
@@ -51,22 +52,23 @@ impl Slots {
         }
     }
 
-    /// Those of the due that find a place, and takes it: first tries first, then the host that has least, then the URL.
+    /// Selects due callbacks that have a free slot and occupies it. First attempts come first, then the host with the
+    /// fewest attempts in flight, then the URL.
     pub fn choose(&mut self, mut due: Vec<DueCallback>) -> Vec<DueCallback> {
         let mut chosen = Vec::new();
         loop {
-            let fitting = due.iter().enumerate().filter(|(_, one)| self.have_room_for(one));
+            let fitting = due.iter().enumerate().filter(|(_, one)| self.has_slot_for(one));
             let best = fitting.min_by_key(|(place, one)| {
                 (is_retry(one), count(&self.hosts, &one.host), count(&self.urls, &one.url), *place)
             });
             let Some((place, _)) = best else { return chosen };
             let one = due.remove(place);
-            self.take(&one, is_retry(&one));
+            self.occupy(&one, is_retry(&one));
             chosen.push(one);
         }
     }
 
-    fn have_room_for(&self, due: &DueCallback) -> bool {
+    fn has_slot_for(&self, due: &DueCallback) -> bool {
         let is_out = self.are_full() || is_retry(due) && self.retries >= RETRIES;
         !is_out
             && count(&self.hosts, &due.host) < PER_HOST
@@ -74,7 +76,7 @@ impl Slots {
             && (self.bytes == 0 || self.bytes + due.bytes <= BYTES)
     }
 
-    fn take(&mut self, due: &DueCallback, is_retry: bool) {
+    fn occupy(&mut self, due: &DueCallback, is_retry: bool) {
         self.taken += 1;
         self.retries += usize::from(is_retry);
         self.bytes += due.bytes;
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_url_holds_up_neither_its_host_nor_another() {
+    fn slow_url_delays_no_other_url_or_host() {
         let mut slots = Slots::default();
         let mut all = vec![due("bad", "hangs", 0); 500];
         all.extend([due("bad", "good", 0), due("good", "x", 0)]);
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn tries_of_what_has_failed_leave_half_the_slots_to_first_tries() {
+    fn retries_leave_half_of_the_slots_to_first_attempts() {
         let mut slots = Slots::default();
         let failed = (0..200).map(|n| due(&format!("h{n}"), "x", 3)).collect();
         assert_eq!(slots.choose(failed).len(), RETRIES);
@@ -143,17 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn the_last_slot_is_for_a_first_try_to_whom_has_least() {
+    fn last_slot_goes_to_the_least_busy_host() {
         let running: Vec<DueCallback> = (0..SLOTS - 1).map(|n| due(&format!("h{}", n % 9), "x", 1)).collect();
-        let mut slots = Slots::beside(running.iter(), 0);
-        assert_eq!(slots.retries, 0, "they are first tries that have begun");
+        let mut slots = Slots::occupied_by(running.iter(), 0);
+        assert_eq!(slots.retries, 0, "first attempts in flight");
         let chosen = slots.choose(vec![due("new", "x", 2), due("h0", "y", 0), due("other", "x", 0)]);
         assert_eq!(urls(&chosen), ["http://other/x"]);
-        assert!(Slots::beside(running.iter(), 1).are_full());
+        assert!(Slots::occupied_by(running.iter(), 1).are_full());
     }
 
     #[test]
-    fn large_calls_are_bounded_in_memory_and_even_the_largest_is_tried() {
+    fn memory_is_bounded_and_an_oversized_call_is_sent_alone() {
         let large = |host: &str, bytes| DueCallback { bytes, ..due(host, "x", 0) };
         let mut slots = Slots::default();
         assert_eq!(slots.choose(vec![large("a", BYTES * 2), large("b", 1)]).len(), 1);

@@ -1,4 +1,4 @@
-//! The tries under way: what is due is taken and begun, what has ended is noted.
+//! The worker that claims due callbacks, runs their attempts and records the outcomes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,30 +14,31 @@ use crate::executor::http::Delivered;
 use crate::store::StoreError;
 use crate::store::callbacks::{AttemptRecord, DueCallback, RecordedOutcome};
 
-/// Due callbacks that are read at once.
+/// Number of due callbacks that are read in one query.
 const WINDOW: u32 = 500;
-/// Windows that one look reads at most: the first may be full of what has no place.
+/// Maximum number of queries in one poll; all callbacks of the first one may lack a free slot.
 const WINDOWS: usize = 4;
-/// How long a callback is this node's: longer than reading the call, the longest try and its answer's rest take together.
+/// Lease of a callback, in milliseconds: longer than reading the call, the longest attempt and the rest of its response
+/// take together.
 const LEASE_MS: i64 = 25_000;
-/// How long tries under way may go on when the service stops.
+/// Grace period for attempts in flight at shutdown.
 const GRACE: Duration = Duration::from_secs(2);
-/// Longest error that is kept, in characters.
+/// Maximum length of a stored error, in characters.
 const ERROR_CHARS: usize = 500;
 
-/// A try under way.
+/// An attempt in flight.
 #[derive(Debug)]
 struct InFlightAttempt {
     due: DueCallback,
     started: Time,
 }
 
-/// See the module.
+/// The attempts in flight and their unrecorded outcomes.
 pub struct Worker {
     callbacks: Arc<Callbacks>,
     tries: JoinSet<AttemptOutcome>,
     running: HashMap<Id, InFlightAttempt>,
-    /// What became of tries and is not on disk yet, and until when that is worth saying.
+    /// Outcomes that are not stored yet, each with the end of its lease.
     notes: Vec<(AttemptRecord, Time)>,
 }
 
@@ -46,46 +47,46 @@ impl Worker {
         Self { callbacks: Arc::new(callbacks), tries: JoinSet::new(), running: HashMap::new(), notes: Vec::new() }
     }
 
-    /// Waits for the end of a try; for ever if there is none.
-    pub async fn one_ended(&mut self) {
+    /// Waits until an attempt ends; forever if none is in flight.
+    pub async fn attempt_ended(&mut self) {
         match self.tries.join_next_with_id().await {
-            Some(ended) => self.take(ended),
+            Some(ended) => self.finish(ended),
             None => std::future::pending().await,
         }
     }
 
-    /// Notes what has ended, then begins what is due and finds a place.
+    /// Records ended attempts, then starts due callbacks that have a free slot.
     pub async fn poll(&mut self) {
-        // While the database is away nothing is lost: the journal says so, and the next look comes soon.
+        // If the database is unavailable, nothing is lost: the journal reports it, and the next poll follows soon.
         if let Err(error) = self.record_outcomes().await {
-            tracing::debug!(%error, "ends of callbacks cannot be noted");
+            tracing::debug!(%error, "cannot record the outcomes of callbacks");
             return;
         }
         if let Err(error) = self.begin().await {
-            tracing::debug!(%error, "due callbacks cannot be read");
+            tracing::debug!(%error, "cannot read due callbacks");
         }
     }
 
-    /// Gives tries under way a moment; those that do not end in it are left to others.
+    /// Waits for attempts in flight during the grace period, and leaves the others to other nodes.
     pub async fn close(mut self) {
         let all = async {
             while let Some(ended) = self.tries.join_next_with_id().await {
-                self.take(ended);
+                self.finish(ended);
             }
         };
         let _ = tokio::time::timeout(GRACE, all).await;
         self.tries.abort_all();
         while let Some(ended) = self.tries.join_next_with_id().await {
-            self.take(ended);
+            self.finish(ended);
         }
         if let Err(error) = self.record_outcomes().await {
-            tracing::debug!(%error, "ends of callbacks cannot be noted");
+            tracing::debug!(%error, "cannot record the outcomes of callbacks");
         }
     }
 
     async fn begin(&mut self) -> Result<(), StoreError> {
         for _ in 0..WINDOWS {
-            let mut slots = Slots::beside(self.running.values().map(|running| &running.due), self.notes.len());
+            let mut slots = Slots::occupied_by(self.running.values().map(|running| &running.due), self.notes.len());
             if slots.are_full() {
                 return Ok(());
             }
@@ -109,35 +110,37 @@ impl Worker {
         Ok(())
     }
 
-    fn take(&mut self, ended: Result<(Id, AttemptOutcome), JoinError>) {
+    fn finish(&mut self, ended: Result<(Id, AttemptOutcome), JoinError>) {
         let (id, ended) = match ended {
             Ok(ended) => ended,
             Err(error) if error.is_cancelled() => (error.id(), AttemptOutcome::Interrupted),
             Err(error) => {
-                let fault = Some("the service failed while it sent the callback".to_owned());
+                let fault = Some("internal error while the callback was sent".to_owned());
                 (error.id(), AttemptOutcome::Completed(Delivered { status: None, fault }))
             }
         };
         let Some(InFlightAttempt { due, started }) = self.running.remove(&id) else { return };
         let now = self.callbacks.clock.now();
-        let noted = match ended {
+        let outcome = match ended {
             AttemptOutcome::Interrupted => RecordedOutcome::Interrupted,
             AttemptOutcome::Completed(Delivered { status: Some(status), fault: None }) => {
-                self.callbacks.counts.note_delivered();
+                self.callbacks.counts.count_delivered();
                 RecordedOutcome::Delivered { status, at: now }
             }
             AttemptOutcome::Completed(Delivered { status, fault }) => {
                 let error = shown(&fault.unwrap_or_default());
                 let next_at = schedule::next_at(due.event_id, due.step(), started, now);
-                self.callbacks.counts.note_failed(next_at.is_none());
+                self.callbacks.counts.count_failed(next_at.is_none());
                 match next_at {
-                    Some(_) => tracing::debug!(call = %due.call_id, host = %due.host, error, "a callback failed"),
-                    None => tracing::warn!(call = %due.call_id, host = %due.host, error, "a callback is given up"),
+                    Some(_) => tracing::debug!(call = %due.call_id, host = %due.host, error, "callback attempt failed"),
+                    None => {
+                        tracing::warn!(call = %due.call_id, host = %due.host, error, "callback abandoned after its last attempt")
+                    }
                 }
                 RecordedOutcome::Failed { status, error, next_at }
             }
         };
-        let note = AttemptRecord { call_id: due.call_id, attempt: due.attempts, noted };
+        let note = AttemptRecord { call_id: due.call_id, attempt: due.attempts, noted: outcome };
         self.notes.push((note, Time(started.0 + LEASE_MS * 1000)));
     }
 
@@ -145,18 +148,18 @@ impl Worker {
         if self.notes.is_empty() {
             return Ok(());
         }
-        // In one order on all nodes, so that none waits for another in a circle.
+        // Sorted, so that all nodes lock the rows in the same order and cannot deadlock.
         self.notes.sort_unstable_by_key(|(note, _)| note.call_id);
         let notes: Vec<AttemptRecord> = self.notes.iter().map(|(note, _)| note.clone()).collect();
         let noted = self.callbacks.store.note_callbacks(&notes).await;
-        // Once the lease is over, the callback is tried again whatever became of this try.
+        // After the end of its lease a callback is attempted again, so its outcome is obsolete.
         let now = self.callbacks.clock.now();
         self.notes.retain(|(_, until)| noted.is_err() && *until > now);
         noted
     }
 }
 
-/// An error as it is kept: short, on one line, and without U+0000, which Postgres refuses.
+/// Shortens an error to one line without U+0000, which Postgres rejects.
 fn shown(error: &str) -> String {
     json::shorten(error, ERROR_CHARS).replace(char::is_control, " ")
 }
@@ -173,34 +176,34 @@ mod tests {
     use crate::store::Store;
 
     #[test]
-    fn a_lease_outlasts_every_try() {
+    fn lease_is_longer_than_every_attempt() {
         let longest = schedule::TRIES.iter().map(|one| one.timeout).max().unwrap();
         let with_answer = attempt::READ + longest + Duration::from_secs(1);
         assert!(with_answer.as_millis() + 2_000 <= LEASE_MS as u128, "{with_answer:?}");
     }
 
     #[test]
-    fn what_is_kept_of_an_error_is_one_short_line() {
+    fn stored_error_is_one_short_line() {
         assert_eq!(shown("a\u{0}b\nc"), "a b c");
         assert!(shown(&"é".repeat(1000)).chars().count() <= ERROR_CHARS + 1);
     }
 
     #[tokio::test]
-    async fn an_end_that_cannot_be_noted_is_kept_as_long_as_its_lease() {
+    async fn unrecorded_outcome_is_kept_until_its_lease_ends() {
         let clock = Clock::manual(Time(0));
         let store = Store::open("sqlite::memory:").await.unwrap();
         let reporting = Reporting::new(SigningKey::parse(&SigningKey::text_of(&[1; 32])).unwrap());
         let client = HttpClient::new(Egress::default(), Secrets::new(|_| None), clock.clone(), reporting).unwrap();
         let key = SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap();
-        let mut desk = Worker::new(Callbacks::new(store.stores().clone(), client, key, clock.clone()));
+        let mut worker = Worker::new(Callbacks::new(store.stores().clone(), client, key, clock.clone()));
         let note = AttemptRecord { call_id: Uuid::nil(), attempt: 1, noted: RecordedOutcome::Interrupted };
-        desk.notes.push((note.clone(), Time(LEASE_MS * 1000)));
+        worker.notes.push((note.clone(), Time(LEASE_MS * 1000)));
         store.close().await;
         clock.advance_ms(LEASE_MS - 1);
-        desk.poll().await;
-        assert_eq!(desk.notes, [(note, Time(LEASE_MS * 1000))]);
+        worker.poll().await;
+        assert_eq!(worker.notes, [(note, Time(LEASE_MS * 1000))]);
         clock.advance_ms(1);
-        desk.poll().await;
-        assert_eq!(desk.notes, []);
+        worker.poll().await;
+        assert_eq!(worker.notes, []);
     }
 }
