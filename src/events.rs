@@ -1,4 +1,4 @@
-//! Who watches is told: commits fan out to subscribers, and a stream can be resumed from any event.
+//! Event streams: the fan-out of commits to subscribers, and streams that can be resumed from any event.
 
 pub mod bus;
 pub mod follow;

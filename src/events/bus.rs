@@ -1,4 +1,5 @@
-//! From the journal to whoever watches in this process. Nothing here waits: a reader that is behind is told so.
+//! The event bus from the journal to the subscribers of this process. Publishing never waits; slow subscribers are
+//! disconnected.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,21 +13,21 @@ use super::frame::{CommitFrames, FramedEvent};
 use super::throttle::ReadThrottle;
 use crate::store::journal::Committed;
 
-/// Commits that a reader of everything may be behind before it is cut off.
+/// Maximum lag of a subscriber of all calls, in commits.
 pub(super) const COMMITS_BEHIND: usize = 256;
-/// Bytes of frames of large calls that wait for readers of everything.
+/// Maximum size of the frames of large calls that are held for subscribers of all calls, in bytes.
 const HEAVY_BEHIND: usize = 8 * 1024 * 1024;
-/// Events that a reader of one call may be behind before it is cut off.
+/// Maximum lag of a subscriber of one call, in events.
 const EVENTS_BEHIND: usize = 256;
 
-/// Carries what was committed. Cheap to clone.
+/// A handle to the event bus that is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Bus {
-    /// What watching may cost.
-    pub pace: ReadThrottle,
+    /// Limits the cost of subscribers.
+    pub throttle: ReadThrottle,
     all: broadcast::Sender<Arc<CommitFrames>>,
     calls: Arc<Calls>,
-    /// Bytes of frames of large calls that readers of everything were not all sent yet.
+    /// Size of the frames of large calls that some subscriber of all calls has not received, in bytes.
     heavy: Arc<AtomicUsize>,
 }
 
@@ -34,20 +35,20 @@ pub struct Bus {
 struct Calls {
     readers: Mutex<HashMap<Uuid, Vec<mpsc::Sender<Arc<FramedEvent>>>>>,
     count: AtomicUsize,
-    /// Readers, of calls or of everything, that were too slow.
+    /// Number of subscribers that were disconnected because they were too slow.
     cut_off: AtomicU64,
 }
 
-/// A subscription to one call or several; ends by being dropped. Closed before the end: it was too slow.
+/// A subscription to one or more calls, ended by dropping it. It is closed early if the subscriber is too slow.
 #[derive(Debug)]
 pub struct CallSubscription {
-    /// The calls' events in commit order.
+    /// The events of the calls in commit order.
     pub events: mpsc::Receiver<Arc<FramedEvent>>,
     ids: Arc<Mutex<Vec<Uuid>>>,
     calls: Arc<Calls>,
 }
 
-/// Adds calls to a subscription.
+/// A handle that adds calls to a subscription.
 #[derive(Debug)]
 pub struct SubscriptionHandle {
     sender: mpsc::Sender<Arc<FramedEvent>>,
@@ -56,11 +57,11 @@ pub struct SubscriptionHandle {
 }
 
 impl SubscriptionHandle {
-    /// All events of this call from now on, too.
+    /// Adds all future events of this call.
     pub fn add(&self, id: Uuid) {
         let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        // A reader that has gone has left nobody to clean up behind.
+        // A closed subscription has already removed its calls and would never remove this one.
         if !self.sender.is_closed() {
             ids.push(id);
             readers.entry(id).or_default().push(self.sender.clone());
@@ -71,7 +72,7 @@ impl SubscriptionHandle {
 impl Default for Bus {
     fn default() -> Self {
         Self {
-            pace: ReadThrottle::default(),
+            throttle: ReadThrottle::default(),
             all: broadcast::Sender::new(COMMITS_BEHIND),
             calls: Arc::default(),
             heavy: Arc::default(),
@@ -80,7 +81,7 @@ impl Default for Bus {
 }
 
 impl Bus {
-    /// Tells everyone. Costs next to nothing while nobody watches.
+    /// Sends the events of a commit to all subscribers. Costs almost nothing without subscribers.
     pub fn publish(&self, committed: &Committed) {
         let to_calls = self.calls.count.load(Ordering::Relaxed) > 0;
         if !to_calls && self.all.receiver_count() == 0 {
@@ -91,11 +92,11 @@ impl Bus {
             let mut readers = self.calls.readers.lock().unwrap_or_else(PoisonError::into_inner);
             for event in &chunk.events {
                 if let Some(senders) = readers.get_mut(&event.event.call.id) {
-                    // Full or gone: dropping the sender closes the stream, and its reader resumes from the store.
+                    // Full or closed: dropping the sender closes the stream, and the subscriber resumes from the store.
                     senders.retain(|sender| {
                         let sent = sender.try_send(event.clone());
                         if matches!(sent, Err(TrySendError::Full(_))) {
-                            self.note_cut_off();
+                            self.count_disconnect();
                         }
                         sent.is_ok()
                     });
@@ -106,47 +107,47 @@ impl Bus {
             return;
         }
         if !chunk.is_heavy() {
-            // Fails when nobody watches everything.
+            // Fails only if there are no subscribers.
             let _ = self.all.send(chunk);
             return;
         }
-        // A reader that is behind keeps what it has not received. So it gets frames without their calls, and beyond a number
-        // of bytes only positions, whose events every reader reads from the store.
+        // The channel holds unreceived commits for slow subscribers. To bound the memory, it holds frames without their
+        // calls, and above a limit only positions, whose events each subscriber reads from the store.
         let is_full = self.heavy.load(Ordering::Relaxed) > HEAVY_BEHIND;
         let chunk = if is_full { chunk.positions() } else { chunk.light().counted(self.heavy.clone()) };
         let _ = self.all.send(Arc::new(chunk));
     }
 
-    /// All commits from now on.
+    /// Subscribes to all future commits.
     #[must_use]
     pub fn subscribe_all(&self) -> broadcast::Receiver<Arc<CommitFrames>> {
         self.all.subscribe()
     }
 
-    /// A reader was too slow and is sent away.
-    pub(super) fn note_cut_off(&self) {
+    /// Counts a subscriber that was disconnected because it was too slow.
+    pub(super) fn count_disconnect(&self) {
         self.calls.cut_off.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many were.
+    /// Returns the number of subscribers that were disconnected because they were too slow.
     #[must_use]
     pub fn cut_off(&self) -> u64 {
         self.calls.cut_off.load(Ordering::Relaxed)
     }
 
-    /// How many read the events of calls that they name.
+    /// Returns the number of subscriptions to named calls.
     #[must_use]
     pub fn call_readers(&self) -> usize {
         self.calls.count.load(Ordering::Relaxed)
     }
 
-    /// How many read everything.
+    /// Returns the number of subscriptions to all calls.
     #[must_use]
     pub fn readers(&self) -> usize {
         self.all.receiver_count()
     }
 
-    /// All events of these calls from now on.
+    /// Subscribes to all future events of these calls.
     #[must_use]
     pub fn subscribe(&self, ids: Vec<Uuid>) -> CallSubscription {
         let (reader, growing) = self.subscribe_growing(EVENTS_BEHIND + 8 * ids.len());
@@ -154,7 +155,7 @@ impl Bus {
         reader
     }
 
-    /// All events of calls that are still to be named. So many may be behind.
+    /// Subscribes to calls that are added later, with a maximum lag of `behind` events.
     #[must_use]
     pub fn subscribe_growing(&self, behind: usize) -> (CallSubscription, SubscriptionHandle) {
         let (sender, events) = mpsc::channel(behind);

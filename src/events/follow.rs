@@ -1,5 +1,5 @@
-//! A reader's place among the events of one call. The bus carries only what this node has committed, so an event may come
-//! before others that another node has written: these are read back from the store first.
+//! The position of a subscriber within the events of a call. The bus carries only commits of this node, so an event may
+//! arrive before earlier events of another node, which are then read from the store first.
 
 use std::collections::HashMap;
 
@@ -10,45 +10,45 @@ use super::frame::FramedEvent;
 use crate::domain::event::{Event, Stage};
 use crate::store::{Store, StoreError};
 
-/// The last event of a call that a reader has, or was not interested in.
+/// The last event of a call that a subscriber has received or skipped.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Follower {
     pos: i64,
     seq: u32,
 }
 
-/// A reader's places among the events of several calls.
+/// The positions of a subscriber within several calls.
 #[derive(Debug, Default)]
 pub struct Followers(HashMap<Uuid, Follower>);
 
-/// How an event relates to those that the reader has.
+/// The relation of an event to the events that the subscriber has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The reader has it already.
+    /// The subscriber has received the event already.
     Seen,
-    /// It is the next one.
+    /// The event is the next one.
     Next,
-    /// Others come before it.
+    /// Earlier events are missing.
     Gap,
 }
 
-/// What was read back of a call.
+/// The stored events of a call that were missing.
 #[derive(Debug, Default)]
 pub struct ReadBack {
-    /// Events that the reader did not have.
+    /// The new events.
     pub events: Vec<Event>,
     /// Whether the call has ended.
     pub has_ended: bool,
 }
 
 impl Follower {
-    /// A reader that wants what comes behind this position.
+    /// Creates a follower that has received all events up to this position.
     #[must_use]
-    pub fn behind(pos: i64) -> Self {
+    pub fn after(pos: i64) -> Self {
         Self { pos, seq: 0 }
     }
 
-    /// Moves to this event if it is the next one.
+    /// Advances to this event if it is the next one.
     pub fn step(&mut self, event: &Event) -> Step {
         if event.pos <= self.pos {
             return Step::Seen;
@@ -60,7 +60,7 @@ impl Follower {
         Step::Next
     }
 
-    /// Moves behind these events, which are all that the call has, and returns those that are new.
+    /// Advances past these events, which are all events of the call, and returns the new ones.
     pub fn read(&mut self, events: Vec<Event>) -> ReadBack {
         let Some(last) = events.last() else { return ReadBack::default() };
         let (after, has_ended) = (self.pos, last.stage == Stage::Result);
@@ -69,19 +69,19 @@ impl Follower {
         ReadBack { events, has_ended }
     }
 
-    /// Reads back what the reader does not have; `None` if the call no longer exists.
+    /// Reads the missing events from the store; returns `None` if the call no longer exists.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be read. The reader's place is unchanged then.
+    /// Returns an error if the store cannot be read. The position is then unchanged.
     pub async fn read_back(&mut self, store: &Store, id: Uuid) -> Result<Option<ReadBack>, StoreError> {
         Ok(store.events_of(id).await?.map(|events| self.read(events)))
     }
 }
 
 impl Followers {
-    /// Returns the frames to send for an event: its own, after those of earlier events of its call that another node has
-    /// written, or nothing if it was sent already. Each event that is sent is passed to `sent`. Returns `None` if earlier
-    /// events cannot be read: the event must not be sent, and the client reads on at the call's own stream.
+    /// Returns the frames to send for an event: first those of missing events that another node has written, then its
+    /// own, or nothing if it was sent already. Passes each event to `sent`. Returns `None` if the missing events cannot
+    /// be read: the event must not be sent, and the client must continue with the stream of the call.
     pub async fn frames_of(
         &mut self,
         store: &Store,
@@ -106,7 +106,7 @@ impl Followers {
 }
 
 impl ReadBack {
-    /// The frames of all events in order.
+    /// Returns the frames of all events in order.
     #[must_use]
     pub fn bytes(self) -> Bytes {
         let mut joined = BytesMut::new();
@@ -134,8 +134,8 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_next_only_if_none_is_missing_before_it() {
-        let mut follower = Follower::behind(0);
+    fn event_is_next_only_without_a_gap() {
+        let mut follower = Follower::after(0);
         assert_eq!(follower.read(history(1..=3)).events.len(), 3);
         assert_eq!(follower.step(&event(30, 3, Stage::Waiting)), Step::Seen);
         assert_eq!(follower.step(&event(50, 5, Stage::Waiting)), Step::Gap);
@@ -145,16 +145,16 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_reader_gets_only_what_comes_behind_its_position() {
-        let mut follower = Follower::behind(20);
+    fn resumed_subscriber_gets_only_later_events() {
+        let mut follower = Follower::after(20);
         let new = follower.read(history(1..=3));
         assert_eq!((new.events.len(), new.events[0].seq, new.has_ended), (1, 3, false));
         assert_eq!(follower.step(&event(40, 4, Stage::Waiting)), Step::Next);
     }
 
     #[test]
-    fn a_position_beyond_the_call_is_kept() {
-        let mut follower = Follower::behind(1_000);
+    fn position_beyond_the_call_is_kept() {
+        let mut follower = Follower::after(1_000);
         assert!(follower.read(history(1..=3)).events.is_empty());
         assert_eq!(follower.step(&event(40, 4, Stage::Waiting)), Step::Seen);
     }

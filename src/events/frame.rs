@@ -1,4 +1,4 @@
-//! Server-Sent Events as bytes (WHATWG HTML, section 9.2): made once per event, shared by all who read.
+//! Server-Sent Events as bytes (WHATWG HTML, section 9.2), rendered once per event and shared by all subscribers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,14 +10,14 @@ use crate::domain::Tenant;
 use crate::domain::event::Event;
 use crate::store::journal::Committed;
 
-/// What keeps an idle stream open.
+/// A comment that keeps an idle stream open.
 pub const HEARTBEAT: Bytes = Bytes::from_static(b": still here\n\n");
-/// What a stream begins with, so that a proxy passes the head on at once.
+/// The first bytes of a stream, which make proxies forward the head immediately.
 pub const OPENING: Bytes = Bytes::from_static(b": toolpost\n\n");
-/// What a reader that is too slow sees last.
+/// The last bytes that a disconnected slow subscriber receives.
 pub const CUT_OFF: Bytes = Bytes::from_static(b": cut off, too slow; resume with Last-Event-ID\n\n");
 
-/// A committed event; its frame is made when the first reader wants it.
+/// A committed event with its frame, which is rendered on first use.
 #[derive(Debug)]
 pub struct FramedEvent {
     /// The event.
@@ -32,39 +32,39 @@ impl From<Event> for FramedEvent {
 }
 
 impl FramedEvent {
-    /// The event on the wire.
+    /// Returns the event as sent to clients.
     pub fn bytes(&self) -> Bytes {
         self.frame.get_or_init(|| frame(self.event.pos, self.event.kind().as_str(), &render::data(&self.event))).clone()
     }
 }
 
-/// One frame; `data` has no line breaks.
+/// Renders one frame; `data` must not contain line breaks.
 #[must_use]
 pub fn frame(id: i64, event: &str, data: &str) -> Bytes {
     Bytes::from(format!("id: {id}\nevent: {event}\ndata: {data}\n\n"))
 }
 
-/// The `id:` of the last of these frames that has one.
+/// Returns the last `id:` in these frames.
 #[must_use]
 pub fn last_id(frames: &[u8]) -> Option<i64> {
-    // No line of data begins like this, as all data is JSON behind `data: `.
+    // A line of data never begins with `id: `, because all data is JSON after `data: `.
     let id = frames.rsplit(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"id: "))?;
     std::str::from_utf8(id).ok()?.parse().ok()
 }
 
-/// A commit's events, and all their frames in a row.
+/// The events of a commit and their joined frames.
 #[derive(Debug)]
 pub struct CommitFrames {
     /// Position of the first event.
     pub first_pos: i64,
     /// Position of the last event.
     pub last_pos: i64,
-    /// Whose all of them are; `None` if they are several tenants'.
+    /// The tenant of all events; `None` if they belong to several tenants.
     pub tenant: Option<Tenant>,
     /// The events.
     pub events: Vec<Arc<FramedEvent>>,
     joined: OnceLock<Bytes>,
-    /// Where the bytes of its frames are counted, and how many they are.
+    /// The counter for the size of the frames, and the counted size in bytes.
     counted: Option<(Arc<AtomicUsize>, usize)>,
 }
 
@@ -87,13 +87,13 @@ impl From<&Committed> for CommitFrames {
 }
 
 impl CommitFrames {
-    /// Whether it has calls of large requests.
+    /// Returns `true` if the commit contains calls of large requests.
     #[must_use]
     pub fn is_heavy(&self) -> bool {
         self.events.iter().any(|event| event.event.call.counted.0.is_some())
     }
 
-    /// The same with nothing of the calls but their frames and who they are.
+    /// Returns a copy that holds only the frames and the identity of each call.
     #[must_use]
     pub fn light(&self) -> Self {
         let light = |framed: &Arc<FramedEvent>| {
@@ -106,24 +106,24 @@ impl CommitFrames {
         Self { first_pos, last_pos, tenant: self.tenant.clone(), events, joined: OnceLock::new(), counted: None }
     }
 
-    /// The same, with the bytes of its frames counted for as long as it is there.
+    /// Adds the size of the frames to `count` until this value is dropped.
     #[must_use]
     pub fn counted(mut self, count: Arc<AtomicUsize>) -> Self {
-        // Each stands for itself, and once more among the others.
+        // Each frame exists twice: alone and in the joined frames.
         let bytes = self.events.iter().map(|event| event.bytes().len() * 2).sum();
         count.fetch_add(bytes, Ordering::Relaxed);
         self.counted = Some((count, bytes));
         self
     }
 
-    /// The positions of this commit without its events, which readers read from the store.
+    /// Returns the positions of this commit without its events, which subscribers read from the store.
     #[must_use]
     pub fn positions(&self) -> Self {
         let Self { first_pos, last_pos, .. } = *self;
         Self { first_pos, last_pos, tenant: None, events: Vec::new(), joined: OnceLock::new(), counted: None }
     }
 
-    /// All frames in order.
+    /// Returns all frames in order.
     pub fn bytes(&self) -> Bytes {
         let join = || {
             let mut joined = BytesMut::new();
@@ -160,12 +160,12 @@ mod tests {
         assert_eq!((last_id(&HEARTBEAT), last_id(b"")), (None, None));
     }
 
-    /// Texts with every kind of line break that there is.
+    /// Generates texts with every kind of line break.
     fn text() -> impl Strategy<Value = String> {
         prop_oneof![any::<String>(), "[\\r\\n\u{b}\u{c}\u{85}\u{2028}\u{2029}\\x00:a ]{0,12}"]
     }
 
-    /// A call with this text in every place that a caller or a tool can fill.
+    /// Returns a call with this text in every field that a caller or a tool can set.
     fn call(text: &str) -> Call {
         let arguments = Arc::new(serde_json::json!({text: [text]}));
         let mut call = Call::from(CallRecord {
@@ -185,7 +185,7 @@ mod tests {
         call
     }
 
-    /// Every event that the call can have, well ended and badly.
+    /// Returns every event that the call can have, completed and failed.
     fn events(text: &str) -> Vec<Event> {
         let running = call(text);
         let emission = Emission { content: vec![ContentBlock::Text(text.into())], ..Emission::default() };
@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_frame_has_one_line_of_data_which_is_json(text in text()) {
+        fn frame_has_one_line_of_json(text in text()) {
             for event in events(&text) {
                 let framed = FramedEvent::from(event);
                 let bytes = framed.bytes();

@@ -1,5 +1,4 @@
-//! The data of each event (docs/reference/contract.md, section 6). The same call gives the same text, live or read back
-//! from the store.
+//! The data of events (docs/reference/contract.md, section 6). An event has the same data live and read from the store.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,7 +10,7 @@ use crate::domain::{Failure, HookFault, Outcome, Time};
 use crate::formats::cut::{self, ShortContent, ShortFailure, ShortMap, ShortValue};
 use crate::formats::details::Details;
 
-/// What every event says about its call.
+/// The identity of the call of an event.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Subject<'a> {
     id: Uuid,
@@ -21,7 +20,7 @@ pub struct Subject<'a> {
     session: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     batch_id: Option<Uuid>,
-    /// The event's number within the call, from 1 without a gap.
+    /// The event's number within the call, counted from 1 without gaps.
     seq: u32,
 }
 
@@ -32,16 +31,16 @@ pub struct ToolCallEvent<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
     title: &'a str,
-    /// As given; `null` where they come piece by piece.
+    /// As given; `null` if the arguments are streamed.
     #[schema(value_type = Value)]
     arguments: ShortValue<'a>,
     at: Time,
-    /// Where the whole call is, if a long text was cut.
+    /// The URL of the full call, if a long text was truncated.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
 }
 
-/// Data of `status`: the whole accumulated state.
+/// Data of `status`: the full accumulated state.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = StatusEvent)]
 pub struct StatusEvent<'a> {
@@ -92,7 +91,7 @@ pub struct ToolResultEvent<'a> {
     error: Option<ShortFailure<'a>>,
 }
 
-/// Data of `hook_error`: a hook failed, or did not answer in time.
+/// Data of `hook_error`: a hook failed or timed out.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = HookErrorEvent)]
 pub struct HookErrorEvent<'a> {
@@ -102,7 +101,7 @@ pub struct HookErrorEvent<'a> {
     fault: &'a HookFault,
 }
 
-/// The outcome as an event shows it.
+/// The outcome in an event.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = EventResult)]
 pub struct ResultData<'a> {
@@ -112,7 +111,7 @@ pub struct ResultData<'a> {
     #[schema(value_type = Object)]
     details: Details<'a>,
     is_error: bool,
-    /// Where the whole output is, if it was cut.
+    /// The URL of the full output, if it was truncated.
     #[serde(skip_serializing_if = "Option::is_none")]
     output_url: Option<String>,
 }
@@ -140,7 +139,7 @@ fn result<'a>(call: &'a Call, outcome: &'a Outcome) -> ResultData<'a> {
     }
 }
 
-/// A `status` of before the tool has said anything.
+/// Builds a `status` from before the first report of the tool.
 fn early_status(call: &Call, seq: u32, status: Status, phase: Phase) -> StatusEvent<'_> {
     StatusEvent {
         subject: subject(call, seq),
@@ -158,7 +157,7 @@ fn early_status(call: &Call, seq: u32, status: Status, phase: Phase) -> StatusEv
     }
 }
 
-/// A `status` with all that is known now.
+/// Builds a `status` with the current state.
 fn whole_status(call: &Call, seq: u32) -> StatusEvent<'_> {
     let outcome = call.outcome.as_deref();
     StatusEvent {
@@ -175,13 +174,13 @@ fn whole_status(call: &Call, seq: u32) -> StatusEvent<'_> {
     }
 }
 
-/// Data of the `status` that a change of the call makes: of its arguments while they come, and of its running tool.
+/// Renders the `status` after a change of streamed arguments or of a running tool.
 #[must_use]
 pub fn status_update(call: &Call) -> String {
     json(&whole_status(call, call.last_seq))
 }
 
-/// Data of the `progress` that a running tool's emission makes.
+/// Renders the `progress` for an emission of a running tool.
 #[must_use]
 pub fn emission(call: &Call, emission: &Emission) -> String {
     json(&ProgressEvent {
@@ -191,13 +190,13 @@ pub fn emission(call: &Call, emission: &Emission) -> String {
     })
 }
 
-/// Data of the `hook_error` that a hook's failure makes.
+/// Renders the `hook_error` for a failed hook.
 #[must_use]
 pub fn hook_error(call: &Call, fault: &HookFault) -> String {
     json(&HookErrorEvent { subject: subject(call, call.last_seq), fault })
 }
 
-/// The data of an event, as one line of JSON.
+/// Renders the data of an event as one line of JSON.
 #[must_use]
 pub fn data(event: &Event) -> String {
     let (call, seq) = (&*event.call, event.seq);
@@ -217,7 +216,7 @@ pub fn data(event: &Event) -> String {
             json(&early_status(call, seq, Status::Wait, phase))
         }
         Stage::Started => {
-            // What was shown of them while they came stays.
+            // The params shown while the arguments were streamed stay.
             let shown = call.arguments.as_object().filter(|_| call.streamed).unwrap_or(&NOTHING);
             let started = early_status(call, seq, Status::Doing, Phase::Running);
             json(&StatusEvent { params: ShortMap(shown), ..started })
@@ -235,6 +234,6 @@ pub fn data(event: &Event) -> String {
 }
 
 fn json(data: &impl Serialize) -> String {
-    // Maps with string keys and numbers that came from JSON cannot fail to serialise.
+    // Serialization cannot fail, because all keys are strings and all numbers came from JSON.
     serde_json::to_string(data).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The stream of a session: what has happened to its calls, then what happens, and how the session itself stands.
+//! The stream of a session: the past and live events of its calls, and the state of the session.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -23,33 +23,33 @@ use crate::domain::event::EventKind;
 use crate::domain::{AllowList, Completion, Session, SessionState, Tenant, Time};
 use crate::store::{Store, StoreError};
 
-/// Positions of a session's history that are read at a time.
+/// Number of positions of a session's history that are read at once.
 const PAGE: usize = 64;
 
-/// Data of `session`: how the session stands. It is the first event of every stream of one, and comes again whenever that
-/// changes; its `id:` is the position up to which the stream has told of calls.
+/// Data of `session`: the state of the session. It is the first event of every session stream and is repeated after
+/// each change. Its `id:` is the position up to which the stream has sent events of calls.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionEvent)]
 pub struct SessionEvent<'a> {
-    /// The session.
+    /// The id of the session.
     session: &'a str,
-    /// Where it stands; `null` once it was deleted.
+    /// The state; `null` after the session was deleted.
     state: Option<SessionState>,
-    /// The session that it was made for a task of.
+    /// The session whose task this session was created for.
     parent: Option<&'a str>,
-    /// How its task has ended.
+    /// How the task of the session has ended.
     completion: Option<&'a Completion>,
-    /// When it was last changed.
+    /// The time of the last change.
     at: Time,
 }
 
 type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, Infallible>> + Send>>;
 
-/// Everything that has happened to the calls of a session behind `after`, then what happens, without end; of the calls of
-/// these tools only, if any are given.
+/// Streams the events of a session's calls after the position `after`, then live events without end, restricted to
+/// `tools`.
 ///
 /// # Errors
-/// If the store fails before the stream has begun.
+/// Returns an error if the store fails before the stream begins.
 pub async fn of_session(
     store: &Store,
     bus: &Bus,
@@ -67,7 +67,7 @@ pub async fn of_session(
     let history =
         stream::unfold(history, |mut history| async move { history.page().await.map(|page| (page, history)) });
     let (bus, live_store, live_closing) = (bus.clone(), store.clone(), closing.clone());
-    // What happens while the history is told is read back then.
+    // Events committed while the history is sent are read from the store here.
     let live = stream::once(async move {
         if is_broken.load(Ordering::Relaxed) {
             return stream::empty().boxed();
@@ -79,7 +79,7 @@ pub async fn of_session(
     });
     let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut watched = SessionStream {
+    let mut session_stream = SessionStream {
         calls: Box::pin(history.map(Ok).chain(live.flatten())),
         opening: VecDeque::from([frame::OPENING]),
         session,
@@ -90,16 +90,18 @@ pub async fn of_session(
         last: after,
         is_over: false,
     };
-    watched.opening.push_back(watched.told(true));
-    Ok(stream::unfold(watched, |mut watched| async move { watched.next().await.map(|piece| (Ok(piece), watched)) }))
+    session_stream.opening.push_back(session_stream.session_frame(true));
+    Ok(stream::unfold(session_stream, |mut session_stream| async move {
+        session_stream.next().await.map(|piece| (Ok(piece), session_stream))
+    }))
 }
 
-/// What has happened, page by page.
+/// The past events, in pages.
 struct History {
     positions: VecDeque<(i64, Uuid)>,
     store: Store,
     filter: EventFilter,
-    /// It could not be told to its end.
+    /// Whether the history could not be sent completely.
     is_broken: Arc<AtomicBool>,
 }
 
@@ -121,13 +123,13 @@ impl History {
             return Some(self.break_off());
         };
         let mut joined = BytesMut::new();
-        for event in events.into_iter().filter(|event| wanted.contains(&event.pos) && self.filter.wants(event)) {
+        for event in events.into_iter().filter(|event| wanted.contains(&event.pos) && self.filter.matches(event)) {
             joined.extend_from_slice(&FramedEvent::from(event).bytes());
         }
         Some(joined.freeze())
     }
 
-    /// Ends the stream before its next event: the client resumes it.
+    /// Ends the stream before its next event, so that the client resumes it.
     fn break_off(&mut self) -> Bytes {
         self.positions.clear();
         self.is_broken.store(true, Ordering::Relaxed);
@@ -135,7 +137,7 @@ impl History {
     }
 }
 
-/// The stream while it is read.
+/// The state of an open session stream.
 struct SessionStream {
     opening: VecDeque<Bytes>,
     calls: Frames,
@@ -144,7 +146,7 @@ struct SessionStream {
     store: Store,
     heartbeat: Interval,
     closing: CancellationToken,
-    /// The position up to which calls were told of.
+    /// The position up to which events of calls were sent.
     last: i64,
     is_over: bool,
 }
@@ -170,7 +172,7 @@ impl SessionStream {
                     Err(RecvError::Lagged(_)) => true,
                     Err(RecvError::Closed) => return None,
                 },
-                // What another node has changed.
+                // Finds changes that another node has made.
                 _ = self.heartbeat.tick() => true,
             };
             if has_changed && let Ok(now) = self.store.session(&self.session.id).await {
@@ -180,18 +182,18 @@ impl SessionStream {
                     }
                     Some(now) => {
                         self.session = now;
-                        self.told(true)
+                        self.session_frame(true)
                     }
                     None => {
                         self.is_over = true;
-                        self.told(false)
+                        self.session_frame(false)
                     }
                 });
             }
         }
     }
 
-    fn told(&self, is_there: bool) -> Bytes {
+    fn session_frame(&self, is_there: bool) -> Bytes {
         let session = &self.session;
         let event = SessionEvent {
             session: &session.id,

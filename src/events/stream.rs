@@ -1,4 +1,4 @@
-//! Streams that can be resumed: subscribe first, read back what is stored, then go live and drop what was seen.
+//! Resumable streams: subscribe first, read stored events, then switch to live events and drop duplicates.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -21,20 +21,20 @@ use crate::domain::AllowList;
 use crate::domain::event::{Event, Stage};
 use crate::store::{Store, StoreError};
 
-/// How often an idle stream says that it is still there.
+/// Interval of heartbeats in an idle stream.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Commits read back from the store at a time.
+/// Number of commits that are read from the store at once.
 const PAGE: u32 = 16;
 
-/// When a stream asks again that could not be read back.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Delay before a failed read from the store is retried.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What a stream's next piece came to.
+/// The next frames of a stream.
 type Piece = Option<Bytes>;
 
-/// A source of pieces of one SSE body.
+/// A source of the frames of one SSE body.
 trait FrameSource: Send + 'static {
-    /// The next piece; `None` ends the stream.
+    /// Returns the next frames; `None` ends the stream.
     fn next(&mut self) -> impl Future<Output = Piece> + Send;
 }
 
@@ -50,10 +50,10 @@ fn heartbeat() -> Interval {
     interval
 }
 
-/// Everything that has happened to one call behind `after`, then what happens, until its end. `None`: no such call.
+/// Streams the events of one call after the position `after` until its end. Returns `None` if the call does not exist.
 ///
 /// # Errors
-/// If the store fails before the stream has begun.
+/// Returns an error if the store fails before the stream begins.
 pub async fn of_call(
     store: &Store,
     bus: &Bus,
@@ -65,7 +65,7 @@ pub async fn of_call(
     let Some(events) = store.events_of(id).await? else { return Ok(None) };
     let mut pieces = CallStream {
         id,
-        follower: Follower::behind(after),
+        follower: Follower::after(after),
         ended: false,
         behind: false,
         stored: VecDeque::new(),
@@ -75,7 +75,7 @@ pub async fn of_call(
         closing,
     };
     let known = pieces.follower.read(events);
-    pieces.take(known);
+    pieces.append(known);
     Ok(Some(body(pieces)))
 }
 
@@ -83,7 +83,7 @@ struct CallStream {
     id: Uuid,
     follower: Follower,
     ended: bool,
-    /// Whether events are missing that another node has written.
+    /// Whether events of another node are missing.
     behind: bool,
     stored: VecDeque<Bytes>,
     reader: CallSubscription,
@@ -93,26 +93,26 @@ struct CallStream {
 }
 
 impl CallStream {
-    fn take(&mut self, ReadBack { events, has_ended }: ReadBack) {
+    fn append(&mut self, ReadBack { events, has_ended }: ReadBack) {
         self.stored.extend(events.into_iter().map(|event| FramedEvent::from(event).bytes()));
         self.ended = self.ended || has_ended;
     }
 
-    /// Fills a gap from the store. The later event is not sent before that, and is among what is read back.
+    /// Fills a gap from the store. The event after the gap was not sent and is among the events that are read.
     async fn catch_up(&mut self) -> Piece {
         match self.follower.read_back(&self.store, self.id).await {
             Ok(Some(known)) => {
                 self.behind = false;
-                self.take(known);
+                self.append(known);
                 self.stored.pop_front()
             }
-            // The call is gone, or its row will never be readable.
+            // The call was deleted, or its row is corrupt.
             Ok(None) | Err(StoreError::Corrupt(_)) => {
                 self.ended = true;
                 None
             }
             Err(_) => {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_DELAY).await;
                 Some(frame::HEARTBEAT)
             }
         }
@@ -150,7 +150,7 @@ impl FrameSource for CallStream {
                                 return Some(event.bytes());
                             }
                             Step::Gap => self.behind = true,
-                            // The end was read back already.
+                            // The end was sent from the store already.
                             Step::Seen if is_last => return None,
                             Step::Seen => {}
                         }
@@ -160,10 +160,10 @@ impl FrameSource for CallStream {
                         return Some(frame::CUT_OFF);
                     }
                 },
-                // A signal may be lost, as when another node runs the call; the store knows.
+                // Events of other nodes are not published here, so the store is read regularly.
                 _ = self.heartbeat.tick() => match self.follower.read_back(&self.store, self.id).await {
                     Ok(Some(known)) => {
-                        self.take(known);
+                        self.append(known);
                         if self.stored.is_empty() {
                             return Some(frame::HEARTBEAT);
                         }
@@ -176,35 +176,35 @@ impl FrameSource for CallStream {
     }
 }
 
-/// Which events of all calls are wanted.
+/// Criteria for the events of a stream of all calls.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
-    /// Of this tool.
+    /// Only events of this tool.
     pub name: Option<String>,
-    /// Of this session.
+    /// Only events of this session.
     pub session: Option<String>,
-    /// Of these tools.
+    /// Only events of these tools.
     pub tools: Option<Arc<AllowList>>,
 }
 
 impl EventFilter {
-    fn wants_all(&self) -> bool {
+    fn matches_all(&self) -> bool {
         self.name.is_none() && self.session.is_none() && self.tools.is_none()
     }
 
-    pub(super) fn wants(&self, event: &Event) -> bool {
+    pub(super) fn matches(&self, event: &Event) -> bool {
         self.name.as_deref().is_none_or(|name| *event.call.name == *name)
             && self.session.as_deref().is_none_or(|session| event.call.session.as_deref() == Some(session))
             && self.tools.as_deref().is_none_or(|tools| tools.has(&event.call.name))
     }
 }
 
-/// Events of all calls: everything behind `after`, or only what is new from now on; then what happens, without end. A
-/// position that there is not yet, as after a database was made anew, is now; behind one that is kept no more, the stream
-/// begins with the oldest that is.
+/// Streams the events of all calls after the position `after`, or only new events if it is `None`, without end. A
+/// position in the future, for example after the database was recreated, counts as the current one. If events after the
+/// position were deleted, the stream begins with the oldest stored event.
 ///
 /// # Errors
-/// If the store fails before the stream has begun.
+/// Returns an error if the store fails before the stream begins.
 pub async fn of_all(
     store: &Store,
     bus: &Bus,
@@ -237,9 +237,9 @@ struct GlobalStream {
     bus: Bus,
     rest_until: Option<Instant>,
     last: i64,
-    /// Whether events are missing that the store has.
+    /// Whether stored events are missing.
     behind: bool,
-    /// Whether it has received everything once, so that it is cut off when it cannot follow.
+    /// Whether the stream has caught up once. Only then is it disconnected if it is too slow.
     is_live: bool,
     live: broadcast::Receiver<Arc<CommitFrames>>,
     filter: EventFilter,
@@ -250,40 +250,40 @@ struct GlobalStream {
 }
 
 impl GlobalStream {
-    /// A page from the store; `None` where there is nothing more, or nothing wanted in it.
+    /// Reads a page from the store; returns `None` if no event in it matches.
     async fn read_back(&mut self) -> Result<Piece, StoreError> {
         let (events, until) = self.store.events_after(self.last, PAGE).await?;
         self.behind = until > self.last;
         self.is_live |= !self.behind;
         self.last = until;
         let mut joined = BytesMut::new();
-        for event in events.into_iter().filter(|event| self.filter.wants(event)) {
+        for event in events.into_iter().filter(|event| self.filter.matches(event)) {
             joined.extend_from_slice(&FramedEvent::from(event).bytes());
         }
         Ok((!joined.is_empty()).then(|| joined.freeze()))
     }
 
-    /// Ends the stream of a reader that does not follow.
+    /// Ends the stream of a slow subscriber.
     fn cut_off(&mut self) -> Bytes {
-        self.bus.note_cut_off();
+        self.bus.count_disconnect();
         self.ended = true;
         frame::CUT_OFF
     }
 
-    /// What of a commit is new and wanted.
-    fn see(&mut self, chunk: &CommitFrames) -> Piece {
+    /// Returns the frames of new matching events of a commit.
+    fn new_frames(&mut self, chunk: &CommitFrames) -> Piece {
         if chunk.last_pos <= self.last {
             return None;
         }
         let seen = std::mem::replace(&mut self.last, chunk.last_pos);
         let fresh = chunk.events.first().is_some_and(|event| event.event.pos > seen);
         let tenant = self.store.tenant();
-        if fresh && self.filter.wants_all() && chunk.tenant.as_ref() == Some(tenant) {
+        if fresh && self.filter.matches_all() && chunk.tenant.as_ref() == Some(tenant) {
             return Some(chunk.bytes());
         }
         let mut joined = BytesMut::new();
         let is_own = |event: &Event| event.call.tenant == *tenant && event.pos > seen;
-        let wanted = |event: &&Arc<FramedEvent>| is_own(&event.event) && self.filter.wants(&event.event);
+        let wanted = |event: &&Arc<FramedEvent>| is_own(&event.event) && self.filter.matches(&event.event);
         for event in chunk.events.iter().filter(wanted) {
             joined.extend_from_slice(&event.bytes());
         }
@@ -307,19 +307,19 @@ impl FrameSource for GlobalStream {
                 return Some(self.cut_off());
             }
             if self.behind {
-                let (pace, readers) = (self.bus.pace.clone(), self.bus.readers());
+                let (throttle, readers) = (self.bus.throttle.clone(), self.bus.readers());
                 let closing = self.closing.clone();
                 let page = tokio::select! {
                     () = closing.cancelled() => return None,
-                    page = pace.page(readers, self.read_back()) => page,
+                    page = throttle.page(readers, self.read_back()) => page,
                 };
                 match page {
                     Ok(Some(piece)) => return Some(piece),
                     Ok(None) => continue,
-                    // What could not be read now is read later; a row that cannot be read at all never will be.
+                    // A corrupt row ends the stream; other errors are retried.
                     Err(StoreError::Corrupt(_)) => return None,
                     Err(_) => {
-                        self.rest_until = Some(Instant::now() + AGAIN);
+                        self.rest_until = Some(Instant::now() + RETRY_DELAY);
                         return Some(frame::HEARTBEAT);
                     }
                 }
@@ -327,18 +327,18 @@ impl FrameSource for GlobalStream {
             tokio::select! {
                 () = self.closing.cancelled() => return None,
                 chunk = self.live.recv() => match chunk {
-                    // Another node has written in between, or the commit came without its events: the store has them all.
+                    // Another node has committed in between, or the commit came without its events: read the store.
                     Ok(chunk) if chunk.first_pos > self.last + 1 || (chunk.events.is_empty() && chunk.last_pos > self.last) => {
                         self.behind = true;
                     }
-                    Ok(chunk) => if let Some(piece) = self.see(&chunk) {
+                    Ok(chunk) => if let Some(piece) = self.new_frames(&chunk) {
                         self.rest_until = ReadThrottle::next(piece.len(), self.bus.readers());
                         return Some(piece);
                     },
                     Err(RecvError::Lagged(_)) => return Some(self.cut_off()),
                     Err(RecvError::Closed) => return None,
                 },
-                // What only other nodes have written is found here.
+                // Finds commits of other nodes.
                 _ = self.heartbeat.tick() => {
                     self.behind = self.store.last_pos().await.is_ok_and(|pos| pos > self.last);
                     return Some(frame::HEARTBEAT);

@@ -1,8 +1,8 @@
-//! What watching may cost: however many watch, calls come first.
+//! Throttling of subscribers, so that their number does not slow calls down.
 //!
-//! Readers of all events share a budget of bytes; one that cannot follow with its share falls behind, is cut off, and
-//! resumes. Reading back from the store is far dearer than passing on what is in memory, so it happens
-//! one page at a time, and with many readers with rests in between.
+//! Subscribers of all calls share a byte budget. A subscriber that cannot follow at its share falls behind, is
+//! disconnected and resumes. Reading from the store costs far more than forwarding from memory, so only one page is
+//! read at a time, with pauses if there are many subscribers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Bytes a second that all readers of everything get together.
+/// Bytes per second for all subscribers of all calls together.
 const BUDGET: u64 = 256 * 1024 * 1024;
-/// Shortest rest that is worth a timer.
-const SHORTEST: Duration = Duration::from_millis(1);
-/// With more readers than this, reading back takes rests.
-const FEW: usize = 16;
-/// How much longer than the work a rest is.
-const REST: u32 = 9;
+/// Minimum pause that justifies a timer.
+const MIN_PAUSE: Duration = Duration::from_millis(1);
+/// Number of subscribers above which reads from the store are followed by pauses.
+const PAUSE_ABOVE: usize = 16;
+/// Ratio of a pause to the read before it.
+const PAUSE_FACTOR: u32 = 9;
 
-/// Shared by all readers of one bus.
+/// A throttle shared by all subscribers of a bus.
 #[derive(Debug, Clone)]
 pub struct ReadThrottle {
     pages: Arc<Semaphore>,
@@ -32,24 +32,24 @@ impl Default for ReadThrottle {
 }
 
 impl ReadThrottle {
-    /// When a reader that was given so many bytes, one of so many readers, may be given more; `None` for at once.
+    /// Returns when a subscriber that has received this number of bytes may receive more, or `None` for immediately.
     #[must_use]
     pub fn next(bytes: usize, readers: usize) -> Option<Instant> {
         let share = (bytes as u64).saturating_mul(readers as u64).saturating_mul(1_000_000) / BUDGET;
         let rest = Duration::from_micros(share);
-        (rest >= SHORTEST).then(|| Instant::now() + rest)
+        (rest >= MIN_PAUSE).then(|| Instant::now() + rest)
     }
 
-    /// Does work that reads back from the store in its turn, as a page may be large. With many readers it takes rests.
+    /// Runs a read from the store, one at a time because a page may be large. With many subscribers a pause follows.
     pub async fn page<T>(&self, readers: usize, work: impl Future<Output = T>) -> T {
-        // Never closed.
+        // The semaphore is never closed.
         let _turn = self.pages.acquire().await;
         let began = Instant::now();
         let done = work.await;
-        if readers <= FEW {
+        if readers <= PAUSE_ABOVE {
             return done;
         }
-        tokio::time::sleep(began.elapsed() * REST).await;
+        tokio::time::sleep(began.elapsed() * PAUSE_FACTOR).await;
         done
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn few_readers_are_not_held_back_and_many_share_the_budget() {
+    async fn many_readers_share_the_budget() {
         assert_eq!(ReadThrottle::next(1_000, 10), None);
         let share = ReadThrottle::next(256 * 1024, 1024).unwrap() - Instant::now();
         assert_eq!(share, Duration::from_secs(1));
