@@ -1,5 +1,4 @@
-//! The command line: every command is a thin caller of the library. Here are the commands, their order of events, and
-//! the exit codes.
+//! The command line: the commands, their dispatch and the exit codes. Every command is a thin caller of the library.
 
 use std::process::ExitCode;
 
@@ -28,27 +27,27 @@ use options::Options;
 
 const EXAMPLES: &str = "\
 Examples:
-  toolpost serve                                        the service, with an SQLite file in your data folder
+  toolpost serve                                        run the service with an SQLite file in your data folder
   toolpost serve --listen 127.0.0.1:0 --tools examples/tools
-  toolpost call calculate '{\"expression\": \"6 * 7\"}'     one call, without a server
+  toolpost call calculate '{\"expression\": \"6 * 7\"}'     run one call without a server
   toolpost tools list
-  toolpost mcp                                          the tools for a client of MCP that starts this program
+  toolpost mcp                                          serve the tools to an MCP client that starts this program
   toolpost tools validate examples/tools/*.json
-  toolpost import openapi petstore.yaml --dry-run       what would become of an API's description
+  toolpost import openapi petstore.yaml --dry-run       preview the tools of an API description
   toolpost stats --json
   toolpost export --since 2026-01-01 --out calls.ndjson
   toolpost keys create --scope call --scope read --expires 30d
-  toolpost doctor                                       what is wrong with the set-up, if anything is
+  toolpost doctor                                       check the setup
 
 Exit codes:
-  0  all went well
-  1  the call ended in ERROR, a definition is not valid, an operation cannot be imported, the doctor found a fault, or
-     the service is not healthy
-  2  wrong usage or bad input
-  3  the service or the database could not be used
+  0  success
+  1  the call ended in ERROR, a definition is invalid, an operation could not be imported, the doctor found a fault, or
+     the service is unhealthy
+  2  wrong usage or invalid input
+  3  the service or the database failed
   130, 143  interrupted by SIGINT, SIGTERM
 
-A flag comes before its environment variable, then TOOLPOST__SECTION__KEY, the --config file, the defaults.";
+Flags take precedence over their environment variables, then TOOLPOST__SECTION__KEY, the --config file and the defaults.";
 
 /// Runs the tool calls of LLM agents.
 #[derive(Debug, Parser)]
@@ -66,38 +65,38 @@ enum Command {
     Serve(serve::Args),
     /// Run one call without a server, on the same database
     Call(call::Args),
-    /// Serve the tools to a client of the Model Context Protocol over standard input and output
+    /// Serve the tools to an MCP client over standard input and output
     Mcp,
     /// List, show and check tools
     Tools(tools::Args),
-    /// Make tools of an API's description
+    /// Create tools from an API description
     Import(import::Args),
-    /// Show how often, how well and how fast tools ran
+    /// Show call counts, failures and durations of tools
     Stats(stats::Args),
-    /// Write calls as NDJSON: one ToolCall a line, oldest first, also beside a running service
+    /// Write calls as NDJSON: one ToolCall per line, oldest first, also while the service runs
     Export(export::Args),
-    /// Make, list and revoke API keys; show what outgoing requests are signed with
+    /// Create, list and revoke API keys; show the signing secret of outgoing requests
     Keys(keys::Args),
-    /// Check the set-up and say what is wrong with it
+    /// Check the setup and suggest fixes
     Doctor(doctor::Args),
-    /// Ask a running service whether it lives, for containers that have no other program
+    /// Check the health of a running service (for container images without curl)
     Healthcheck(healthcheck::Args),
-    /// Print the API's description, OpenAPI 3.1
+    /// Print the API description, OpenAPI 3.1
     Openapi,
 }
 
-/// How a command ended, for scripts.
+/// The exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// All went well.
+    /// The command succeeded.
     Success,
-    /// The call ended in `ERROR`, a definition is not valid, an operation cannot be imported, or something is not well.
+    /// The call ended in `ERROR`, a definition is invalid, an operation cannot be imported, or a check failed.
     Failure,
-    /// Wrong usage or bad input; clap's own code.
+    /// Wrong usage or invalid input; clap uses the same code.
     Usage,
-    /// The service or the database could not be used.
+    /// The service or the database is unavailable.
     Unavailable,
-    /// Stopped by a signal: 128 and its number, as shells have it.
+    /// Stopped by a signal: 128 plus its number, as in shells.
     Signal(u8),
 }
 
@@ -113,14 +112,14 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Runs a command to its end; what went wrong is told on standard error.
+/// Runs a command to its end and prints its error on standard error.
 pub fn main(cli: Cli) -> Exit {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return print::error(&CliError::unusable(format!("no threads can be started: {error}"))),
+        Err(error) => return print::error(&CliError::unavailable(format!("cannot start threads: {error}"))),
     };
     let ended = runtime.block_on(run(cli));
-    // A tool that blocks and hears no cancellation must not hold the process.
+    // A blocking tool that ignores cancellation must not keep the process running.
     runtime.shutdown_background();
     ended.unwrap_or_else(|error| print::error(&error))
 }
@@ -141,13 +140,13 @@ async fn run(Cli { command, options }: Cli) -> Result<Exit, CliError> {
     }
 }
 
-/// The library with these settings, for a command that is not the service.
+/// Starts the library with these settings as a service.
 async fn start(config: Config) -> Result<App, CliError> {
     finish(config, App::builder).await
 }
 
-/// The same without a server: what others have left behind is left to one.
-async fn start_beside(config: Config) -> Result<App, CliError> {
+/// Starts the library for a command that may run next to a service, which alone adopts orphaned calls.
+async fn start_command_line(config: Config) -> Result<App, CliError> {
     finish(config, |config| App::builder(config).command_line()).await
 }
 
@@ -162,13 +161,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_commands_are_well_formed() {
+    fn command_definitions_are_valid() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn global_options_stand_before_or_after_the_command() {
+    fn global_options_are_accepted_before_and_after_the_command() {
         for words in [["--config", "a.toml", "tools", "list"], ["tools", "list", "--config", "a.toml"]] {
             let cli = Cli::try_parse_from(["toolpost"].into_iter().chain(words)).unwrap();
             assert!(format!("{cli:?}").contains("a.toml"), "{words:?}");
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_usage_is_refused_with_clap_s_own_code() {
+    fn wrong_usage_has_the_exit_code_of_clap() {
         for words in [
             &["toolpost"][..],
             &["toolpost", "launch"],

@@ -1,4 +1,4 @@
-//! `toolpost call`: one call with the service's own engine and database, without the server.
+//! `toolpost call`: runs one call with the service's engine and database, without the server.
 
 use std::future::Future;
 use std::io::Read;
@@ -23,17 +23,17 @@ mod screen;
 
 use screen::Screen;
 
-/// How long an upstream server may take to be there: its first start may download it.
+/// Timeout for the connection to an upstream server, whose first start may download it.
 const UPSTREAM_WAIT: Duration = Duration::from_secs(60);
-/// How long the last events may take to arrive after the end itself.
+/// Timeout for the last events after the end of the call.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
-/// One call.
+/// Arguments of `toolpost call`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The tool
+    /// Name of the tool
     name: String,
-    /// Its arguments, a JSON object; `-` reads them from standard input
+    /// Arguments of the tool, a JSON object; `-` reads them from standard input
     #[arg(value_name = "JSON", default_value = "{}")]
     arguments: String,
     /// Stop the tool after this many milliseconds
@@ -41,7 +41,7 @@ pub struct Args {
     timeout_ms: Option<u64>,
     #[command(flatten)]
     tenant: TenantArg,
-    /// Print the whole call as one line of JSON, and no progress
+    /// Print the full call as one line of JSON, without progress
     #[arg(long)]
     json: bool,
 }
@@ -53,8 +53,8 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         _ => args.arguments,
     };
     let mut signals =
-        Signals::new().map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
-    let app = super::start_beside(config).await?;
+        Signals::new().map_err(|error| CliError::unavailable(format!("cannot install signal handlers: {error}")))?;
+    let app = super::start_command_line(config).await?;
     let access = match args.tenant.access(&app).await {
         Ok(access) => access,
         Err(error) => {
@@ -73,12 +73,12 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     };
     let submitted = app.engine.submit_now(&access, submission, &ids, text.len());
     let Some(pending) = submitted.ok().and_then(|submitted| submitted.detach().0.into_iter().next()) else {
-        return Err(CliError::unusable("the call is too large to be taken")
+        return Err(CliError::unavailable("the call is too large to be accepted")
             .hint("Raise max_in_flight_mib in the [server] section of the settings."));
     };
     let mut screen = Screen::new(!args.json);
     let (end, signal) = until_end(&app, pending, reader, &mut screen, &mut signals).await;
-    // While the database is away, its last changes would be waited for in vain.
+    // If the database is unavailable, waiting for its last changes is useless.
     let call = match (end, signal) {
         (Ok(call), _) => call,
         (Err(_), Some(number)) => {
@@ -101,7 +101,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     })
 }
 
-/// What is not JSON goes on as it is: the service's own words about it are better than any here.
+/// Parses the arguments. Invalid JSON is passed on as a string, because the engine reports it best.
 fn arguments(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
@@ -112,15 +112,15 @@ fn read_all(input: impl Read, limit: usize) -> Result<String, CliError> {
     input
         .take(most)
         .read_to_end(&mut bytes)
-        .map_err(|error| CliError::usage(format!("standard input cannot be read: {error}")))?;
+        .map_err(|error| CliError::usage(format!("cannot read standard input: {error}")))?;
     if bytes.len() > limit {
-        return Err(CliError::usage(format!("the arguments on standard input are over {limit} bytes"))
+        return Err(CliError::usage(format!("the arguments on standard input must have at most {limit} bytes"))
             .hint("Raise max_body_bytes in the [server] section of the settings."));
     }
-    String::from_utf8(bytes).map_err(|_| CliError::usage("the arguments on standard input are not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| CliError::usage("the arguments on standard input are not valid UTF-8"))
 }
 
-/// The call's end, and the signal that may have brought it about. What happens meanwhile is shown.
+/// Shows events until the call ends. Returns the end, and the signal that interrupted it.
 async fn until_end(
     app: &App,
     pending: PendingCall,
@@ -146,7 +146,7 @@ async fn until_end(
         }
     };
     if ended.is_ok() && live {
-        // A commit is acknowledged before it is published: its events are on their way.
+        // A commit is acknowledged before it is published, so its events may still be on their way.
         let rest = async {
             while let Some(event) = reader.events.recv().await {
                 screen.show(&event.event);
@@ -155,19 +155,20 @@ async fn until_end(
                 }
             }
         };
-        // What does not come is only missing on the screen.
+        // Missing events only reduce the displayed progress.
         let _ = tokio::time::timeout(LAST_EVENTS, rest).await;
     }
     (ended, None)
 }
 
-/// Stops the tool; the call is settled, so that its record does not say that it runs. A second signal does not wait.
+/// Stops the tool and waits until the call is settled, so that it is not stored as running. A second signal skips the
+/// wait.
 async fn interrupted(
     app: &App,
     end: impl Future<Output = Result<Arc<Call>, RecordError>>,
     signals: &mut Signals,
 ) -> Result<Arc<Call>, RecordError> {
-    // The drain itself waits for a database that is away; the call's end does not for ever.
+    // The drain waits for the database without a timeout; the end of the call does not.
     let stopping = async {
         app.engine.drain(Duration::ZERO).await;
         std::future::pending().await
@@ -181,19 +182,19 @@ async fn interrupted(
 
 fn not_recorded(RecordError { accepted }: RecordError) -> CliError {
     let what = if accepted {
-        "the call was started, but its end could not be recorded: the database is away"
+        "the call was started, but its end could not be recorded: the database is unavailable"
     } else {
-        "the call could not be recorded: the database is away"
+        "the call could not be recorded: the database is unavailable"
     };
-    CliError::unusable(what)
-        .hint("Try again when the database can be reached; look for the call there first if it may not run twice.")
+    CliError::unavailable(what)
+        .hint("Try again when the database is available. If the tool must not run twice, look up the call there first.")
 }
 
 fn output(call: &Call) -> &str {
     call.outcome.as_deref().map_or("", |outcome| outcome.output.as_str())
 }
 
-/// SIGINT and SIGTERM, each as its number.
+/// SIGINT and SIGTERM as signal numbers.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -217,14 +218,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_that_are_no_json_go_on_as_they_are() {
+    fn invalid_json_is_passed_on_as_a_string() {
         assert_eq!(arguments(r#"{"a": 1}"#), serde_json::json!({"a": 1}));
         assert_eq!(arguments(r#"{"a": "#), Value::String(r#"{"a": "#.into()));
         assert_eq!(arguments(""), Value::String(String::new()));
     }
 
     #[test]
-    fn standard_input_is_read_up_to_a_bound() {
+    fn standard_input_is_bounded() {
         assert_eq!(read_all(&b"{}\n"[..], 3).unwrap(), "{}\n");
         assert!(read_all(&b"{}\n\n"[..], 3).unwrap_err().to_string().contains("over 3 bytes"));
         assert!(read_all(&b"\xff"[..], 3).unwrap_err().to_string().contains("UTF-8"));

@@ -1,4 +1,4 @@
-//! `toolpost doctor`: looks at everything that a service needs, changes nothing, and says what to do about what is wrong.
+//! `toolpost doctor`: checks everything that a service needs, without changing it, and suggests fixes.
 
 use serde::Serialize;
 use toolpost::config::Config;
@@ -12,13 +12,13 @@ mod machine;
 mod secrets;
 mod tools;
 
-/// What is looked at.
+/// Arguments of `toolpost doctor`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where the service is to listen, as for `serve` [env: TOOLPOST_LISTEN]
+    /// Check this listen address, as for `serve` [env: TOOLPOST_LISTEN]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// That nobody is to be asked for a key, as for `serve`
+    /// Check with authentication disabled, as for `serve`
     #[arg(long)]
     insecure_no_auth: bool,
     /// Print JSON
@@ -26,26 +26,26 @@ pub struct Args {
     json: bool,
 }
 
-/// How a check ended.
+/// The verdict of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum Verdict {
-    /// All is well.
+    /// Nothing needs to change.
     Ok,
-    /// It works, and could be better.
+    /// The service works, but the setup can be improved.
     Warn,
-    /// The service would not start, or not work.
+    /// The service would not start or not work.
     Fail,
 }
 
-/// One check.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Check {
     name: &'static str,
     status: Verdict,
-    /// What was found.
+    /// The finding.
     found: String,
-    /// What to do about it; `null` where there is nothing to do.
+    /// How to fix it; `null` if nothing needs to change.
     advice: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Check {
         Self { name, status: Verdict::Fail, found: found.into(), advice: Some(advice.into()) }
     }
 
-    /// For people: what was found on one line, and what to do on the next.
+    /// Formats the check for people: the finding on one line, the advice on the next.
     fn text(&self) -> String {
         let status = match self.status {
             Verdict::Ok => "OK",
@@ -76,7 +76,7 @@ impl Check {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    /// Whether a service could start and work.
+    /// Whether a service can start and work.
     ok: bool,
     version: &'static str,
     checks: &'a [Check],
@@ -94,8 +94,8 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         }
         Err(error) => {
             let advice =
-                "Mend the file of --config (TOOLPOST_CONFIG), or the variable that is named, and run this again.";
-            vec![Check::fail("settings", error.what(), advice)]
+                "Fix the file of --config (TOOLPOST_CONFIG) or the named variable, then run this command again.";
+            vec![Check::fail("settings", error.message(), advice)]
         }
     };
     let is_well = checks.iter().all(|check| check.status != Verdict::Fail);
@@ -107,9 +107,9 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     Ok(if is_well { Exit::Success } else { Exit::Failure })
 }
 
-/// Everything, in the order of a start.
+/// Runs all checks, in the order of a start.
 async fn all(config: &Config) -> Vec<Check> {
-    let mut checks = vec![Check::ok("settings", "can be read")];
+    let mut checks = vec![Check::ok("settings", "are valid")];
     let database = database::check(config).await;
     checks.extend(database.checks);
     checks.push(secrets::egress(config));
@@ -130,9 +130,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_check_is_a_line_and_what_to_do_about_it_another() {
+    fn advice_is_on_its_own_line() {
         assert_eq!(Check::ok("clock", "right").text(), "OK    clock             right");
         let text = Check::fail("database", "away", "Start it.").text();
-        assert_eq!(text, "FAIL  database          away\n                        → Start it.");
+        assert_eq!(text, "FAIL  database          unavailable\n                        → Start it.");
     }
 }

@@ -1,4 +1,4 @@
-//! `toolpost export`: what happened, one ToolCall a line.
+//! `toolpost export`: writes stored calls, one ToolCall per line.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
@@ -16,28 +16,28 @@ use super::error::CliError;
 use super::options::Options;
 use super::{Exit, keys, print};
 
-/// How often a terminal is told how far it is.
+/// Interval of the progress display on a terminal.
 const PROGRESS: Duration = Duration::from_millis(500);
 
-/// Which calls, and where to.
+/// Arguments of `toolpost export`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Accepted at or after this time: RFC 3339, or a day in UTC, as in 2026-01-31
+    /// Export only calls accepted at or after this time: RFC 3339, or a day in UTC such as 2026-01-31
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<Time>,
-    /// Accepted before this time; now unless given, so that an export of a busy service has an end
+    /// Export only calls accepted before this time [default: now, so that the export of a busy service ends]
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<Time>,
-    /// Of this session
+    /// Export only calls of this session
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     session: Option<String>,
-    /// Of this tool
+    /// Export only calls of this tool
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
-    /// Of this tenant
+    /// Export calls of this tenant
     #[arg(long, default_value = "default", value_name = "NAME", value_parser = keys::tenant)]
     tenant: Tenant,
-    /// Write this file, which is there once it is whole; standard output unless given
+    /// Write to this file, which appears when it is complete [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let until = until.unwrap_or_else(|| Clock::system().now());
     let filter = ExportFilter { session, name, since, until: Some(until) };
     let mut target = Target::open(out.as_deref())?;
-    // Only the store is needed: no tools are read, and nothing runs.
+    // The store is enough: no tools are loaded, and nothing runs.
     let stores = Stores::open(&database).await.map_err(|error| CliError::store(&error, &database))?;
     let store = stores.of(&tenant);
     let written = write(&store, filter, &mut target, &database).await;
@@ -58,7 +58,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let ExportSummary { calls, unreadable, is_cut_off } = written?;
     target.finish(is_cut_off)?;
     if unreadable > 0 {
-        print::note(&format!("{unreadable} calls cannot be read and are left out"));
+        print::note(&format!("{unreadable} calls are unreadable and were skipped"));
     }
     if out.is_some() {
         print::note(&format!("{calls} calls"));
@@ -66,12 +66,12 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     Ok(if unreadable > 0 { Exit::Failure } else { Exit::Success })
 }
 
-/// What came of it.
+/// The result of an export.
 #[derive(Debug, Default)]
 struct ExportSummary {
     calls: u64,
     unreadable: u64,
-    /// The reader has seen enough, as `head` has.
+    /// Whether the reader closed the output early, as `head` does.
     is_cut_off: bool,
 }
 
@@ -96,7 +96,7 @@ async fn write(
                 },
                 Err(error) => {
                     written.unreadable += 1;
-                    print::note(&format!("left out: {error}"));
+                    print::note(&format!("skipped: {error}"));
                 }
             }
         }
@@ -106,10 +106,10 @@ async fn write(
     Ok(written)
 }
 
-/// Where the lines go.
+/// The destination of the lines.
 struct Target {
     lines: BufWriter<Box<dyn Write + Send>>,
-    /// What is written, and what it is called once it is whole.
+    /// The path of the unfinished file and its final path.
     file: Option<(PathBuf, PathBuf)>,
 }
 
@@ -122,7 +122,7 @@ impl Target {
         part.push(".part");
         let part = PathBuf::from(part);
         let file = File::create(&part)
-            .map_err(|error| CliError::usage(format!("{} cannot be written: {error}", part.display())))?;
+            .map_err(|error| CliError::usage(format!("cannot write {}: {error}", part.display())))?;
         Ok(Self { lines: BufWriter::new(Box::new(file)), file: Some((part, path.to_owned())) })
     }
 
@@ -133,14 +133,14 @@ impl Target {
 
     fn failed(&self, error: &std::io::Error) -> CliError {
         let name = self.file.as_ref().map_or("standard output".to_owned(), |(part, _)| part.display().to_string());
-        CliError::unusable(format!("{name} cannot be written: {error}"))
+        CliError::unavailable(format!("cannot write {name}: {error}"))
     }
 
-    /// Writes what is left, and gives the file its name.
+    /// Writes the rest and renames the file to its final path.
     fn finish(&mut self, is_cut_off: bool) -> Result<(), CliError> {
         match self.lines.flush() {
             Err(error) if is_cut_off || self.file.is_none() && error.kind() == ErrorKind::BrokenPipe => {
-                tracing::debug!(%error, "the reader has gone");
+                tracing::debug!(%error, "the output was closed by its reader");
             }
             Err(error) => return Err(self.failed(&error)),
             Ok(()) => {}
@@ -152,7 +152,7 @@ impl Target {
     }
 }
 
-/// How far it is, on a terminal.
+/// The progress display on a terminal.
 struct ExportProgress {
     is_on: bool,
     shown: Instant,
@@ -168,7 +168,7 @@ impl ExportProgress {
         if self.is_on && self.shown.elapsed() >= PROGRESS {
             self.shown = Instant::now();
             self.is_written = true;
-            // Nobody is left to be told that this failed.
+            // A failure cannot be reported, because standard error is closed.
             let _ = write!(std::io::stderr(), "\r{calls} calls");
         }
     }
@@ -180,10 +180,10 @@ impl ExportProgress {
     }
 }
 
-/// A time as people write it.
+/// Parses an RFC 3339 time or a day.
 fn time(text: &str) -> Result<Time, String> {
     let of_a_day = || Time::parse(&format!("{text}T00:00:00Z"));
-    Time::parse(text).or_else(of_a_day).ok_or_else(|| "give an RFC 3339 time or a day, as in 2026-01-31".to_owned())
+    Time::parse(text).or_else(of_a_day).ok_or_else(|| "must be an RFC 3339 time or a day such as 2026-01-31".to_owned())
 }
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_is_its_beginning_in_utc() {
+    fn day_is_its_start_in_utc() {
         assert_eq!(time("2026-01-31"), time("2026-01-31T00:00:00Z"));
         assert_eq!(time("2026-01-31T01:00:00+01:00"), time("2026-01-31"));
         for wrong in ["", "2026-13-01", "yesterday", "12:00"] {

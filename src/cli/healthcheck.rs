@@ -1,4 +1,4 @@
-//! `toolpost healthcheck`: whether a running service answers, for images that have no other program to ask with.
+//! `toolpost healthcheck`: checks a running service, for container images without an HTTP client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::error::CliError;
 use super::options::{self, Options};
 use super::{Exit, print};
 
-/// Whom to ask.
+/// Arguments of `toolpost healthcheck`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to ask; /readyz says whether calls can be accepted. /healthz of the address that `serve` would listen on unless
-    /// given
+    /// Request this URL, such as /readyz, which reports whether calls can be accepted [default: /healthz at the address
+    /// that `serve` would listen on]
     #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     url: Option<String>,
-    /// How long the answer may take, in milliseconds
+    /// Wait at most this many milliseconds for a response
     #[arg(long, value_name = "MS", default_value_t = 3000, value_parser = clap::value_parser!(u64).range(1..))]
     timeout_ms: u64,
 }
@@ -27,22 +27,23 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         Some(url) => url,
         None => own(options)?,
     };
-    let unasked = |error: reqwest::Error| CliError::unusable(format!("nothing can be asked: {error}"));
+    let unasked = |error: reqwest::Error| CliError::unavailable(format!("cannot create an HTTP client: {error}"));
     let client = reqwest::Client::builder().no_proxy().redirect(Policy::none());
     let client = client.timeout(Duration::from_millis(args.timeout_ms)).build().map_err(unasked)?;
     let request = client.get(&url).build().map_err(|_| {
-        CliError::usage(format!("\"{url}\" is no URL")).hint("Give one as in http://127.0.0.1:8080/healthz.")
+        CliError::usage(format!("\"{url}\" is not a valid URL"))
+            .hint("Use a URL such as http://127.0.0.1:8080/healthz.")
     })?;
     Ok(match client.execute(request).await {
         Ok(answer) if answer.status().is_success() => {
-            print::result(&format!("{url} answers {}", answer.status()))?;
+            print::result(&format!("{url} responded with {}", answer.status()))?;
             Exit::Success
         }
-        Ok(answer) => is_unhealthy(&format!("{url} answers {}", answer.status())),
+        Ok(answer) => is_unhealthy(&format!("{url} responded with {}", answer.status())),
         Err(error) if error.is_timeout() => {
-            is_unhealthy(&format!("{url} did not answer within {} ms", args.timeout_ms))
+            is_unhealthy(&format!("{url} did not respond within {} ms", args.timeout_ms))
         }
-        Err(error) => is_unhealthy(&format!("{url} does not answer: {}", innermost(&error.without_url()))),
+        Err(error) => is_unhealthy(&format!("{url} does not respond: {}", innermost(&error.without_url()))),
     })
 }
 
@@ -59,20 +60,20 @@ fn innermost(error: &dyn std::error::Error) -> String {
     error.to_string()
 }
 
-/// The service with the same settings.
+/// Returns the URL of the service with the same settings.
 fn own(options: &Options) -> Result<String, CliError> {
     let listen = match options::variable(&options::environment, "TOOLPOST_LISTEN") {
         Some(listen) => listen,
         None => options.quiet_settings()?.server.listen,
     };
     let address = reached_at(&listen).ok_or_else(|| {
-        CliError::usage("the port of the service is not known: it picks a free one")
-            .hint("Give --url, as in http://127.0.0.1:8080/healthz.")
+        CliError::usage("the port is unknown because `server.listen` uses port 0")
+            .hint("Set --url, such as http://127.0.0.1:8080/healthz.")
     })?;
     Ok(format!("http://{address}/healthz"))
 }
 
-/// Where a service is reached that listens there; an unspecified address is reached at the loopback one.
+/// Returns the address of a service with this listen address; an unspecified address becomes the loopback address.
 fn reached_at(listen: &str) -> Option<String> {
     let Ok(address) = listen.parse::<SocketAddr>() else { return (!listen.ends_with(":0")).then(|| listen.to_owned()) };
     let ip = match address.ip() {
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_is_asked_where_it_listens() {
+    fn url_is_derived_from_the_listen_address() {
         for (listen, reached) in [
             ("127.0.0.1:8080", Some("127.0.0.1:8080")),
             ("0.0.0.0:8080", Some("127.0.0.1:8080")),

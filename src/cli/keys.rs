@@ -1,4 +1,4 @@
-//! `toolpost keys`: who may call, and what outgoing requests are signed with.
+//! `toolpost keys`: manages API keys and shows the signing secret.
 
 use serde::Serialize;
 use toolpost::app;
@@ -12,7 +12,7 @@ mod callers;
 
 pub use callers::tenant;
 
-/// Which key.
+/// Arguments of `toolpost keys`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -21,14 +21,14 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Make a key that callers show, and print it once, on the last line; a running service knows it within a second
+    /// Create an API key and print it once, on the last line; a running service accepts it within a second
     Create(callers::Create),
-    /// List the keys of callers
+    /// List API keys
     List(callers::List),
-    /// Revoke a key: 5 s later no service takes it any more
+    /// Revoke an API key; services reject it within 5 seconds
     Revoke(callers::Revoke),
-    /// Show what outgoing requests are signed with (Standard Webhooks), for whoever has to check them; it is made if
-    /// there is none [env: TOOLPOST_SIGNING_SECRET]
+    /// Show the secret that signs outgoing requests (Standard Webhooks), for their receivers; it is generated if none
+    /// exists [env: TOOLPOST_SIGNING_SECRET]
     SigningSecret {
         /// Print JSON
         #[arg(long)]
@@ -54,7 +54,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
     let secret = match app::given_signing_secret(&config) {
         Ok(Some(secret)) => Ok(secret),
         Err(error) => Err(error),
-        // Only the store is needed: no tools are read, and nothing runs.
+        // The store is enough: no tools are loaded, and nothing runs.
         Ok(None) => {
             async {
                 let store = Store::open(&database).await?;

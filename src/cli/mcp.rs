@@ -1,4 +1,4 @@
-//! `toolpost mcp`: the tools over standard input and output, for a client that starts this program and ends with it.
+//! `toolpost mcp`: serves the tools over standard input and output to a client that starts and stops this program.
 
 use tokio_util::sync::CancellationToken;
 use toolpost::mcp::{Server, serve_stdio};
@@ -11,11 +11,11 @@ pub async fn run(options: &Options) -> Result<Exit, CliError> {
     let config = options.quiet_settings()?;
     let stop = CancellationToken::new();
     toolpost::lifecycle::on_signals(stop.clone())
-        .map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
-    // A server may run on the same database: what it has to see to is left to it.
-    let app = super::start_beside(config).await?;
+        .map_err(|error| CliError::unavailable(format!("cannot install signal handlers: {error}")))?;
+    // A service may run on the same database; it adopts orphaned calls.
+    let app = super::start_command_line(config).await?;
     let served = serve_stdio(Server::of_operator(&app), stop).await;
     app.stop().await;
-    served.map_err(|error| CliError::unusable(format!("the client cannot be served: {error}")))?;
+    served.map_err(|error| CliError::unavailable(format!("cannot serve the client: {error}")))?;
     Ok(Exit::Success)
 }

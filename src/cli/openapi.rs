@@ -1,4 +1,4 @@
-//! `toolpost openapi`: the API's description, needing neither settings nor a database.
+//! `toolpost openapi`: prints the API description, without settings or a database.
 
 use super::error::CliError;
 use super::{Exit, print};

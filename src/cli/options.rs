@@ -1,4 +1,4 @@
-//! The options of every command, and how they and their short environment variables become settings.
+//! The common options of all commands, and their conversion to settings together with the short environment variables.
 
 use std::path::PathBuf;
 
@@ -7,45 +7,45 @@ use toolpost::config::{Config, LogFormat, SecretObjects, SecretString};
 
 use super::error::CliError;
 
-/// Options that every command has. The environment is read here and not by clap: a variable that is set but empty, as
-/// container files make them, is not there, while an empty flag is an error.
+/// Options of all commands. The environment is read here and not by clap: an empty variable, as in container files,
+/// counts as unset, while an empty flag is an error.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = "Common options")]
 pub struct Options {
-    /// sqlite://PATH, sqlite::memory: or postgres://USER@HOST/DATABASE; an SQLite file in your data folder unless given
-    /// [env: TOOLPOST_DATABASE_URL, else DATABASE_URL]
+    /// Use this database: sqlite://PATH, sqlite::memory: or postgres://USER@HOST/DATABASE [default: an SQLite file in
+    /// your data folder] [env: TOOLPOST_DATABASE_URL, else DATABASE_URL]
     #[arg(long, global = true, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     database_url: Option<String>,
-    /// Folder of tool definitions, *.json and *.toml [env: TOOLPOST_TOOLS]
+    /// Read tool definitions, *.json and *.toml, from this folder [env: TOOLPOST_TOOLS]
     #[arg(long, global = true, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
     tools: Option<String>,
-    /// Add the tools find_tools and call_tool, which give a model all tools through two definitions
-    /// [env: TOOLPOST_TOOLS_DISCOVERY=true]
+    /// Add the tools find_tools and call_tool, which give a model access to all tools through two definitions [env:
+    /// TOOLPOST_TOOLS_DISCOVERY=true]
     #[arg(long, global = true)]
     discovery: bool,
-    /// Let `http` tools reach this network, address or host beside the public internet; repeatable
-    /// [env: TOOLPOST_EGRESS_ALLOW, separated by commas]
+    /// Allow `http` tools to reach this network, address or host in addition to the public internet; repeatable [env:
+    /// TOOLPOST_EGRESS_ALLOW, separated by commas]
     #[arg(long, global = true, value_name = "CIDR-OR-HOST", value_delimiter = ',')]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     egress_allow: Vec<String>,
-    /// Folder that the tools read, write, edit, list, search and bash work in; without it there are none of them
-    /// [env: TOOLPOST_WORKSPACE]
+    /// Enable the tools read, write, edit, list, search and bash, which work in this folder [env: TOOLPOST_WORKSPACE]
     #[arg(long, global = true, value_name = "DIR", value_parser = NonEmptyStringValueParser::new())]
     workspace: Option<String>,
-    /// JSON file with an `mcpServers` object: upstream MCP servers whose tools appear as NAME.tool
-    /// [env: TOOLPOST_MCP_SERVERS]
+    /// Connect to the upstream MCP servers in the `mcpServers` object of this JSON file; their tools appear as
+    /// NAME.tool [env: TOOLPOST_MCP_SERVERS]
     #[arg(long, global = true, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     mcp_servers: Option<String>,
-    /// Settings file, TOML [env: TOOLPOST_CONFIG]
+    /// Read this settings file, TOML [env: TOOLPOST_CONFIG]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How the log is written to standard error
+    /// Write the log to standard error in this format
     #[arg(long, global = true, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
 }
 
 impl Options {
-    /// The settings of the service: flags, short variables, `TOOLPOST__SECTION__KEY`, the file, the defaults.
+    /// Returns the settings of the service. Flags take precedence over short variables, `TOOLPOST__SECTION__KEY`, the
+    /// file and the defaults, in this order.
     pub fn settings(&self) -> Result<Config, CliError> {
         let file = self.config.clone().or_else(|| variable(&environment, "TOOLPOST_CONFIG").map(PathBuf::from));
         let mut config = Config::load(file.as_deref())?;
@@ -53,7 +53,7 @@ impl Options {
         Ok(config)
     }
 
-    /// The settings of a command that ends: only what goes wrong is logged, unless somebody wants to see more.
+    /// Returns the settings of a short command: only problems are logged, unless a log filter is set.
     pub fn quiet_settings(&self) -> Result<Config, CliError> {
         let mut config = self.settings()?;
         if config.log.filter == Config::default().log.filter {
@@ -62,7 +62,7 @@ impl Options {
         Ok(config)
     }
 
-    /// Settings that touch no database and no folder, for commands that only need the rules.
+    /// Returns settings without a database and folders, for commands that only validate.
     pub fn bare_settings(&self) -> Result<Config, CliError> {
         let mut config = self.quiet_settings()?;
         "sqlite::memory:".clone_into(&mut config.store.database_url);
@@ -97,7 +97,7 @@ impl Options {
         if let Some(folder) = self.workspace.clone().or_else(|| variable(env, "TOOLPOST_WORKSPACE")) {
             config.workspace.dir = folder;
         }
-        // No flag: the arguments of a process are everybody's to read.
+        // There is no flag, because all users of a machine can read the arguments of a process.
         if let Some(secret) = variable(env, "TOOLPOST_SIGNING_SECRET") {
             config.server.signing_secret = SecretString(secret);
         }
@@ -107,7 +107,7 @@ impl Options {
         if let Some(file) = variable(env, "TOOLPOST_SECRETS_FILE") {
             config.secrets.file = file;
         }
-        // The standard's own variables (OpenTelemetry, SDK environment variables).
+        // Variables of the OpenTelemetry standard (SDK environment variables).
         if config.telemetry.otlp_endpoint.is_empty()
             && let Some(endpoint) = variable(env, "OTEL_EXPORTER_OTLP_ENDPOINT")
         {
@@ -125,17 +125,17 @@ impl Options {
     }
 }
 
-/// The process's environment; a variable that is not UTF-8 is not there.
+/// Returns a variable of the process, or `None` if it is not valid UTF-8.
 pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// A variable that says something.
+/// Returns a variable that is not blank.
 pub fn variable(env: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     env(name).filter(|value| !value.trim().is_empty())
 }
 
-/// A variable that says yes or no; what is neither says no.
+/// Returns a boolean variable; any other value counts as `false`.
 fn switch(env: &impl Fn(&str) -> Option<String>, name: &str) -> Option<bool> {
     variable(env, name).map(|value| matches!(value.trim().to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))
 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_comes_before_the_variable_before_the_file() {
+    fn flag_precedes_variable_and_variable_precedes_file() {
         let env = [("TOOLPOST_DATABASE_URL", "sqlite://ours"), ("DATABASE_URL", "sqlite://any")];
         assert_eq!(settled(&["--database-url", "sqlite://flag"], &env).store.database_url, "sqlite://flag");
         assert_eq!(settled(&[], &env).store.database_url, "sqlite://ours");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_variable_is_none() {
+    fn empty_variable_counts_as_unset() {
         let env = [("TOOLPOST_DATABASE_URL", ""), ("TOOLPOST_TOOLS", " "), ("TOOLPOST_EGRESS_ALLOW", "")];
         let config = settled(&[], &env);
         assert_eq!(config.store.database_url, "sqlite://of-the-file");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_reached_is_a_list() {
+    fn egress_allow_is_a_list() {
         let env = [("TOOLPOST_EGRESS_ALLOW", "10.0.0.0/8, localhost,")];
         assert_eq!(settled(&[], &env).egress.allow, ["10.0.0.0/8", "localhost"]);
         let flags = ["--egress-allow", "127.0.0.1", "--egress-allow", "a,b"];
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_follow_the_standards_own_variables() {
+    fn traces_use_the_opentelemetry_variables() {
         let there = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318");
         let config = settled(&[], &[there, ("OTEL_SERVICE_NAME", "mine")]);
         assert_eq!(config.telemetry.otlp_endpoint, "http://collector:4318");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_taken_as_well() {
+    fn other_options_become_settings() {
         let env = [("TOOLPOST_TOOLS", "/tools"), ("TOOLPOST_SIGNING_SECRET", "whsec_x")];
         let config = settled(&["--log-format", "json"], &env);
         assert_eq!(settled(&["--workspace", "w"], &[("TOOLPOST_WORKSPACE", "v")]).workspace.dir, "w");

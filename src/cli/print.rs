@@ -1,4 +1,5 @@
-//! Standard output and standard error: results, notes, tables, JSON. No colours, so nothing has to be asked of a terminal.
+//! Output to standard output and standard error: results, notes, tables, JSON. Without colours, so that output does not
+//! depend on the terminal.
 
 use std::io::{ErrorKind, Write};
 
@@ -14,16 +15,16 @@ pub fn result(text: &str) -> Result<(), CliError> {
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{end}").and_then(|()| out.flush()) {
-        // The reader has seen enough, as `head` has.
+        // The reader closed the output early, as `head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(CliError::unusable(format!("standard output cannot be written: {error}"))),
+        Err(error) => Err(CliError::unavailable(format!("cannot write to standard output: {error}"))),
         Ok(()) => Ok(()),
     }
 }
 
 /// Writes a line for people to standard error.
 pub fn note(line: &str) {
-    // Nobody is left to be told that this failed.
+    // A failure cannot be reported, because standard error is closed.
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
@@ -33,7 +34,7 @@ pub fn error(error: &CliError) -> Exit {
     error.exit()
 }
 
-/// Writes a document for programs, indented, so that it can also be kept as a file.
+/// Writes a document for programs, indented so that it can also be stored as a file.
 pub fn json(document: &impl Serialize) -> Result<(), CliError> {
     result(&serde_json::to_string_pretty(document).map_err(unwritable)?)
 }
@@ -44,18 +45,18 @@ pub fn json_line(record: &impl Serialize) -> Result<(), CliError> {
 }
 
 fn unwritable(error: serde_json::Error) -> CliError {
-    CliError::unusable(format!("the result cannot be written as JSON: {error}"))
+    CliError::unavailable(format!("cannot serialize the result as JSON: {error}"))
 }
 
-/// One line of at most `limit` characters, without anything that a terminal would obey: what tools and their authors
-/// write is not trusted.
+/// Returns one line of at most `limit` characters without control characters, because texts of tools and their authors
+/// are not trusted.
 pub fn one_line(text: &str, limit: usize) -> String {
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     json::shorten(&words.join(" "), limit)
 }
 
-/// Columns side by side; those from `numbers_from` on are numbers.
+/// Formats a table; the columns from `numbers_from` on are aligned to the right.
 pub fn table<R: Into<Row>>(header: &[&str], rows: impl IntoIterator<Item = R>, numbers_from: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.to_vec());
@@ -71,7 +72,7 @@ pub fn table<R: Into<Row>>(header: &[&str], rows: impl IntoIterator<Item = R>, n
     table.trim_fmt()
 }
 
-/// What is known about one thing, a line each.
+/// Formats the properties of one object, one per line.
 pub fn facts(facts: &[(&str, String)]) -> String {
     let widest = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let lines: Vec<String> = facts.iter().map(|(name, fact)| format!("{name:<widest$}  {fact}")).collect();
@@ -83,13 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_nothing_that_a_terminal_obeys() {
+    fn line_has_no_control_characters() {
         assert_eq!(one_line("a\u{1b}[31m\n\tb\r\n\nc\u{7}", 99), "a [31m b c");
         assert_eq!(one_line("天气预报", 2), "天气…");
     }
 
     #[test]
-    fn a_table_is_plain_text_with_numbers_to_the_right() {
+    fn table_aligns_numbers_to_the_right() {
         let text = table(&["NAME", "CALLS"], [["a", "1"], ["bcdef", "100"]], 1);
         assert_eq!(text, "NAME   CALLS\na          1\nbcdef    100");
     }

@@ -1,4 +1,4 @@
-//! `toolpost serve`: the service until a signal.
+//! `toolpost serve`: runs the service until a signal.
 
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use super::Exit;
 use super::error::CliError;
 use super::options::{self, Options};
 
-/// What only the service is told.
+/// Arguments of `toolpost serve`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where to listen; 127.0.0.1:8080 unless given, and port 0 picks a free one [env: TOOLPOST_LISTEN]
+    /// Listen on this address; port 0 selects a free port [default: 127.0.0.1:8080] [env: TOOLPOST_LISTEN]
     #[arg(long, value_name = "ADDR", value_parser = NonEmptyStringValueParser::new())]
     listen: Option<String>,
-    /// Ask nobody for a key, also on an address that others can reach: everybody is the operator
+    /// Disable authentication, even on a non-loopback address; every request acts as the operator
     #[arg(long)]
     insecure_no_auth: bool,
 }
@@ -29,29 +29,33 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     if let Some(listen) = args.listen.or_else(|| options::variable(&options::environment, "TOOLPOST_LISTEN")) {
         config.server.listen = listen;
     }
-    // The port is taken before the database is touched: a second service, started by mistake, changes nothing there.
-    // Who connects meanwhile waits.
+    // The port is bound before the database is opened, so that a second service started by mistake changes nothing
+    // there. Connections wait until the start is complete.
     let addresses = resolve(&config.server.listen).await?;
     config.auth.insecure_no_auth |= args.insecure_no_auth;
     let is_insecure = config.auth.insecure_no_auth;
     let listener = bind(&config.server.listen, &addresses).await?;
     require_auth_unless_loopback(&addresses, is_insecure, &config).await?;
-    let address = listener.local_addr().map_err(|error| CliError::unusable(error.to_string()))?;
+    let address = listener.local_addr().map_err(|error| CliError::unavailable(error.to_string()))?;
     let drain = CancellationToken::new();
     toolpost::lifecycle::on_signals(drain.clone())
-        .map_err(|error| CliError::unusable(format!("signals cannot be heard: {error}")))?;
+        .map_err(|error| CliError::unavailable(format!("cannot install signal handlers: {error}")))?;
     let connections = config.server.max_connections;
     let app = tokio::select! {
         started = super::start(config) => started?,
         () = drain.cancelled() => return Ok(Exit::Success),
     };
     match app.auth.operator() {
-        None => tracing::info!("callers have to show a key, or a token of the issuer"),
-        Some(_) if is_insecure => tracing::warn!("open to everyone who can reach {address}: no API keys are asked for"),
-        // `http::serve` closes it on any other address.
-        Some(_) => tracing::warn!("open to everyone on this machine: there are no API keys; the first one closes it"),
+        None => tracing::info!("authentication required: API keys or tokens of the configured issuer"),
+        Some(_) if is_insecure => {
+            tracing::warn!("authentication is disabled: anyone who can reach {address} is the operator")
+        }
+        // `http::serve` requires authentication on any other address.
+        Some(_) => {
+            tracing::warn!("no API keys exist: anyone on this machine is the operator until the first key is created")
+        }
     }
-    // Files, the database and tools need some as well.
+    // Files, the database and tools need descriptors as well.
     let wanted = connections as u64 + 1000;
     if let Some(descriptors) = toolpost::lifecycle::raise_descriptors(wanted)
         && descriptors < wanted
@@ -59,13 +63,13 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         tracing::warn!(
             descriptors,
             connections,
-            "fewer file descriptors (ulimit -n) than server.max_connections needs"
+            "the limit of file descriptors (ulimit -n) is too low for server.max_connections"
         );
     }
     announce(address);
     toolpost::http::serve(app, listener, drain)
         .await
-        .map_err(|error| CliError::unusable(format!("the server failed: {error}")))?;
+        .map_err(|error| CliError::unavailable(format!("the server failed: {error}")))?;
     Ok(Exit::Success)
 }
 
@@ -73,14 +77,14 @@ async fn resolve(listen: &str) -> Result<Vec<SocketAddr>, CliError> {
     let found = tokio::net::lookup_host(listen).await.map(Iterator::collect::<Vec<_>>);
     let reason = match found {
         Ok(addresses) if !addresses.is_empty() => return Ok(addresses),
-        Ok(_) => "it has no address".to_owned(),
+        Ok(_) => "the host has no address".to_owned(),
         Err(error) => error.to_string(),
     };
     Err(CliError::usage(format!("cannot listen on \"{listen}\": {reason}"))
-        .hint("Give --listen an address and a port, as in 127.0.0.1:8080 or [::1]:0."))
+        .hint("Set --listen to an address and a port, such as 127.0.0.1:8080 or [::1]:0."))
 }
 
-/// Without keys, whoever reaches the port can run tools; so only this machine may reach it, unless told otherwise.
+/// Refuses to start without API keys on an address that other machines can reach, unless authentication is disabled.
 async fn require_auth_unless_loopback(
     addresses: &[SocketAddr],
     is_insecure: bool,
@@ -90,19 +94,20 @@ async fn require_auth_unless_loopback(
     if !config.auth.jwt.issuer.is_empty() || has_keys(&config.database_url()).await? {
         return Ok(());
     }
-    let what = format!("{address} can be reached by others, and there are no API keys: everyone could run every tool");
-    Err(CliError::usage(what).hint(
-        "Make one with `toolpost keys create --scope call`, listen on 127.0.0.1 behind a gateway that knows who may call, \
-         or say --insecure-no-auth if the network is safe.",
+    let what =
+        format!("{address} is reachable from other machines and there are no API keys: anyone could run any tool");
+    Err(CliError::usage(message).hint(
+        "Create a key with `toolpost keys create --scope call`, listen on 127.0.0.1 behind a gateway that \
+         authenticates callers, or set --insecure-no-auth if the network is trusted.",
     ))
 }
 
-/// An address among these that is not this machine's alone.
+/// Returns the first address that other machines can reach.
 pub(super) fn is_exposed(addresses: &[SocketAddr]) -> Option<&SocketAddr> {
     addresses.iter().find(|address| !is_loopback(address))
 }
 
-/// Only the store is needed: no tools are read, and nothing runs. Where there is no file yet, none is made.
+/// Returns `true` if API keys exist. Opens only the store, and creates no database file.
 async fn has_keys(database: &str) -> Result<bool, CliError> {
     if database == "sqlite::memory:" || Db::file(database).is_some_and(|file| !file.exists()) {
         return Ok(false);
@@ -122,21 +127,21 @@ fn is_loopback(address: &SocketAddr) -> bool {
 
 async fn bind(listen: &str, addresses: &[SocketAddr]) -> Result<TcpListener, CliError> {
     TcpListener::bind(addresses).await.map_err(|error| {
-        let way_out = match error.kind() {
+        let hint = match error.kind() {
             ErrorKind::AddrInUse => {
-                "Stop what listens there, or choose another port with --listen (0 picks a free one)."
+                "Stop the program that listens there, or choose another port with --listen (0 selects a free port)."
             }
-            ErrorKind::PermissionDenied => "Ports below 1024 are the system's; choose a higher one with --listen.",
+            ErrorKind::PermissionDenied => "Ports below 1024 are privileged; choose a higher port with --listen.",
             _ => "Choose an address of this machine with --listen.",
         };
-        CliError::unusable(format!("cannot listen on {listen}: {error}")).hint(way_out)
+        CliError::unavailable(format!("cannot listen on {listen}: {error}")).hint(hint)
     })
 }
 
-/// The one line on standard output, for whoever waits for it.
+/// Prints the only line on standard output, for programs that wait for the start.
 fn announce(address: SocketAddr) {
     let mut out = std::io::stdout().lock();
-    // A closed standard output is no reason not to serve.
+    // The service runs even if standard output is closed.
     let _ = writeln!(out, "toolpost listening on http://{address}").and_then(|()| out.flush());
 }
 
@@ -152,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_this_machine_may_reach_a_service_without_keys() {
+    async fn exposed_service_without_keys_is_refused() {
         assert!(!refused(&["127.0.0.1:0", "[::1]:0", "127.9.9.9:1", "[::ffff:127.0.0.1]:0"], false).await);
         for address in ["0.0.0.0:0", "[::]:0", "192.168.1.2:80", "[::ffff:10.0.0.1]:0"] {
             assert!(refused(&["127.0.0.1:0", address], false).await, "{address}");
@@ -161,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_without_a_port_is_refused_with_the_way_out() {
+    async fn address_without_a_port_is_refused_with_a_hint() {
         let error = resolve("127.0.0.1").await.unwrap_err().to_string();
         assert!(error.contains("\"127.0.0.1\"") && error.contains("127.0.0.1:8080"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! `toolpost stats`: how often, how well and how fast tools ran.
+//! `toolpost stats`: shows call counts, failures and durations of tools.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,28 @@ use super::options::Options;
 use super::tenant::TenantArg;
 use super::{Exit, print, tools};
 
-/// Whose counts.
+/// Arguments of `toolpost stats`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Of this tool only
+    /// Show only this tool
     name: Option<String>,
     #[command(flatten)]
     tenant: TenantArg,
-    /// Print JSON, as `GET /stats` answers it
+    /// Print JSON, as returned by `GET /stats`
     #[arg(long)]
     json: bool,
 }
 
-/// The counts of every tool, those that were never called included.
+/// The statistics of all tools, including tools without calls.
 #[derive(Debug, Serialize)]
 struct AllStats {
     tools: Vec<ToolStats>,
-    /// Calls of tools that there are not share one count.
+    /// The shared statistics of all calls of unknown tools.
     unknown_tools: ToolStats,
 }
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
-    let app = super::start_beside(options.quiet_settings()?).await?;
+    let app = super::start_command_line(options.quiet_settings()?).await?;
     let shown = show(&app, &args).await;
     app.stop().await;
     shown.map(|()| Exit::Success)
@@ -45,17 +45,17 @@ async fn show(app: &App, Args { name, tenant, json }: &Args) -> Result<(), CliEr
     let stored = access.store().stats(name.as_deref()).await.map_err(|error| CliError::store(&error, &database))?;
     if let Some(name) = name {
         let stats = match stored.into_iter().next() {
-            // A tool that is gone keeps its counts.
+            // A deleted tool keeps its statistics.
             Some(stats) => stats,
             None => tools::find(&access, name).map(|_| ToolStats::never_called(name))?,
         };
         return if *json { print::json(&stats) } else { print::result(&one(&stats)) };
     }
-    let all = everyone(stored, access.snapshot().all().iter().map(|entry| &*entry.name));
+    let all = all_stats(stored, access.snapshot().all().iter().map(|entry| &*entry.name));
     if *json { print::json(&all) } else { print::result(&table(&all)) }
 }
 
-fn everyone<'a>(stored: Vec<ToolStats>, names: impl Iterator<Item = &'a str>) -> AllStats {
+fn all_stats<'a>(stored: Vec<ToolStats>, names: impl Iterator<Item = &'a str>) -> AllStats {
     let mut tools: BTreeMap<String, ToolStats> =
         names.map(|name| (name.to_owned(), ToolStats::never_called(name))).collect();
     tools.extend(stored.into_iter().map(|stats| (stats.tool_name.clone(), stats)));
@@ -122,12 +122,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_has_its_line_and_unknown_ones_share_one() {
+    fn every_tool_has_a_line_and_unknown_tools_share_one() {
         let count = |name: &str, rejected_count| ToolStats { rejected_count, ..ToolStats::never_called(name) };
-        let all = everyone(vec![count("", 7), count("gone", 2)], ["echo", "wait"].into_iter());
+        let all = all_stats(vec![count("", 7), count("gone", 2)], ["echo", "wait"].into_iter());
         let names: Vec<&str> = all.tools.iter().map(|stats| stats.tool_name.as_str()).collect();
         assert_eq!((names, all.unknown_tools.rejected_count), (vec!["echo", "gone", "wait"], 7));
         assert_eq!(table(&all).lines().count(), 5);
-        assert!(!table(&everyone(Vec::new(), ["echo"].into_iter())).contains("unknown"));
+        assert!(!table(&all_stats(Vec::new(), ["echo"].into_iter())).contains("unknown"));
     }
 }

@@ -1,4 +1,4 @@
-//! `--tenant`: whose tools, calls and counts a command is about.
+//! `--tenant`: the tenant that a command applies to.
 
 use toolpost::access::Access;
 use toolpost::app::App;
@@ -7,19 +7,20 @@ use toolpost::domain::{Caller, Tenant};
 use super::error::CliError;
 use super::keys;
 
-/// Whose.
+/// The `--tenant` option.
 #[derive(Debug, clap::Args)]
 pub struct TenantArg {
-    /// The tenant; what it registered comes over what the server declares for all
+    /// Use this tenant, whose registered tools shadow the tools of the server
     #[arg(long, default_value = "default", value_name = "NAME", value_parser = keys::tenant)]
     tenant: Tenant,
 }
 
 impl TenantArg {
-    /// All that this tenant has, with everything allowed.
+    /// Returns full access to the tenant.
     ///
     /// # Errors
-    /// A tenant that has nothing at all is a mistyped one. Where tokens name the tenants, it may only be new.
+    /// Returns an error if the tenant owns nothing, because its name is probably mistyped. If tokens name the tenants,
+    /// it may be new and is accepted.
     pub async fn access(&self, app: &App) -> Result<Access, CliError> {
         let Self { tenant } = self;
         let stores = app.store.stores();
@@ -33,9 +34,9 @@ impl TenantArg {
         };
         let opened = opened.await.map_err(|error| CliError::store(&error, &app.config.database_url()))?;
         opened.ok_or_else(|| {
-            CliError::usage(format!("there is no tenant \"{}\"", tenant.as_str())).hint(
-                "It has neither keys nor tools, sessions or calls. `toolpost keys list` shows the tenants that have keys, and \
-                 `toolpost keys create --tenant NAME` makes the first of another.",
+            CliError::usage(format!("unknown tenant \"{}\"", tenant.as_str())).hint(
+                "The tenant has no keys, tools, sessions or calls. List the tenants with keys by `toolpost keys list`, \
+                 or create the first key of a tenant with `toolpost keys create --tenant NAME`.",
             )
         })
     }

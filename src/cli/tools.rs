@@ -1,4 +1,4 @@
-//! `toolpost tools`: what there is, one definition, and whether files would be accepted.
+//! `toolpost tools`: lists tools, shows a definition and validates files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::{Exit, print};
 mod show;
 mod validate;
 
-/// Longest description and executor in a list, in characters.
+/// Maximum length of a description or executor in a list, in characters.
 const SHORT: usize = 60;
 
-/// What to do with tools.
+/// Arguments of `toolpost tools`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -33,30 +33,30 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// List the tools; those that cannot be called are marked, and left out of --json and --format
+    /// List the tools; inactive tools are marked, and omitted by --json and --format
     List {
         #[command(flatten)]
         tenant: TenantArg,
-        /// Print JSON, as `GET /tools` answers it
+        /// Print JSON, as returned by `GET /tools`
         #[arg(long)]
         json: bool,
-        /// Print what `GET /tools?format=…` answers: definitions for a vendor's request, or a prompt
+        /// Print the response of `GET /tools?format=…`: definitions for a vendor's request, or a prompt
         #[arg(long, conflicts_with = "json")]
         format: Option<Format>,
     },
     /// Show one tool
     Show {
-        /// The tool
+        /// Name of the tool
         name: String,
         #[command(flatten)]
         tenant: TenantArg,
-        /// Print its definition as JSON, as `GET /tools/NAME` answers it
+        /// Print the definition as JSON, as returned by `GET /tools/NAME`
         #[arg(long)]
         json: bool,
     },
-    /// Check definition files, *.json and *.toml, as registration would; needs no database
+    /// Validate definition files, *.json and *.toml, as registration does, without a database
     Validate {
-        /// The files
+        /// Definition files
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Print JSON
@@ -103,22 +103,22 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
     }
 }
 
-/// With the tools of upstream servers, as far as they are there soon.
+/// Starts the library and waits a limited time for the tools of upstream servers.
 async fn started(options: &Options) -> Result<App, CliError> {
-    let app = super::start_beside(options.quiet_settings()?).await?;
+    let app = super::start_command_line(options.quiet_settings()?).await?;
     app.upstreams.start();
     app.upstreams.wait_first_attempt(Duration::from_millis(app.config.mcp_servers.start_wait_ms)).await;
     Ok(app)
 }
 
-/// The tool of this name.
+/// Returns the tool of this name, or an error with the nearest name.
 pub fn find(access: &Access, name: &str) -> Result<Arc<Entry>, CliError> {
     let snapshot = access.snapshot();
     snapshot.get(name).cloned().ok_or_else(|| {
         let nearest = schema::nearest(name, snapshot.all().iter().map(|entry| &*entry.name));
         let meant = nearest.map_or_else(String::new, |near| format!("Did you mean \"{near}\"? "));
-        CliError::usage(format!("there is no tool \"{name}\""))
-            .hint(format!("{meant}`toolpost tools list` shows the tools of this database and --tools folder."))
+        CliError::usage(format!("unknown tool \"{name}\""))
+            .hint(format!("{meant}List the tools of this database and --tools folder with `toolpost tools list`."))
     })
 }
 

@@ -22,7 +22,7 @@ fn a_call_shows_its_way_on_stderr_and_its_result_on_stdout() {
     let ended = home.run(&["call", "wait", r#"{"ms": "1", "steps": 2}"#]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "Waited 1 ms\n"), "{ended:?}");
     let lines: Vec<&str> = ended.err.lines().collect();
-    assert_eq!(lines[..3], ["WAIT", "mended /ms: string → integer", "DOING"], "{ended:?}");
+    assert_eq!(lines[..3], ["WAIT", "coerced /ms: string → integer", "DOING"], "{ended:?}");
     // What follows closely is told together, so an earlier step may not be seen; the last one always is.
     assert_eq!(lines[lines.len() - 2], "progress 2/2 1 of 1 ms", "{ended:?}");
     assert!(lines[lines.len() - 1].starts_with("SUCCESS in "), "{ended:?}");
@@ -102,7 +102,7 @@ fn tools_are_listed_and_shown_for_people_and_for_programs() {
     assert_eq!(home.run(&["tools", "validate", &file]).code, Some(0));
     let unknown = home.run(&["tools", "show", "ekho"]);
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
-    assert!(unknown.err.starts_with("error: there is no tool \"ekho\"\n  Did you mean \"echo\"?"), "{unknown:?}");
+    assert!(unknown.err.starts_with("error: unknown tool \"ekho\"\n  Did you mean \"echo\"?"), "{unknown:?}");
 }
 
 #[test]

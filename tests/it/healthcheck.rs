@@ -25,7 +25,7 @@ async fn a_service_that_answers_is_healthy() {
     ] {
         let ended = check(arguments, listen).await;
         assert_eq!(ended.code, Some(0), "{arguments:?} {ended:?}");
-        assert!(ended.out.contains("answers 200"), "{ended:?}");
+        assert!(ended.out.contains("responded with 200"), "{ended:?}");
     }
 }
 
@@ -34,17 +34,17 @@ async fn whoever_answers_otherwise_or_not_at_all_is_not() {
     let app = App::on_sqlite().await;
     let ended = check(&["--url", &app.url("/nowhere")], None).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.err.contains("answers 404"), "{ended:?}");
+    assert!(ended.err.contains("responded with 404"), "{ended:?}");
     // Takes connections and says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/healthz", silent.local_addr().unwrap());
     let ended = check(&["--url", &url, "--timeout-ms", "50"], None).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.err.contains("did not answer within 50 ms"), "{ended:?}");
+    assert!(ended.err.contains("did not respond within 50 ms"), "{ended:?}");
     drop(silent);
     let ended = check(&["--url", &url], None).await;
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.err.contains("does not answer"), "{ended:?}");
+    assert!(ended.err.contains("does not respond"), "{ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! What a running call shows to people, line by line, on standard error.
+//! The progress of a running call on standard error, line by line.
 
 use serde::Deserialize;
 use toolpost::domain::call::Coercion;
@@ -7,10 +7,10 @@ use toolpost::domain::{Call, ContentBlock, Progress, Status};
 
 use crate::cli::print;
 
-/// Longest line, in characters.
+/// Maximum length of a line, in characters.
 const LONGEST: usize = 500;
 
-/// Remembers what it has shown, so that a line appears only when there is something new in it.
+/// A progress display that prints a line only if something has changed.
 #[derive(Debug, Default)]
 pub struct Screen {
     is_on: bool,
@@ -18,7 +18,7 @@ pub struct Screen {
     progress: Option<Progress>,
 }
 
-/// What a running tool has reported, as its event's data says it: the call itself may be further by now.
+/// A report of a running tool from the data of its event; the call itself may have advanced since.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Report {
@@ -28,19 +28,19 @@ struct Report {
 }
 
 impl Screen {
-    /// A screen, or none.
+    /// Creates a display, which prints nothing if `is_on` is `false`.
     pub fn new(is_on: bool) -> Self {
         Self { is_on, ..Self::default() }
     }
 
-    /// Shows an event, if there is something to see.
+    /// Prints the lines of an event, if any.
     pub fn show(&mut self, event: &Event) {
         for line in self.lines(event) {
             self.put(&line);
         }
     }
 
-    /// Shows how the call ended.
+    /// Prints how the call ended.
     pub fn end(&self, call: &Call) {
         for line in last_lines(call) {
             self.put(&line);
@@ -56,8 +56,8 @@ impl Screen {
     fn lines(&mut self, event: &Event) -> Vec<String> {
         match &event.stage {
             Stage::Waiting => {
-                let mended = event.call.coerced.iter().map(mended_line);
-                std::iter::once(Status::Wait.as_str().to_owned()).chain(mended).collect()
+                let coercions = event.call.coerced.iter().map(coercion_line);
+                std::iter::once(Status::Wait.as_str().to_owned()).chain(coercions).collect()
             }
             Stage::Started => vec![Status::Doing.as_str().to_owned()],
             Stage::Reported(reported) => self.report(reported),
@@ -66,7 +66,7 @@ impl Screen {
     }
 
     fn report(&mut self, reported: &Reported) -> Vec<String> {
-        // It is this version's own data; what could not be read would only be missing on the screen.
+        // The data has the format of this version; unreadable data would only reduce the display.
         let Report { tip, progress, content } = serde_json::from_str(&reported.data).unwrap_or_default();
         let mut lines = Vec::new();
         if tip.is_some() && tip != self.tip {
@@ -93,8 +93,8 @@ fn progress_line(Progress { current, total, message }: &Progress) -> String {
     format!("progress {current}{total} {}", message.as_deref().unwrap_or_default())
 }
 
-fn mended_line(Coercion { pointer, from, to }: &Coercion) -> String {
-    format!("mended {pointer}: {from} → {to}")
+fn coercion_line(Coercion { pointer, from, to }: &Coercion) -> String {
+    format!("coerced {pointer}: {from} → {to}")
 }
 
 fn last_lines(call: &Call) -> Vec<String> {
@@ -108,7 +108,7 @@ fn last_lines(call: &Call) -> Vec<String> {
     let hidden = outcome
         .map_or(0, |outcome| outcome.content.iter().filter(|block| !matches!(block, ContentBlock::Text(_))).count());
     if hidden > 0 {
-        lines.push(format!("{hidden} of the result's blocks are no text; --json has them"));
+        lines.push(format!("{hidden} blocks of the result are not text; print them with --json"));
     }
     lines
 }
@@ -138,9 +138,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_shown() {
+    fn only_changes_are_printed() {
         let mut screen = Screen::new(true);
-        assert_eq!(lines(&mut screen, Stage::Waiting), ["WAIT", "mended /ms: string → integer"]);
+        assert_eq!(lines(&mut screen, Stage::Waiting), ["WAIT", "coerced /ms: string → integer"]);
         assert_eq!(lines(&mut screen, Stage::Started), ["DOING"]);
         let tip = serde_json::json!({"status": "DOING", "tip": "reading", "progress": null});
         assert_eq!(lines(&mut screen, reported(&tip)), ["DOING  reading"]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_says_how_long_it_took_or_that_nothing_ran() {
+    fn last_line_has_the_duration_or_not_run() {
         let mut ran = call();
         ran.start(Time(1_000)).unwrap();
         ran.settle(Outcome::text("x"), Time(13_000)).unwrap();

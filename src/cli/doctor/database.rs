@@ -1,4 +1,4 @@
-//! The database: whether it is there, whose it is, what a start would make of it, and whether it can be written.
+//! Checks of the database: its existence, its migrations and whether it is writable.
 
 use toolpost::config::Config;
 use toolpost::domain::Time;
@@ -8,15 +8,15 @@ use toolpost::store::inspect::{DatabaseInfo, Inspection, examine};
 
 use super::Check;
 
-/// What was found, what the database takes for the time, and whether callers have keys.
+/// The checks of the database, its current time and whether API keys exist.
 pub struct Database {
     pub checks: Vec<Check>,
     pub now: Option<Time>,
-    /// Whether there was ever an API key; `None` if that is not known.
+    /// Whether an API key was ever created; `None` if unknown.
     pub has_keys: Option<bool>,
 }
 
-/// Looks at it.
+/// Runs the checks.
 pub async fn check(config: &Config) -> Database {
     let url = config.database_url();
     match examine(&url).await {
@@ -24,18 +24,18 @@ pub async fn check(config: &Config) -> Database {
             Database { now: found.now, has_keys: Some(found.has_keys), checks: of_found(&found) }
         }
         Ok(Inspection::Missing { file, fault: None }) => {
-            let found = format!("{} is not there yet; the first start makes it", file.display());
+            let found = format!("{} does not exist yet; the first start creates it", file.display());
             Database { checks: vec![Check::ok("database", found)], now: None, has_keys: Some(false) }
         }
         Ok(Inspection::Missing { file, fault: Some(fault) }) => {
-            let found = format!("{} cannot be made: {fault}", file.display());
-            let advice = "Let this user write there, or name another with --database-url.";
+            let found = format!("cannot create {}: {fault}", file.display());
+            let advice = "Allow this user to write there, or set another database with --database-url.";
             Database { checks: vec![Check::fail("database", found, advice)], now: None, has_keys: Some(false) }
         }
         Err(error) => {
             let advice = match error {
-                StoreError::Url { .. } => "Write the URL as it is said here.".to_owned(),
-                _ => format!("See that {} runs, can be reached, and lets this user in.", without_password(&url)),
+                StoreError::Url { .. } => "Write the URL in one of these forms.".to_owned(),
+                _ => format!("Check that {} is running and reachable and accepts this user.", without_password(&url)),
             };
             Database { checks: vec![Check::fail("database", error.to_string(), advice)], now: None, has_keys: None }
         }
@@ -44,33 +44,34 @@ pub async fn check(config: &Config) -> Database {
 
 fn of_found(found: &DatabaseInfo) -> Vec<Check> {
     let DatabaseInfo { product, place, applied, pending, newer, changed, unwritable, is_served, .. } = found;
-    let served = if *is_served { "; a service uses it now" } else { "" };
+    let served = if *is_served { "; a service is using it" } else { "" };
     let mut checks = vec![Check::ok("database", format!("{product}, {place}{served}"))];
     checks.push(match (*newer, *changed) {
-        (0, 0) if *pending == 0 => Check::ok("migrations", format!("all {applied} are made")),
-        (0, 0) if *applied == 0 => Check::ok("migrations", format!("the first start makes all {pending}")),
+        (0, 0) if *pending == 0 => Check::ok("migrations", format!("all {applied} are applied")),
+        (0, 0) if *applied == 0 => Check::ok("migrations", format!("the first start applies all {pending}")),
         (0, 0) => Check::warn(
             "migrations",
-            format!("{applied} are made; the next start makes {pending} more"),
-            "Make a backup before.",
+            format!("{applied} are applied; the next start applies {pending} more"),
+            "Create a backup first.",
         ),
         (0, _) => Check::fail(
             "migrations",
-            format!("{changed} are not those of this program"),
-            "This database belongs to another build: use that one, or another database.",
+            format!("{changed} differ from those of this program"),
+            "Another build created this database: use that build, or another database.",
         ),
         _ => Check::fail(
             "migrations",
-            format!("{newer} are of a newer version than this program"),
-            "Use the newer program; a database does not go back.",
+            format!("{newer} belong to a newer version than this program"),
+            "Use the newer program; a database cannot be downgraded.",
         ),
     });
     checks.push(match unwritable {
-        None => Check::ok("writing", "tables and rows can be written"),
+        None => Check::ok("writing", "tables and rows are writable"),
         Some(reason) => Check::fail(
             "writing",
-            format!("nothing can be written: {reason}"),
-            "Let this user create tables and write: of an SQLite file also its folder, and see that the disk is not full.",
+            format!("the database is not writable: {reason}"),
+            "Allow this user to create tables and to write (for an SQLite file, also in its folder), and check that \
+                the disk is not full.",
         ),
     });
     checks

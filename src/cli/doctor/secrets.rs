@@ -1,4 +1,4 @@
-//! What the operator gives: networks that tools may reach, and what is signed and sealed with. No secret is ever shown.
+//! Checks of the operator's secrets and egress rules. No secret is ever shown.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,62 +9,64 @@ use toolpost::executor::{Egress, SecretsFile, Vault};
 
 use super::Check;
 
-/// Where clouds keep the credentials of their machines.
+/// The metadata address of clouds, which provides the credentials of their machines.
 const METADATA: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(169, 254, 169, 254));
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-/// What `http` tools may reach.
+/// Checks which networks `http` tools can reach.
 pub fn egress(config: &Config) -> Check {
     let allow = &config.egress.allow;
     match Egress::new(allow) {
-        Err(reason) => Check::fail("egress", reason, "Mend `egress.allow`, --egress-allow or TOOLPOST_EGRESS_ALLOW."),
+        Err(reason) => Check::fail("egress", reason, "Fix `egress.allow`, --egress-allow or TOOLPOST_EGRESS_ALLOW."),
         Ok(egress) if egress.check(METADATA).is_ok() => Check::warn(
             "egress",
-            format!("tools may reach {METADATA}, where clouds keep the credentials of their machines"),
+            format!("tools can reach {METADATA}, which provides the credentials of machines in clouds"),
             "Allow narrower networks.",
         ),
         Ok(egress) if egress.check(LOOPBACK).is_ok() => Check::warn(
             "egress",
-            format!("public addresses, and {}; with that every service on this machine", allow.join(", ")),
-            "Allow the addresses of the tools only, once this is not for trying it out.",
+            format!("public addresses and {}, which includes every service on this machine", allow.join(", ")),
+            "In production, allow only the addresses of the tools.",
         ),
         Ok(_) if allow.is_empty() => Check::ok("egress", "public addresses only"),
-        Ok(_) => Check::ok("egress", format!("public addresses, and {}", allow.join(", "))),
+        Ok(_) => Check::ok("egress", format!("public addresses and {}", allow.join(", "))),
     }
 }
 
-/// What outgoing requests are signed with.
+/// Checks the secret that signs outgoing requests.
 pub fn signing_secret(config: &Config) -> Check {
     match app::given_signing_secret(config) {
         Ok(Some(_)) => Check::ok("signing secret", "is set"),
-        Ok(None) => Check::ok("signing secret", "is made at the first start and kept in the database"),
-        Err(error) => Check::fail("signing secret", error.to_string(), "Leave it out, and the service makes one."),
+        Ok(None) => Check::ok("signing secret", "is generated at the first start and stored in the database"),
+        Err(error) => Check::fail("signing secret", error.to_string(), "Omit it, and the service generates one."),
     }
 }
 
-/// What stored values are sealed with.
+/// Checks the keys that encrypt stored values.
 pub fn encryption_keys(config: &Config) -> Check {
     let is_signed_by_own = !config.server.signing_secret.0.trim().is_empty();
     match Vault::parse(&config.secrets.encryption_keys.0) {
         Err(error) => Check::fail(
             "encryption keys",
             format!("TOOLPOST_ENCRYPTION_KEYS: {error}"),
-            "The first key seals, all of them open: put a new one in front and leave the old ones.",
+            "The first key encrypts, and all keys decrypt: add a new key in front and keep the old ones.",
         ),
         Ok(vault) => match vault.sealing_key() {
-            Some(key) => Check::ok("encryption keys", format!("\"{key}\" seals")),
-            None if is_signed_by_own => Check::ok("encryption keys", "follow from the signing secret, which is set"),
+            Some(key) => Check::ok("encryption keys", format!("\"{key}\" encrypts")),
+            None if is_signed_by_own => {
+                Check::ok("encryption keys", "are derived from the signing secret, which is set")
+            }
             None => Check::warn(
                 "encryption keys",
-                "none is set: values of presets are sealed with a key that follows from what the database keeps",
+                "not set: the values of presets are encrypted with a key derived from data in the database",
                 "Set TOOLPOST_ENCRYPTION_KEYS to `id:` and the output of `openssl rand -base64 32`, so that a stolen \
-                 database gives no values away.",
+                 database reveals no values.",
             ),
         },
     }
 }
 
-/// The secrets file, if there is to be one.
+/// Checks the secrets file, if one is set.
 pub fn secrets_file(config: &Config) -> Option<Check> {
     let path = config.secrets.file.trim();
     if path.is_empty() {
@@ -73,14 +75,15 @@ pub fn secrets_file(config: &Config) -> Option<Check> {
     Some(match SecretsFile::open(PathBuf::from(path)) {
         Ok(_) if is_open(path) => Check::warn(
             "secrets file",
-            format!("{path} can be read by others"),
-            format!("`chmod 600 {path}` keeps it to its owner."),
+            format!("{path} is readable by other users"),
+            format!("Restrict it to its owner with `chmod 600 {path}`."),
         ),
         Ok(_) => Check::ok("secrets file", path),
         Err(reason) => Check::fail(
             "secrets file",
             format!("{path}: {reason}"),
-            "It has a line NAME=value for each secret; `secrets.file` and TOOLPOST_SECRETS_FILE name it.",
+            "The file must have one line NAME=value per secret. Set its path with `secrets.file` or \
+                TOOLPOST_SECRETS_FILE.",
         ),
     })
 }
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tools_may_reach_is_judged_by_the_worst_of_it() {
+    fn egress_is_judged_by_the_broadest_network() {
         assert_eq!(egress_of(&[]), Verdict::Ok);
         assert_eq!(egress_of(&["10.0.0.0/8", "tools.internal"]), Verdict::Ok);
         assert_eq!(egress_of(&["127.0.0.1"]), Verdict::Warn);
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_that_are_none_are_told_and_never_shown() {
+    fn invalid_secrets_are_reported_but_not_shown() {
         let mut config = Config::default();
         assert_eq!(encryption_keys(&config).status, Verdict::Warn);
         config.secrets.encryption_keys.0 = "2026:hidden-and-too-short".into();

@@ -1,5 +1,5 @@
-//! The tools folder, the workspace, the hooks of the settings, and what this machine can confine programs with. A service is made for it
-//! in memory, so the rules are its own.
+//! Checks of the tools folder, the workspace, the hooks and the sandbox of this machine. They run in a service on an
+//! in-memory database, so that the same rules apply.
 
 use std::path::PathBuf;
 
@@ -13,14 +13,14 @@ use toolpost::tool::workspace::Workspace;
 
 use super::{Check, secrets};
 
-/// The program that is run to see what holds it.
+/// Name of the tool that is run to examine the sandbox.
 const PROBE: &str = "toolpost_doctor";
 
-/// Looks at all of it.
+/// Runs the checks that need a service.
 pub async fn check(config: &Config) -> Vec<Check> {
     let app = match App::builder(in_memory(config)).command_line().start().await {
         Ok(app) => app,
-        Err(error) => return vec![Check::fail("start", error.to_string(), "Mend it in the settings.")],
+        Err(error) => return vec![Check::fail("start", error.to_string(), "Fix it in the settings.")],
     };
     let mut checks = vec![sandbox(&app).await];
     checks.push(folder(&app, &config.tools.dir));
@@ -28,7 +28,7 @@ pub async fn check(config: &Config) -> Vec<Check> {
     checks
 }
 
-/// The settings without what is looked at elsewhere: a fault there is told once.
+/// Removes the settings that other checks cover, so that a fault is reported once.
 fn in_memory(config: &Config) -> Config {
     let mut config = config.clone();
     "sqlite::memory:".clone_into(&mut config.store.database_url);
@@ -49,46 +49,51 @@ fn in_memory(config: &Config) -> Config {
 fn folder(app: &App, dir: &str) -> Check {
     const NAME: &str = "tools folder";
     if dir.is_empty() {
-        return Check::ok(NAME, "none is set; tools come from the program and over the API");
+        return Check::ok(NAME, "not set; only built-in tools and tools registered over the API are available");
     }
     match ToolsFolder::new(PathBuf::from(dir)).read(app.engine.registry()) {
         Err(error) => Check::fail(
             NAME,
-            format!("{dir} cannot be read: {error}"),
-            "Give --tools an existing folder of *.json and *.toml files.",
+            format!("cannot read {dir}: {error}"),
+            "Set --tools to an existing folder of *.json and *.toml files.",
         ),
         Ok(broken) => match broken.first() {
             None => Check::ok(NAME, dir),
             Some(first) => Check::warn(
                 NAME,
-                format!("{} of its files are broken, as {}: {}", broken.len(), first.path.display(), first.reason),
-                format!("Mend them; `toolpost tools validate {dir}/*` tells every fault. Their tools are not there."),
+                format!(
+                    "{} of its files are invalid, such as {}: {}",
+                    broken.len(),
+                    first.path.display(),
+                    first.reason
+                ),
+                format!("Fix them; `toolpost tools validate {dir}/*` lists all faults. Their tools are missing."),
             ),
         },
     }
 }
 
-/// The folder of the workspace tools.
+/// Checks the folder of the workspace tools.
 pub fn workspace(config: &Config) -> Check {
     const NAME: &str = "workspace";
     let dir = &config.workspace.dir;
     if dir.is_empty() {
-        return Check::ok(NAME, "none is set; there are no tools for files and commands");
+        return Check::ok(NAME, "not set; the tools for files and commands are disabled");
     }
     let opened = match Workspace::open(&PathBuf::from(dir)) {
         Ok(opened) => opened,
         Err(error) => {
-            return Check::fail(NAME, format!("{dir} cannot be used: {error}"), "Give --workspace an existing folder.");
+            return Check::fail(NAME, format!("cannot use {dir}: {error}"), "Set --workspace to an existing folder.");
         }
     };
     let path = opened.path();
     let is_writable = rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
     if !is_writable {
-        let found = format!("{} can be read, and not written", path.display());
+        let found = format!("{} is readable but not writable", path.display());
         return Check::warn(
             NAME,
             found,
-            "Let this user write there, if `write`, `edit` and `bash` are to change files.",
+            "Allow this user to write there, if `write`, `edit` and `bash` should change files.",
         );
     }
     let bash = if config.workspace.bash { "with `bash`" } else { "without `bash`" };
@@ -105,12 +110,12 @@ async fn sandbox(app: &App) -> Check {
         let shown = app.engine.registry().show_files(vec![(definition, Time(0))]);
         shown.map_err(|(_, faults)| toolpost::registry::check::summary(&faults))
     });
-    let advice = "Tools that are programs (`process`) do not run here; others do. See `process.helper`.";
+    let advice = "`process` tools do not run on this machine; other tools do. See `process.helper`.";
     if let Err(reason) = shown {
         return Check::warn(NAME, reason, advice);
     }
     let Ok(call) = app.call(PROBE, json!({})).await else {
-        return Check::warn(NAME, "no program could be run to see", advice);
+        return Check::warn(NAME, "the test program could not be run", advice);
     };
     let outcome = call.outcome.as_deref();
     if let Some(failure) = outcome.and_then(|outcome| outcome.error.as_ref()) {
@@ -124,7 +129,7 @@ fn of_facts(facts: &Value) -> Check {
     let network = match facts["network"].as_str() {
         Some("namespace") => "the network is denied by a namespace",
         Some("seccomp") => "the network is denied by seccomp",
-        Some("no_tcp") => "of the network only TCP can be denied",
+        Some("no_tcp") => "only TCP can be denied",
         _ => "the network cannot be denied",
     };
     let unix = match facts["unix_sockets"].as_str() {
@@ -139,14 +144,14 @@ fn of_facts(facts: &Value) -> Check {
         Some(version) => Check::warn(
             NAME,
             format!("Landlock {version}; {network}; {unix}"),
-            "Tools that are programs with `network: deny` need seccomp, and best a network namespace: let the service load \
-             filters and make user namespaces.",
+            "`process` tools with `network: deny` need seccomp and, preferably, a network namespace: allow the service \
+             to load filters and to create user namespaces.",
         ),
         None => Check::warn(
             NAME,
-            format!("no Landlock: programs see the files of this user; {network}"),
-            "Take a kernel with Landlock (`lsm=…,landlock`), or declare tools that are programs with `sandbox: required` \
-             so that they do not run without it.",
+            format!("no Landlock: programs can access the files of this user; {network}"),
+            "Use a kernel with Landlock (`lsm=…,landlock`), or declare `process` tools with `sandbox: required` so \
+             that they do not run without it.",
         ),
     }
 }
@@ -157,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_programs_is_named_and_what_is_missing_too() {
+    fn sandbox_check_names_available_and_missing_parts() {
         let whole = of_facts(&json!({"landlock_version": 6, "network": "namespace", "unix_sockets": "denied"}));
         assert_eq!(
             (whole.status, whole.found.as_str()),

@@ -1,22 +1,22 @@
-//! What an import did, for people.
+//! The report of an import as text.
 
 use toolpost::import::Report;
 
 use super::Openapi;
 use crate::cli::print;
 
-/// Longest name of an operation and longest reason, in characters.
+/// Maximum length of the name of an operation and of a reason, in characters.
 const LONGEST_OPERATION: usize = 60;
 const LONGEST_REASON: usize = 200;
 
-pub fn text(report: &Report, asked: &Openapi) -> String {
+pub fn text(report: &Report, args: &Openapi) -> String {
     let done = |names: &Vec<String>, what: &str| names.iter().map(|name| row(what, name, "")).collect::<Vec<_>>();
     let mut rows = done(&report.created, "created");
     rows.extend(done(&report.replaced, "replaced"));
     rows.extend(done(&report.unchanged, "unchanged"));
     rows.extend(report.refused.iter().map(|refused| row("refused", &refused.operation, &refused.reason)));
     let warning = |operation: &Option<String>| operation.clone().unwrap_or_else(|| "(document)".to_owned());
-    rows.extend(report.warnings.iter().map(|told| row("warning", &warning(&told.operation), &told.message)));
+    rows.extend(report.warnings.iter().map(|warned| row("warning", &warning(&warned.operation), &warned.message)));
     let counts = [
         (report.created.len(), "created"),
         (report.replaced.len(), "replaced"),
@@ -27,7 +27,7 @@ pub fn text(report: &Report, asked: &Openapi) -> String {
         counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     let counted = if counted.is_empty() { "nothing to import".to_owned() } else { counted.join(", ") };
     let title = report.title.as_deref().map_or_else(String::new, |title| format!("{}: ", print::one_line(title, 80)));
-    let trial = if asked.dry_run { " (nothing was done: --dry-run)" } else { "" };
+    let trial = if args.dry_run { " (nothing was changed: --dry-run)" } else { "" };
     let summary = format!("{title}{counted}{trial}");
     if rows.is_empty() {
         summary

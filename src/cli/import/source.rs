@@ -1,4 +1,4 @@
-//! Where a document is read from: a file, standard input, a URL.
+//! Sources of documents: files, standard input and URLs.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,17 +10,17 @@ use url::Url;
 
 use crate::cli::error::CliError;
 
-/// How long a server has for a document.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout for fetching a document.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Most redirects on the way to a document.
-const MOST_REDIRECTS: usize = 5;
+/// Maximum number of redirects.
+const MAX_REDIRECTS: usize = 5;
 
-/// A document as it was read.
+/// The bytes of a document.
 #[derive(Debug)]
 pub struct Document {
     pub bytes: Vec<u8>,
-    /// Where it is from, after all redirects.
+    /// The URL of the document after all redirects.
     pub url: Option<Url>,
 }
 
@@ -33,46 +33,50 @@ pub async fn read(source: &str) -> Result<Document, CliError> {
         file => std::fs::File::open(file).and_then(bounded),
     };
     let bytes = bytes.map_err(|error| {
-        let error = CliError::usage(format!("{source} cannot be read: {error}"));
+        let error = CliError::usage(format!("cannot read {source}: {error}"));
         let is_folder = Path::new(source).is_dir();
-        error.hint(if is_folder { "Name the document in it." } else { "Name a file, a URL, or - for standard input." })
+        error.hint(if is_folder {
+            "Name a file in this folder."
+        } else {
+            "Name a file, a URL, or - for standard input."
+        })
     })?;
     Ok(Document { bytes, url: None })
 }
 
-/// One byte more than is allowed is enough to see that it is too much.
+/// Reads one byte more than allowed, so that the caller can detect a document that is too large.
 fn bounded(source: impl Read) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source.take(Bounds::OWN.bytes as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// A client of the caller's own: what it may reach is the caller's business.
+/// Creates an HTTP client without egress rules, because it runs with the rights of the user.
 pub fn client(timeout: Duration) -> Result<reqwest::Client, CliError> {
     install_crypto_provider();
-    let policy = reqwest::redirect::Policy::limited(MOST_REDIRECTS);
+    let policy = reqwest::redirect::Policy::limited(MAX_REDIRECTS);
     let agent = concat!("toolpost/", env!("CARGO_PKG_VERSION"));
     let client = reqwest::Client::builder().redirect(policy).timeout(timeout).user_agent(agent).build();
-    client.map_err(|error| CliError::unusable(format!("no HTTP client can be made: {error}")))
+    client.map_err(|error| CliError::unavailable(format!("cannot create an HTTP client: {error}")))
 }
 
 async fn fetch(url: &str) -> Result<Document, CliError> {
-    let failed = |error: reqwest::Error| CliError::unusable(format!("{url} cannot be fetched: {}", causes(&error)));
-    let mut response = client(PATIENCE)?.get(url).send().await.map_err(failed)?;
+    let failed = |error: reqwest::Error| CliError::unavailable(format!("cannot fetch {url}: {}", causes(&error)));
+    let mut response = client(TIMEOUT)?.get(url).send().await.map_err(failed)?;
     if !response.status().is_success() {
-        return Err(CliError::unusable(format!("{url} answered HTTP {}", response.status())));
+        return Err(CliError::unavailable(format!("{url} answered HTTP {}", response.status())));
     }
     let (from, mut bytes) = (response.url().clone(), Vec::new());
     while let Some(chunk) = response.chunk().await.map_err(failed)? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > Bounds::OWN.bytes {
-            return Err(CliError::usage(format!("{url} answers more than {} bytes", Bounds::OWN.bytes)));
+            return Err(CliError::usage(format!("{url} returned more than {} bytes", Bounds::OWN.bytes)));
         }
     }
     Ok(Document { bytes, url: Some(from) })
 }
 
-/// An error with what is behind it.
+/// Joins an error with its causes.
 pub fn causes(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

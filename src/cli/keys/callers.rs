@@ -1,4 +1,4 @@
-//! `toolpost keys create|list|revoke`: the keys of callers, on the database itself.
+//! `toolpost keys create|list|revoke`: manages API keys directly in the database.
 
 use serde::Serialize;
 use toolpost::auth::create::NewKey;
@@ -11,39 +11,39 @@ use crate::cli::error::CliError;
 use crate::cli::options::Options;
 use crate::cli::{Exit, print};
 
-/// Keys that are read at a time.
+/// Number of keys that are read at once.
 const PAGE: u32 = 500;
 
-/// What a new key is to be.
+/// Arguments of `toolpost keys create`.
 #[derive(Debug, clap::Args)]
 pub struct Create {
-    /// What it may do: call, read, tools or admin, which is all of them; repeatable
+    /// Grant this scope: call, read, tools, or admin, which includes all; repeatable
     #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
     scopes: Vec<Scope>,
-    /// Whose it is; tenants see nothing of each other
+    /// Create the key for this tenant; tenants are isolated from each other
     #[arg(long, default_value = "default", value_name = "NAME", value_parser = tenant)]
     tenant: Tenant,
-    /// Only tools whose names fit this glob are there for it; repeatable
+    /// Allow only tools whose names match this glob; repeatable
     #[arg(long = "tool", value_name = "GLOB")]
     tools: Vec<String>,
-    /// How long it is good, as in 30d, 12h or 4w; for ever unless given
+    /// Let the key expire after this time, such as 30d, 12h or 4w [default: never]
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// What it is called, for people
+    /// Set a display name
     #[arg(long, default_value = "", value_name = "TEXT", hide_default_value = true)]
     name: String,
-    /// Requests a minute, on each node
+    /// Limit the requests per minute on each node
     #[arg(long, value_name = "NUMBER")]
     rate: Option<u32>,
-    /// Requests at once, on each node
+    /// Limit the concurrent requests on each node
     #[arg(long, value_name = "NUMBER")]
     concurrency: Option<u32>,
 }
 
-/// Which keys.
+/// Arguments of `toolpost keys list`.
 #[derive(Debug, clap::Args)]
 pub struct List {
-    /// Only those of this tenant
+    /// List only keys of this tenant
     #[arg(long, value_name = "NAME", value_parser = tenant)]
     tenant: Option<Tenant>,
     /// Print JSON
@@ -51,23 +51,23 @@ pub struct List {
     json: bool,
 }
 
-/// Which key.
+/// Arguments of `toolpost keys revoke`.
 #[derive(Debug, clap::Args)]
 pub struct Revoke {
-    /// Its id, as `toolpost keys list` shows it
+    /// Id of the key as shown by `toolpost keys list`
     id: Uuid,
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
-    Scope::named(text).ok_or_else(|| "a scope is call, read, tools or admin".to_owned())
+    Scope::named(text).ok_or_else(|| "must be one of call, read, tools and admin".to_owned())
 }
 
-/// A tenant as it is named on the command line.
+/// Parses a tenant argument.
 pub fn tenant(text: &str) -> Result<Tenant, String> {
-    Tenant::named(text).ok_or_else(|| "a tenant has 1 to 128 characters, none of them a control".to_owned())
+    Tenant::named(text).ok_or_else(|| "must have 1 to 128 characters and no control characters".to_owned())
 }
 
-/// A key as a program reads it.
+/// A key in the JSON output.
 #[derive(Serialize)]
 struct KeyOutput<'a> {
     id: Uuid,
@@ -110,12 +110,12 @@ pub async fn create(args: Create, options: &Options) -> Result<Exit, CliError> {
     let (stored, key) =
         new.create_key(IdGenerator::random().next(), Clock::system().now()).map_err(|fault| match fault {
             Some((place, message)) => CliError::usage(format!("{}: {message}", flag_of(&place))),
-            None => CliError::unusable("the machine gives no random bytes"),
+            None => CliError::unavailable("the operating system provides no random bytes"),
         })?;
     on_store(options, async |stores| stores.insert_key(&stored).await).await?;
     let scopes = stored.scopes.to_text();
     print::note(&format!(
-        "key {} of tenant \"{}\" may {scopes}; it is not shown again",
+        "created key {} of tenant \"{}\" with scopes {scopes}; it will not be shown again",
         stored.id,
         stored.tenant.as_str()
     ));
@@ -123,7 +123,7 @@ pub async fn create(args: Create, options: &Options) -> Result<Exit, CliError> {
     Ok(Exit::Success)
 }
 
-/// The flag for what is wrong at this place.
+/// Returns the flag for the pointer of a fault.
 fn flag_of(place: &str) -> String {
     let place = place.trim_start_matches('/');
     match place.split('/').next().unwrap_or_default() {
@@ -183,12 +183,12 @@ pub async fn revoke(Revoke { id }: Revoke, options: &Options) -> Result<Exit, Cl
     let now = Clock::system().now();
     let is_there = on_store(options, async |stores| stores.revoke_key(None, id, now).await).await?;
     if !is_there {
-        return Err(CliError::usage(format!("there is no key {id}")).hint("`toolpost keys list` shows them."));
+        return Err(CliError::usage(format!("unknown key {id}")).hint("List the keys with `toolpost keys list`."));
     }
     Ok(Exit::Success)
 }
 
-/// Only the store is needed: no tools are read, and nothing runs.
+/// Runs a query on the store alone: no tools are loaded, and nothing runs.
 async fn on_store<T>(
     options: &Options,
     work: impl AsyncFnOnce(&Stores) -> Result<T, StoreError>,

@@ -1,4 +1,4 @@
-//! One tool for people to read.
+//! A tool as text.
 
 use serde_json::Value;
 use toolpost::domain::ToolDefinition;
@@ -6,10 +6,10 @@ use toolpost::registry::Entry;
 
 use crate::cli::print;
 
-/// Longest line of facts, in characters.
+/// Maximum length of a property, in characters.
 const LONGEST: usize = 500;
 
-/// The whole tool, the schemas last.
+/// Formats all properties of a tool, the schemas last.
 pub fn text(entry: &Entry) -> String {
     let definition = &entry.definition;
     let mut text = String::new();
@@ -67,7 +67,7 @@ fn hints(definition: &ToolDefinition) -> String {
         (annotations.destructive && !annotations.read_only, "destructive"),
         (annotations.idempotent, "idempotent"),
         (annotations.open_world, "open world"),
-        (definition.is_concurrency_safe(), "runs beside others"),
+        (definition.is_concurrency_safe(), "runs concurrently"),
     ];
     let hints: Vec<&str> = hints.into_iter().filter_map(|(given, hint)| given.then_some(hint)).collect();
     if hints.is_empty() { "none".to_owned() } else { hints.join(", ") }

@@ -1,4 +1,4 @@
-//! `toolpost tools validate`: the checks of registration, on files, before anything is registered.
+//! `toolpost tools validate`: checks definition files by the rules of registration.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use toolpost::registry::{Registry, files};
 
 use crate::cli::error::CliError;
 use crate::cli::options::Options;
-use crate::cli::{Exit, print, start_beside};
+use crate::cli::{Exit, print, start_command_line};
 
-/// One file and what was found in it.
+/// The result of one file.
 #[derive(Debug, Serialize)]
 struct Checked {
     file: String,
@@ -24,12 +24,12 @@ struct Checked {
     errors: Vec<FaultReport>,
 }
 
-/// One fault.
+/// One fault of a file.
 #[derive(Debug, Serialize)]
 struct FaultReport {
-    /// The tool, where one could be read.
+    /// The name of the tool, if it can be read.
     tool: Option<String>,
-    /// Where in its definition (RFC 6901).
+    /// A pointer into the definition (RFC 6901).
     pointer: Option<String>,
     message: String,
 }
@@ -37,8 +37,8 @@ struct FaultReport {
 pub async fn run(files: &[PathBuf], json: bool, options: &Options) -> Result<Exit, CliError> {
     let read: Vec<(&PathBuf, Vec<u8>)> =
         files.iter().map(|file| read(file).map(|bytes| (file, bytes))).collect::<Result<_, _>>()?;
-    // In memory: the rules need the built-in tools, but no database.
-    let app = start_beside(options.bare_settings()?).await?;
+    // The checks need the built-in tools, but no stored data.
+    let app = start_command_line(options.bare_settings()?).await?;
     let mut declared = HashMap::new();
     let checked: Vec<Checked> =
         read.iter().map(|(file, bytes)| check(file, bytes, app.engine.registry(), &mut declared)).collect();
@@ -53,12 +53,12 @@ pub async fn run(files: &[PathBuf], json: bool, options: &Options) -> Result<Exi
 
 fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(file).map_err(|error| {
-        let error = CliError::usage(format!("{} cannot be read: {error}", file.display()));
+        let error = CliError::usage(format!("cannot read {}: {error}", file.display()));
         if file.is_dir() { error.hint(format!("Name its files: {0}/*.json {0}/*.toml", file.display())) } else { error }
     })
 }
 
-/// `declared` is which file has declared which tool: in one folder no two can declare the same.
+/// Checks one file. `declared` maps names to files, because names must be unique within a folder.
 fn check(file: &Path, bytes: &[u8], registry: &Registry, declared: &mut HashMap<String, PathBuf>) -> Checked {
     let mut checked = Checked { file: file.display().to_string(), valid: false, tools: Vec::new(), errors: Vec::new() };
     match files::values(file, bytes) {
@@ -106,7 +106,7 @@ fn faults(mut definition: ToolDefinition, file: &Path, registry: &Registry) -> V
     let name = definition.name.clone();
     let mut faults = files::scripts::resolve(&mut definition, file).err().unwrap_or_default();
     let others = registry.try_definition(definition).err().unwrap_or_default();
-    // A path that was not resolved is not told of twice.
+    // A path that could not be resolved is reported once.
     let is_new = |fault: &Fault| !faults.iter().any(|known| known.pointer == fault.pointer);
     let others: Vec<Fault> = others.into_iter().filter(is_new).collect();
     faults.extend(others);

@@ -123,7 +123,7 @@ on_both_databases!(
             assert_eq!(status(&used, name), "OK", "{used:#}");
         }
         let found = the_check(&used, "database")["found"].as_str().unwrap();
-        assert_eq!(found.contains("a service uses it now"), backend == Backend::Sqlite, "{found}");
+        assert_eq!(found.contains("a service is using it"), backend == Backend::Sqlite, "{found}");
         assert!(the_check(&used, "migrations")["found"].as_str().unwrap().starts_with("all "));
         assert_eq!(node.call("echo", serde_json::json!({})).await["status"], "SUCCESS");
         node.signal("TERM");

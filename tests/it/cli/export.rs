@@ -64,7 +64,7 @@ fn what_cannot_be_written_or_understood_is_said_at_once() {
     let home = Home::new();
     let ended = home.run(&["export", "--out", "no/such/folder.ndjson"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.err.contains("cannot be written"), "{ended:?}");
+    assert!(ended.err.contains("cannot write"), "{ended:?}");
     let ended = home.run(&["export", "--since", "yesterday"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.err.contains("RFC 3339"), "{ended:?}");

@@ -22,7 +22,7 @@ fn a_document_is_tried_registered_and_found_again() {
             && dry.out.contains("multipart/form-data"),
         "{dry:?}"
     );
-    assert!(dry.out.ends_with("Small: 1 created, 1 refused (nothing was done: --dry-run)\n"), "{dry:?}");
+    assert!(dry.out.ends_with("Small: 1 created, 1 refused (nothing was changed: --dry-run)\n"), "{dry:?}");
     assert_eq!(home.run(&["tools", "show", "a"]).code, Some(2));
 
     let done = import(&["--only", "x", "--auth", "bearer:TOKEN", "--json"]);
@@ -107,7 +107,7 @@ fn what_cannot_be_imported_is_exit_code_2_with_the_way_out() {
         (vec![&file, "--auth", "sk-live-123"], "never the secret itself"),
         (vec![&broken], "no JSON"),
         (vec![&other], "no OpenAPI document"),
-        (vec!["nowhere.yaml"], "cannot be read"),
+        (vec!["nowhere.yaml"], "cannot read nowhere.yaml"),
         (vec![&file, "--out", "x.json", "--to", "http://h"], "cannot be used with"),
     ] {
         let ended = home.run(&[vec!["import", "openapi"], words.clone()].concat());

@@ -76,7 +76,7 @@ fn the_command_line_has_them_too() {
     let ended = home.run(&["call", "--workspace", &format!("{folder}/gone"), "read", "{}"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(
-        ended.err.contains("the workspace") && ended.err.contains("Give --workspace an existing folder"),
+        ended.err.contains("the workspace") && ended.err.contains("Set --workspace to an existing folder"),
         "{ended:?}"
     );
 }
