@@ -26,7 +26,7 @@ pub async fn attempt(callbacks: &Callbacks, due: &DueCallback) -> AttemptOutcome
     let unsent = |fault: &str| AttemptOutcome::Completed(Delivered { status: None, fault: Some(fault.to_owned()) });
     let call = match tokio::time::timeout(READ, callbacks.store.call_of_callback(due.call_id)).await {
         Ok(Ok(Some(call))) => call,
-        Ok(Ok(None)) => return unsent("the call is no longer stored"),
+        Ok(Ok(None)) => return unsent("the stored call was deleted"),
         Ok(Err(crate::store::StoreError::Corrupt(_))) => return unsent("the stored call cannot be read"),
         // The database is unavailable.
         Ok(Err(_)) | Err(_) => return AttemptOutcome::Interrupted,

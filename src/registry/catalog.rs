@@ -81,7 +81,7 @@ impl Catalogs {
         catalog
     }
 
-    /// Removes unused catalogs if there are too many, and returns their tenants.
+    /// Removes unused catalogs if too many exist, and returns their tenants.
     pub(super) fn clear(&self) -> Vec<Tenant> {
         let mut others = self.others();
         if others.len() <= MOST_IDLE {

@@ -104,7 +104,7 @@ pub struct ToolView<'a> {
     created_at: Time,
     /// The time of the last change.
     updated_at: Time,
-    /// Differences between the definition in the request and the stored one; absent if there are none.
+    /// Differences between the definition in the request and the stored one; absent if both are equal.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     warnings: Vec<String>,
@@ -262,7 +262,7 @@ impl EntryBuilder {
         Self { processes, ..self }
     }
 
-    /// Sets the upstream MCP servers. The default is none.
+    /// Sets the upstream MCP servers. The default is an empty set.
     #[must_use]
     pub fn servers(self, servers: Servers) -> Self {
         Self { servers, ..self }

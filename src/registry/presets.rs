@@ -34,7 +34,7 @@ pub fn named_in(presets: &Presets, arguments: &Value) -> Vec<String> {
     hidden(presets).filter(named).cloned().collect()
 }
 
-/// Returns the arguments without members named like hidden presets, or the same `Arc` if there are none.
+/// Returns the arguments without members named like hidden presets, or the same `Arc` if no member is removed.
 #[must_use]
 pub fn without(presets: &Presets, arguments: &Arc<Value>) -> Arc<Value> {
     if presets.is_empty() {
