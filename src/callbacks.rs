@@ -60,19 +60,19 @@ impl Callbacks {
         let mut worker = Worker::new(self);
         let mut timer = tokio::time::interval_at(Instant::now() + POLL_INTERVAL, POLL_INTERVAL);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut wanted, mut rested) = (false, Instant::now());
+        let (mut is_due, mut rested) = (false, Instant::now());
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                () = worker.attempt_ended() => wanted = true,
-                () = wakeup.notified(), if !wanted => wanted = true,
-                _ = timer.tick() => wanted = true,
+                () = worker.attempt_ended() => is_due = true,
+                () = wakeup.notified(), if !is_due => is_due = true,
+                _ = timer.tick() => is_due = true,
                 // A poll is followed by a pause of the same length, so that polling uses at most half of a connection's
                 // time.
-                () = tokio::time::sleep_until(rested), if wanted => {
+                () = tokio::time::sleep_until(rested), if is_due => {
                     let began = Instant::now();
-                    wanted = false;
+                    is_due = false;
                     worker.poll().await;
                     rested = Instant::now() + began.elapsed();
                 }

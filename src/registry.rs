@@ -92,14 +92,14 @@ impl Layers {
     fn snapshot_of(&mut self, tenant: &Tenant, builder: &EntryBuilder) -> Snapshot {
         // Removed for now, because the overlays are borrowed mutably next to the other layers.
         let mut own = self.own.remove(tenant).unwrap_or_default();
-        let mut shown = self.builtin.clone();
-        shown.extend(self.mcp.clone());
-        shown.extend(self.file.clone());
-        shown.extend(own.api.clone());
-        own.overlays.apply(&mut shown, builder);
+        let mut tools = self.builtin.clone();
+        tools.extend(self.mcp.clone());
+        tools.extend(self.file.clone());
+        tools.extend(own.api.clone());
+        own.overlays.apply(&mut tools, builder);
         let groups = self.groups_of(&own);
         self.own.insert(tenant.clone(), own);
-        Snapshot::new(shown, groups, builder.separator())
+        Snapshot::new(tools, groups, builder.separator())
     }
 }
 
@@ -244,7 +244,7 @@ impl Registry {
         change(&mut layers);
         let tenants: Vec<Tenant> = layers.own.keys().cloned().collect();
         for tenant in tenants {
-            self.show(&mut layers, &tenant);
+            self.publish(&mut layers, &tenant);
         }
     }
 
@@ -252,12 +252,12 @@ impl Registry {
     fn change_own(&self, tenant: &Tenant, change: impl FnOnce(&mut TenantTools)) -> Arc<Catalog> {
         let mut layers = self.layers();
         change(layers.own.entry(tenant.clone()).or_default());
-        self.show(&mut layers, tenant)
+        self.publish(&mut layers, tenant)
     }
 
     /// Publishes a snapshot of a tenant. The layers are locked meanwhile, so that snapshots are in the order of the
     /// changes.
-    fn show(&self, layers: &mut Layers, tenant: &Tenant) -> Arc<Catalog> {
+    fn publish(&self, layers: &mut Layers, tenant: &Tenant) -> Arc<Catalog> {
         let snapshot = Arc::new(layers.snapshot_of(tenant, &self.builder));
         let catalog = self.catalogs.publish(tenant, snapshot);
         self.changed.send_modify(|changes| *changes += 1);

@@ -208,7 +208,8 @@ impl Keys {
                 found.push((key.id, Arc::new(self.known(key, version, registry).await?)));
             }
         }
-        let wanted = found.iter().map(|(_, known)| known).find(|known| key_format::is_same(&known.hash, hash)).cloned();
+        let matching =
+            found.iter().map(|(_, known)| known).find(|known| key_format::is_same(&known.hash, hash)).cloned();
         let mut cache = self.cache();
         // Keys that were read before a change must not be cached after it.
         if cache.version == version {
@@ -226,7 +227,7 @@ impl Keys {
                 cache.known.extend(found);
             }
         }
-        Ok(wanted)
+        Ok(matching)
     }
 
     async fn known(&self, key: StoredKey, version: i64, registry: &Registry) -> Result<CachedKey, AuthError> {
@@ -244,8 +245,8 @@ impl Keys {
     }
 
     fn record_use(&self, known: &CachedKey, now: Time) {
-        let noted = known.recorded_at.load(Ordering::Relaxed);
-        let Some(id) = known.access.caller().key.filter(|_| now.0 - noted >= USE_INTERVAL_US) else { return };
+        let recorded = known.recorded_at.load(Ordering::Relaxed);
+        let Some(id) = known.access.caller().key.filter(|_| now.0 - recorded >= USE_INTERVAL_US) else { return };
         known.recorded_at.store(now.0, Ordering::Relaxed);
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.len() < MAX_CACHED {

@@ -19,7 +19,7 @@ const BYTES: usize = 128 * 1024 * 1024;
 /// The occupied slots.
 #[derive(Debug, Default)]
 pub struct Slots {
-    taken: usize,
+    occupied: usize,
     retries: usize,
     bytes: usize,
     hosts: HashMap<Arc<str>, usize>,
@@ -29,7 +29,7 @@ pub struct Slots {
 impl Slots {
     /// Returns the slots that these attempts and `idle` others occupy.
     pub fn occupied_by<'a>(running: impl Iterator<Item = &'a DueCallback>, idle: usize) -> Self {
-        let mut slots = Self { taken: idle, ..Self::default() };
+        let mut slots = Self { occupied: idle, ..Self::default() };
         // An attempt in flight is already counted in `attempts`.
         running.for_each(|due| slots.occupy(due, due.attempts > 1));
         slots
@@ -37,7 +37,7 @@ impl Slots {
 
     /// Returns `true` if all slots are occupied.
     pub fn are_full(&self) -> bool {
-        self.taken >= SLOTS
+        self.occupied >= SLOTS
     }
 
     /// Returns the targets that have no free slot, which a query can exclude.
@@ -77,7 +77,7 @@ impl Slots {
     }
 
     fn occupy(&mut self, due: &DueCallback, is_retry: bool) {
-        self.taken += 1;
+        self.occupied += 1;
         self.retries += usize::from(is_retry);
         self.bytes += due.bytes;
         *self.hosts.entry(due.host.clone()).or_default() += 1;

@@ -128,7 +128,7 @@ impl Worker {
                 RecordedOutcome::Delivered { status, at: now }
             }
             AttemptOutcome::Completed(Delivered { status, fault }) => {
-                let error = shown(&fault.unwrap_or_default());
+                let error = stored_error(&fault.unwrap_or_default());
                 let next_at = schedule::next_at(due.event_id, due.step(), started, now);
                 self.callbacks.counts.count_failed(next_at.is_none());
                 match next_at {
@@ -160,7 +160,7 @@ impl Worker {
 }
 
 /// Shortens an error to one line without U+0000, which Postgres rejects.
-fn shown(error: &str) -> String {
+fn stored_error(error: &str) -> String {
     json::shorten(error, ERROR_CHARS).replace(char::is_control, " ")
 }
 
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn stored_error_is_one_short_line() {
-        assert_eq!(shown("a\u{0}b\nc"), "a b c");
-        assert!(shown(&"é".repeat(1000)).chars().count() <= ERROR_CHARS + 1);
+        assert_eq!(stored_error("a\u{0}b\nc"), "a b c");
+        assert!(stored_error(&"é".repeat(1000)).chars().count() <= ERROR_CHARS + 1);
     }
 
     #[tokio::test]

@@ -56,9 +56,9 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         }
     }
     // Files, the database and tools need descriptors as well.
-    let wanted = connections as u64 + 1000;
-    if let Some(descriptors) = toolpost::lifecycle::raise_descriptors(wanted)
-        && descriptors < wanted
+    let required = connections as u64 + 1000;
+    if let Some(descriptors) = toolpost::lifecycle::raise_descriptors(required)
+        && descriptors < required
     {
         tracing::warn!(
             descriptors,
@@ -94,7 +94,7 @@ async fn require_auth_unless_loopback(
     if !config.auth.jwt.issuer.is_empty() || has_keys(&config.database_url()).await? {
         return Ok(());
     }
-    let what =
+    let message =
         format!("{address} is reachable from other machines and there are no API keys: anyone could run any tool");
     Err(CliError::usage(message).hint(
         "Create a key with `toolpost keys create --scope call`, listen on 127.0.0.1 behind a gateway that \

@@ -34,9 +34,9 @@ struct AllStats {
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let app = super::start_command_line(options.quiet_settings()?).await?;
-    let shown = show(&app, &args).await;
+    let result = show(&app, &args).await;
     app.stop().await;
-    shown.map(|()| Exit::Success)
+    result.map(|()| Exit::Success)
 }
 
 async fn show(app: &App, Args { name, tenant, json }: &Args) -> Result<(), CliError> {

@@ -75,7 +75,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
     match command {
         Command::List { tenant, json, format } => {
             let app = started(options).await?;
-            let shown = tenant.access(&app).await.and_then(|access| {
+            let result = tenant.access(&app).await.and_then(|access| {
                 let snapshot = access.snapshot().clone();
                 match format {
                     Some(format) => print::result(&String::from_utf8_lossy(&snapshot.rendered(format, false).body)),
@@ -83,11 +83,11 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
                 }
             });
             app.stop().await;
-            shown.map(|()| Exit::Success)
+            result.map(|()| Exit::Success)
         }
         Command::Show { name, tenant, json } => {
             let app = started(options).await?;
-            let shown = tenant.access(&app).await.and_then(|access| {
+            let result = tenant.access(&app).await.and_then(|access| {
                 let entry = find(&access, &name)?;
                 let active = View::from(&**access.snapshot()).is_available(&entry);
                 if json {
@@ -97,7 +97,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
                 }
             });
             app.stop().await;
-            shown.map(|()| Exit::Success)
+            result.map(|()| Exit::Success)
         }
         Command::Validate { files, json } => validate::run(&files, json, options).await,
     }

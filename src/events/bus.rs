@@ -155,10 +155,10 @@ impl Bus {
         reader
     }
 
-    /// Subscribes to calls that are added later, with a maximum lag of `behind` events.
+    /// Subscribes to calls that are added later, with a maximum lag of `max_lag` events.
     #[must_use]
-    pub fn subscribe_growing(&self, behind: usize) -> (CallSubscription, SubscriptionHandle) {
-        let (sender, events) = mpsc::channel(behind);
+    pub fn subscribe_growing(&self, max_lag: usize) -> (CallSubscription, SubscriptionHandle) {
+        let (sender, events) = mpsc::channel(max_lag);
         let (ids, calls) = (Arc::<Mutex<Vec<Uuid>>>::default(), self.calls.clone());
         self.calls.count.fetch_add(1, Ordering::Relaxed);
         let growing = SubscriptionHandle { sender, ids: ids.clone(), calls: calls.clone() };

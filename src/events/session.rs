@@ -113,8 +113,8 @@ impl History {
             return Some(self.break_off());
         };
         let page: Vec<(i64, Uuid)> = self.positions.drain(..count).collect();
-        let wanted: BTreeSet<i64> = page.iter().map(|(pos, _)| *pos).collect();
-        if wanted.is_empty() {
+        let positions: BTreeSet<i64> = page.iter().map(|(pos, _)| *pos).collect();
+        if positions.is_empty() {
             return None;
         }
         let ids: BTreeSet<Uuid> = page.into_iter().map(|(_, id)| id).collect();
@@ -123,7 +123,7 @@ impl History {
             return Some(self.break_off());
         };
         let mut joined = BytesMut::new();
-        for event in events.into_iter().filter(|event| wanted.contains(&event.pos) && self.filter.matches(event)) {
+        for event in events.into_iter().filter(|event| positions.contains(&event.pos) && self.filter.matches(event)) {
             joined.extend_from_slice(&FramedEvent::from(event).bytes());
         }
         Some(joined.freeze())

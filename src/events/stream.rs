@@ -67,7 +67,7 @@ pub async fn of_call(
         id,
         follower: Follower::after(after),
         ended: false,
-        behind: false,
+        is_behind: false,
         stored: VecDeque::new(),
         reader,
         store: store.clone(),
@@ -84,7 +84,7 @@ struct CallStream {
     follower: Follower,
     ended: bool,
     /// Whether events of another node are missing.
-    behind: bool,
+    is_behind: bool,
     stored: VecDeque<Bytes>,
     reader: CallSubscription,
     store: Store,
@@ -102,7 +102,7 @@ impl CallStream {
     async fn catch_up(&mut self) -> Piece {
         match self.follower.read_back(&self.store, self.id).await {
             Ok(Some(known)) => {
-                self.behind = false;
+                self.is_behind = false;
                 self.append(known);
                 self.stored.pop_front()
             }
@@ -128,7 +128,7 @@ impl FrameSource for CallStream {
             if self.ended {
                 return None;
             }
-            if self.behind {
+            if self.is_behind {
                 let closing = self.closing.clone();
                 let caught_up = tokio::select! {
                     () = closing.cancelled() => return None,
@@ -149,7 +149,7 @@ impl FrameSource for CallStream {
                                 self.ended = is_last;
                                 return Some(event.bytes());
                             }
-                            Step::Gap => self.behind = true,
+                            Step::Gap => self.is_behind = true,
                             // The end was sent from the store already.
                             Step::Seen if is_last => return None,
                             Step::Seen => {}
@@ -222,7 +222,7 @@ pub async fn of_all(
         bus: bus.clone(),
         rest_until: None,
         last,
-        behind: last < now,
+        is_behind: last < now,
         is_live: last >= now,
         live,
         filter,
@@ -238,7 +238,7 @@ struct GlobalStream {
     rest_until: Option<Instant>,
     last: i64,
     /// Whether stored events are missing.
-    behind: bool,
+    is_behind: bool,
     /// Whether the stream has caught up once. Only then is it disconnected if it is too slow.
     is_live: bool,
     live: broadcast::Receiver<Arc<CommitFrames>>,
@@ -253,8 +253,8 @@ impl GlobalStream {
     /// Reads a page from the store; returns `None` if no event in it matches.
     async fn read_back(&mut self) -> Result<Piece, StoreError> {
         let (events, until) = self.store.events_after(self.last, PAGE).await?;
-        self.behind = until > self.last;
-        self.is_live |= !self.behind;
+        self.is_behind = until > self.last;
+        self.is_live |= !self.is_behind;
         self.last = until;
         let mut joined = BytesMut::new();
         for event in events.into_iter().filter(|event| self.filter.matches(event)) {
@@ -283,8 +283,8 @@ impl GlobalStream {
         }
         let mut joined = BytesMut::new();
         let is_own = |event: &Event| event.call.tenant == *tenant && event.pos > seen;
-        let wanted = |event: &&Arc<FramedEvent>| is_own(&event.event) && self.filter.matches(&event.event);
-        for event in chunk.events.iter().filter(wanted) {
+        let is_match = |event: &&Arc<FramedEvent>| is_own(&event.event) && self.filter.matches(&event.event);
+        for event in chunk.events.iter().filter(is_match) {
             joined.extend_from_slice(&event.bytes());
         }
         (!joined.is_empty()).then(|| joined.freeze())
@@ -303,10 +303,10 @@ impl FrameSource for GlobalStream {
                     () = tokio::time::sleep_until(until) => {}
                 }
             }
-            if self.behind && self.is_live && self.live.len() > COMMITS_BEHIND {
+            if self.is_behind && self.is_live && self.live.len() > COMMITS_BEHIND {
                 return Some(self.cut_off());
             }
-            if self.behind {
+            if self.is_behind {
                 let (throttle, readers) = (self.bus.throttle.clone(), self.bus.readers());
                 let closing = self.closing.clone();
                 let page = tokio::select! {
@@ -329,7 +329,7 @@ impl FrameSource for GlobalStream {
                 chunk = self.live.recv() => match chunk {
                     // Another node has committed in between, or the commit came without its events: read the store.
                     Ok(chunk) if chunk.first_pos > self.last + 1 || (chunk.events.is_empty() && chunk.last_pos > self.last) => {
-                        self.behind = true;
+                        self.is_behind = true;
                     }
                     Ok(chunk) => if let Some(piece) = self.new_frames(&chunk) {
                         self.rest_until = ReadThrottle::next(piece.len(), self.bus.readers());
@@ -340,7 +340,7 @@ impl FrameSource for GlobalStream {
                 },
                 // Finds commits of other nodes.
                 _ = self.heartbeat.tick() => {
-                    self.behind = self.store.last_pos().await.is_ok_and(|pos| pos > self.last);
+                    self.is_behind = self.store.last_pos().await.is_ok_and(|pos| pos > self.last);
                     return Some(frame::HEARTBEAT);
                 }
             }

@@ -18,12 +18,12 @@ const MOST_IDLE: usize = 256;
 #[derive(Debug)]
 pub struct Catalog {
     tenant: Tenant,
-    shown: ArcSwap<Snapshot>,
+    current: ArcSwap<Snapshot>,
 }
 
 impl Catalog {
-    fn new(tenant: Tenant, shown: Arc<Snapshot>) -> Self {
-        Self { tenant, shown: ArcSwap::new(shown) }
+    fn new(tenant: Tenant, current: Arc<Snapshot>) -> Self {
+        Self { tenant, current: ArcSwap::new(current) }
     }
 
     /// Returns the tenant of the catalog.
@@ -35,7 +35,7 @@ impl Catalog {
     /// Returns the current snapshot.
     #[must_use]
     pub fn snapshot(&self) -> Guard<Arc<Snapshot>> {
-        self.shown.load()
+        self.current.load()
     }
 }
 
@@ -73,7 +73,7 @@ impl Catalogs {
         let mut others = self.others();
         let catalog = if tenant.is_default() { Some(&self.default) } else { others.get(tenant) };
         if let Some(catalog) = catalog {
-            catalog.shown.store(snapshot);
+            catalog.current.store(snapshot);
             return catalog.clone();
         }
         let catalog = Arc::new(Catalog::new(tenant.clone(), snapshot));

@@ -99,7 +99,7 @@ impl Snapshot {
     /// Renders all tools in this format once, optionally with losses. The native list ignores pauses.
     #[must_use]
     pub fn rendered(&self, format: Format, losses: bool) -> &Rendered {
-        self.kept.0[format as usize][usize::from(losses)].get_or_init(|| {
+        self.rendered_lists.0[format as usize][usize::from(losses)].get_or_init(|| {
             let all = || self.list().iter().map(|entry| (entry.clone(), None)).collect::<Vec<ScoredEntry>>();
             match format {
                 Format::Native => {
@@ -123,7 +123,7 @@ impl Snapshot {
     /// Returns the rendered list, if it is cached already.
     #[must_use]
     pub fn kept(&self, format: Format, losses: bool) -> Option<&Rendered> {
-        self.kept.0[format as usize][usize::from(losses)].get()
+        self.rendered_lists.0[format as usize][usize::from(losses)].get()
     }
 
     /// Converts these tools to a vendor's format.

@@ -23,8 +23,8 @@ const MOST: u64 = 50;
 
 /// Returns both tools for the registry with these catalogs.
 #[must_use]
-pub fn tools(shown: &SharedCatalogs) -> Vec<BuiltinTool> {
-    vec![CallTool::tool(), FindTools::tool(shown)]
+pub fn tools(catalogs: &SharedCatalogs) -> Vec<BuiltinTool> {
+    vec![CallTool::tool(), FindTools::tool(catalogs)]
 }
 
 /// The executor of `find_tools`.
@@ -32,7 +32,7 @@ pub fn tools(shown: &SharedCatalogs) -> Vec<BuiltinTool> {
 struct FindTools(Weak<Catalogs>);
 
 impl FindTools {
-    fn tool(shown: &SharedCatalogs) -> BuiltinTool {
+    fn tool(catalogs: &SharedCatalogs) -> BuiltinTool {
         let query = "What the tool should do, in a few words.";
         let schema = json!({
             "type": "object",
@@ -59,18 +59,18 @@ impl FindTools {
             .example(json!({"query": "weather in a city"}), found)
             .read_only()
             .closed_world();
-        let executor = Arc::new(Self(Arc::downgrade(shown)));
+        let executor = Arc::new(Self(Arc::downgrade(catalogs)));
         BuiltinTool { definition: about.into_definition(), executor, validate: None }
     }
 }
 
 /// Returns the matching tools, best first.
-fn found(shown: &Weak<Catalogs>, invocation: &Invocation) -> Value {
+fn found(catalogs: &Weak<Catalogs>, invocation: &Invocation) -> Value {
     let Invocation { tenant, allowed, session_snapshot: conversation, naming, arguments, .. } = invocation;
     let query = arguments["query"].as_str().unwrap_or_default();
     let limit = arguments["limit"].as_u64().unwrap_or(USUAL).min(MOST);
     // The call holds the catalog of its tenant, so it is loaded.
-    let catalog = shown.upgrade().and_then(|shown| shown.of(tenant));
+    let catalog = catalogs.upgrade().and_then(|catalogs| catalogs.of(tenant));
     let snapshot = catalog.map(|catalog| catalog.snapshot().clone()).unwrap_or_default();
     let view = View::new(&snapshot, conversation.as_deref(), allowed.as_deref());
     let found = view.search(query).into_iter().filter(|(entry, _)| entry.role.is_none());
@@ -86,11 +86,11 @@ fn found(shown: &Weak<Catalogs>, invocation: &Invocation) -> Value {
 
 impl Executor for FindTools {
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>> {
-        let shown = self.0.clone();
+        let catalogs = self.0.clone();
         Box::pin(async move {
             let name = invocation.name.clone();
             // The first search of a snapshot builds its index, which blocks the thread.
-            let found = tokio::task::spawn_blocking(move || found(&shown, &invocation)).await;
+            let found = tokio::task::spawn_blocking(move || found(&catalogs, &invocation)).await;
             let found = found.map_err(|_| Failure::execution(&name, "the search was interrupted"))?;
             Ok(ToolOutput::Data(Arc::new(found)))
         })

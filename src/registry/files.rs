@@ -200,8 +200,8 @@ fn contents(folder: &Path) -> std::io::Result<BTreeMap<PathBuf, (Vec<u8>, Time)>
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        let wanted = path.extension().is_some_and(|extension| extension == "json" || extension == "toml");
-        if wanted && !hidden && path.is_file() {
+        let is_definition = path.extension().is_some_and(|extension| extension == "json" || extension == "toml");
+        if is_definition && !hidden && path.is_file() {
             // A file may be deleted between listing and reading.
             if let Ok(bytes) = std::fs::read(&path) {
                 let at = written(&path);
@@ -278,7 +278,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (old, new) = (folder.path().join("old.json"), folder.path().join("new.json"));
         std::fs::write(&old, "{}").unwrap();
-        let (sender, heard) = std::sync::mpsc::channel();
+        let (sender, events) = std::sync::mpsc::channel();
         let mut watcher = notify::recommended_watcher(move |event| {
             if may_have_changed(&event) {
                 // The test may have ended already.
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(contents(folder.path()).unwrap().len(), 1);
         std::fs::write(&new, "{}").unwrap();
         // Events arrive in order, so an event caused by reading would be the first.
-        let first = heard.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+        let first = events.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
         assert_eq!(first.paths, [new.as_path()]);
     }
 }

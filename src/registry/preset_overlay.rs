@@ -51,9 +51,9 @@ impl PresetOverlays {
     }
 
     /// Replaces the tools that have stored presets by their compiled overlays.
-    pub fn apply(&mut self, shown: &mut Layer, builder: &EntryBuilder) {
+    pub fn apply(&mut self, tools: &mut Layer, builder: &EntryBuilder) {
         for (tool, stored) in &self.stored {
-            let Some(declared) = shown.get(tool) else { continue };
+            let Some(declared) = tools.get(tool) else { continue };
             let known = self.compiled.get(tool);
             let known = known.filter(|known| Arc::ptr_eq(&known.declared, declared) && known.stored == *stored);
             let entry = match known {
@@ -65,8 +65,8 @@ impl PresetOverlays {
                         // removed.
                         tracing::error!(tool, reason, "stored presets no longer match their tool");
                         match self.compiled.get(tool) {
-                            Some(last) => drop(shown.insert(tool.clone(), last.entry.clone())),
-                            None => drop(shown.remove(tool)),
+                            Some(last) => drop(tools.insert(tool.clone(), last.entry.clone())),
+                            None => drop(tools.remove(tool)),
                         }
                         continue;
                     }
@@ -75,7 +75,7 @@ impl PresetOverlays {
             let declared = declared.clone();
             self.compiled
                 .insert(tool.clone(), OverlaidEntry { declared, stored: stored.clone(), entry: entry.clone() });
-            shown.insert(tool.clone(), entry);
+            tools.insert(tool.clone(), entry);
         }
     }
 }

@@ -65,8 +65,8 @@ pub async fn run(registry: Arc<Registry>, stop: CancellationToken) {
                 under_way.remove(&url);
                 let registry = registry.clone();
                 // A schema can take long to compile.
-                let shown = tokio::task::spawn_blocking(move || registry.apply_response(&url, answer));
-                if shown.await.is_err() {
+                let current = tokio::task::spawn_blocking(move || registry.apply_response(&url, answer));
+                if current.await.is_err() {
                     tracing::error!("a fetched definition could not be published");
                 }
             }
@@ -118,8 +118,8 @@ impl Registry {
             for layer in [&mut layers.builtin, &mut layers.file].into_iter().chain(own) {
                 for (old, fresh) in &refreshed {
                     // A tool that was replaced meanwhile keeps its new entry.
-                    if let Some(shown) = layer.get_mut(&*old.name).filter(|shown| Arc::ptr_eq(shown, old)) {
-                        *shown = fresh.clone();
+                    if let Some(current) = layer.get_mut(&*old.name).filter(|current| Arc::ptr_eq(current, old)) {
+                        *current = fresh.clone();
                     }
                 }
             }

@@ -30,27 +30,27 @@ pub struct Snapshot {
     systems: Vec<Arc<Entry>>,
     etag: OnceLock<String>,
     index: OnceLock<Index>,
-    pub(super) kept: RenderedCache,
+    pub(super) rendered_lists: RenderedCache,
 }
 
 impl Snapshot {
-    pub(super) fn new(mut shown: BTreeMap<String, Arc<Entry>>, groups: Groups, separator: &NameSeparator) -> Self {
+    pub(super) fn new(mut tools: BTreeMap<String, Arc<Entry>>, groups: Groups, separator: &NameSeparator) -> Self {
         let systems: Vec<Arc<Entry>> =
-            shown.extract_if(.., |_, entry| is_system(entry)).map(|(_, entry)| entry).collect();
-        let all: Vec<Arc<Entry>> = shown.values().cloned().collect();
+            tools.extract_if(.., |_, entry| is_system(entry)).map(|(_, entry)| entry).collect();
+        let all: Vec<Arc<Entry>> = tools.values().cloned().collect();
         // Aliases must not collide with the names of system tools, which sessions have as well.
-        let names = shown.keys().map(String::as_str).chain(systems.iter().map(|entry| &*entry.name));
+        let names = tools.keys().map(String::as_str).chain(systems.iter().map(|entry| &*entry.name));
         let refused = alias::aliases(names.clone());
         let joined = alias::over_mcp(names, &refused, separator.as_str());
         let mut by_alias = HashMap::new();
         for (name, alias) in refused.iter().chain(&joined) {
-            by_alias.insert(alias.clone(), shown[*name].clone());
+            by_alias.insert(alias.clone(), tools[*name].clone());
         }
         let by_tool = |names: HashMap<&str, String>| -> HashMap<Arc<str>, String> {
-            names.into_iter().map(|(name, alias)| (shown[name].name.clone(), alias)).collect()
+            names.into_iter().map(|(name, alias)| (tools[name].name.clone(), alias)).collect()
         };
         let (aliases, names_over_mcp) = (by_tool(refused), by_tool(joined));
-        let by_name = shown.into_iter().collect();
+        let by_name = tools.into_iter().collect();
         let is_active = |group: &str| groups.get(group).is_some_and(|group| group.active);
         let list = all.iter().filter(|entry| entry.is_switched_on(is_active)).cloned().collect();
         Self { by_name, by_alias, aliases, names_over_mcp, all, list, groups, systems, ..Self::default() }

@@ -72,9 +72,9 @@ async fn each_vendor_is_shown_names_that_it_takes() {
 async fn unknown_tool_failure_lists_names_of_the_caller() {
     let snapshot = shown(&["files.read"]).await;
     let alias = alias_of(&snapshot, "files.read");
-    let told = |vendor| snapshot.not_found("files_rea", vendor).text;
-    assert!(told(None).contains("files.read") && !told(None).contains(&alias), "{}", told(None));
-    let anthropic = told(Some(Vendor::Anthropic));
+    let listed = |vendor| snapshot.not_found("files_rea", vendor).text;
+    assert!(listed(None).contains("files.read") && !listed(None).contains(&alias), "{}", listed(None));
+    let anthropic = listed(Some(Vendor::Anthropic));
     assert!(anthropic.contains(&alias) && !anthropic.contains("files.read"), "{anthropic}");
 }
 

@@ -106,12 +106,12 @@ async fn sandbox(app: &App) -> Check {
         "name": PROBE, "input_schema": {"type": "object"}, "annotations": {"read_only": true},
         "executor": {"type": "process", "argv": ["true"], "network": "deny"},
     });
-    let shown = tool::read_definition(definition).map_err(|error| error.to_string()).and_then(|definition| {
-        let shown = app.engine.registry().show_files(vec![(definition, Time(0))]);
-        shown.map_err(|(_, faults)| toolpost::registry::check::summary(&faults))
+    let result = tool::read_definition(definition).map_err(|error| error.to_string()).and_then(|definition| {
+        let result = app.engine.registry().show_files(vec![(definition, Time(0))]);
+        result.map_err(|(_, faults)| toolpost::registry::check::summary(&faults))
     });
     let advice = "`process` tools do not run on this machine; other tools do. See `process.helper`.";
-    if let Err(reason) = shown {
+    if let Err(reason) = result {
         return Check::warn(NAME, reason, advice);
     }
     let Ok(call) = app.call(PROBE, json!({})).await else {

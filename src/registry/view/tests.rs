@@ -91,8 +91,8 @@ proptest! {
         let mut found: Vec<String> = view.search("does").iter().map(|(entry, _)| entry.name.to_string()).collect();
         found.sort();
         prop_assert_eq!(found, expected.clone());
-        let told = view.not_found("nothing", None);
-        prop_assert_eq!(&told.details.unwrap()["available_tools"], &json!(expected));
+        let listed = view.not_found("nothing", None);
+        prop_assert_eq!(&listed.details.unwrap()["available_tools"], &json!(expected));
         if !has_session {
             prop_assert_eq!(names(snapshot.list()), expected);
         }
@@ -127,10 +127,10 @@ fn empty_session_has_no_tools_and_unknown_names_are_ignored() {
 fn session_switch_of_a_group_takes_precedence() {
     let snapshot = snapshot([true, false, true, false]);
     let session = session(&[("a", false), ("d", true)], None);
-    let told = |view: View<'_>| view.groups().map(|(group, active)| (group.name.clone(), active)).collect::<Vec<_>>();
+    let listed = |view: View<'_>| view.groups().map(|(group, active)| (group.name.clone(), active)).collect::<Vec<_>>();
     let expected = |active: [bool; 4]| GROUPS.map(str::to_owned).into_iter().zip(active).collect::<Vec<_>>();
-    assert_eq!(told(View::from(&snapshot)), expected([true, false, true, false]));
-    assert_eq!(told(View::new(&snapshot, Some(&session), None)), expected([false, false, true, true]));
+    assert_eq!(listed(View::from(&snapshot)), expected([true, false, true, false]));
+    assert_eq!(listed(View::new(&snapshot, Some(&session), None)), expected([false, false, true, true]));
     let members: Vec<&str> = View::from(&snapshot).members("d").collect();
     assert_eq!(members.len(), 8);
     assert!(members.contains(&"tool.08") && !members.contains(&"tool.07"));
