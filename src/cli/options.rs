@@ -97,7 +97,7 @@ impl Options {
         if let Some(folder) = self.workspace.clone().or_else(|| variable(env, "TOOLPOST_WORKSPACE")) {
             config.workspace.dir = folder;
         }
-        // There is no flag, because all users of a machine can read the arguments of a process.
+        // Not available as a flag, because all users of a machine can read the arguments of a process.
         if let Some(secret) = variable(env, "TOOLPOST_SIGNING_SECRET") {
             config.server.signing_secret = SecretString(secret);
         }

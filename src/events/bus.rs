@@ -107,7 +107,7 @@ impl Bus {
             return;
         }
         if !chunk.is_heavy() {
-            // Fails only if there are no subscribers.
+            // Fails only without subscribers.
             let _ = self.all.send(chunk);
             return;
         }

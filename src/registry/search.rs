@@ -120,7 +120,7 @@ mod tests {
             mail,
             weather,
             tool("list_files", "Lists the files of a folder.", json!({"path": {"type": "string"}})),
-            tool("read_file", "Reads a file of a folder, whatever the weather.", json!({"path": {}})),
+            tool("read_file", "Reads a file of a folder, in any weather.", json!({"path": {}})),
             tool("query_orders", "查询订单的状态和物流信息。", json!({"order_id": {"type": "string"}})),
         ]
     }

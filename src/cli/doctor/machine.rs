@@ -80,7 +80,7 @@ fn exposed_address(config: &Config, has_keys: Option<bool>) -> Check {
         Some(true) => Check::ok(NAME, format!("{found} with a key")),
         Some(false) => Check::fail(
             NAME,
-            format!("{found}, but there are no API keys: `serve` refuses to listen there"),
+            format!("{found}, but no API keys exist: `serve` refuses to listen there"),
             "Create a key with `toolpost keys create --scope call`, or listen on 127.0.0.1.",
         ),
         None => Check::warn(
