@@ -129,7 +129,7 @@ fn definition_url(definition: &ToolDefinition) -> Vec<Fault> {
     faults
 }
 
-/// Returns a fault for each unknown group. Invalid names are reported by [`definition`].
+/// Returns a fault for each unknown group. Other checks report invalid names.
 #[must_use]
 pub fn unknown_groups(named: &[String], groups: &Groups) -> Vec<Fault> {
     let is_unknown = |(_, name): &(usize, &String)| tool::is_valid_name(name) && !groups.contains_key(*name);
