@@ -20,6 +20,7 @@ pub mod outcome;
 pub mod pause;
 pub mod preset;
 pub mod process;
+pub mod schemas;
 pub mod secret;
 pub mod serialization;
 pub mod session;

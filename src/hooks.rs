@@ -31,10 +31,12 @@ mod truncate;
 pub use call::HookCall;
 pub use counts::{Counts, HookOutcome};
 pub use hook::{Hook, HookSource, HookView};
+pub(crate) use redact::Options as RedactOptions;
 pub use response::{BeforeDecision, Rewrite};
 pub use rewrite::withhold;
 pub use rust::{AfterToolCall, BeforeToolCall, RustHook, ToolResultPersist};
 pub use target::HookError;
+pub(crate) use truncate::Truncate as TruncateOptions;
 
 /// Hooks in the order in which they are asked.
 type Ordered = Arc<Vec<Arc<Hook>>>;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tower::{Layer, Service};
+use tower::{Service, ServiceBuilder};
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -190,11 +190,12 @@ fn service(
         .fallback(layers::no_such_path)
         .method_not_allowed_fallback(layers::no_such_method)
         .with_state(state.clone());
-    let calls = calls::execute.with_state(state.clone());
-    let calls = gate.of_calls().layer(calls);
-    let calls = measure.at(fast_path::PATH, &fast_path::METHOD).layer(calls);
-    // Behind it is whatever was mounted before: nothing is to be mounted after. Who is refused is counted, too.
-    let router = router.layer(gate).layer(measure);
+    // Who is refused is counted, too.
+    let around_calls =
+        ServiceBuilder::new().layer(measure.at(fast_path::PATH, &fast_path::METHOD)).layer(gate.of_calls());
+    let calls = around_calls.service(calls::execute.with_state(state.clone()));
+    // Behind it is whatever was mounted before: nothing is to be mounted after.
+    let router = router.layer(ServiceBuilder::new().layer(measure).layer(gate));
     Outermost::new(FastPath { calls, router }, state)
 }
 

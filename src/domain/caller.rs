@@ -53,10 +53,21 @@ impl Scope {
 pub struct Scopes(u8);
 
 impl Scopes {
+    /// Returns the set of these scopes.
+    #[must_use]
+    pub const fn of<const N: usize>(scopes: [Scope; N]) -> Self {
+        let (mut all, mut rest) = (0, scopes.as_slice());
+        while let [first, others @ ..] = rest {
+            all |= 1 << *first as u8;
+            rest = others;
+        }
+        Self(all)
+    }
+
     /// Whether one of these is among them; `admin` is every one.
     #[must_use]
-    pub fn allow(self, any: &[Scope]) -> bool {
-        self.has(Scope::Admin) || any.iter().any(|scope| self.has(*scope))
+    pub fn allow(self, any: Self) -> bool {
+        self.has(Scope::Admin) || self.0 & any.0 != 0
     }
 
     /// Whether these are no more than the others.
@@ -180,10 +191,10 @@ mod tests {
     fn admin_is_every_scope_and_others_are_themselves() {
         let reader = Scopes::of_text("read openid call");
         assert_eq!(reader.to_text(), "call read");
-        assert!(reader.allow(&[Scope::Tools, Scope::Read]) && !reader.allow(&[Scope::Tools]));
+        assert!(reader.allow(Scopes::of([Scope::Tools, Scope::Read])) && !reader.allow(Scopes::of([Scope::Tools])));
         let admin = Scopes::of_text("admin");
-        assert!(admin.allow(&[Scope::Tools]) && reader.are_within(admin) && !admin.are_within(reader));
-        assert!(!Scopes::default().allow(&Scope::ALL));
+        assert!(admin.allow(Scopes::of([Scope::Tools])) && reader.are_within(admin) && !admin.are_within(reader));
+        assert!(!Scopes::default().allow(Scopes::of(Scope::ALL)));
     }
 
     #[test]

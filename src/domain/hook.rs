@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::schemas::{Glob, HttpUrl};
+
 /// When a hook is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -56,8 +58,10 @@ pub enum BuiltinHook {
 #[serde(deny_unknown_fields, default)]
 pub struct HookMatch {
     /// Globs of tool names, as `mail_*`; one has to fit.
+    #[schema(value_type = Vec<Glob>, max_items = 256)]
     pub tools: Vec<String>,
     /// Groups; the tool has to be in one.
+    #[schema(max_items = 256)]
     pub groups: Vec<String>,
 }
 
@@ -90,14 +94,28 @@ pub struct HookDefinition {
     pub event: HookEvent,
     /// The webhook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 2048)]
+    #[schema(value_type = Option<HttpUrl>)]
     pub url: Option<String>,
     /// A built-in hook instead; only before storing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub builtin: Option<BuiltinHook>,
     /// What the built-in hook is to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<String>, extensions(
+        ("x-is" = json!({"anyOf": [{"$ref": "#/components/schemas/RedactOptions"},
+            {"$ref": "#/components/schemas/TruncateOptions"}, {"type": "null"}]})),
+        ("x-together" = json!({
+            "properties": {"secret": {
+                "description": "What its requests are signed with; the service's secret unless given. It is never shown again.",
+                "writeOnly": true, "type": ["string", "null"],
+                "pattern": "^whsec_(([A-Za-z0-9+/]{4}){8,20}([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?|([A-Za-z0-9+/]{4}){21}([A-Za-z0-9+/][AQgw]==)?)$"}},
+            "anyOf": [
+                {"required": ["url"], "properties": {"url": {"type": "string"}, "builtin": {"type": "null"}, "options": {"type": "null"}}},
+                {"required": ["builtin", "options"], "properties": {"event": {"const": "tool_result_persist"}, "url": {"type": "null"},
+                    "secret": {"type": "null"}, "builtin": {"const": "redact"}, "options": {"$ref": "#/components/schemas/RedactOptions"}}},
+                {"required": ["builtin", "options"], "properties": {"event": {"const": "tool_result_persist"}, "url": {"type": "null"},
+                    "secret": {"type": "null"}, "builtin": {"const": "truncate"}, "options": {"$ref": "#/components/schemas/TruncateOptions"}}}]}))
+    ))]
     pub options: Option<Value>,
     /// Which calls it is asked about.
     #[serde(default, rename = "match")]
@@ -112,9 +130,8 @@ pub struct HookDefinition {
     /// What its failure means for the call.
     #[serde(default)]
     pub failure_policy: FailurePolicy,
-    /// What its requests are signed with: `whsec_…`; the service's secret unless given. It is never shown again.
+    /// What its requests are signed with: `whsec_…`. What is not written out is described above, with `options`.
     #[serde(default, skip_serializing)]
-    #[schema(write_only)]
     pub secret: Option<HookSecret>,
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::schemas::described_as;
 use super::{Failure, JsonText, image_data};
 
 /// One piece of what the model is shown.
@@ -23,6 +24,22 @@ pub enum ContentBlock {
     /// A block of a type that the service passes on as it is; its `type` is a string.
     Other(Map<String, Value>),
 }
+
+described_as!(ContentBlock as "ContentBlock", [], {
+    "type": "object", "description": "A typed block: a text, an image as base64, or any other.", "required": ["type"],
+    "anyOf": [
+        {"required": ["text"], "properties": {"type": {"const": "text"}, "text": {"type": "string"}}},
+        {
+            "required": ["data", "mime_type"],
+            "properties": {
+                "type": {"const": "image"},
+                "data": {"type": "string", "contentEncoding": "base64", "pattern": "^([A-Za-z0-9+/]{4})*$"},
+                "mime_type": {"type": "string"}
+            }
+        },
+        {"properties": {"type": {"type": "string", "not": {"enum": ["text", "image"]}}}}
+    ]
+});
 
 impl ContentBlock {
     /// Reads a typed block; `None` if it has no string `type`, or is a text without one. An image that cannot be read becomes

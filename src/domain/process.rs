@@ -20,6 +20,7 @@ pub struct ProcessSpec {
     pub env: BTreeMap<String, EnvValue>,
     /// Where it runs: an absolute path; a fresh folder of its own, removed afterwards, unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^/")]
     pub cwd: Option<String>,
     /// What it may use.
     #[serde(default, skip_serializing_if = "ResourceLimits::is_default")]
@@ -33,9 +34,11 @@ pub struct ProcessSpec {
     pub network: NetworkAccess,
     /// Folders and files that it may read, beside those of the system; everything unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, extensions(("x-is" = json!({"type": ["array", "null"], "items": {"type": "string", "pattern": "^/"}}))))]
     pub read: Option<Vec<String>>,
     /// Folders and files that it may write, beside its working directory; the folders for temporary files unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, extensions(("x-is" = json!({"type": ["array", "null"], "items": {"type": "string", "pattern": "^/"}}))))]
     pub write: Option<Vec<String>>,
 }
 

@@ -10,15 +10,18 @@ use super::decode::{self, DecodeError};
 use super::json::{ReplacedBound, SCHEMA_MAPS};
 use super::preset::{self, Presets};
 use super::process::ProcessSpec;
+use super::schemas::{HttpUrl, ToolName};
 use super::serialization::{BodyType, ValueStyle};
 use super::{LimitsSpec, Time, json};
 
 mod every_fault;
 mod plain;
+mod schemas;
 mod upstream;
 
 pub use super::secret::SecretRef;
 pub use every_fault::Readable;
+pub use schemas::ArgumentsSchema;
 pub use upstream::UpstreamMetadata;
 
 /// Where a definition comes from; a later variant shadows an earlier one.
@@ -71,15 +74,19 @@ pub enum OutputCheck {
 #[serde(deny_unknown_fields, default)]
 pub struct RetrySpec {
     /// Attempts in all.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 100)]
     pub max_attempts: u32,
     /// Wait before the second attempt, in milliseconds.
+    #[schema(minimum = 0, maximum = 3_600_000)]
     pub initial_backoff_ms: u64,
     /// Longest wait, in milliseconds.
+    #[schema(minimum = 0, maximum = 3_600_000)]
     pub max_backoff_ms: u64,
     /// Factor from one wait to the next.
+    #[schema(minimum = 1, maximum = 100)]
     pub backoff_multiplier: f64,
     /// Share of the wait that is random, 0 to 1.
+    #[schema(minimum = 0, maximum = 1)]
     pub jitter: f64,
 }
 
@@ -99,15 +106,19 @@ pub struct RetryOverride {
     pub max_attempts: Option<u32>,
     /// Wait before the second attempt, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 3_600_000)]
     pub initial_backoff_ms: Option<u64>,
     /// Longest wait, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 3_600_000)]
     pub max_backoff_ms: Option<u64>,
     /// Factor from one wait to the next.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
     pub backoff_multiplier: Option<f64>,
     /// Share of the wait that is random, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 1)]
     pub jitter: Option<f64>,
 }
 
@@ -153,7 +164,7 @@ pub enum CacheScope {
 #[serde(deny_unknown_fields)]
 pub struct CacheSpec {
     /// How long, in milliseconds.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 2_592_000_000_i64)]
     pub ttl_ms: u64,
     /// Which calls share it.
     #[serde(default)]
@@ -161,7 +172,7 @@ pub struct CacheSpec {
 }
 
 /// What runs a tool.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
 pub enum ExecutorSpec {
     /// Rust code in this process.
@@ -191,9 +202,13 @@ pub enum ExecutorSpec {
 #[serde(deny_unknown_fields)]
 pub struct HttpSpec {
     /// `http://` or `https://`, with placeholders in the path and the query only.
+    #[schema(
+        pattern = r"^https?://(([A-Za-z0-9_-]+\.)*[A-Za-z_][A-Za-z0-9_-]*|((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])|\[(::|([0-9A-Fa-f]{1,4}:){7}|([0-9A-Fa-f]{1,4}:){1,6}:)[0-9A-Fa-f]{1,4}\])(:([1-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?([/?]([!$&-;=?-Z_a-z~]|%[0-9A-Fa-f]{2}|\{[^{}]+\})*)?$"
+    )]
     pub url: String,
     /// `GET`, `HEAD`, `OPTIONS`, `POST`, `PUT`, `PATCH` or `DELETE`; `POST` unless given.
     #[serde(default = "post")]
+    #[schema(extensions(("x-is" = json!({"type": "string", "enum": ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]}))))]
     pub method: String,
     /// Headers by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -211,7 +226,7 @@ pub struct HttpSpec {
     /// or as a form if `Content-Type` says so. Without it, `GET`, `HEAD`, `OPTIONS` and `DELETE` have no body and send the
     /// arguments that no placeholder names as query parameters; other methods send the service's own envelope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Value>)]
     pub body: Option<Value>,
     /// What the body is sent as; follows `Content-Type` unless given. `none`: no body, whatever the method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,7 +245,7 @@ fn post() -> String {
 }
 
 /// Credentials of an `http` tool; the secret itself never stands in the definition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
 pub enum HttpAuth {
     /// `Authorization: Bearer …` (RFC 6750).
@@ -252,11 +267,11 @@ pub enum HttpAuth {
 #[serde(deny_unknown_fields)]
 pub struct Example {
     /// Arguments.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Value)]
     pub arguments: Value,
     /// What comes back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<Value>)]
     pub output: Option<Value>,
 }
 
@@ -278,6 +293,7 @@ pub struct ToolDefinition {
     pub name: String,
     /// For people; the name unless given.
     #[serde(default)]
+    #[schema(max_length = 200)]
     pub title: Option<String>,
     /// For the model.
     #[serde(default)]
@@ -296,16 +312,43 @@ pub struct ToolDefinition {
     pub examples: Vec<Example>,
     /// JSON Schema of the arguments: an object. May be left out for the `builtin` executor, which brings its own.
     #[serde(default)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<ArgumentsSchema>)]
     pub input_schema: Value,
     /// Where `title`, `description`, `input_schema` and `output_schema` come from: a URL that answers a JSON object with
     /// any of them. They come before the definition's own, which serve where there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 2048)]
+    #[schema(value_type = Option<HttpUrl>)]
     pub definition_url: Option<String>,
     /// How long such an answer is good, in milliseconds; one minute unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 100, maximum = 86400000)]
+    #[schema(minimum = 100, maximum = 86400000, extensions(("x-together" = json!({"allOf": [
+            {
+                "anyOf": [
+                    {"properties": {"definition_ttl_ms": {"type": "null"}}},
+                    {"required": ["definition_url"], "properties": {"definition_url": {"type": "string"}}}
+                ]
+            },
+            {
+                "anyOf": [
+                    {"properties": {"cache": {"type": "null"}}},
+                    {
+                        "required": ["annotations"],
+                        "properties": {
+                            "annotations": {
+                                "required": ["idempotent"],
+                                "properties": {"idempotent": {"const": true}}
+                            }
+                        }
+                    }
+                ]
+            },
+            {
+                "anyOf": [
+                    {"properties": {"executor": {"properties": {"type": {"const": "builtin"}}}}},
+                    {"required": ["input_schema"], "properties": {"input_schema": {"type": "object"}}},
+                    {"required": ["definition_url"], "properties": {"definition_url": {"type": "string"}}}
+                ]
+            }]}))))]
     pub definition_ttl_ms: Option<u64>,
     /// JSON Schema of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -319,6 +362,7 @@ pub struct ToolDefinition {
     pub annotations: Annotations,
     /// Groups that it belongs to.
     #[serde(default)]
+    #[schema(value_type = Vec<ToolName>)]
     pub groups: Vec<String>,
     /// Accepted and queued, the caller is not kept waiting.
     #[serde(default, rename = "async")]
@@ -340,10 +384,14 @@ pub struct ToolDefinition {
     pub coerce: bool,
     /// Arguments that the operator gives; no answer shows their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schema(value_type = BTreeMap<String, preset::PresetShape>)]
+    #[schema(value_type = String, extensions(("x-is" = json!({"type": "object",
+        "additionalProperties": {"$ref": "#/components/schemas/Preset"},
+        "propertyNames": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000-\\u001F\\u007F-\\u009F]*$"}}))))]
     pub presets: Presets,
     /// Names of the context objects that the executor is to receive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = String, extensions(("x-is" = json!({"type": "array", "uniqueItems": true,
+        "items": {"type": "string", "minLength": 1, "maxLength": 128}}))))]
     pub context: Vec<String>,
     /// What runs it.
     pub executor: ExecutorSpec,

@@ -35,7 +35,8 @@ pub struct Report {
     progress: Option<Step>,
     /// Shown to whoever watches, never part of `output`: a string, or an array of typed blocks.
     #[serde(default, deserialize_with = "content")]
-    #[schema(value_type = Option<Value>)]
+    #[schema(value_type = String, extensions(("x-is" = json!({"anyOf": [{"type": "string"},
+        {"type": "array", "items": {"$ref": "#/components/schemas/ContentBlock"}}, {"type": "null"}]}))))]
     content: Vec<ContentBlock>,
     /// Data for the user interface, beside `content`.
     #[schema(value_type = Option<Object>)]

@@ -28,13 +28,23 @@ const MOST_GROWTH: usize = 1024 * 1024;
 /// Where pointers may begin.
 const PARTS: [&str; 3] = ["arguments", "structured", "details"];
 
-#[derive(Deserialize)]
+/// What `redact` takes out of all that is stored.
+#[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Options {
+#[schema(as = RedactOptions)]
+pub struct Options {
     #[serde(default)]
+    #[schema(value_type = String, extensions(("x-is" = json!({"type": "array", "maxItems": 64,
+        "items": {"type": "string", "pattern": "^/(arguments|structured|details)(/([^~/]|~[01])*)+$"}}))))]
     pointers: Vec<String>,
+    /// Regular expressions.
     #[serde(default)]
+    #[schema(value_type = String, extensions(("x-is" = json!({"type": "array", "maxItems": 64,
+        "items": {"type": "string", "format": "regex"}}))))]
     patterns: Vec<String>,
+    #[schema(max_length = 1000, extensions(("x-together" = json!({"anyOf": [
+        {"required": ["pointers"], "properties": {"pointers": {"minItems": 1}}},
+        {"required": ["patterns"], "properties": {"patterns": {"minItems": 1}}}]}))))]
     replacement: Option<String>,
 }
 

@@ -10,11 +10,16 @@ use crate::domain::call::CallRecord;
 use crate::domain::decode;
 use crate::domain::limits::Bounds;
 
-/// What is kept of an output.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+/// What `truncate` keeps.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Truncate {
+#[schema(as = TruncateOptions)]
+pub struct Truncate {
+    #[schema(value_type = Option<i64>, minimum = 0)]
     max_bytes: Option<usize>,
+    #[schema(value_type = Option<i64>, minimum = 0, extensions(("x-together" = json!({"anyOf": [
+        {"required": ["max_bytes"], "properties": {"max_bytes": {"type": "integer"}}},
+        {"required": ["max_lines"], "properties": {"max_lines": {"type": "integer"}}}]}))))]
     max_lines: Option<usize>,
 }
 

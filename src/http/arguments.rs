@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -15,7 +15,7 @@ use super::preference::Preference;
 use super::problem::Problem;
 use super::{AppState, reply, wait};
 use crate::access::Access;
-use crate::domain::{Phase, Status, decode};
+use crate::domain::{Phase, Status};
 use crate::engine::{ArgumentStream, ArgumentStreamError, CompleteArguments, Wait};
 use crate::executor::ToolRole;
 use crate::formats::native::ToolCall;
@@ -34,6 +34,8 @@ pub(super) struct ArgumentChunk {
     seq: Option<u64>,
     /// The arguments are complete: the call starts.
     #[serde(default)]
+    #[schema(extensions(("x-together" = json!({"anyOf": [{"required": ["delta"], "properties": {"delta": {"type": "string"}}},
+        {"required": ["final"], "properties": {"final": {"const": true}}}]}))))]
     r#final: bool,
 }
 
@@ -63,9 +65,10 @@ enum PatchAnswer<'a> {
 /// What is readable of them is in the call's `status` events, as `params`. With `final` the call starts, and the answer is
 /// the ToolCall: at once, or after as long as `Prefer: wait=SECONDS` says.
 #[utoipa::path(patch, path = "/tool-calls/{id}/arguments", operation_id = "patch_arguments", tag = "tool calls",
+    security(("api_key" = ["call"])),
     params(("id" = Uuid, Path, description = "The service's id of the call"),
         ("Prefer" = Option<String>, Header, example = "wait=10", description = "With `final`: how many seconds to wait for the end (RFC 7240), up to an hour")),
-    request_body = ArgumentChunk,
+    request_body(content = ArgumentChunk, example = json!({"delta": "{\"city\":\"Paris\"}", "final": true})),
     responses((status = 200, description = "The call has ended", body = ToolCall),
         (status = 202, description = "Taken. With `final`: the arguments are on disk, and the call goes on at `Location`", body = PatchAnswer,
             headers(("Location" = String, description = "With `final`: `/tool-calls/{id}`"))),
@@ -83,7 +86,6 @@ pub(super) async fn patch(
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
     let id = extract::call_id(&id)?;
-    decode::expect_objects(&body.value, &[""])?;
     let ArgumentChunk { delta, seq, r#final } = body.read()?;
     if seq == Some(0) {
         return Err(Problem::field("/seq", "must be 1 or more: what the call was opened with comes before"));
@@ -136,11 +138,7 @@ async fn complete(
     };
     let call = wait::wait(state, access, id, Some(wait)).await?;
     let status = if call.status.is_terminal() { StatusCode::OK } else { StatusCode::ACCEPTED };
-    let mut response = reply::json(status, &ToolCall::from(&call));
-    if let Ok(location) = HeaderValue::from_str(&format!("/tool-calls/{id}")) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    Ok(reply::at(&format!("/tool-calls/{id}"), reply::json(status, &ToolCall::from(&call))))
 }
 
 fn refused(error: ArgumentStreamError) -> Problem {

@@ -1,6 +1,7 @@
 //! The gate before all routes: who asks, and whether they may. What each route asks for stands in [`needs`].
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -9,8 +10,11 @@ use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use futures_util::future::{BoxFuture, Either};
 use http_body_util::BodyExt;
+use hyper::body::Frame;
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tower::{Layer, Service};
 use utoipa::openapi::OpenApi;
 
@@ -18,16 +22,13 @@ use super::problem::Problem;
 use super::{AppState, fast_path};
 use crate::access::Access;
 use crate::auth::{AdmitError, Admitted, AuthError, Credential, Limits};
-use crate::domain::Scope;
+use crate::domain::Scopes;
 
 pub(super) mod events_path;
 pub(super) mod requirements;
-mod shown_ticket;
-mod until_ended;
 
+use events_path::ShownTicket;
 use requirements::{Requirement, RequirementTable};
-use shown_ticket::ShownTicket;
-use until_ended::UntilEnded;
 
 /// Lets in whoever may, and tells the handlers who they are.
 #[derive(Clone)]
@@ -148,6 +149,36 @@ pub(super) fn held<T: Send + 'static>(response: Response, what: T) -> Response {
     })
 }
 
+/// A body that ends early once a credential ends.
+struct UntilEnded {
+    body: Body,
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Only credentials that are in use are ended.
+    _credential: Arc<Credential>,
+}
+
+impl UntilEnded {
+    fn new(body: Body, credential: Arc<Credential>) -> Self {
+        Self { body, ended: Box::pin(credential.end().clone().cancelled_owned()), _credential: credential }
+    }
+}
+
+impl HttpBody for UntilEnded {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        // First of all: a stream that always has more to say ends, too.
+        if self.ended.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+}
+
 /// Who asks; nobody where something else than a key may speak for a call.
 async fn admitted(
     state: &AppState,
@@ -185,7 +216,7 @@ fn refused(refused: AdmitError) -> Problem {
 }
 
 /// Whether a caller has one of these scopes.
-pub(super) fn require(access: &Access, scopes: &[Scope]) -> Result<(), Problem> {
+pub(super) fn require(access: &Access, scopes: Scopes) -> Result<(), Problem> {
     if access.caller().scopes.allow(scopes) { Ok(()) } else { Err(Problem::scope_missing(scopes)) }
 }
 

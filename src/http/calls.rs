@@ -8,7 +8,7 @@ use axum::response::Response;
 
 use super::call_body::{self, CallBody, ParsedBody};
 use super::extract::JsonRequest;
-use super::openapi_common::BodyErrors;
+use super::openapi_common::{BodyErrors, Event};
 use super::preference::Preference;
 use super::problem::Problem;
 use super::request_metrics::TRACEPARENT;
@@ -39,14 +39,27 @@ enum CallAnswer<'a> {
 ///
 /// A 202 is durable: the calls run, or end with a clear error, whatever happens to the service. With an `Idempotency-Key`
 /// the request can be sent again and again: it runs once, and every sending gets the outcome of the first.
-#[utoipa::path(post, path = "/tool-calls", operation_id = "execute_tool_calls", tag = "tool calls", request_body = CallBody,
+#[utoipa::path(post, path = "/tool-calls", operation_id = "execute_tool_calls", tag = "tool calls",
+    request_body(content = CallBody, examples(
+        ("one_call" = (summary = "One call", value = json!({"name": "echo", "arguments": {"city": "Paris"}}))),
+        ("batch" = (summary = "Batch", value = json!({"calls": [{"id": "call_1", "name": "echo", "arguments": {"city": "Paris"}}, {"id": "call_2",
+            "name": "calculate", "arguments": {"expression": "6 * 7"}}]}))),
+        ("message_of_openai_chat" = (summary = "Message of OpenAI Chat", value = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "call_1", "type": "function",
+            "function": {"name": "echo", "arguments": "{\"city\":\"Paris\"}"}}]}))),
+        ("response_of_openai_responses" = (summary = "Response of OpenAI Responses", value = json!({"id": "resp_1", "status": "completed", "output": [{"type": "function_call", "id": "fc_1",
+            "call_id": "call_1", "name": "echo", "arguments": "{\"city\":\"Paris\"}"}]}))),
+        ("message_of_anthropic" = (summary = "Message of Anthropic", value = json!({"role": "assistant", "stop_reason": "tool_use", "content": [{"type": "text", "text": "Let me see."},
+            {"type": "tool_use", "id": "toolu_01A09q", "name": "echo", "input": {"city": "Paris"}}]}))),
+        ("response_of_gemini" = (summary = "Response of Gemini", value = json!({"candidates": [{"finishReason": "STOP", "content": {"role": "model",
+            "parts": [{"functionCall": {"name": "echo", "args": {"city": "Paris"}}}]}}]}))))),
+    security(("api_key" = ["call"])),
     params(
         ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 512, description = "The same key with the same body is the same request: it joins the first, or gets its outcome, and nothing runs twice. Kept 24 h."),
         ("Prefer" = Option<String>, Header, example = "respond-async, wait=10", description = "`respond-async` and `wait=SECONDS` (RFC 7240), up to an hour. `wait` in the body comes first."),
         ("Cache-Control" = Option<String>, Header, example = "no-cache", description = "Of tools that keep results: `no-cache` runs the tool and keeps the new result, `no-store` runs it and keeps nothing."),
         ("traceparent" = Option<String>, Header, example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", description = "W3C Trace Context; `http` tools are sent it.")),
     responses((status = 200, description = "All calls have ended. One call: a ToolCall. A batch: its results in request order. A model's message: those of a batch, with `messages`. Or the events.",
-            content((CallAnswer = "application/json"), (String = "text/event-stream")),
+            content((CallAnswer = "application/json"), (Event = "text/event-stream")),
             headers(("Preference-Applied" = String, description = "What of `Prefer` was honoured"),
                 ("Idempotency-Replayed" = String, description = "`true`: the key was known, and this is the outcome of the first request"))),
         (status = 202, description = "Accepted, and not all calls have ended: each as it is, and they go on", body = CallAnswer,

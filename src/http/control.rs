@@ -26,6 +26,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// Cancels a call: one that waits ends at once, the work of one that runs is stopped. A call that has ended is left as it
 /// is, and cancelling again changes nothing.
 #[utoipa::path(post, path = "/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "tool calls",
+    security(("api_key" = ["call"])),
     params(("id" = Uuid, Path, description = "The service's id of the call")),
     responses((status = 202, description = "The call as it is", body = ToolCall),
         (status = 404, description = "There is no such call"),
@@ -50,8 +51,9 @@ pub(super) async fn cancel(
 ///
 /// An `http` tool shows the call's own token; for an `external` one any caller speaks.
 #[utoipa::path(post, path = "/tool-calls/{id}/progress", operation_id = "report_progress", tag = "tool calls",
-    params(("id" = Uuid, Path, description = "The service's id of the call")), request_body = Report,
-    security((), ("call_token" = [])),
+    security(("api_key" = ["call"]), ("call_token" = [])),
+    params(("id" = Uuid, Path, description = "The service's id of the call")),
+    request_body(content = Report, example = json!({"tip": "Asking the weather station", "progress": {"current": 1, "total": 2}})),
     responses((status = 202, description = "It is on disk, and is shown to whoever watches"),
         BodyErrors,
         (status = 401, description = "The token is not this call's"),
@@ -96,9 +98,9 @@ struct ResultReceipt {
 /// That is the work of an `external` tool, for which any caller speaks, and of an `http` tool that answered 202, which shows
 /// the call's own token. The first result wins. The body is converted as any tool's answer.
 #[utoipa::path(post, path = "/tool-calls/{id}/result", operation_id = "post_result", tag = "tool calls",
+    security(("api_key" = ["call"]), ("call_token" = [])),
     params(("id" = Uuid, Path, description = "The service's id of the call")),
-    request_body(content((serde_json::Value = "application/json"), (String = "text/plain"), (Vec<u8> = "image/*"))),
-    security((), ("call_token" = [])),
+    request_body(content((serde_json::Value = "application/json", example = json!({"output": "Sunny, 21 °C"})), (String = "text/plain", example = "Sunny, 21 °C"), (Vec<u8> = "image/*"))),
     responses((status = 200, description = "It is on disk as the call's result, or `ignored`: another one, or the call's end, came first", body = ResultReceipt),
         (status = 400, description = "The body is not what its Content-Type says"),
         (status = 401, description = "The token is not this call's"),

@@ -1,5 +1,8 @@
 //! Pages of other origins (the Fetch standard): only those that the operator names may read answers, and no other one may
 //! have a browser change anything.
+//!
+//! `CorsLayer` of `tower-http` answers every `OPTIONS` request itself, also one that asks for no page and one of an origin that
+//! is not named, and has no rules for one path.
 
 use std::sync::Arc;
 

@@ -16,11 +16,13 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::auth::requirements;
 use super::{AppState, openapi_common, openapi_patches, problem, security};
-use crate::domain::Status;
 use crate::domain::failure::Code;
+use crate::domain::schemas::Json;
+use crate::domain::{ContentBlock, Status};
 use crate::events::{render, session};
 use crate::formats::definitions::Format;
 use crate::formats::native;
+use crate::hooks::{RedactOptions, TruncateOptions};
 
 /// What of the document belongs to no single route.
 #[derive(OpenApi)]
@@ -34,7 +36,8 @@ use crate::formats::native;
         (name = "upstreams", description = "MCP servers whose tools are offered"),
         (name = "mcp", description = "The same tools for clients of the Model Context Protocol"),
         (name = "operations", description = "For whoever keeps it running")),
-    components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::HookErrorEvent, render::ToolResultEvent, session::SessionEvent, problem::ProblemBody, Code, Status, Format))
+    components(schemas(native::BatchAnswer, render::ToolCallEvent, render::StatusEvent, render::ProgressEvent, render::HookErrorEvent, render::ToolResultEvent, session::SessionEvent, problem::ProblemBody, Code, Status, Format,
+        Json, RedactOptions, TruncateOptions, ContentBlock))
 )]
 struct Frame;
 

@@ -87,8 +87,9 @@ pub(super) fn no_room(why: NoRoom) -> Problem {
 }
 
 impl JsonBody {
-    /// Reads the value into a shape. What it was is no more.
+    /// Reads the value, an object, into a shape. What it was is no more.
     pub fn read<T: DeserializeOwned>(&mut self) -> Result<T, Problem> {
+        decode::expect_objects(&self.value, &[""])?;
         Ok(decode::read(self.value.take())?)
     }
 }

@@ -1,7 +1,9 @@
 //! `/tool-groups`: tools that are switched together, for everybody or in one session.
 
+use std::sync::Arc;
+
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +13,12 @@ use super::openapi_common::BodyErrors;
 use super::problem::Problem;
 use super::{AppState, reply};
 use crate::access::Access;
-use crate::domain::{Group, Session, Time, decode, json, tool};
+use crate::domain::schemas::ToolName;
+use crate::domain::{Group, Groups, Session, Time, json, tool};
 use crate::registry::View;
 
-mod session;
 mod switch;
 
-pub(super) use session::{find_session, known_group};
 pub(super) use switch::{__path_change, __path_switch, change, switch};
 
 /// Longest description, in characters.
@@ -65,9 +66,11 @@ pub(super) struct GroupList<'a> {
 #[schema(as = NewToolGroup)]
 pub(super) struct GroupBody {
     /// 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`.
+    #[schema(value_type = ToolName)]
     name: String,
     /// What its tools are for.
     #[serde(default)]
+    #[schema(max_length = 10_000)]
     description: String,
     /// Whether its tools can be called.
     #[serde(default = "yes")]
@@ -84,6 +87,7 @@ fn yes() -> bool {
 
 /// Lists the groups of tools, by name.
 #[utoipa::path(get, path = "/tool-groups", operation_id = "list_tool_groups", tag = "tool groups", params(ViewParams),
+    security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
     responses((status = 200, description = "The groups", body = GroupList,
             example = json!({"groups": [{"name": "mail", "description": "Reads and sends mail.", "active": false, "manageable": true,
                 "tools": ["mail.read", "mail.send"], "created_at": "2026-01-31T12:00:00.000Z", "updated_at": "2026-01-31T12:00:00.000Z"}], "total": 1})),
@@ -96,7 +100,9 @@ pub(super) async fn list(access: Access, Params(params): Params<ViewParams>) -> 
 }
 
 /// Makes a group. It is empty until definitions name it.
-#[utoipa::path(post, path = "/tool-groups", operation_id = "create_tool_group", tag = "tool groups", request_body = GroupBody,
+#[utoipa::path(post, path = "/tool-groups", operation_id = "create_tool_group", tag = "tool groups",
+    request_body(content = GroupBody, example = json!({"name": "mail", "description": "Reads and sends mail.", "active": true})),
+    security(("api_key" = ["tools"])),
     responses((status = 201, description = "Made; `Location` is its own", body = GroupView, headers(("Location" = String))),
         BodyErrors,
         (status = 409, description = "There is a group of this name already"),
@@ -108,7 +114,6 @@ pub(super) async fn create(
     access: Access,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    decode::expect_objects(&body.value, &[""])?;
     let GroupBody { name, description, active, manageable } = body.read()?;
     if !tool::is_valid_name(&name) {
         return Err(Problem::field("/name", "must be 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`"));
@@ -125,16 +130,13 @@ pub(super) async fn create(
         return Err(Problem::conflict("GROUP_EXISTS", detail));
     }
     registry.reload(access.store()).await?;
-    let mut response = shown(&access, &group.name, None, StatusCode::CREATED)?;
-    if let Ok(location) = HeaderValue::from_str(&format!("/tool-groups/{}", group.name)) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    Ok(reply::at(&format!("/tool-groups/{}", group.name), shown(&access, &group.name, None, StatusCode::CREATED)?))
 }
 
 /// Reads a group.
 #[utoipa::path(get, path = "/tool-groups/{name}", operation_id = "read_tool_group", tag = "tool groups",
-    params(("name" = String, Path, description = "The group's name"), ViewParams),
+    security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
+    params(("name" = String, Path, example = "mail", description = "The group's name"), ViewParams),
     responses((status = 200, description = "The group", body = GroupView),
         (status = 404, description = "There is no such group, or no such session"),
         (status = 422, description = "A query parameter is wrong"),
@@ -151,7 +153,8 @@ pub(super) async fn read(
 /// Deletes a group, and with it the registered tools that were in no other. Those that are in others too stay, and are in
 /// this one no more. A group of tools that are built in or stand in files cannot be deleted: it can be deactivated.
 #[utoipa::path(delete, path = "/tool-groups/{name}", operation_id = "delete_tool_group", tag = "tool groups",
-    params(("name" = String, Path, description = "The group's name")),
+    security(("api_key" = ["tools"])),
+    params(("name" = String, Path, example = "mail", description = "The group's name")),
     responses((status = 204, description = "Deleted"),
         (status = 404, description = "There is no such group"),
         (status = 409, description = "Tools name it that are built in or stand in files"),
@@ -182,6 +185,24 @@ fn check_description(description: &str) -> Result<(), Problem> {
         Some(_) => Err(Problem::field("/description", format!("must have at most {LONGEST_DESCRIPTION} characters"))),
         None => Ok(()),
     }
+}
+
+/// The session that a request names, if it does.
+pub(super) async fn find_session(access: &Access, id: Option<&str>) -> Result<Option<Session>, Problem> {
+    let Some(id) = id else { return Ok(None) };
+    // Postgres refuses U+0000, and no session has it.
+    let found = if id.contains('\0') { None } else { access.store().session(id).await? };
+    found.map(Some).ok_or_else(|| no_such_session(id))
+}
+
+/// 404 for a session.
+fn no_such_session(id: &str) -> Problem {
+    Problem::not_found(format!("there is no session \"{}\"", json::shorten(id, 128)))
+}
+
+/// The group of this name, or 404.
+pub(super) fn known_group<'a>(groups: &'a Groups, name: &str) -> Result<&'a Arc<Group>, Problem> {
+    groups.get(name).ok_or_else(|| Problem::not_found(format!("there is no group \"{}\"", json::shorten(name, 128))))
 }
 
 /// All groups as this session sees them.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 
@@ -28,6 +28,7 @@ pub(super) struct HookList<'a> {
 
 /// Lists the hooks. No secret is shown.
 #[utoipa::path(get, path = "/hooks", operation_id = "list_hooks", tag = "hooks",
+    security(("api_key" = ["admin"])),
     responses((status = 200, description = "The hooks", body = HookList),
         (status = 503, description = "The database is away")))]
 pub(super) async fn list(State(state): State<AppState>, access: Access) -> Result<Response, Problem> {
@@ -37,7 +38,10 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Resul
 }
 
 /// Registers a hook; from its answer on this node asks it, and within about a second all nodes do.
-#[utoipa::path(post, path = "/hooks", operation_id = "create_hook", tag = "hooks", request_body = HookDefinition,
+#[utoipa::path(post, path = "/hooks", operation_id = "create_hook", tag = "hooks",
+    request_body(content = HookDefinition, example = json!({"event": "tool_result_persist", "builtin": "redact", "options": {"patterns": ["sk-[A-Za-z0-9]{16,}"]},
+        "match": {"tools": ["mail_*"]}})),
+    security(("api_key" = ["admin"])),
     responses((status = 201, description = "Registered", body = HookView, headers(("Location" = String))),
         BodyErrors,
         (status = 429, description = "`TOO_MANY_HOOKS`: the tenant has as many as it may have. `TOO_MANY_REQUESTS`: the key asks more than it may"),
@@ -50,7 +54,7 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     // It is asked about calls of all tools.
     require_all_tools(&access)?;
-    decode::expect_objects(&body.value, &["", "/match", "/options"])?;
+    decode::expect_objects(&body.value, &["/match", "/options"])?;
     decode::expect_strings(&body.value, &["/event", "/builtin", "/failure_policy"])?;
     let definition: HookDefinition = body.read()?;
     let (id, now) = (state.engine.new_id(), state.clock.now());
@@ -60,15 +64,12 @@ pub(super) async fn create(
     let secret = hook.definition().secret.as_ref().map(|secret| secret.0.clone());
     access.store().insert_hook(&StoredHook { id, definition, secret, created_at: now }).await?;
     hooks.reload(&state.stores).await?;
-    let mut response = reply::json(StatusCode::CREATED, &hook.view());
-    if let Ok(location) = HeaderValue::from_str(&format!("/hooks/{id}")) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    Ok(reply::at(&format!("/hooks/{id}"), reply::json(StatusCode::CREATED, &hook.view())))
 }
 
 /// Reads a hook. Its secret is not shown.
 #[utoipa::path(get, path = "/hooks/{id}", operation_id = "read_hook", tag = "hooks", params(("id" = String, Path, description = "The hook's id")),
+    security(("api_key" = ["admin"])),
     responses((status = 200, description = "The hook", body = HookView),
         (status = 404, description = "There is no such hook")))]
 pub(super) async fn read(
@@ -82,6 +83,7 @@ pub(super) async fn read(
 
 /// Removes a registered hook. Calls that are just asking it go on.
 #[utoipa::path(delete, path = "/hooks/{id}", operation_id = "delete_hook", tag = "hooks", params(("id" = String, Path, description = "The hook's id")),
+    security(("api_key" = ["admin"])),
     responses((status = 204, description = "Removed"),
         (status = 404, description = "There is no such hook"),
         (status = 409, description = "The hook was not registered over the API"),

@@ -82,7 +82,12 @@ struct ImportRequest {
 /// The body is an object as described here, or the document itself as JSON or YAML. A document has at most 32 MiB, also where
 /// it is fetched from its `url`: `server.max_body_bytes` does not hold here.
 #[utoipa::path(post, path = "/imports/openapi", operation_id = "import_openapi", tag = "tools",
-    request_body(content((ImportBody = "application/json"), (String = "application/yaml"))),
+    security(("api_key" = ["tools"])),
+    request_body(content((ImportBody = "application/json", example = json!({"document": {"openapi": "3.1.0", "info": {"title": "Pets", "version": "1.0.0"},
+        "servers": [{"url": "https://pets.example.com"}], "paths": {"/pets": {"get": {"operationId": "list_pets",
+        "summary": "Lists pets", "parameters": [{"name": "limit", "in": "query", "schema": {"type": "integer"}}],
+        "responses": {"200": {"description": "The pets"}}}}}}})), 
+        (String = "application/yaml", example = "openapi: 3.1.0\ninfo:\n  title: Pets\n  version: 1.0.0\nservers:\n  - url: https://pets.example.com\npaths:\n  /pets:\n    get:\n      operationId: list_pets\n      summary: Lists pets\n      parameters:\n        - name: limit\n          in: query\n          schema:\n            type: integer\n      responses:\n        '200':\n          description: The pets\n"))),
     responses((status = 200, description = "What was registered, and what was not", body = Report),
         BodyErrors,
         (status = 422, description = "The body does not have its shape, the document cannot be read or fetched, or nothing of it can be imported; `errors` say where and why"),

@@ -12,7 +12,8 @@ use super::problem::Problem;
 use super::{AppState, reply};
 use crate::access::Access;
 use crate::auth::create::NewKey;
-use crate::domain::{Caller, Scope, Scopes, Tenant, Time, decode, json};
+use crate::domain::schemas::Glob;
+use crate::domain::{Caller, Scope, Scopes, Tenant, Time, json};
 use crate::store::keys::StoredKey;
 
 /// Keys of a page unless asked otherwise, and at most.
@@ -26,20 +27,23 @@ const LARGEST_PAGE: u32 = 500;
 pub(super) struct KeyBody {
     /// What it is called, for people.
     #[serde(default)]
-    #[schema(max_length = 128)]
+    #[schema(max_length = 128, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
     name: String,
     /// What it may do.
     #[schema(min_items = 1)]
     scopes: Vec<Scope>,
     /// The tools that there are for it, by globs over their names; all unless given.
     #[serde(default)]
-    #[schema(max_items = 256)]
+    #[schema(value_type = Vec<Glob>, max_items = 256)]
     tools: Vec<String>,
     /// Whose it is; the caller's tenant unless given. Only a key of the default tenant makes keys of others.
-    #[schema(max_length = 128)]
+    #[schema(min_length = 1, max_length = 128, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
     tenant: Option<String>,
     /// How long it is good: a number with `s`, `m`, `h`, `d` or `w`; for ever unless given.
-    #[schema(example = "30d", pattern = "^[1-9][0-9]*[smhdw]$")]
+    #[schema(
+        example = "30d",
+        pattern = "^([1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,4}h|[1-9][0-9]{0,3}d|[1-9][0-9]{0,2}w)$"
+    )]
     expires: Option<String>,
     /// Requests a minute; as the settings have it unless given.
     #[schema(minimum = 1)]
@@ -133,7 +137,9 @@ pub(super) struct PageParams {
 /// Makes a key. From the first key on everybody has to show one.
 ///
 /// A key cannot make one that may do more than itself.
-#[utoipa::path(post, path = "/keys", operation_id = "create_key", tag = "keys", request_body = KeyBody,
+#[utoipa::path(post, path = "/keys", operation_id = "create_key", tag = "keys",
+    request_body(content = KeyBody, example = json!({"name": "agent", "scopes": ["call"], "expires": "30d"})),
+    security(("api_key" = ["admin"])),
     responses((status = 201, description = "Made. The answer is the only one that has the key", body = CreatedKey, headers(("Location" = String))),
         BodyErrors,
         (status = 422, description = "The body does not have its shape, or the key cannot be as it says"),
@@ -144,7 +150,6 @@ pub(super) async fn create(
     access: Access,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    decode::expect_objects(&body.value, &[""])?;
     let KeyBody { name, scopes, tools, tenant, expires, rate, concurrency } = body.read()?;
     let tenant = match tenant {
         None => access.tenant().clone(),
@@ -161,12 +166,8 @@ pub(super) async fn create(
     access.store().insert_key(&stored).await?;
     state.auth.look().await?;
     let mut response = reply::json(StatusCode::CREATED, &CreatedKey { view: (&stored).into(), key });
-    let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Ok(location) = HeaderValue::from_str(&format!("/keys/{id}")) {
-        headers.insert(header::LOCATION, location);
-    }
-    Ok(response)
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(reply::at(&format!("/keys/{id}"), response))
 }
 
 /// Nobody gives away what they do not have.
@@ -194,6 +195,7 @@ fn check_within(caller: &Caller, new: &NewKey) -> Result<(), Problem> {
 
 /// Lists the keys of the caller's tenant; of the default tenant those of all.
 #[utoipa::path(get, path = "/keys", operation_id = "list_keys", tag = "keys", params(PageParams),
+    security(("api_key" = ["admin"])),
     responses((status = 200, description = "A page", body = Page),
         (status = 422, description = "A query parameter is wrong"),
         (status = 503, description = "The database is away")))]
@@ -212,6 +214,7 @@ pub(super) async fn list(access: Access, Params(params): Params<PageParams>) -> 
 
 /// Reads a key.
 #[utoipa::path(get, path = "/keys/{id}", operation_id = "read_key", tag = "keys", params(("id" = String, Path, description = "The key's id")),
+    security(("api_key" = ["admin"])),
     responses((status = 200, description = "The key, without what makes it one", body = KeyView),
         (status = 404, description = "There is no such key"),
         (status = 503, description = "The database is away")))]
@@ -225,6 +228,7 @@ pub(super) async fn read(access: Access, Path(id): Path<String>) -> Result<Respo
 
 /// Revokes a key: 5 s later no node takes it any more. One that is revoked stays as it is.
 #[utoipa::path(delete, path = "/keys/{id}", operation_id = "revoke_key", tag = "keys", params(("id" = String, Path, description = "The key's id")),
+    security(("api_key" = ["admin"])),
     responses((status = 204, description = "Revoked"),
         (status = 404, description = "There is no such key"),
         (status = 503, description = "The database is away")))]

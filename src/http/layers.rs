@@ -1,4 +1,8 @@
 //! What every request passes: its id, whether its page may ask, problems written out, and what answers say to browsers.
+//!
+//! The layers of `tower-http` do not do the same. `SetRequestIdLayer` keeps any id that a caller sends, and a problem has the id
+//! in its body. `CatchPanicLayer` boxes the body of each answer. One `SetResponseHeaderLayer` a header costs more than the copy of
+//! a map with all of them.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;

@@ -65,6 +65,7 @@ struct Page<'a> {
 /// A page may have fewer calls than asked for although there are more, as where the calls are large, or where a key sees the
 /// calls of some tools only: go on as long as there is a `next_cursor`.
 #[utoipa::path(get, path = "/tool-calls", operation_id = "list_tool_calls", tag = "tool calls", params(PageParams),
+    security(("api_key" = ["read"])),
     responses((status = 200, description = "A page", body = Page),
         (status = 422, description = "A query parameter is wrong"),
         (status = 503, description = "The database is away")))]
@@ -102,6 +103,7 @@ pub(super) struct WaitParams {
 
 /// Reads a call; with `wait_ms` it waits for its end.
 #[utoipa::path(get, path = "/tool-calls/{id}", operation_id = "read_tool_call", tag = "tool calls", params(("id" = Uuid, Path, description = "The service's id of the call"), WaitParams),
+    security(("api_key" = ["call"]), ("api_key" = ["read"])),
     responses((status = 200, description = "The call as it is", body = ToolCall),
         (status = 404, description = "There is no such call"),
         (status = 422, description = "A query parameter is wrong"),
@@ -123,6 +125,7 @@ pub(super) async fn one(
 
 /// The whole output as text, also where `output` was cut for the model. `Range` gives a part of it.
 #[utoipa::path(get, path = "/tool-calls/{id}/output", operation_id = "read_output", tag = "tool calls",
+    security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = Uuid, Path, description = "The service's id of the call"),
         ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "One range of bytes (RFC 9110, section 14); several are answered with the whole."),
         ("If-Range" = Option<String>, Header, description = "The `ETag` that the rest has: with another one the whole is given")),
@@ -143,6 +146,7 @@ pub(super) async fn output(access: Access, Path(id): Path<String>, headers: Head
 
 /// One content block as its own media type; a text that was cut for the model is whole here. `Range` gives a part of it.
 #[utoipa::path(get, path = "/tool-calls/{id}/content/{n}", operation_id = "read_content_block", tag = "tool calls",
+    security(("api_key" = ["call"]), ("api_key" = ["read"])),
     params(("id" = Uuid, Path, description = "The service's id of the call"), ("n" = u32, Path, description = "The block, counted from 0"),
         ("Range" = Option<String>, Header, example = "bytes=0-65535", description = "One range of bytes (RFC 9110, section 14); several are answered with the whole."),
         ("If-Range" = Option<String>, Header, description = "The `ETag` that the rest has: with another one the whole is given")),

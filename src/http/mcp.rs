@@ -20,6 +20,7 @@ use super::problem::Problem;
 use super::subscribers::{self, StreamLimits, StreamPermit};
 use super::turns::Client;
 use crate::app::App;
+use crate::domain::schemas::described_as;
 use crate::engine::Footprint;
 use crate::mcp::{ClientContext, Endpoint, Server, Settings};
 
@@ -45,19 +46,56 @@ pub(super) fn endpoint(app: &App, address: SocketAddr, closing: CancellationToke
     Endpoint::new(Server::new(app), app.engine.room().clone(), &settings, closing)
 }
 
+/// A request or a notification.
+pub(super) enum JsonRpcMessage {}
+
+described_as!(JsonRpcMessage as "JsonRpcMessage", [], {
+    "type": "object", "description": "A message of JSON-RPC 2.0.", "required": ["jsonrpc"],
+    "properties": {
+        "jsonrpc": {"const": "2.0"}, "id": {"type": ["string", "integer"]}, "method": {"type": "string"},
+        "params": {"type": "object"}
+    }
+});
+
+/// An answer.
+pub(super) enum JsonRpcAnswer {}
+
+described_as!(JsonRpcAnswer as "JsonRpcAnswer", [], {
+    "type": "object", "description": "What JSON-RPC 2.0 answers: a `result` or an `error`.", "required": ["jsonrpc"],
+    "properties": {
+        "jsonrpc": {"const": "2.0"}, "id": {"description": "That of the request, as it was."},
+        "result": {"type": "object"},
+        "error": {
+            "type": "object", "required": ["code", "message"],
+            "properties": {"code": {"type": "integer"}, "message": {"type": "string"}}
+        }
+    }
+});
+
+/// A message to a client as an event.
+pub(super) enum JsonRpcEvent {}
+
+described_as!(JsonRpcEvent as "JsonRpcEvent", [], {
+    "type": "object", "description": "A Server-Sent Event with a message of JSON-RPC.",
+    "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}}
+});
+
 /// Speaks the Model Context Protocol (Streamable HTTP): one message of JSON-RPC 2.0.
 ///
 /// Revision 2026-07-28 and those before it, told by the message: `tools/list`, `tools/call` with progress and cancellation,
 /// `subscriptions/listen`, and tasks, whose ids are those of tool calls. A tool call that fails is a result with `isError`.
 /// Answers are JSON, or a stream of events where there is more to tell. Clients before 2026-07-28 get a session with
 /// `initialize` (`Mcp-Session-Id`), whose messages to the client are read with `GET` and which `DELETE` ends.
-#[utoipa::path(post, path = "/mcp", operation_id = "mcp", tag = "mcp", request_body = Value,
+#[utoipa::path(post, path = "/mcp", operation_id = "mcp", tag = "mcp",
+    request_body(content = JsonRpcMessage, example = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+        "capabilities": {}, "clientInfo": {"name": "docs", "version": "1.0.0"}}})),
+    security(("api_key" = ["call"])),
     responses((status = 200, description = "The answer: a message of JSON-RPC, or messages as events",
-            content((Value = "application/json"), (String = "text/event-stream"))),
+            content((JsonRpcAnswer = "application/json"), (inline(JsonRpcEvent) = "text/event-stream"))),
         (status = 202, description = "A notification was taken"),
         BodyErrors,
         (status = 403, description = "The `Host` or the `Origin` is not one of the service's: see `allowed_hosts` and `allowed_origins` in the `[mcp]` section of the settings"),
-        (status = 404, description = "There is no such session, or, as an error of JSON-RPC, no such method"),
+        (status = 404, description = "There is no such session, or, as an error of JSON-RPC, no such method", body = JsonRpcAnswer),
         (status = 406, description = "`Accept` must have both application/json and text/event-stream"),
         (status = 422, description = "A message of a session without its id"),
         (status = 429, description = "`TOO_MANY_STREAMS` (`subscriptions/listen`): the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),
@@ -94,7 +132,8 @@ fn is_subscription(body: &[u8]) -> bool {
 
 /// The messages to the client of a session, for clients before revision 2026-07-28.
 #[utoipa::path(get, path = "/mcp", operation_id = "mcp_stream", tag = "mcp",
-    responses((status = 200, description = "Messages of JSON-RPC as events", content_type = "text/event-stream", body = String),
+    security(("api_key" = ["call"])),
+    responses((status = 200, description = "Messages of JSON-RPC as events", content_type = "text/event-stream", body = inline(JsonRpcEvent)),
         (status = 403, description = "The `Host` or the `Origin` is not one of the service's"),
         (status = 404, description = "There is no such session"),
         (status = 405, description = "Without `Mcp-Session-Id` there is nothing to read"),
@@ -107,6 +146,7 @@ pub(super) async fn stream(state: State<AppState>, seat: StreamPermit, request: 
 
 /// Ends a session, for clients before revision 2026-07-28.
 #[utoipa::path(delete, path = "/mcp", operation_id = "mcp_end", tag = "mcp",
+    security(("api_key" = ["call"])),
     responses((status = 200, description = "It has ended"),
         (status = 403, description = "The `Host` or the `Origin` is not one of the service's"),
         (status = 404, description = "There is no such session"),

@@ -19,6 +19,7 @@ const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Metrics of this node for Prometheus, in its text format; `docs/metrics.md` says what each is. They are of all tenants
 /// together, the names of their tools included, and so for the operator: keys of the tenant `default` that are for all tools.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
+    security(("api_key" = ["read"])),
     responses((status = 200, description = "The metrics, also while the database is away", body = String, content_type = "text/plain"),
         (status = 403, description = "`SCOPE_MISSING`: the key may not do this. `FORBIDDEN`: it is another tenant's than `default`, or for some tools only")))]
 pub(super) async fn metrics(State(state): State<AppState>, access: Access) -> Result<Response, Problem> {

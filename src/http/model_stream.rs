@@ -11,12 +11,13 @@ use super::auth::CallerCredential;
 use super::call_body::{self, OnDisconnect};
 use super::calls;
 use super::extract::Params;
-use super::openapi_common::HttpUrl;
+use super::openapi_common::Event;
 use super::problem::Problem;
 use super::subscribers::StreamPermit;
 use super::{AppState, cache_control, event_response, extract, idempotency};
 use crate::access::Access;
 use crate::callbacks;
+use crate::domain::schemas::HttpUrl;
 use crate::domain::{LimitsSpec, Vendor};
 use crate::engine::{Mode, Submission};
 use crate::telemetry::Context;
@@ -71,8 +72,10 @@ pub(super) struct ModelStreamParams {
 /// whose `messages` the conversation goes on with. If the model's stream breaks off, calls whose arguments are not complete
 /// end as `ARGUMENTS_TRUNCATED`, and `batch` says so in `stream_error`.
 #[utoipa::path(post, path = "/tool-calls/stream", operation_id = "pipe_model_stream", tag = "tool calls", params(ModelStreamParams),
-    request_body(content = String, content_type = "text/event-stream", description = "The model's stream"),
-    responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events as they happen, and at the end `batch`", body = String, content_type = "text/event-stream"),
+    security(("api_key" = ["call"])),
+    request_body(content = String, content_type = "text/event-stream", description = "The model's stream",
+        example = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"echo\",\"arguments\":\"\"}}]},\"finish_reason\":null}]}\n\ndata: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\\\"city\\\":\\\"Paris\\\"}\"}}]},\"finish_reason\":null}]}\n\ndata: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n"),
+    responses((status = 200, description = "`tool_call`, `status`, `progress` and `tool_result` events as they happen, and at the end `batch`", body = Event, content_type = "text/event-stream"),
         (status = 415, description = "The body has a Content-Encoding"),
         (status = 422, description = "A query parameter or a header is wrong"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),

@@ -1,9 +1,12 @@
 //! What the document says of many routes alike, said once.
 
+use axum::http::Method;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{Components, Content, Object, OpenApi, Ref, RefOr, Response, Type};
+use utoipa::openapi::{Components, Content, Object, OpenApi, PathItem, Ref, RefOr, Response, Type};
+
+use crate::domain::schemas::described_as;
 
 /// How a JSON body is refused before anyone has looked into it.
 #[derive(utoipa::IntoResponses)]
@@ -22,14 +25,89 @@ pub(super) enum BodyErrors {
     OfAnotherType,
 }
 
-/// A URL in a query; `refined/common.json` says what it looks like.
-#[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(super) struct HttpUrl(String);
+/// An event as every stream sends it.
+pub(super) enum Event {}
+
+described_as!(Event as "Event", [], {
+    "type": "object", "description": "A Server-Sent Event.", "required": ["event", "data"],
+    "properties": {
+        "id": {"type": "string", "description": "Resumes any stream, as `Last-Event-ID`.", "pattern": "^[0-9]{1,18}$"},
+        "event": {
+            "type": "string",
+            "enum": ["tool_call", "status", "progress", "hook_error", "tool_result", "batch", "session"]
+        },
+        "data": {"type": "string", "description": "One JSON object."}
+    },
+    "anyOf": [
+        {
+            "properties": {
+                "event": {"enum": ["tool_call"]},
+                "data": {
+                    "contentMediaType": "application/json",
+                    "contentSchema": {"$ref": "#/components/schemas/ToolCallEvent"}
+                }
+            }
+        },
+        {
+            "properties": {
+                "event": {"enum": ["status"]},
+                "data": {
+                    "contentMediaType": "application/json",
+                    "contentSchema": {"$ref": "#/components/schemas/StatusEvent"}
+                }
+            }
+        },
+        {
+            "properties": {
+                "event": {"enum": ["progress"]},
+                "data": {
+                    "contentMediaType": "application/json",
+                    "contentSchema": {"$ref": "#/components/schemas/ProgressEvent"}
+                }
+            }
+        },
+        {
+            "properties": {
+                "event": {"enum": ["hook_error"]},
+                "data": {
+                    "contentMediaType": "application/json",
+                    "contentSchema": {"$ref": "#/components/schemas/HookErrorEvent"}
+                }
+            }
+        },
+        {
+            "properties": {
+                "event": {"enum": ["tool_result"]},
+                "data": {
+                    "contentMediaType": "application/json",
+                    "contentSchema": {"$ref": "#/components/schemas/ToolResultEvent"}
+                }
+            }
+        },
+        {
+            "properties": {
+                "event": {"enum": ["batch"]},
+                "data": {
+                    "contentMediaType": "application/json",
+                    "contentSchema": {"$ref": "#/components/schemas/BatchAnswer"}
+                }
+            }
+        },
+        {
+            "properties": {
+                "event": {"enum": ["session"]},
+                "data": {
+                    "contentMediaType": "application/json",
+                    "contentSchema": {"$ref": "#/components/schemas/SessionEvent"}
+                }
+            }
+        }
+    ]
+});
 
 /// Every failure is a problem document, and every 429 and 503 says when to come again.
 pub(super) fn describe_failures(document: &mut OpenApi) {
-    for operation in document.paths.paths.values_mut().flat_map(operations) {
+    for operation in document.paths.paths.values_mut().flat_map(operations_mut) {
         for (status, response) in &mut operation.responses.responses {
             if let RefOr::T(response) = response
                 && status.starts_with(['4', '5'])
@@ -51,7 +129,21 @@ fn describe_failure(status: &str, response: &mut Response) {
     }
 }
 
-fn operations(item: &mut utoipa::openapi::PathItem) -> impl Iterator<Item = &mut Operation> {
+/// Returns the operations of a path by their methods.
+pub(super) fn operations(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
+    let PathItem { get, put, post, delete, patch, .. } = item;
+    let all = [
+        (Method::GET, get),
+        (Method::PUT, put),
+        (Method::POST, post),
+        (Method::DELETE, delete),
+        (Method::PATCH, patch),
+    ];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
+}
+
+/// Returns the operations of a path.
+pub(super) fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch].into_iter().flatten()
 }
 

@@ -1,41 +1,70 @@
-//! What derived descriptions cannot say: which members go together, what texts look like, what an event stream holds.
+//! The document as it is served: what the routes and types say of themselves, in the shape that generators of clients take.
 //!
-//! Each file beneath is a merge patch (RFC 7396) of the document, in plain JSON Schema, for one noun. What a patch says of a
-//! request is also what the service refuses: Schemathesis finds out where the two differ.
+//! `patch.json` is a merge patch (RFC 7396) of what no attribute can say: bodies that can be left out, and members that are
+//! read and never written. What is said of a request is also what the service refuses: Schemathesis finds out where the two
+//! differ.
 
 use serde_json::{Map, Value};
 use utoipa::openapi::OpenApi;
 
+use crate::domain::schemas::{IS, OPTIONAL, TOGETHER};
+
 mod clients;
-mod examples;
 mod values;
 
-const PATCHES: [&str; 7] = [
-    include_str!("openapi_patches/common.json"),
-    include_str!("openapi_patches/calls.json"),
-    include_str!("openapi_patches/events.json"),
-    include_str!("openapi_patches/hooks.json"),
-    include_str!("openapi_patches/operators.json"),
-    include_str!("openapi_patches/sessions.json"),
-    include_str!("openapi_patches/tools.json"),
-];
+const PATCH: &str = include_str!("openapi_patches/patch.json");
 
-/// The document with everything that has to be said by hand.
+/// The document with everything that follows from its parts.
 pub(super) fn refined(document: &OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
-    for patch in PATCHES {
-        // That they are JSON, and change what there is, is tested.
-        merge(&mut document, serde_json::from_str(patch).unwrap_or_default());
-    }
+    place_keywords(&mut document);
+    // That it is JSON, and changes what there is, is tested.
+    merge(&mut document, serde_json::from_str(PATCH).unwrap_or_default());
     let_parameters_be_absent(&mut document);
     describe_replacement(&mut document);
     let schemas = document.pointer("/components/schemas").and_then(Value::as_object).cloned().unwrap_or_default();
     join_parts(&mut document, &schemas);
     values::bound(&mut document);
     clients::reshape(&mut document);
-    examples::add(&mut document);
     write_summaries_as_text(&mut document);
     document
+}
+
+/// Puts what stands under [`IS`] and [`TOGETHER`] where it belongs.
+fn place_keywords(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(place_keywords),
+        Value::Object(schema) => {
+            schema.values_mut().for_each(place_keywords);
+            let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+            let members = properties.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut);
+            for together in members.filter_map(|member| member.shift_remove(TOGETHER)).collect::<Vec<_>>() {
+                merge_into(schema, together);
+            }
+            if let Some(Value::Object(own)) = schema.shift_remove(IS) {
+                schema.retain(|name, _| matches!(name.as_str(), "description" | "default" | "writeOnly" | TOGETHER));
+                schema.extend(own);
+            }
+            write_null_last(schema);
+        }
+        _ => {}
+    }
+}
+
+/// Writes one of the [`OPTIONAL`] schemas or null as `anyOf`, described as a whole.
+fn write_null_last(schema: &mut Map<String, Value>) {
+    let Some([one, null]) = schema.get("oneOf").and_then(Value::as_array).map(Vec::as_slice) else { return };
+    let name = one["$ref"].as_str().and_then(|target| target.rsplit('/').next());
+    if null["type"] != "null" || !name.is_some_and(|name| OPTIONAL.contains(&name)) {
+        return;
+    }
+    let (mut one, null) = (one.clone(), null.clone());
+    let description = one.as_object_mut().and_then(|one| one.shift_remove("description"));
+    for keyword in ["oneOf", "default"] {
+        schema.shift_remove(keyword);
+    }
+    schema.extend(description.map(|text| ("description".to_owned(), text)));
+    schema.insert("anyOf".to_owned(), Value::Array(vec![one, null]));
 }
 
 /// Every operation of a document.
@@ -150,7 +179,13 @@ fn merge(target: &mut Value, patch: Value) {
     if replaces || !target.is_object() {
         *target = Value::Object(Map::new());
     }
-    let Value::Object(object) = target else { return };
+    if let Value::Object(object) = target {
+        merge_into(object, Value::Object(members));
+    }
+}
+
+fn merge_into(object: &mut Map<String, Value>, patch: Value) {
+    let Value::Object(members) = patch else { return };
     for (name, patch) in members {
         match patch {
             Value::Null => drop(object.shift_remove(&name)),
@@ -174,16 +209,27 @@ mod tests {
     }
 
     #[test]
-    fn every_patch_is_json_and_speaks_of_paths_that_there_are() {
+    fn the_patch_is_json_and_speaks_of_paths_that_there_are() {
         let derived = serde_json::to_value(super::super::derived()).unwrap();
-        for patch in PATCHES {
-            let patch: Value = serde_json::from_str(patch).unwrap();
-            for (path, item) in patch.get("paths").and_then(Value::as_object).into_iter().flatten() {
-                for method in item.as_object().unwrap().keys() {
-                    assert!(derived["paths"][path].get(method).is_some(), "{method} {path}");
-                }
+        let patch: Value = serde_json::from_str(PATCH).unwrap();
+        for (path, item) in patch["paths"].as_object().unwrap() {
+            for method in item.as_object().unwrap().keys() {
+                assert!(derived["paths"][path].get(method).is_some(), "{method} {path}");
             }
         }
+    }
+
+    #[test]
+    fn keywords_of_a_member_say_what_it_is_and_what_holds_for_its_object() {
+        let member = json!({"type": "string", "description": "A.", "x-is": {"type": "array"}, "x-together": {"not": {"required": ["a"]}}});
+        let optional =
+            json!({"oneOf": [{"$ref": "#/components/schemas/HttpUrl", "description": "B."}, {"type": "null"}]});
+        let mut document = json!({"type": "object", "properties": {"a": member, "b": optional}});
+        place_keywords(&mut document);
+        let either = json!([{"$ref": "#/components/schemas/HttpUrl"}, {"type": "null"}]);
+        let expected = json!({"type": "object", "not": {"required": ["a"]}, "properties": {
+            "a": {"type": "array", "description": "A."}, "b": {"description": "B.", "anyOf": either}}});
+        assert_eq!(document, expected);
     }
 
     /// The tests that make up requests reach nothing, so they have one URL only.

@@ -21,13 +21,16 @@ struct Health {
 }
 
 /// Whether the process lives.
-#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It lives", body = Health)))]
+#[utoipa::path(get, path = "/healthz", tag = "operations",
+    security(()),
+    responses((status = 200, description = "It lives", body = Health)))]
 pub(super) async fn healthz() -> Response {
     reply::json(StatusCode::OK, &Health { status: "ok" })
 }
 
 /// Whether calls can be accepted: the database answers, and the service is not stopping.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
+    security(()),
     responses((status = 200, description = "They can", body = Health),
         (status = 503, description = "They cannot")))]
 pub(super) async fn readyz(State(state): State<AppState>) -> Result<Response, Problem> {

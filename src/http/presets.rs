@@ -39,7 +39,8 @@ enum PresetChange {
 
 /// Reads which presets a tool has: those of its definition, and over them those that were written here.
 #[utoipa::path(get, path = "/tools/{name}/presets", operation_id = "read_presets", tag = "tools",
-    params(("name" = String, Path, description = "The tool's name")),
+    security(("api_key" = ["tools"])),
+    params(("name" = String, Path, example = "get_weather", description = "The tool's name")),
     responses((status = 200, description = "The presets by argument, without their values", body = View),
         (status = 404, description = "There is no such tool")))]
 pub(super) async fn read(access: Access, Path(name): Path<String>) -> Result<Response, Problem> {
@@ -51,8 +52,10 @@ pub(super) async fn read(access: Access, Path(name): Path<String>) -> Result<Res
 /// `{"api_key": {"value": …}}` is kept encrypted and is never shown again; `{"api_key": {"secret": "MAIL_API_KEY"}}` names a
 /// secret of the service's environment. They come over those of the tool's definition, from the next call on; calls that are
 /// on their way keep what they have. They go with the tool when that is deleted.
-#[utoipa::path(put, path = "/tools/{name}/presets", operation_id = "put_presets", tag = "tools", request_body = BTreeMap<String, PresetChange>,
-    params(("name" = String, Path, description = "The tool's name")),
+#[utoipa::path(put, path = "/tools/{name}/presets", operation_id = "put_presets", tag = "tools",
+    request_body(content = BTreeMap<String, PresetChange>, example = json!({"unit": {"value": "C"}})),
+    security(("api_key" = ["tools"])),
+    params(("name" = String, Path, example = "get_weather", description = "The tool's name")),
     responses((status = 200, description = "The presets as they are now, without their values", body = View),
         BodyErrors,
         (status = 404, description = "There is no such tool"),

@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::domain::Scope;
 use crate::domain::decode::DecodeError;
 use crate::domain::tenant::QuotaResource;
+use crate::domain::{Scope, Scopes};
 use crate::engine::SubmitError;
 use crate::registry::Fault;
 use crate::store::StoreError;
+
+mod body;
+
+pub use body::ProblemBody;
 
 /// Seconds after which a caller that was refused for want of room may come again.
 const COME_AGAIN_S: u64 = 1;
@@ -39,26 +42,6 @@ pub struct FieldError {
     pub pointer: String,
     /// What is wrong.
     pub message: String,
-}
-
-/// The body of every 4xx and 5xx answer (RFC 9457).
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = Problem)]
-pub struct ProblemBody<'a> {
-    /// `about:blank`: the title says what it is.
-    r#type: &'a str,
-    /// The status in words.
-    title: &'a str,
-    /// The HTTP status.
-    status: u16,
-    /// What is wrong, for people.
-    detail: &'a str,
-    /// What is wrong, for programs.
-    code: &'a str,
-    /// The fields that are wrong.
-    errors: &'a [FieldError],
-    /// The request's id, as in `x-request-id`.
-    request_id: &'a str,
 }
 
 impl Problem {
@@ -186,8 +169,8 @@ impl Problem {
     }
 
     /// 403: the key lacks all of these scopes.
-    pub fn scope_missing(scopes: &[Scope]) -> Self {
-        let names: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+    pub fn scope_missing(scopes: Scopes) -> Self {
+        let names: Vec<&str> = scopes.iter().map(Scope::as_str).collect();
         let detail = format!("this needs a key with the scope `{}`", names.join("` or `"));
         let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", names.join(" "));
         Self::new(StatusCode::FORBIDDEN, "SCOPE_MISSING", detail).challenging(&challenge)
@@ -361,42 +344,6 @@ impl Problem {
     /// Says where what was asked for will be found after all.
     pub fn at(self, location: String) -> Self {
         self.with(header::LOCATION, &location)
-    }
-
-    /// The answer, with the request's id in it.
-    pub(super) fn render(&self, request_id: &str) -> Response {
-        let body = ProblemBody {
-            r#type: "about:blank",
-            title: self.status.canonical_reason().unwrap_or("Error"),
-            status: self.status.as_u16(),
-            detail: &self.detail,
-            code: self.code,
-            errors: &self.errors,
-            request_id,
-        };
-        let body = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = (self.status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
-        let headers = response.headers_mut();
-        if let Some(seconds) = self.retry_after_s {
-            headers.insert(header::RETRY_AFTER, seconds.into());
-        }
-        if let Some((name, value)) = self.header.as_deref() {
-            headers.insert(name, value.clone());
-        }
-        let content_range = self.length.map(|length| format!("bytes */{length}"));
-        if let Some(value) = content_range.and_then(|text| HeaderValue::from_str(&text).ok()) {
-            headers.insert(header::CONTENT_RANGE, value);
-        }
-        response
-    }
-}
-
-/// The outermost layer writes the body, since it knows the request's id.
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let mut response = self.status.into_response();
-        response.extensions_mut().insert(self);
-        response
     }
 }
 

@@ -25,6 +25,14 @@ pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     self::written(status, written.map(|()| bytes))
 }
 
+/// The same answer with the address of what it is about.
+pub(super) fn at(location: &str, mut response: Response) -> Response {
+    if let Ok(location) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
 /// A JSON answer that was written already.
 pub(super) fn written(status: StatusCode, body: serde_json::Result<impl Into<Body>>) -> Response {
     match body {

@@ -12,6 +12,7 @@ use tower::{Layer, Service};
 use utoipa::openapi::OpenApi;
 
 use super::client_address::ClientAddress;
+use super::openapi_common::operations;
 use crate::telemetry::Tracer;
 use crate::telemetry::metrics::{InFlightRequest, Metrics, RouteHandle, Routes};
 use crate::telemetry::trace::{Span, SpanKind};
@@ -31,19 +32,11 @@ pub(super) struct MeasureLayer {
 impl MeasureLayer {
     /// For the routes of this document.
     pub fn new(metrics: &Metrics, tracer: Tracer, document: &OpenApi) -> Self {
-        let routes = document.paths.paths.iter().map(|(path, item)| {
-            let methods = [
-                ("GET", &item.get),
-                ("PUT", &item.put),
-                ("POST", &item.post),
-                ("DELETE", &item.delete),
-                ("OPTIONS", &item.options),
-                ("HEAD", &item.head),
-                ("PATCH", &item.patch),
-            ];
-            let there = methods.into_iter().filter(|(_, operation)| operation.is_some());
-            (path.as_str(), there.map(|(method, _)| method.to_owned()).collect())
-        });
+        let routes = document
+            .paths
+            .paths
+            .iter()
+            .map(|(path, item)| (path.as_str(), operations(item).map(|(method, _)| method.to_string()).collect()));
         Self { routes: metrics.routes(routes), one: None, tracer }
     }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::extract::{JsonBody, Params};
 use super::openapi_common::BodyErrors;
@@ -14,18 +15,15 @@ use super::problem::Problem;
 use super::{AppState, call_body, groups, reply};
 use crate::access::Access;
 use crate::callbacks;
+use crate::domain::schemas::{HttpUrl, SessionId, ToolName};
 use crate::domain::tool::is_valid_name;
-use crate::domain::{LimitsSpec, Session, SessionState, Time, decode, json};
+use crate::domain::{Completion, LimitsSpec, Session, SessionState, Task, Time, decode, json};
 use crate::store::sessions::{SessionCursor, SessionFilter};
 
 pub(super) mod detail;
 pub(super) mod events;
 pub(super) mod lifecycle;
 pub(super) mod render;
-mod view;
-
-use view::SessionView;
-
 /// Sessions of a page unless asked otherwise, and at most.
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;
@@ -40,30 +38,89 @@ const MOST_NAMES: usize = 1024;
 #[schema(as = NewSession)]
 pub(super) struct NewSession {
     /// Its id; one of ours unless given.
-    #[schema(max_length = 512)]
+    #[schema(value_type = Option<SessionId>)]
     id: Option<String>,
     /// Objects by name, for tools that name them. They are shown to nobody.
-    #[schema(value_type = Object)]
+    #[schema(value_type = String, extensions(("x-is" = json!({"type": "object", "maxProperties": 1024,
+        "additionalProperties": {"type": "object"}}))))]
     context: Map<String, Value>,
-    /// Groups that are on or off in this session, whatever they are elsewhere.
+    /// Groups that are on or off in this session, whatever they are elsewhere; a list names those that are on.
+    #[schema(value_type = String, extensions(("x-is" = json!({"anyOf": [
+        {"type": "object", "maxProperties": 1024, "additionalProperties": {"type": "boolean"}},
+        {"type": "array", "maxItems": 1024, "items": {"type": "string"}}]}))))]
     groups: BTreeMap<String, bool>,
     /// Bounds of its calls; those of a call and of a tool come first.
     limits: LimitsSpec,
     /// The tools that it has; all unless given. A system tool (`attempt_completion`, `new_task`, `reset_equipped_tools`) is on
     /// if it is named here; a list of nothing else restricts nothing.
+    #[schema(value_type = Option<Vec<ToolName>>, max_items = 1024)]
     tools: Option<Vec<String>>,
     /// The session that it belongs to.
-    #[schema(max_length = 512)]
+    #[schema(value_type = Option<SessionId>)]
     parent: Option<String>,
     /// Gets each call that has ended where its request names no other.
-    #[schema(max_length = 2048)]
+    #[schema(value_type = Option<HttpUrl>)]
     callback_url: Option<String>,
+}
+
+/// A session.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Session)]
+pub(super) struct SessionView<'a> {
+    /// Its id.
+    id: &'a str,
+    /// Where it stands. The next call of one that has ended makes it active again.
+    state: SessionState,
+    /// The session that it belongs to.
+    parent: Option<&'a str>,
+    /// The call of the parent that waits for its end.
+    parent_call: Option<Uuid>,
+    /// What it was made for, if a call of its parent made it.
+    task: Option<&'a Task>,
+    /// How its task has ended.
+    completion: Option<&'a Completion>,
+    /// The names of its context objects; their values are shown to nobody.
+    context: Vec<&'a str>,
+    /// Groups that are on or off in this session, whatever they are elsewhere.
+    groups: &'a BTreeMap<String, bool>,
+    /// Bounds of its calls.
+    limits: &'a LimitsSpec,
+    /// The tools that it names; `null`: it is not restricted.
+    tools: Option<&'a [String]>,
+    /// Gets each call that has ended.
+    callback_url: Option<&'a str>,
+    /// When it was made.
+    created_at: Time,
+    /// When it was last changed, or noted as used.
+    updated_at: Time,
+}
+
+impl<'a> From<&'a Session> for SessionView<'a> {
+    fn from(session: &'a Session) -> Self {
+        Self {
+            id: &session.id,
+            state: session.state,
+            parent: session.parent.as_deref(),
+            parent_call: session.parent_call,
+            task: session.task.as_ref(),
+            completion: session.completion.as_ref(),
+            context: session.context.keys().map(String::as_str).collect(),
+            groups: &session.groups,
+            limits: &session.limits,
+            tools: session.tools.as_deref(),
+            callback_url: session.callback_url.as_deref(),
+            created_at: session.created_at,
+            updated_at: session.updated_at,
+        }
+    }
 }
 
 /// Makes a session.
 ///
 /// A session is also made by the first call that names it; this is for one that is to have more than an id.
-#[utoipa::path(post, path = "/sessions", operation_id = "create_session", tag = "sessions", request_body = NewSession,
+#[utoipa::path(post, path = "/sessions", operation_id = "create_session", tag = "sessions",
+    request_body(content = NewSession, example = json!({"id": "chat-1", "context": {"user": {"name": "Ada"}}})),
+    security(("api_key" = ["call"])),
     responses((status = 201, description = "It is made", body = SessionView, headers(("Location" = String))),
         BodyErrors,
         (status = 404, description = "There is no such parent, or no such group"),
@@ -77,7 +134,7 @@ pub(super) async fn create(
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
     name_active_groups(&mut body.value);
-    decode::expect_objects(&body.value, &["", "/context", "/groups", "/limits"])?;
+    decode::expect_objects(&body.value, &["/context", "/groups", "/limits"])?;
     let new: NewSession = body.read()?;
     check(&new)?;
     for name in new.groups.keys() {
@@ -102,11 +159,10 @@ pub(super) async fn create(
         let detail = format!("there is a session {} already", json::shorten(&session.id, 64));
         return Err(Problem::conflict("SESSION_EXISTS", detail));
     }
-    let mut response = reply::json(StatusCode::CREATED, &SessionView::from(&session));
-    if let Ok(location) = HeaderValue::from_str(&format!("/sessions/{}", path_segment(&session.id))) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    Ok(reply::at(
+        &format!("/sessions/{}", path_segment(&session.id)),
+        reply::json(StatusCode::CREATED, &SessionView::from(&session)),
+    ))
 }
 
 /// A list of groups is short for those being active.
@@ -175,6 +231,7 @@ struct Page<'a> {
 
 /// Lists sessions, newest first.
 #[utoipa::path(get, path = "/sessions", operation_id = "list_sessions", tag = "sessions", params(PageParams),
+    security(("api_key" = ["read"])),
     responses((status = 200, description = "A page", body = Page),
         (status = 422, description = "A query parameter is wrong"),
         (status = 503, description = "The database is away")))]

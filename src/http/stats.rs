@@ -87,7 +87,8 @@ impl std::iter::Sum for HookStats {
 }
 
 /// Reads the counts of one tool; zeros for one that was never called.
-#[utoipa::path(get, path = "/tools/{name}/stats", operation_id = "tool_stats", tag = "stats", params(("name" = String, Path, description = "The tool's name"), WindowParams),
+#[utoipa::path(get, path = "/tools/{name}/stats", operation_id = "tool_stats", tag = "stats", params(("name" = String, Path, example = "echo", description = "The tool's name"), WindowParams),
+    security(("api_key" = ["read"])),
     responses((status = 200, description = "The counts", body = StatsAnswer),
         (status = 404, description = "There is no such tool, nor was there one"),
         (status = 422, description = "A query parameter is wrong"),
@@ -111,6 +112,7 @@ pub(super) async fn of_tool(
 
 /// Reads the counts of every tool.
 #[utoipa::path(get, path = "/stats", operation_id = "all_stats", tag = "stats", params(WindowParams),
+    security(("api_key" = ["read"])),
     responses((status = 200, description = "The counts", body = AllStats),
         (status = 422, description = "A query parameter is wrong"),
         (status = 503, description = "The database is away")))]
@@ -145,7 +147,8 @@ pub(super) async fn of_all(
 }
 
 /// Sets the counts of one tool to zero.
-#[utoipa::path(delete, path = "/tools/{name}/stats", operation_id = "reset_tool_stats", tag = "stats", params(("name" = String, Path, description = "The tool's name")),
+#[utoipa::path(delete, path = "/tools/{name}/stats", operation_id = "reset_tool_stats", tag = "stats", params(("name" = String, Path, example = "echo", description = "The tool's name")),
+    security(("api_key" = ["tools"])),
     responses((status = 204, description = "Reset"),
         (status = 404, description = "There is no such tool, nor was there one"),
         (status = 503, description = "The database is away")))]
@@ -159,6 +162,7 @@ pub(super) async fn reset_tool(access: Access, Path(name): Path<String>) -> Resu
 
 /// Sets the counts of every tool to zero.
 #[utoipa::path(delete, path = "/stats", operation_id = "reset_all_stats", tag = "stats",
+    security(("api_key" = ["tools"])),
     responses((status = 204, description = "Reset"),
         (status = 503, description = "The database is away")))]
 pub(super) async fn reset_all(access: Access, Params(NoParams {}): Params<NoParams>) -> Result<StatusCode, Problem> {

@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::{AppState, reply};
 use crate::access::Access;
 use crate::auth::tickets::TicketError;
-use crate::domain::{Scope, Time, decode};
+use crate::domain::{Scope, Scopes, Time};
 
 /// Which stream a ticket is for.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -45,7 +45,9 @@ struct Ticket<'a> {
 /// `GET` of the path with `?ticket=` is answered with the permissions of the key that asked for the ticket. It has to be
 /// used within 60 s, and is then valid for reconnects to the same path for 12 h, on any node. `Last-Event-ID` and `after`
 /// resume as ever. A ticket ends with its key, and its streams with it.
-#[utoipa::path(post, path = "/events/ticket", operation_id = "create_event_ticket", tag = "events", request_body = TicketBody,
+#[utoipa::path(post, path = "/events/ticket", operation_id = "create_event_ticket", tag = "events",
+    request_body(content = TicketBody, example = json!({"path": "/events"})),
+    security(("api_key" = ["call"]), ("api_key" = ["read"])),
     responses((status = 200, description = "The ticket. The answer is the only one that has it", body = Ticket,
             example = json!({"ticket": "tpt_uZ5SvQm2hXNfKcYp0aWb1RrTgEoL7dJiV3nBxHs8qCk", "expires_at": "2026-01-31T12:01:00.000Z"})),
         BodyErrors,
@@ -59,7 +61,6 @@ pub(super) async fn create(
     CallerCredential(credential): CallerCredential,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    decode::expect_objects(&body.value, &[""])?;
     let TicketBody { path } = body.read()?;
     let events = EventsPath::parse(&path).map_err(|fault| Problem::field("/path", fault))?;
     require(&access, scopes_of(&events))?;
@@ -74,10 +75,10 @@ pub(super) async fn create(
     Ok(response)
 }
 
-/// The scopes with one of which a stream may be read, as the table of needs says.
-fn scopes_of(path: &EventsPath) -> &'static [Scope] {
+/// The scopes with one of which a stream may be read, as its route says.
+fn scopes_of(path: &EventsPath) -> Scopes {
     match path {
-        EventsPath::All { .. } => &[Scope::Read],
-        EventsPath::Call(_) | EventsPath::Session(_) => &[Scope::Call, Scope::Read],
+        EventsPath::All { .. } => Scopes::of([Scope::Read]),
+        EventsPath::Call(_) | EventsPath::Session(_) => Scopes::of([Scope::Call, Scope::Read]),
     }
 }

@@ -104,6 +104,7 @@ enum ToolListAnswer<'a> {
 /// `tools/list` at `/mcp` answers, where `server.tool` is `server__tool`. Calls under these
 /// names and with arguments for these schemas find their way back, if they come as the vendor's own message.
 #[utoipa::path(get, path = "/tools", operation_id = "list_tools", tag = "tools", params(ListParams, ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
+    security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
     responses((status = 200, description = "The tools; `ETag` changes with any of them. For `prompt` a Markdown text, empty if there is no tool",
             content((ToolListAnswer = "application/json"), (String = "text/markdown")), headers(("ETag" = String))),
         (status = 304, description = "`If-None-Match` names the list as it is"),

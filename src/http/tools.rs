@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::{AppState, Shared, reply};
 use crate::access::Access;
 use crate::domain::call::Coercion;
-use crate::domain::{ExecutorSpec, ToolDefinition, decode, json, tool};
+use crate::domain::{ExecutorSpec, ToolDefinition, json, tool};
 use crate::engine;
 use crate::registry::entry::ToolView;
 use crate::registry::fetched::{self, FetchedDefinition};
@@ -22,7 +22,8 @@ use crate::schema::Violation;
 use crate::store::tools::Precondition;
 
 /// Lets a paused tool run again. One that is not paused is left as it is.
-#[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, description = "The tool's name")),
+#[utoipa::path(post, path = "/tools/{name}/resume", operation_id = "resume_tool", tag = "tools", params(("name" = String, Path, example = "echo", description = "The tool's name")),
+    security(("api_key" = ["tools"])),
     responses((status = 200, description = "The tool, no longer paused", body = ToolView),
         (status = 404, description = "There is no such tool")))]
 pub(super) async fn resume(
@@ -36,7 +37,12 @@ pub(super) async fn resume(
 }
 
 /// Registers a tool.
-#[utoipa::path(post, path = "/tools", operation_id = "create_tool", tag = "tools", request_body = ToolDefinition,
+#[utoipa::path(post, path = "/tools", operation_id = "create_tool", tag = "tools",
+    request_body(content = ToolDefinition, example = json!({"name": "get_weather", "title": "Weather", "description": "Returns the weather of a city.",
+        "category": "data", "tags": ["weather"], "input_schema": {"type": "object",
+        "properties": {"city": {"type": "string"}, "unit": {"type": "string", "enum": ["C", "F"]}},
+        "required": ["city"]}, "annotations": {"read_only": true}, "executor": {"type": "builtin", "name": "echo"}})),
+    security(("api_key" = ["tools"])),
     responses((status = 201, description = "Registered; `Location` and `ETag` are its own", body = ToolView, headers(("Location" = String), ("ETag" = String))),
         BodyErrors,
         (status = 409, description = "The API has a tool of this name already"),
@@ -63,7 +69,8 @@ pub(super) async fn create(
 
 /// Reads a tool.
 #[utoipa::path(get, path = "/tools/{name}", operation_id = "read_tool", tag = "tools",
-    params(("name" = String, Path, description = "The tool's name"), ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
+    security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
+    params(("name" = String, Path, example = "echo", description = "The tool's name"), ("If-None-Match" = Option<String>, Header, description = "The `ETag` of what the caller has")),
     responses((status = 200, description = "The tool, with its `ETag`", body = ToolView, headers(("ETag" = String))),
         (status = 304, description = "`If-None-Match` names the tool as it is"),
         (status = 404, description = "There is no such tool")))]
@@ -80,8 +87,13 @@ pub(super) async fn read(
 }
 
 /// Registers or replaces a tool. `If-Match` makes it compare-and-swap; `If-None-Match: *` makes it only register.
-#[utoipa::path(put, path = "/tools/{name}", operation_id = "put_tool", tag = "tools", request_body = ToolDefinition,
-    params(("name" = String, Path, description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Only if the tool has this `ETag`; `*` is any"),
+#[utoipa::path(put, path = "/tools/{name}", operation_id = "put_tool", tag = "tools",
+    request_body(content = ToolDefinition, example = json!({"title": "Weather", "description": "Returns the weather of a city.", "category": "data", "tags": ["weather"],
+        "input_schema": {"type": "object", "properties": {"city": {"type": "string"}, "unit": {"type": "string",
+        "enum": ["C", "F"]}}, "required": ["city"]}, "annotations": {"read_only": true},
+        "executor": {"type": "builtin", "name": "echo"}})),
+    security(("api_key" = ["tools"])),
+    params(("name" = String, Path, example = "get_weather", description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Only if the tool has this `ETag`; `*` is any"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is no tool of this name")),
     responses((status = 200, description = "Replaced", body = ToolView, headers(("ETag" = String))),
         (status = 201, description = "Registered", body = ToolView, headers(("Location" = String), ("ETag" = String))),
@@ -123,7 +135,8 @@ pub(super) async fn replace(
 
 /// Removes a registered tool; one of the same name from a file, or built in, is back.
 #[utoipa::path(delete, path = "/tools/{name}", operation_id = "delete_tool", tag = "tools",
-    params(("name" = String, Path, description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Only if the tool has this `ETag`; `*` is any")),
+    security(("api_key" = ["tools"])),
+    params(("name" = String, Path, example = "get_weather", description = "The tool's name"), ("If-Match" = Option<String>, Header, description = "Only if the tool has this `ETag`; `*` is any")),
     responses((status = 204, description = "Removed"),
         (status = 404, description = "There is no such tool"),
         (status = 409, description = "The tool was not registered over the API"),
@@ -176,8 +189,10 @@ pub(super) struct Validation {
 }
 
 /// Checks arguments as a call would; nothing runs, nothing is counted.
-#[utoipa::path(post, path = "/tools/{name}/validate", operation_id = "validate_arguments", tag = "tools", request_body = ValidateBody,
-    params(("name" = String, Path, description = "The tool's name")),
+#[utoipa::path(post, path = "/tools/{name}/validate", operation_id = "validate_arguments", tag = "tools",
+    request_body(content = ValidateBody, example = json!({"arguments": {"city": "Paris"}})),
+    security(("api_key" = ["call"]), ("api_key" = ["read"]), ("api_key" = ["tools"])),
+    params(("name" = String, Path, example = "echo", description = "The tool's name")),
     responses((status = 200, description = "Whether they are valid", body = Validation),
         BodyErrors,
         (status = 404, description = "There is no such tool"),
@@ -188,7 +203,6 @@ pub(super) async fn validate(
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
     let entry = find(&access, &name)?;
-    decode::expect_objects(&body.value, &[""])?;
     let given = Arc::new(body.read::<ValidateBody>()?.arguments);
     let validation = match engine::try_arguments(&entry, &given) {
         Ok(checked) => {

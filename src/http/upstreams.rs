@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +12,9 @@ use super::openapi_common::BodyErrors;
 use super::problem::{FieldError, Problem};
 use super::{AppState, Shared, reply};
 use crate::access::Access;
-use crate::domain::decode;
 use crate::domain::json::{pointer_token, shorten};
 use crate::domain::process::EnvValue;
+use crate::domain::schemas::HttpUrl;
 use crate::domain::tool::OutputCheck;
 use crate::domain::upstream::{Upstream, UpstreamTransport, read_registered};
 use crate::executor::http::check_url;
@@ -38,20 +38,28 @@ pub(super) struct UpstreamList {
 
 /// An upstream MCP server with Streamable HTTP. Programs can be declared in the service's settings only.
 #[derive(utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only the document reads it")]
 pub(super) struct UpstreamDefinition {
     /// Its tools are `NAME.tool`.
     #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     name: String,
     /// Where it is.
-    #[schema(max_length = 2048)]
+    #[schema(value_type = HttpUrl)]
     url: String,
     /// Headers of every request: texts, which are kept encrypted and never shown, or `{"secret": "NAME"}`.
-    headers: Option<std::collections::BTreeMap<String, EnvValue>>,
+    #[schema(extensions(("x-is" = json!({"type": ["object", "null"], "maxProperties": 50,
+        "propertyNames": {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9-]{0,63}$"},
+        "additionalProperties": {"anyOf": [{"$ref": "#/components/schemas/SecretRef"},
+            {"type": "string", "maxLength": 8192, "pattern": "^[!-~]*$"}, {"type": ["number", "boolean"]}]}}))))]
+    headers: Option<String>,
     /// Whether a tool whose definition has changed rests until it is accepted.
     pin: Option<bool>,
     /// What a result means that does not match its tool's output schema; `warn` unless given.
     output_check: Option<OutputCheck>,
+    /// `http`, if it is said.
+    #[schema(extensions(("x-is" = json!({"enum": ["http", null]}))))]
+    r#type: Option<String>,
 }
 
 /// Which changed definitions are accepted.
@@ -64,6 +72,7 @@ pub(super) struct Acceptance {
 
 /// Lists the upstream servers, as this node has them.
 #[utoipa::path(get, path = "/upstreams", operation_id = "list_upstreams", tag = "upstreams",
+    security(("api_key" = ["admin"])),
     responses((status = 200, description = "The servers", body = UpstreamList),
         (status = 503, description = "The service is stopping")))]
 pub(super) async fn list(State(state): State<AppState>, access: Access) -> Response {
@@ -74,7 +83,9 @@ pub(super) async fn list(State(state): State<AppState>, access: Access) -> Respo
 
 /// Registers a server with Streamable HTTP; it is connected to from now on, by every node. Its tools appear when it
 /// answers; the answer waits for that for a moment.
-#[utoipa::path(post, path = "/upstreams", operation_id = "create_upstream", tag = "upstreams", request_body = UpstreamDefinition,
+#[utoipa::path(post, path = "/upstreams", operation_id = "create_upstream", tag = "upstreams",
+    request_body(content = UpstreamDefinition, example = json!({"name": "weather", "url": "https://mcp.example.com/mcp"})),
+    security(("api_key" = ["admin"])),
     responses((status = 201, description = "Registered", body = UpstreamDetails, headers(("Location" = String))),
         BodyErrors,
         (status = 409, description = "There is a server of this name, or there are too many"),
@@ -91,16 +102,13 @@ pub(super) async fn create(State(state): State<AppState>, access: Access, body: 
     }
     state.upstreams.register(&name, &upstream).await.map_err(problem)?;
     state.upstreams.settled(&name, Duration::from_millis(state.config.mcp_servers.start_wait_ms)).await;
-    let mut response = shown(&state, &name, StatusCode::CREATED)?;
-    if let Ok(location) = HeaderValue::from_str(&format!("/upstreams/{name}")) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    Ok(reply::at(&format!("/upstreams/{name}"), shown(&state, &name, StatusCode::CREATED)?))
 }
 
 /// Reads a server, with the last lines of its standard error and the last changes of its tools.
 #[utoipa::path(get, path = "/upstreams/{name}", operation_id = "read_upstream", tag = "upstreams",
-    params(("name" = String, Path, description = "The server's name")),
+    security(("api_key" = ["admin"])),
+    params(("name" = String, Path, example = "weather", description = "The server's name")),
     responses((status = 200, description = "The server", body = UpstreamDetails),
         (status = 404, description = "There is no such server")))]
 pub(super) async fn read(
@@ -114,7 +122,8 @@ pub(super) async fn read(
 
 /// Removes a registered server with its tools. Calls that it is working on fail.
 #[utoipa::path(delete, path = "/upstreams/{name}", operation_id = "delete_upstream", tag = "upstreams",
-    params(("name" = String, Path, description = "The server's name")),
+    security(("api_key" = ["admin"])),
+    params(("name" = String, Path, example = "weather", description = "The server's name")),
     responses((status = 204, description = "Removed"),
         (status = 404, description = "There is no such server"),
         (status = 409, description = "The server is declared in the settings"),
@@ -131,7 +140,8 @@ pub(super) async fn delete(
 
 /// Starts a server again, at once, on this node. Calls that it is working on fail.
 #[utoipa::path(post, path = "/upstreams/{name}/restart", operation_id = "restart_upstream", tag = "upstreams",
-    params(("name" = String, Path, description = "The server's name")),
+    security(("api_key" = ["admin"])),
+    params(("name" = String, Path, example = "weather", description = "The server's name")),
     responses((status = 202, description = "It is being started", body = UpstreamDetails),
         (status = 404, description = "There is no such server"),
         (status = 409, description = "The server cannot be used as it is declared")))]
@@ -146,8 +156,10 @@ pub(super) async fn restart(
 }
 
 /// Accepts the definitions that tools of a pinned server have now, so that they can be called again.
-#[utoipa::path(post, path = "/upstreams/{name}/accept", operation_id = "accept_upstream_tools", tag = "upstreams", request_body = Acceptance,
-    params(("name" = String, Path, description = "The server's name")),
+#[utoipa::path(post, path = "/upstreams/{name}/accept", operation_id = "accept_upstream_tools", tag = "upstreams",
+    request_body(content = Acceptance, example = json!({})),
+    security(("api_key" = ["admin"])),
+    params(("name" = String, Path, example = "weather", description = "The server's name")),
     responses((status = 200, description = "The server as it is now", body = UpstreamDetails),
         BodyErrors,
         (status = 404, description = "There is no such server"),
@@ -160,7 +172,6 @@ pub(super) async fn accept(
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
     require_operator(&access, &name)?;
-    decode::expect_objects(&body.value, &[""])?;
     let Acceptance { tools } = body.read()?;
     state.upstreams.accept(&name, tools.as_deref()).await.map_err(problem)?;
     shown(&state, &name, StatusCode::OK)

@@ -128,3 +128,67 @@ fn every_event_has_a_schema_whose_fields_are_described() {
         assert!(own || text.contains("Subject"), "{name}: {text}");
     }
 }
+
+/// What is text for people, and may change.
+const PROSE: [&str; 3] = ["description", "summary", "title"];
+
+/// The document may change in its descriptions only.
+#[test]
+fn the_shape_of_the_document_stays() {
+    let found = shape(&document());
+    let how = "UPDATE_FIXTURES=1 cargo test --test it the_shape_of_the_document_stays";
+    fixture::same_as_file("tests/fixtures/openapi_shape.json", &found, how);
+}
+
+/// The document without prose, in order, with one operation or schema a line.
+fn shape(document: &Value) -> String {
+    let mut document = without_prose(document, Members::Keywords);
+    let parts = document.as_object_mut().unwrap();
+    parts.shift_remove("info");
+    let mut lines = Vec::new();
+    for (path, item) in parts.shift_remove("paths").unwrap().as_object().unwrap() {
+        let operations = item.as_object().unwrap().iter();
+        lines.extend(operations.map(|(method, operation)| (path.clone(), method.clone(), operation.clone())));
+    }
+    for (kind, all) in parts.shift_remove("components").unwrap().as_object().unwrap() {
+        lines.extend(all.as_object().unwrap().iter().map(|(name, one)| (kind.clone(), name.clone(), one.clone())));
+    }
+    lines.extend(std::mem::take(parts).into_iter().map(|(name, part)| ("document".to_owned(), name, part)));
+    lines.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+    let lines = lines.into_iter().map(|(place, name, value)| format!("  {:?}: {value}", format!("{place} {name}")));
+    format!("{{\n{}\n}}\n", lines.collect::<Vec<_>>().join(",\n"))
+}
+
+/// What the members of an object are.
+#[derive(Clone, Copy, PartialEq)]
+enum Members {
+    /// Keywords of OpenAPI and JSON Schema.
+    Keywords,
+    /// Names that the service gives, each with keywords.
+    Named,
+    /// Data, which has no prose.
+    Data,
+}
+
+/// A part of the document, its members by name.
+fn without_prose(value: &Value, members: Members) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(|item| without_prose(item, members)).collect(),
+        Value::Object(all) => {
+            let is_prose = |name: &str, value: &Value| PROSE.contains(&name) && value.is_string();
+            let mut kept: Vec<_> = all.iter().collect();
+            kept.retain(|(name, value)| members != Members::Keywords || !is_prose(name, value));
+            kept.sort_by_key(|(name, _)| name.as_str());
+            let bare = kept.into_iter().map(|(name, value)| {
+                let within = match (members, name.as_str()) {
+                    (Members::Data, _) | (Members::Keywords, "example" | "value") => Members::Data,
+                    (Members::Keywords, "properties" | "examples") => Members::Named,
+                    _ => Members::Keywords,
+                };
+                (name.clone(), without_prose(value, within))
+            });
+            Value::Object(bare.collect())
+        }
+        other => other.clone(),
+    }
+}

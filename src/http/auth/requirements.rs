@@ -1,19 +1,23 @@
-//! What each route asks of its callers: the one table, from which the OpenAPI document says it too.
+//! What each route asks of its callers: `security` of its `utoipa::path` says it, to this gate and in the OpenAPI document.
 //!
-//! A route that is not in it is for `admin` alone, and a test fails.
+//! A route that says nothing is for `admin` alone, and a test fails.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
+use serde_json::Value;
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::security::{
-    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
-};
-use utoipa::openapi::{OpenApi, PathItem, RefOr, Response};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{OpenApi, RefOr, Response};
 
-use crate::domain::Scope;
-use crate::domain::Scope::{Admin, Call, Read, Tools};
+use crate::domain::{Scope, Scopes};
+use crate::http::openapi_common::{operations, operations_mut};
+
+/// Names of security schemes: an API key with one scope, the token of the call that is meant, and a ticket for an event stream.
+const API_KEY: &str = "api_key";
+const CALL_TOKEN: &str = "call_token";
+const EVENT_TICKET: &str = "event_ticket";
 
 /// What a route asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,67 +27,30 @@ pub(in crate::http) enum Requirement {
     /// A key, whatever it may do: the answer is that there is no such method.
     Authenticated,
     /// A key with one of these scopes.
-    AnyScope(&'static [Scope]),
+    AnyScope(Scopes),
     /// The same, or the token of the call that is meant.
-    CallTokenOr(&'static [Scope]),
+    CallTokenOr(Scopes),
 }
 
-use Requirement::{AnyScope, CallTokenOr, Public};
+impl Requirement {
+    const ADMIN: Self = Self::AnyScope(Scopes::of([Scope::Admin]));
 
-const LOOK: Requirement = AnyScope(&[Call, Read, Tools]);
-const FOLLOW: Requirement = AnyScope(&[Call, Read]);
-const CALL: Requirement = AnyScope(&[Call]);
-const READ: Requirement = AnyScope(&[Read]);
-const TOOLS: Requirement = AnyScope(&[Tools]);
-/// For one session a caller may switch groups, too; the handler tells which is meant.
-const SWITCH: Requirement = AnyScope(&[Call, Tools]);
-const ADMIN: Requirement = AnyScope(&[Admin]);
-
-const TABLE: &[(&str, &[(Method, Requirement)])] = &[
-    ("/tools", &[(Method::GET, LOOK), (Method::POST, TOOLS)]),
-    ("/tools/{name}", &[(Method::GET, LOOK), (Method::PUT, TOOLS), (Method::DELETE, TOOLS)]),
-    ("/tools/{name}/validate", &[(Method::POST, LOOK)]),
-    ("/tools/{name}/resume", &[(Method::POST, TOOLS)]),
-    ("/tools/{name}/presets", &[(Method::GET, TOOLS), (Method::PUT, TOOLS)]),
-    ("/tools/{name}/stats", &[(Method::GET, READ), (Method::DELETE, TOOLS)]),
-    ("/stats", &[(Method::GET, READ), (Method::DELETE, TOOLS)]),
-    ("/tool-groups", &[(Method::GET, LOOK), (Method::POST, TOOLS), (Method::PATCH, SWITCH)]),
-    ("/tool-groups/{name}", &[(Method::GET, LOOK), (Method::PATCH, SWITCH), (Method::DELETE, TOOLS)]),
-    ("/hooks", &[(Method::GET, ADMIN), (Method::POST, ADMIN)]),
-    ("/hooks/{id}", &[(Method::GET, ADMIN), (Method::DELETE, ADMIN)]),
-    ("/keys", &[(Method::GET, ADMIN), (Method::POST, ADMIN)]),
-    ("/keys/{id}", &[(Method::GET, ADMIN), (Method::DELETE, ADMIN)]),
-    ("/tool-calls", &[(Method::GET, READ), (Method::POST, CALL)]),
-    ("/tool-calls/stream", &[(Method::POST, CALL)]),
-    ("/tool-calls/{id}", &[(Method::GET, FOLLOW)]),
-    ("/tool-calls/{id}/events", &[(Method::GET, FOLLOW)]),
-    ("/tool-calls/{id}/output", &[(Method::GET, FOLLOW)]),
-    ("/tool-calls/{id}/content/{n}", &[(Method::GET, FOLLOW)]),
-    ("/tool-calls/{id}/arguments", &[(Method::PATCH, CALL)]),
-    ("/tool-calls/{id}/cancel", &[(Method::POST, CALL)]),
-    ("/tool-calls/{id}/progress", &[(Method::POST, CallTokenOr(&[Call]))]),
-    ("/tool-calls/{id}/result", &[(Method::POST, CallTokenOr(&[Call]))]),
-    ("/events", &[(Method::GET, READ)]),
-    // For the path that is asked for, the handler looks again.
-    ("/events/ticket", &[(Method::POST, FOLLOW)]),
-    ("/sessions", &[(Method::GET, READ), (Method::POST, CALL)]),
-    ("/sessions/{id}", &[(Method::GET, FOLLOW), (Method::DELETE, CALL)]),
-    ("/sessions/{id}/abort", &[(Method::POST, CALL)]),
-    ("/sessions/{id}/complete", &[(Method::POST, CALL)]),
-    ("/sessions/{id}/events", &[(Method::GET, FOLLOW)]),
-    ("/sessions/{id}/messages", &[(Method::GET, FOLLOW)]),
-    ("/sessions/{id}/prompt", &[(Method::GET, FOLLOW)]),
-    ("/imports/openapi", &[(Method::POST, TOOLS)]),
-    ("/upstreams", &[(Method::GET, ADMIN), (Method::POST, ADMIN)]),
-    ("/upstreams/{name}", &[(Method::GET, ADMIN), (Method::DELETE, ADMIN)]),
-    ("/upstreams/{name}/restart", &[(Method::POST, ADMIN)]),
-    ("/upstreams/{name}/accept", &[(Method::POST, ADMIN)]),
-    ("/mcp", &[(Method::POST, CALL), (Method::GET, CALL), (Method::DELETE, CALL)]),
-    ("/healthz", &[(Method::GET, Public)]),
-    ("/readyz", &[(Method::GET, Public)]),
-    // Of all tenants together: the handler lets the operator's keys in only.
-    ("/metrics", &[(Method::GET, READ)]),
-];
+    /// Returns what the `security` of an operation requires.
+    fn of(operation: &Operation) -> Self {
+        let Some(required) = &operation.security else { return Self::ADMIN };
+        let schemes = serde_json::to_value(required).unwrap_or_default();
+        let schemes = || schemes.as_array().into_iter().flatten();
+        let names = schemes().filter_map(|one| one[API_KEY].as_array()).flatten().filter_map(Value::as_str);
+        let scopes: Scopes = names.filter_map(Scope::named).collect();
+        if schemes().any(|one| one.get(CALL_TOKEN).is_some()) {
+            Self::CallTokenOr(scopes)
+        } else if scopes == Scopes::default() {
+            Self::Public
+        } else {
+            Self::AnyScope(scopes)
+        }
+    }
+}
 
 /// What tells nothing but what the service can do: the document, and the page that shows it.
 const OPEN: [&str; 2] = ["/openapi.json", "/docs"];
@@ -99,73 +66,42 @@ pub(in crate::http) fn may_wait(request: &Request) -> bool {
     }
 }
 
-/// What there is, and what it asks for.
+/// What each route asks for.
 #[derive(Debug)]
-pub(in crate::http) struct RequirementTable {
-    routes: HashMap<&'static str, &'static [(Method, Requirement)]>,
-    /// Every path and method of the document.
-    documented: HashSet<(String, Method)>,
-}
+pub(in crate::http) struct RequirementTable(HashMap<String, Vec<(Method, Requirement)>>);
 
 impl RequirementTable {
     /// Of the routes that this document describes.
     pub fn new(document: &OpenApi) -> Self {
-        let paths = document.paths.paths.iter();
-        let documented = paths.flat_map(|(path, item)| methods(item).map(|(method, _)| (path.clone(), method)));
-        Self { routes: TABLE.iter().copied().collect(), documented: documented.collect() }
+        let of_path = |item| operations(item).map(|(method, operation)| (method, Requirement::of(operation))).collect();
+        Self(document.paths.paths.iter().map(|(path, item)| (path.clone(), of_path(item))).collect())
     }
 
     /// What a request asks for that was matched to a route.
     pub fn of(&self, request: &Request) -> Requirement {
         // Nothing was matched: there is nothing at this path.
-        let Some(path) = request.extensions().get::<MatchedPath>() else { return Public };
+        let Some(path) = request.extensions().get::<MatchedPath>() else { return Requirement::Public };
         self.of_route(path.as_str(), request.method())
     }
 
     /// What one of them asks for.
     pub fn of_route(&self, path: &str, method: &Method) -> Requirement {
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        let Some(methods) = self.routes.get(path) else {
+        let Some(methods) = self.0.get(path) else {
             let is_open = OPEN.iter().any(|open| path == *open || path.starts_with(&format!("{open}/")));
-            return if is_open { Public } else { ADMIN };
+            return if is_open { Requirement::Public } else { Requirement::ADMIN };
         };
-        let listed = methods.iter().find(|(listed, _)| listed == method).map(|(_, need)| *need);
-        listed.unwrap_or_else(|| {
-            let is_there = self.documented.contains(&(path.to_owned(), method.clone()));
-            if is_there { ADMIN } else { Requirement::Authenticated }
-        })
+        methods.iter().find(|(listed, _)| listed == method).map_or(Requirement::Authenticated, |(_, need)| *need)
     }
 }
 
-fn methods(item: &PathItem) -> impl Iterator<Item = (Method, &Operation)> {
-    let all = [
-        (Method::GET, &item.get),
-        (Method::PUT, &item.put),
-        (Method::POST, &item.post),
-        (Method::DELETE, &item.delete),
-        (Method::PATCH, &item.patch),
-    ];
-    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)))
-}
-
-/// Says of each route in the document what it asks for, and how it refuses.
+/// Says how each route refuses callers, and by what they can show who they are.
 pub(in crate::http) fn describe(document: &mut OpenApi) {
-    let needs = RequirementTable::new(document);
-    for (path, item) in &mut document.paths.paths {
-        let all = [
-            (Method::GET, &mut item.get),
-            (Method::PUT, &mut item.put),
-            (Method::POST, &mut item.post),
-            (Method::DELETE, &mut item.delete),
-            (Method::PATCH, &mut item.patch),
-        ];
-        for (method, operation) in all {
-            if let Some(operation) = operation {
-                describe_one(operation, needs.of_route(path, &method));
-                if method == Method::GET && takes_tickets(path) {
-                    describe_ticket(operation);
-                }
-            }
+    for operation in document.paths.paths.values_mut().flat_map(operations_mut) {
+        if Requirement::of(operation) == Requirement::Public {
+            operation.security = Some(Vec::new());
+        } else {
+            describe_refusals(operation);
         }
     }
     let scheme = HttpBuilder::new()
@@ -177,11 +113,11 @@ pub(in crate::http) fn describe(document: &mut OpenApi) {
         ))
         .build();
     if let Some(components) = &mut document.components {
-        components.add_security_scheme("api_key", SecurityScheme::Http(scheme));
+        components.add_security_scheme(API_KEY, SecurityScheme::Http(scheme));
         let description =
             "What `POST /events/ticket` has made for this path, for browsers, whose `EventSource` sends no headers.";
         let ticket = ApiKeyValue::with_description("ticket", description);
-        components.add_security_scheme("event_ticket", SecurityScheme::ApiKey(ApiKey::Query(ticket)));
+        components.add_security_scheme(EVENT_TICKET, SecurityScheme::ApiKey(ApiKey::Query(ticket)));
     }
 }
 
@@ -190,25 +126,7 @@ pub(in crate::http) fn takes_tickets(path: &str) -> bool {
     path == "/events" || path.ends_with("}/events")
 }
 
-fn describe_ticket(operation: &mut Operation) {
-    operation.security.get_or_insert_default().push(SecurityRequirement::new("event_ticket", [""; 0]));
-}
-
-fn describe_one(operation: &mut Operation, need: Requirement) {
-    let (scopes, has_token) = match need {
-        Public | Requirement::Authenticated => {
-            operation.security = Some(Vec::new());
-            return;
-        }
-        AnyScope(scopes) => (scopes, false),
-        CallTokenOr(scopes) => (scopes, true),
-    };
-    let mut security: Vec<SecurityRequirement> =
-        scopes.iter().map(|scope| SecurityRequirement::new("api_key", [scope.as_str()])).collect();
-    if has_token {
-        security.push(SecurityRequirement::new("call_token", [""; 0]));
-    }
-    operation.security = Some(security);
+fn describe_refusals(operation: &mut Operation) {
     let refusals = [
         ("401", "`UNAUTHORIZED`: no key is shown. `INVALID_KEY`: the key or the token does not count"),
         ("403", "`SCOPE_MISSING`: the key may not do this. `FORBIDDEN`: nor with this"),
@@ -222,26 +140,29 @@ fn describe_one(operation: &mut Operation, need: Requirement) {
 
 #[cfg(test)]
 mod tests {
+    use utoipa::openapi::security::SecurityRequirement;
+
     use super::*;
 
     #[test]
-    fn every_route_is_in_the_table_and_the_table_has_no_other() {
-        let document = crate::http::derived();
-        let needs = RequirementTable::new(&document);
-        let listed: HashSet<(String, Method)> = TABLE
-            .iter()
-            .flat_map(|(path, methods)| methods.iter().map(|(method, _)| ((*path).to_owned(), method.clone())))
-            .collect();
-        assert_eq!(listed, needs.documented);
+    fn every_route_says_what_it_asks_for() {
+        for (path, item) in &crate::http::routes().into_openapi().paths.paths {
+            for (method, operation) in operations(item) {
+                assert!(operation.security.is_some(), "{method} {path}");
+                let ticket = SecurityRequirement::new(EVENT_TICKET, [""; 0]);
+                let takes_ticket = operation.security.as_ref().is_some_and(|all| all.contains(&ticket));
+                assert_eq!(takes_ticket, takes_tickets(path) && method == Method::GET, "{method} {path}");
+            }
+        }
     }
 
     #[test]
     fn what_is_not_known_is_for_admin_alone() {
         let needs = RequirementTable::new(&crate::http::derived());
-        assert_eq!(needs.of_route("/new", &Method::GET), ADMIN);
-        assert_eq!(needs.of_route("/docsx", &Method::GET), ADMIN);
-        assert_eq!(needs.of_route("/docs/{*rest}", &Method::GET), Public);
+        assert_eq!(needs.of_route("/new", &Method::GET), Requirement::ADMIN);
+        assert_eq!(needs.of_route("/docsx", &Method::GET), Requirement::ADMIN);
+        assert_eq!(needs.of_route("/docs/{*rest}", &Method::GET), Requirement::Public);
         assert_eq!(needs.of_route("/stats", &Method::PUT), Requirement::Authenticated);
-        assert_eq!(needs.of_route("/stats", &Method::HEAD), READ);
+        assert_eq!(needs.of_route("/stats", &Method::HEAD), Requirement::AnyScope(Scopes::of([Scope::Read])));
     }
 }

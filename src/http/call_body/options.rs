@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{FieldError, MessageFormat, Problem, unknown};
 use crate::callbacks;
 use crate::domain::limits::LimitsSpec;
+use crate::domain::schemas::{HttpUrl, SessionId};
 use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, decode, json};
 use crate::engine::{Mode, Submission, Wait};
@@ -37,6 +38,7 @@ pub(super) struct CallOptions {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Options {
     /// The conversation that the calls belong to.
+    #[schema(value_type = Option<SessionId>)]
     session: Option<String>,
     /// Objects for tools that name them in `context`, by name. They come before those of the session and of the server, a
     /// whole object at a time, and are shown to nobody.
@@ -55,7 +57,7 @@ pub(crate) struct Options {
     /// Higher ones leave the queue first; a call's own comes first.
     priority: i32,
     /// Gets each call when it has ended, signed as Standard Webhooks.
-    #[schema(max_length = 2048)]
+    #[schema(value_type = Option<HttpUrl>)]
     callback_url: Option<String>,
     /// How long to wait: for the results, until the calls are accepted, or so many milliseconds. What has not ended by then
     /// is a 202 and goes on. Absent: for the results, except of `async` tools.

@@ -1,16 +1,24 @@
 //! The bodies of `POST /tool-calls` as the OpenAPI document shows them.
 
-use std::collections::HashMap;
-
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::options::{CallOptions, Options};
+use crate::domain::schemas::described_as;
+
+/// The schemas of what has no shape of ours, by name.
+const SCHEMAS: &str = include_str!("documented.json");
+
+fn schema(name: &str) -> Value {
+    // That it is JSON, and has each of them, shows the document.
+    serde_json::from_str(SCHEMAS).map(|mut all: Value| all[name].take()).unwrap_or_default()
+}
 
 /// One call.
 #[derive(Debug, utoipa::ToSchema)]
 #[expect(dead_code, reason = "only the document reads it")]
 pub(crate) struct CallItem {
     /// The tool.
+    #[schema(max_length = 512)]
     name: String,
     /// The caller's own id, up to 512 characters.
     #[schema(max_length = 512)]
@@ -30,108 +38,50 @@ pub(crate) struct BatchItem {
     options: CallOptions,
 }
 
-/// One call with its options.
-#[derive(Debug, utoipa::ToSchema)]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(crate) struct SingleCall {
-    #[serde(flatten)]
-    call: CallItem,
-    #[serde(flatten)]
-    options: Options,
-}
+pub(crate) enum SingleCall {}
+described_as!(SingleCall as "SingleCall", [CallItem, Options], schema("SingleCall"));
 
-/// A batch with its options.
-#[derive(Debug, utoipa::ToSchema)]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(crate) struct BatchOfCalls {
-    /// The calls; no id twice. The operator bounds how many there may be (`server.max_batch_calls`, 1024 by default).
-    #[schema(min_items = 1)]
-    calls: Vec<BatchItem>,
-    #[serde(flatten)]
-    options: Options,
-}
+pub(crate) enum BatchOfCalls {}
+described_as!(BatchOfCalls as "BatchOfCalls", [BatchItem, Options], schema("BatchOfCalls"));
 
-/// OpenAI Chat: the whole answer, a choice of it, or its message. Any of the options of a batch may stand beside it.
-#[derive(Debug, utoipa::ToSchema)]
-#[schema(example = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "call_4XzlGB", "type": "function",
-    "function": {"name": "echo", "arguments": "{\"city\":\"Paris\"}"}}]}))]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(crate) struct OpenAiChatMessage {
-    /// Of the whole answer; the first counts.
-    #[schema(value_type = Option<Vec<Object>>)]
-    choices: Option<Vec<Value>>,
-    /// Of the message.
-    #[schema(value_type = Option<Vec<Object>>)]
-    tool_calls: Option<Vec<Value>>,
-    /// Of an older message.
-    #[schema(value_type = Option<Object>)]
-    function_call: Option<Value>,
-    #[serde(flatten)]
-    others: HashMap<String, Value>,
-}
+pub(crate) enum OpenAiChatMessage {}
+described_as!(OpenAiChatMessage as "OpenAiChatMessage", [OpenAiMessage, OpenAiToolCall], schema("OpenAiChatMessage"));
 
-/// OpenAI Responses: the whole answer, or one item of it. `function_call` and `custom_tool_call` run. Any of the options of
-/// a batch may stand beside it.
-#[derive(Debug, utoipa::ToSchema)]
-#[schema(example = json!({"id": "resp_1", "status": "completed", "output": [{"type": "function_call", "id": "fc_1",
-    "call_id": "call_1", "name": "echo", "arguments": "{\"city\":\"Paris\"}"}]}))]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(crate) struct OpenAiResponse {
-    /// The items.
-    #[schema(value_type = Option<Vec<Object>>)]
-    output: Option<Vec<Value>>,
-    /// Of one item.
-    r#type: Option<String>,
-    #[serde(flatten)]
-    others: HashMap<String, Value>,
-}
+pub(crate) enum OpenAiMessage {}
+described_as!(OpenAiMessage as "OpenAiMessage", [], schema("OpenAiMessage"));
 
-/// Anthropic: the message. Its `tool_use` blocks run. Any of the options of a batch may stand beside it.
-#[derive(Debug, utoipa::ToSchema)]
-#[schema(example = json!({"role": "assistant", "stop_reason": "tool_use", "content": [{"type": "text", "text": "Let me see."},
-    {"type": "tool_use", "id": "toolu_01A09q", "name": "echo", "input": {"city": "Paris"}}]}))]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(crate) struct AnthropicMessage {
-    /// The blocks, or a text.
-    content: Value,
-    #[serde(flatten)]
-    others: HashMap<String, Value>,
-}
+pub(crate) enum OpenAiToolCall {}
+described_as!(OpenAiToolCall as "OpenAiToolCall", [], schema("OpenAiToolCall"));
 
-/// Gemini: the whole answer, a candidate of it, its content, or one part. Its `functionCall`s run. Any of the options of a
-/// batch may stand beside it.
-#[derive(Debug, utoipa::ToSchema)]
-#[schema(example = json!({"candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [
-    {"functionCall": {"name": "echo", "args": {"city": "Paris"}}}]}}]}))]
-#[serde(rename_all = "camelCase")]
-#[expect(dead_code, reason = "only the document reads it")]
-pub(crate) struct GeminiAnswer {
-    /// The first counts.
-    #[schema(value_type = Option<Vec<Object>>)]
-    candidates: Option<Vec<Value>>,
-    /// Of a candidate.
-    #[schema(value_type = Option<Object>)]
-    content: Option<Value>,
-    /// Of a content.
-    #[schema(value_type = Option<Vec<Object>>)]
-    parts: Option<Vec<Value>>,
-    /// Of a part.
-    #[schema(value_type = Option<Object>)]
-    function_call: Option<Value>,
-    #[serde(flatten)]
-    others: HashMap<String, Value>,
-}
+pub(crate) enum OpenAiResponse {}
+described_as!(OpenAiResponse as "OpenAiResponse", [OpenAiResponseItem], schema("OpenAiResponse"));
 
-/// What stands in a model's message, without anything around it: items of OpenAI Responses, blocks of Anthropic, or parts of
-/// Gemini.
-#[derive(Debug, utoipa::ToSchema)]
-#[schema(example = json!([{"type": "tool_use", "id": "toolu_01A09q", "name": "echo", "input": {}}]))]
-#[expect(dead_code, reason = "only the document reads it")]
-#[schema(as = PiecesOfMessage)]
-pub(crate) struct MessageFragments(Vec<Map<String, Value>>);
+pub(crate) enum OpenAiResponseItem {}
+described_as!(OpenAiResponseItem as "OpenAiResponseItem", [], schema("OpenAiResponseItem"));
+
+pub(crate) enum AnthropicMessage {}
+described_as!(AnthropicMessage as "AnthropicMessage", [AnthropicBlock], schema("AnthropicMessage"));
+
+pub(crate) enum AnthropicBlock {}
+described_as!(AnthropicBlock as "AnthropicBlock", [], schema("AnthropicBlock"));
+
+pub(crate) enum GeminiAnswer {}
+described_as!(GeminiAnswer as "GeminiAnswer", [GeminiContent, GeminiPart, GeminiFunctionCall], schema("GeminiAnswer"));
+
+pub(crate) enum GeminiContent {}
+described_as!(GeminiContent as "GeminiContent", [], schema("GeminiContent"));
+
+pub(crate) enum GeminiPart {}
+described_as!(GeminiPart as "GeminiPart", [], schema("GeminiPart"));
+
+pub(crate) enum GeminiFunctionCall {}
+described_as!(GeminiFunctionCall as "GeminiFunctionCall", [], schema("GeminiFunctionCall"));
+
+pub(crate) enum MessageFragments {}
+described_as!(MessageFragments as "PiecesOfMessage", [GeminiFunctionCall], schema("PiecesOfMessage"));
 
 /// The body of `POST /tool-calls`. Whose shape it has is told by its members, or by `format`.
-#[derive(Debug, utoipa::ToSchema)]
+#[derive(utoipa::ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only the document reads it")]
 pub(crate) enum CallBody {

@@ -7,10 +7,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::session::no_such_session;
-use super::{GroupList, GroupView, ViewParams, check_description, find_session, known_group, listed, shown};
+use super::{
+    GroupList, GroupView, ViewParams, check_description, find_session, known_group, listed, no_such_session, shown,
+};
 use crate::access::Access;
-use crate::domain::{Scope, Session, decode, json};
+use crate::domain::{Scope, Scopes, Session, json};
 use crate::http::auth::{require, require_all_tools};
 use crate::http::extract::{JsonBody, Params};
 use crate::http::openapi_common::BodyErrors;
@@ -35,6 +36,7 @@ pub(in crate::http) struct Switches {
 #[schema(as = ToolGroupChange)]
 pub(in crate::http) struct ChangeBody {
     /// What its tools are for.
+    #[schema(max_length = 10_000)]
     description: Option<String>,
     /// Whether its tools can be called.
     active: Option<bool>,
@@ -44,7 +46,9 @@ pub(in crate::http) struct ChangeBody {
 
 /// Activates and deactivates groups, all of them or, if one is unknown, none. With `session` for that session only, where it
 /// counts instead of what everybody has. Calls that were accepted before are not touched.
-#[utoipa::path(patch, path = "/tool-groups", operation_id = "switch_tool_groups", tag = "tool groups", params(ViewParams), request_body = Switches,
+#[utoipa::path(patch, path = "/tool-groups", operation_id = "switch_tool_groups", tag = "tool groups", params(ViewParams),
+    request_body(content = Switches, example = json!({"deactivate": ["mail"]})),
+    security(("api_key" = ["call"]), ("api_key" = ["tools"])),
     responses((status = 200, description = "All groups as they are now", body = GroupList),
         BodyErrors,
         (status = 404, description = "There is no such group, or no such session; nothing is changed"),
@@ -56,7 +60,6 @@ pub(in crate::http) async fn switch(
     Params(params): Params<ViewParams>,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    decode::expect_objects(&body.value, &[""])?;
     let Switches { activate, deactivate } = body.read()?;
     let mut switches: BTreeMap<String, bool> = activate.into_iter().map(|name| (name, true)).collect();
     for (place, name) in deactivate.into_iter().enumerate() {
@@ -80,8 +83,10 @@ pub(in crate::http) async fn switch(
 }
 
 /// Changes a group; what is left out stays. With `session` only `active` can be changed, and only for that session.
-#[utoipa::path(patch, path = "/tool-groups/{name}", operation_id = "change_tool_group", tag = "tool groups", request_body = ChangeBody,
-    params(("name" = String, Path, description = "The group's name"), ViewParams),
+#[utoipa::path(patch, path = "/tool-groups/{name}", operation_id = "change_tool_group", tag = "tool groups",
+    request_body(content = ChangeBody, example = json!({"description": "Reads and sends mail.", "active": false})),
+    security(("api_key" = ["call"]), ("api_key" = ["tools"])),
+    params(("name" = String, Path, example = "mail", description = "The group's name"), ViewParams),
     responses((status = 200, description = "The group as it is now", body = GroupView),
         BodyErrors,
         (status = 404, description = "There is no such group, or no such session"),
@@ -94,7 +99,6 @@ pub(in crate::http) async fn change(
     Params(params): Params<ViewParams>,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    decode::expect_objects(&body.value, &[""])?;
     let ChangeBody { description, active, manageable } = body.read()?;
     description.as_deref().map_or(Ok(()), check_description)?;
     let Some(id) = params.session else {
@@ -129,7 +133,7 @@ async fn all_known(
 
 /// Changes groups for everybody. Returns once this node shows it.
 async fn apply(state: &Shared, access: &Access, mut changes: Vec<GroupChange>) -> Result<(), Problem> {
-    require(access, &[Scope::Tools])?;
+    require(access, Scopes::of([Scope::Tools]))?;
     require_all_tools(access)?;
     let registry = state.engine.registry();
     // Another node may have made the group just now.

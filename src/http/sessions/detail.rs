@@ -8,8 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::view::SessionView;
-use super::{find, no_such_session};
+use super::{SessionView, find, no_such_session};
 use crate::access::Access;
 use crate::domain::call::{Phase, Progress};
 use crate::domain::{Call, ContentBlock, Failure, JsonText, Session, Status, Time};
@@ -76,6 +75,22 @@ struct CallSummary<'a> {
     created_at: Time,
 }
 
+impl<'a> From<&'a Call> for CallSummary<'a> {
+    fn from(call: &'a Call) -> Self {
+        Self {
+            id: call.id,
+            call_id: &call.call_id,
+            name: &call.name,
+            title: &call.title,
+            batch_id: call.batch_id,
+            index: call.index,
+            status: call.status,
+            arguments: &call.arguments_text,
+            created_at: call.created_at,
+        }
+    }
+}
+
 /// The result of a call.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionToolResult)]
@@ -95,6 +110,25 @@ struct ResultSummary<'a> {
     ended_at: Option<Time>,
 }
 
+impl<'a> ResultSummary<'a> {
+    /// Returns the result of a call, or `None` if it has none yet.
+    fn of(call: &'a Call) -> Option<Self> {
+        let outcome = call.outcome.as_deref()?;
+        Some(Self {
+            id: call.id,
+            call_id: &call.call_id,
+            name: &call.name,
+            status: call.status,
+            output: &outcome.output,
+            content: &outcome.content,
+            is_error: outcome.is_error(),
+            error: outcome.error.as_ref(),
+            duration_ms: call.duration_ms(),
+            ended_at: call.ended_at,
+        })
+    }
+}
+
 /// A call that has not ended.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SessionPendingCall)]
@@ -110,9 +144,26 @@ struct Pending<'a> {
     started_at: Option<Time>,
 }
 
+impl<'a> From<&'a Call> for Pending<'a> {
+    fn from(call: &'a Call) -> Self {
+        Self {
+            id: call.id,
+            call_id: &call.call_id,
+            name: &call.name,
+            status: call.status,
+            phase: call.phase,
+            tip: call.tip.as_deref(),
+            progress: call.progress.as_ref(),
+            created_at: call.created_at,
+            started_at: call.started_at,
+        }
+    }
+}
+
 /// Reads a session: where it stands, its tools, its calls with their results, and what is still going on.
 #[utoipa::path(get, path = "/sessions/{id}", operation_id = "read_session", tag = "sessions",
-    params(("id" = String, Path, description = "The session"), ReadParams),
+    security(("api_key" = ["call"]), ("api_key" = ["read"])),
+    params(("id" = String, Path, example = "chat-1", description = "The session"), ReadParams),
     responses((status = 200, description = "The session", body = Detail),
         (status = 404, description = "There is no such session"),
         (status = 422, description = "A query parameter is wrong"),
@@ -131,52 +182,12 @@ pub(in crate::http) async fn read(
     let (calls, next_cursor) = calls_of(&access, &session, params.cursor, limit as usize).await?;
     let snapshot = access.snapshot().clone();
     let (tools, pauses): (Vec<Arc<Entry>>, _) = (access.view(&snapshot, Some(&session)).list(), state.engine.pauses());
-    let ended = calls.iter().filter_map(|call| Some((call, call.outcome.as_deref()?)));
-    let going = calls.iter().filter(|call| !call.status.is_terminal());
     let detail = Detail {
         session: (&session).into(),
         tool_definitions: tools.iter().map(|entry| entry.view(pauses.of(access.tenant(), &entry.name))).collect(),
-        tool_calls: calls
-            .iter()
-            .map(|call| CallSummary {
-                id: call.id,
-                call_id: &call.call_id,
-                name: &call.name,
-                title: &call.title,
-                batch_id: call.batch_id,
-                index: call.index,
-                status: call.status,
-                arguments: &call.arguments_text,
-                created_at: call.created_at,
-            })
-            .collect(),
-        tool_results: ended
-            .map(|(call, outcome)| ResultSummary {
-                id: call.id,
-                call_id: &call.call_id,
-                name: &call.name,
-                status: call.status,
-                output: &outcome.output,
-                content: &outcome.content,
-                is_error: outcome.is_error(),
-                error: outcome.error.as_ref(),
-                duration_ms: call.duration_ms(),
-                ended_at: call.ended_at,
-            })
-            .collect(),
-        pending: going
-            .map(|call| Pending {
-                id: call.id,
-                call_id: &call.call_id,
-                name: &call.name,
-                status: call.status,
-                phase: call.phase,
-                tip: call.tip.as_deref(),
-                progress: call.progress.as_ref(),
-                created_at: call.created_at,
-                started_at: call.started_at,
-            })
-            .collect(),
+        tool_calls: calls.iter().map(CallSummary::from).collect(),
+        tool_results: calls.iter().filter_map(ResultSummary::of).collect(),
+        pending: calls.iter().filter(|call| !call.status.is_terminal()).map(Pending::from).collect(),
         counts: Counts::of(&calls),
         next_cursor,
     };
@@ -226,7 +237,8 @@ fn size_of(call: &Call) -> usize {
 
 /// Aborts a session and forgets it. Its calls stay in the list of all calls.
 #[utoipa::path(delete, path = "/sessions/{id}", operation_id = "delete_session", tag = "sessions",
-    params(("id" = String, Path, description = "The session")),
+    security(("api_key" = ["call"])),
+    params(("id" = String, Path, example = "chat-1", description = "The session")),
     responses((status = 204, description = "It is forgotten, and what ran in it is cancelled"),
         (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key may not do this"),
         (status = 404, description = "There is no such session"),

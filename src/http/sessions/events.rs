@@ -11,6 +11,7 @@ use crate::events::session::of_session;
 use crate::http::AppState;
 use crate::http::event_response::sse;
 use crate::http::extract::{self, Params};
+use crate::http::openapi_common::Event;
 use crate::http::problem::Problem;
 use crate::http::subscribers::StreamPermit;
 
@@ -28,9 +29,10 @@ pub(in crate::http) struct StreamParams {
 /// The first event is `session`: how the session itself stands. It comes again whenever that changes. The
 /// stream ends when the session is deleted.
 #[utoipa::path(get, path = "/sessions/{id}/events", operation_id = "session_events", tag = "events",
-    params(("id" = String, Path, description = "The session"), StreamParams,
+    security(("api_key" = ["call"]), ("api_key" = ["read"]), ("event_ticket" = [])),
+    params(("id" = String, Path, example = "chat-1", description = "The session"), StreamParams,
         ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{0,18}$", description = "The `id:` of the last event that was seen")),
-    responses((status = 200, description = "`session`, `tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = String, content_type = "text/event-stream"),
+    responses((status = 200, description = "`session`, `tool_call`, `status`, `progress` and `tool_result` events; see their schemas", body = Event, content_type = "text/event-stream"),
         (status = 404, description = "There is no such session"),
         (status = 422, description = "The event id or a query parameter is wrong"),
         (status = 429, description = "`TOO_MANY_STREAMS`: the caller reads as many as it may. `TOO_MANY_REQUESTS`: the key asks more than it may"),

@@ -5,10 +5,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::find;
-use super::view::SessionView;
+use super::{SessionView, find};
 use crate::access::Access;
-use crate::domain::{Completion, Session, decode};
+use crate::domain::{Completion, Session};
 use crate::http::auth::require_tools;
 use crate::http::extract::JsonBody;
 use crate::http::openapi_common::BodyErrors;
@@ -20,7 +19,8 @@ use crate::http::{AppState, reply};
 /// The session becomes `ABORTED`, unless it is completed. The call of a parent that waits for it is cancelled as well. The
 /// next call makes the session active again.
 #[utoipa::path(post, path = "/sessions/{id}/abort", operation_id = "abort_session", tag = "sessions",
-    params(("id" = String, Path, description = "The session")),
+    security(("api_key" = ["call"])),
+    params(("id" = String, Path, example = "chat-1", description = "The session")),
     responses((status = 202, description = "Its calls end now", body = SessionView),
         (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key may not do this"),
         (status = 404, description = "There is no such session"),
@@ -60,7 +60,9 @@ struct CompletionReceipt<'a> {
 /// If a call of `new_task` has made the session, that call ends now: with `summary` as its output, or as an error if
 /// `success` is false. The first completion wins.
 #[utoipa::path(post, path = "/sessions/{id}/complete", operation_id = "complete_session", tag = "sessions",
-    params(("id" = String, Path, description = "The session")), request_body = Completion,
+    security(("api_key" = ["call"])),
+    params(("id" = String, Path, example = "chat-1", description = "The session")),
+    request_body(content = Completion, example = json!({"success": true, "summary": "The forecast was sent."})),
     responses((status = 200, description = "It is completed, or `ignored`: another end came first", body = CompletionReceipt),
         BodyErrors,
         (status = 403, description = "`FORBIDDEN`: this ends a call of a tool that the key may not use. `SCOPE_MISSING`: the key may not do this"),
@@ -73,7 +75,6 @@ pub(in crate::http) async fn complete(
     Path(id): Path<String>,
     mut body: JsonBody,
 ) -> Result<Response, Problem> {
-    decode::expect_objects(&body.value, &[""])?;
     let completion: Completion = body.read()?;
     let session = find(&access, &id).await?;
     if access.allowed().is_some() {

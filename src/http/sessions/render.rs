@@ -52,7 +52,8 @@ struct Messages<'a> {
 /// under the service's id. A call that goes on has a note in place of its result; one whose arguments are still coming is
 /// left out. Names that the vendor refuses are aliases.
 #[utoipa::path(get, path = "/sessions/{id}/messages", operation_id = "session_messages", tag = "sessions",
-    params(("id" = String, Path, description = "The session"), MessagesParams),
+    security(("api_key" = ["call"]), ("api_key" = ["read"])),
+    params(("id" = String, Path, example = "chat-1", description = "The session"), MessagesParams),
     responses((status = 200, description = "The messages", body = Messages),
         (status = 404, description = "There is no such session"),
         (status = 422, description = "A query parameter is wrong"),
@@ -85,7 +86,8 @@ pub(in crate::http) async fn messages(
 
 /// The session in words, for a model: its tools, the rules of their calls, how many there were, and what goes on.
 #[utoipa::path(get, path = "/sessions/{id}/prompt", operation_id = "session_prompt", tag = "sessions",
-    params(("id" = String, Path, description = "The session")),
+    security(("api_key" = ["call"]), ("api_key" = ["read"])),
+    params(("id" = String, Path, example = "chat-1", description = "The session")),
     responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"),
         (status = 404, description = "There is no such session"),
         (status = 503, description = "The database is away")))]

@@ -1,0 +1,87 @@
+//! Schemas that several declarations share, and the way to one that no attribute of `utoipa` can express.
+//!
+//! A field says it with `extensions`: `x-is` is its whole schema but for its description, and `x-together` is what holds for the
+//! object that has the field, as which members exclude one another. The document has neither: both are put where they belong.
+
+use serde_json::Value;
+use utoipa::openapi::{RefOr, Schema};
+
+/// The keyword with which a schema is written out.
+pub const IS: &str = "x-is";
+/// The keyword of a member for what the object that has it says of its members together.
+pub const TOGETHER: &str = "x-together";
+
+/// Schemas that are an `anyOf` with null where they are optional.
+pub const OPTIONAL: [&str; 4] = ["HttpUrl", "SecretName", "SessionId", "ArgumentsSchema"];
+
+/// `http://` or `https://`, without a user or a password, and without names in Punycode (which are taken, if they are good).
+#[derive(utoipa::ToSchema)]
+#[schema(
+    max_length = 2048,
+    pattern = r"^https?://((([A-WYZa-wyz0-9_-][A-Za-z0-9_-]*|[Xx]([A-MO-Za-mo-z0-9_-][A-Za-z0-9_-]*|[Nn]([A-Za-z0-9_][A-Za-z0-9_-]*|-([A-Za-z0-9_][A-Za-z0-9_-]*)?)?)?)\.)*([A-WYZa-wyz_][A-Za-z0-9_-]*|[Xx]([A-MO-Za-mo-z0-9_-][A-Za-z0-9_-]*|[Nn]([A-Za-z0-9_][A-Za-z0-9_-]*|-([A-Za-z0-9_][A-Za-z0-9_-]*)?)?)?)|((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])|\[(::|([0-9A-Fa-f]{1,4}:){7}|([0-9A-Fa-f]{1,4}:){1,6}:)[0-9A-Fa-f]{1,4}\])(:([1-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?([/?#][!-\[\]-~]*)?$",
+    example = "https://example.com/hooks"
+)]
+pub struct HttpUrl(pub String);
+
+/// The name of a tool or a group.
+#[derive(utoipa::ToSchema)]
+#[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "get_weather")]
+pub struct ToolName(pub String);
+
+/// Of tool names: `*` is any text, `?` any character, `[a-z]` one of these, and `{mail,post}` are alternatives.
+#[derive(utoipa::ToSchema)]
+#[schema(
+    min_length = 1,
+    max_length = 256,
+    pattern = r"^([A-Za-z0-9_.*?-]|\[!?([A-Za-z0-9_.]|a-z|A-Z|0-9)+\]|\{[A-Za-z0-9_.*?-]+(,[A-Za-z0-9_.*?-]+)*\})+$",
+    example = "mail_*"
+)]
+pub struct Glob(pub String);
+
+/// The name of a secret of the service.
+#[derive(utoipa::ToSchema)]
+#[schema(pattern = "^[A-Za-z0-9_]{1,128}$", example = "MAIL_API_KEY")]
+pub struct SecretName(pub String);
+
+/// The id of a session.
+#[derive(utoipa::ToSchema)]
+#[schema(min_length = 1, max_length = 512, pattern = r"^[^\u0000]+$", example = "chat-1")]
+pub struct SessionId(pub String);
+
+/// Any JSON. Integers have 64 bits at most; numbers are doubles.
+#[derive(utoipa::ToSchema)]
+#[schema(value_type = Value)]
+pub struct Json(pub Value);
+
+/// Returns a schema that is written out.
+#[must_use]
+pub fn written(schema: Value) -> RefOr<Schema> {
+    let object = utoipa::openapi::ObjectBuilder::new().extensions(Some([(IS, schema)].into_iter().collect()));
+    RefOr::T(object.build().into())
+}
+
+/// Describes a type by a JSON Schema that is written out, which may refer to the schemas of other types.
+macro_rules! described_as {
+    ($type:ty as $name:literal, [$($other:ty),*], $($schema:tt)+) => {
+        impl utoipa::PartialSchema for $type {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                $crate::domain::schemas::written(serde_json::json!($($schema)+))
+            }
+        }
+
+        impl utoipa::ToSchema for $type {
+            fn name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn schemas(_all: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>) {
+                $(
+                    _all.push((<$other as utoipa::ToSchema>::name().into(), <$other as utoipa::PartialSchema>::schema()));
+                    <$other as utoipa::ToSchema>::schemas(_all);
+                )*
+            }
+        }
+    };
+}
+
+pub(crate) use described_as;
