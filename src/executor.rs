@@ -1,4 +1,4 @@
-//! What runs a tool: the trait, and what a run is given.
+//! The [`Executor`] trait, its implementations, and the input of a run.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,57 +35,57 @@ pub use result_slot::ResultSlot;
 pub use secrets::{Secrets, SecretsFile};
 pub use vault::Vault;
 
-/// A boxed future that owns all it needs.
+/// A boxed future that owns its data.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
-/// One run of a tool. What it is given is not shown by `Debug`.
+/// One run of a tool. `Debug` shows neither arguments nor context.
 #[derive(Clone)]
 pub struct Invocation {
-    /// Our id of the call.
+    /// The id that this service gave the call.
     pub id: Uuid,
-    /// Whose it is.
+    /// The tenant that owns the call.
     pub tenant: Tenant,
-    /// The tools that there are for the caller; `None`: all of the tenant.
+    /// The tools that the caller may call; `None` means all tools of the tenant.
     pub allowed: Option<Arc<AllowList>>,
-    /// The caller's id of the call.
+    /// The id that the caller gave the call.
     pub call_id: Arc<str>,
-    /// The tool's name.
+    /// The name of the tool.
     pub name: Arc<str>,
-    /// The names under which its caller is shown tools; each tool's own after a restart.
+    /// The names under which the caller sees tools; after a restart, the tools' own names.
     pub naming: Naming,
-    /// Valid arguments, with the presets in them: a JSON object.
+    /// The validated arguments including presets, as a JSON object.
     pub arguments: Arc<Value>,
-    /// The context objects that the tool names.
+    /// The context objects that the tool lists in `context`.
     pub context: Arc<Map<String, Value>>,
-    /// On whose behalf the call is made.
+    /// The agent on whose behalf the call is made.
     pub agent: Option<Arc<Agent>>,
-    /// The conversation that it belongs to.
+    /// The id of the call's session.
     pub session: Option<Arc<str>>,
-    /// The same as it was stored when the call was asked for; `None` after a restart.
+    /// The session as it was stored when the call was submitted; `None` after a restart.
     pub session_snapshot: Option<Arc<Session>>,
-    /// Counted from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// How long the run may take, in milliseconds.
+    /// Timeout of the run, in milliseconds.
     pub timeout_ms: u64,
-    /// How much of that is over, in milliseconds: the work was handed out before a restart.
+    /// The part of the timeout that passed before a restart, in milliseconds.
     pub elapsed_ms: u64,
-    /// How long it may be silent, in milliseconds.
+    /// Maximum time without a report, in milliseconds.
     pub idle_timeout_ms: Option<u64>,
-    /// How much of its result a model is shown.
+    /// Bounds of the output that a model is shown.
     pub output: Bounds,
-    /// W3C Trace Context of the request, to be passed on.
+    /// W3C Trace Context of the request, forwarded to the tool.
     pub traceparent: Option<Arc<str>>,
-    /// Where the run reports what it is doing.
+    /// The sender of the run's reports.
     pub emitter: Emitter,
-    /// The work was handed out before a restart: only its result is awaited.
+    /// Whether the work was handed out before a restart, so that only its result is awaited.
     pub awaits_external: bool,
-    /// Where a result arrives that someone outside posts.
+    /// The slot that receives a result posted over the API.
     pub result_slot: ResultSlot,
-    /// Fires when the run must stop: its clock, or the end of the service. The future is dropped as well; this is for
-    /// work that a dropped future does not stop.
+    /// Fires when the run must stop because of a timeout, a cancellation or a shutdown. The future is dropped as well;
+    /// the token is for work that continues after the drop.
     pub cancel: CancellationToken,
-    /// The secrets among the arguments, which nobody is to hear. It is applied to whatever the tool says; an executor needs
-    /// it only before it cuts a text.
+    /// The secrets among the arguments. The engine redacts everything that the tool returns; an executor applies this
+    /// only before it cuts a text.
     pub redaction: Option<Arc<Redaction>>,
 }
 
@@ -96,53 +96,54 @@ impl std::fmt::Debug for Invocation {
     }
 }
 
-/// What a tool stands for that is there for the sake of the others.
+/// The role of a tool that operates on other tools or on its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolRole {
-    /// It finds tools.
+    /// Finds tools.
     Search,
-    /// A call of it is one of the tool that its arguments name; it is never run itself.
+    /// Forwards to the tool that the arguments name; the executor of this tool never runs.
     Forward,
-    /// It acts on the session of its call, and is there only in sessions that name it.
+    /// Acts on the session of the call, and exists only in sessions that list the tool.
     Session(SystemTool),
 }
 
-/// The tools that act on the session of their call.
+/// A tool that acts on the session of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemTool {
     /// Ends the session's task.
     AttemptCompletion,
-    /// Makes a session for a task, and waits for its end.
+    /// Creates a session for a task and waits until it ends.
     NewTask,
-    /// Switches the session's groups.
+    /// Activates and deactivates groups of the session.
     ResetEquippedTools,
 }
 
-/// Whether a session has a tool.
+/// A predicate that returns `true` if a session has the tool.
 pub type Available = Arc<dyn Fn(&Session) -> bool + Send + Sync>;
 
-/// Runs calls of one tool.
+/// The code that runs the calls of one tool.
 pub trait Executor: Send + Sync + 'static {
-    /// Runs one call. Dropping the future stops the work.
+    /// Runs one call. Dropping the future cancels the work.
     fn execute(&self, invocation: Invocation) -> BoxFuture<Result<ToolOutput, Failure>>;
 
-    /// What it stands for, if it is there for the sake of other tools.
+    /// Returns the role of a tool that operates on other tools or on its session.
     fn role(&self) -> Option<ToolRole> {
         None
     }
 
-    /// One like it for each tool that uses it, where it keeps something for that tool; `None` if one will do for all.
+    /// Creates a separate executor for one registry entry if the executor keeps state per tool; `None` if it can be
+    /// shared.
     fn for_entry(&self, instances: &Instances) -> Option<Arc<dyn Executor>> {
         let _ = instances;
         None
     }
 
-    /// The instances that it keeps, if it does.
+    /// Returns the pool of instances, if the executor keeps any.
     fn pool(&self) -> Option<Arc<dyn Pool>> {
         None
     }
 
-    /// Which sessions have the tool; `None`: all.
+    /// Returns the predicate for sessions that have the tool; `None` means every session.
     fn is_available(&self) -> Option<Available> {
         None
     }

@@ -1,4 +1,4 @@
-//! The channel from a running tool to its call: merged status, and a bounded queue of what was emitted.
+//! The channel from a running tool to its call: merged status updates and a bounded queue of emissions.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,47 +10,48 @@ use tokio::time::Instant;
 use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
 
-/// Memory that emissions may hold which wait to be recorded, in KiB; then the tool has to wait. A larger one takes it all.
-const ROOM_KIB: u32 = 4096;
-/// The least that one is counted with: no more than 64 wait.
-const LEAST_KIB: u32 = 64;
+/// Memory for emissions that wait to be recorded, in KiB; at the limit, the tool waits. A larger emission uses all of
+/// it.
+const MAX_WAITING_KIB: u32 = 4096;
+/// Minimum size that an emission is counted with, in KiB, so that at most 64 wait.
+const MIN_KIB: u32 = 64;
 
-/// The tool's end. Status updates never wait: what is not yet recorded is merged, so they cannot pile up.
+/// The sender, held by the tool. Status updates never wait: unrecorded updates are merged, so they cannot pile up.
 #[derive(Debug, Clone)]
 pub struct Emitter(Arc<Shared>);
 
-/// The engine's end.
+/// The receiver, held by the engine.
 #[derive(Debug)]
 pub struct ReportReceiver {
     shared: Arc<Shared>,
-    /// Who waits until what was taken is recorded.
+    /// Waiters of the received reports.
     waiting: Waiters,
 }
 
-/// Returns once a report is recorded; an error if it will not be.
+/// Resolves once a report is recorded, with an error if it will never be.
 pub type Recorded = oneshot::Receiver<()>;
 
-/// Those who wait until their reports are recorded. Dropped, they learn that this will not happen.
+/// Senders to notify once their reports are recorded. Dropping them reports a failure.
 pub type Waiters = Vec<oneshot::Sender<()>>;
 
 #[derive(Debug)]
 struct Shared {
-    said: Mutex<ReportBuffer>,
+    buffer: Mutex<ReportBuffer>,
     changed: Notify,
-    room: Semaphore,
-    /// Whether what is said is recorded soon.
+    capacity: Semaphore,
+    /// Whether the engine currently records reports.
     is_recorded: AtomicBool,
 }
 
-/// What was said and not yet taken.
+/// Reports that the engine has not received yet.
 #[derive(Debug, Default)]
 struct ReportBuffer {
     queue: VecDeque<QueuedReport>,
-    /// When the tool last gave a sign of life.
-    last_sign: Option<Instant>,
-    /// Said after everything in the queue.
+    /// Time of the last report, including empty ones.
+    last_activity: Option<Instant>,
+    /// Status updates sent after all queued reports.
     status: Option<Box<StatusUpdate>>,
-    /// Who waits until that status is recorded.
+    /// Waiters of that status.
     status_waiters: Waiters,
 }
 
@@ -61,96 +62,98 @@ struct QueuedReport {
     waiters: Waiters,
 }
 
-/// What a tool has reported since the last look.
+/// A report of a tool, as the engine receives it.
 #[derive(Debug, PartialEq)]
 pub enum Report {
-    /// All status updates, merged.
+    /// All status updates since the previous report, merged.
     Status(StatusUpdate),
     /// One emission.
     Emission(Emission),
 }
 
-/// A connected pair for one run.
+/// Creates a connected pair for one run.
 #[must_use]
 pub fn channel() -> (Emitter, ReportReceiver) {
     let shared = Arc::new(Shared {
-        said: Mutex::default(),
+        buffer: Mutex::default(),
         changed: Notify::new(),
-        room: Semaphore::const_new(ROOM_KIB as usize),
+        capacity: Semaphore::const_new(MAX_WAITING_KIB as usize),
         is_recorded: AtomicBool::new(false),
     });
     (Emitter(shared.clone()), ReportReceiver { shared, waiting: Waiters::new() })
 }
 
 impl Shared {
-    fn said(&self) -> MutexGuard<'_, ReportBuffer> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn buffer(&self) -> MutexGuard<'_, ReportBuffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Emitter {
-    /// Says how the call stands now, or only that the tool is still there. Never blocks.
+    /// Updates the status of the call. An empty update only counts as activity. Never blocks.
     pub fn status(&self, update: StatusUpdate) {
         self.status_for(update, None);
     }
 
-    /// The same for somebody who waits until it is recorded. Where it says nothing, there is nothing to record.
+    /// Updates the status and notifies `waiter` once it is recorded, or immediately if the update is empty.
     pub fn status_for(&self, update: StatusUpdate, waiter: Option<oneshot::Sender<()>>) {
-        let mut said = self.0.said();
-        said.last_sign = Some(Instant::now());
+        let mut buffer = self.0.buffer();
+        buffer.last_activity = Some(Instant::now());
         if !update.is_empty() {
-            said.status.get_or_insert_default().merge(update);
-            said.status_waiters.extend(waiter);
-            drop(said);
+            buffer.status.get_or_insert_default().merge(update);
+            buffer.status_waiters.extend(waiter);
+            drop(buffer);
             self.0.changed.notify_one();
         } else if let Some(waiter) = waiter {
-            // Its receiver may be gone.
+            // The receiver may have been dropped.
             let _ = waiter.send(());
         }
     }
 
-    /// Whether the tool runs, so that what is said is recorded soon.
+    /// Returns `true` if the tool is running and its reports are being recorded.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.0.is_recorded.load(Ordering::Acquire)
     }
 
-    /// When the tool last reported anything; `None` if it never has.
+    /// Returns the time of the last report; `None` if the tool has reported nothing.
     #[must_use]
     pub fn last_activity(&self) -> Option<Instant> {
-        self.0.said().last_sign
+        self.0.buffer().last_activity
     }
 
-    /// Shows something to whoever watches, after what was said before; waits while too much is unrecorded.
+    /// Sends an emission to the call's subscribers after all earlier reports. Waits while too many emissions are
+    /// unrecorded.
     pub async fn emit(&self, emission: Emission) {
         self.emit_for(emission, None).await;
     }
 
-    /// The same for somebody who waits until it is recorded.
+    /// Sends an emission like [`Emitter::emit`] and notifies `waiter` once it is recorded.
     pub async fn emit_for(&self, emission: Emission, waiter: Option<oneshot::Sender<()>>) {
-        // Closed once the call has ended; nobody is interested any more.
-        let kib = u32::try_from(emission.size() / 1024).unwrap_or(u32::MAX).clamp(LEAST_KIB, ROOM_KIB);
-        let Ok(room) = self.0.room.acquire_many(kib).await else { return };
-        room.forget();
-        let mut said = self.0.said();
-        said.last_sign = Some(Instant::now());
-        let waiters = std::mem::take(&mut said.status_waiters);
-        let before = said.status.take().map(|status| QueuedReport { report: Report::Status(*status), kib: 0, waiters });
-        said.queue.extend(before);
+        // The semaphore is closed once the call has ended; the emission is dropped then.
+        let kib = u32::try_from(emission.size() / 1024).unwrap_or(u32::MAX).clamp(MIN_KIB, MAX_WAITING_KIB);
+        let Ok(capacity) = self.0.capacity.acquire_many(kib).await else { return };
+        capacity.forget();
+        let mut buffer = self.0.buffer();
+        buffer.last_activity = Some(Instant::now());
+        let waiters = std::mem::take(&mut buffer.status_waiters);
+        let before =
+            buffer.status.take().map(|status| QueuedReport { report: Report::Status(*status), kib: 0, waiters });
+        buffer.queue.extend(before);
         let waiters = waiter.into_iter().collect();
-        said.queue.push_back(QueuedReport { report: Report::Emission(emission), kib, waiters });
-        drop(said);
+        buffer.queue.push_back(QueuedReport { report: Report::Emission(emission), kib, waiters });
+        drop(buffer);
         self.0.changed.notify_one();
     }
 
-    /// [`Emitter::emit`] for code on a blocking thread.
+    /// Sends an emission like [`Emitter::emit`], from a blocking thread.
     pub fn emit_blocking(&self, emission: Emission) {
         tokio::runtime::Handle::current().block_on(self.emit(emission));
     }
 }
 
 impl ReportReceiver {
-    /// The next report; pends for ever once the tool has nothing more to say.
+    /// Waits for the next report; never returns once the tool stops reporting.
     pub async fn next(&mut self) -> Report {
         loop {
             if let Some(report) = self.take() {
@@ -160,25 +163,25 @@ impl ReportReceiver {
         }
     }
 
-    /// What is there without waiting, in the order in which it was said.
+    /// Returns the next report in order of sending; `None` if the queue is empty.
     pub fn take(&mut self) -> Option<Report> {
-        let mut said = self.shared.said();
-        if let Some(QueuedReport { report, kib, waiters }) = said.queue.pop_front() {
-            self.shared.room.add_permits(kib as usize);
+        let mut buffer = self.shared.buffer();
+        if let Some(QueuedReport { report, kib, waiters }) = buffer.queue.pop_front() {
+            self.shared.capacity.add_permits(kib as usize);
             self.waiting.extend(waiters);
             return Some(report);
         }
-        let status = said.status.take()?;
-        self.waiting.append(&mut said.status_waiters);
+        let status = buffer.status.take()?;
+        self.waiting.append(&mut buffer.status_waiters);
         Some(Report::Status(*status))
     }
 
-    /// Who waits until what was taken since the last look is recorded.
+    /// Removes and returns the waiters of all reports received since the last call.
     pub fn waiters(&mut self) -> Waiters {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Says whether what the tool reports is recorded soon.
+    /// Sets whether reports are currently recorded.
     pub fn are_recorded(&self, is_recorded: bool) {
         self.shared.is_recorded.store(is_recorded, Ordering::Release);
     }
@@ -187,9 +190,9 @@ impl ReportReceiver {
 impl Drop for ReportReceiver {
     fn drop(&mut self) {
         self.are_recorded(false);
-        self.shared.room.close();
-        // Nothing of it will be recorded; those who wait learn it now.
-        *self.shared.said() = ReportBuffer::default();
+        self.shared.capacity.close();
+        // Dropping the buffer notifies the waiters that their reports will not be recorded.
+        *self.shared.buffer() = ReportBuffer::default();
     }
 }
 
@@ -198,7 +201,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn updates_merge_while_nobody_looks_and_nothing_is_lost() {
+    async fn unreceived_updates_are_merged() {
         let (emitter, mut reports) = channel();
         emitter.status(StatusUpdate { tip: Some("a".into()), ..StatusUpdate::default() });
         emitter.status(StatusUpdate { tip: Some("b".into()), ..StatusUpdate::default() });
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tool_that_shows_too_much_waits_until_it_is_taken() {
+    async fn emit_waits_while_too_much_is_unreceived() {
         let (emitter, mut reports) = channel();
         let large = || Emission {
             content: vec![crate::domain::ContentBlock::Text("x".repeat(8 << 20))],
@@ -223,14 +226,14 @@ mod tests {
         assert!(futures_util::poll!(&mut second).is_pending());
         assert!(reports.take().is_some());
         second.await;
-        for _ in 0..ROOM_KIB / LEAST_KIB {
+        for _ in 0..MAX_WAITING_KIB / MIN_KIB {
             reports.take();
             emitter.emit(Emission::default()).await;
         }
     }
 
     #[tokio::test]
-    async fn those_who_wait_learn_whether_their_reports_are_recorded() {
+    async fn waiters_are_notified_whether_their_reports_are_recorded() {
         let (emitter, mut reports) = channel();
         let tip = || StatusUpdate { tip: Some("a".into()), ..StatusUpdate::default() };
         let waiters: [_; 4] = std::array::from_fn(|_| oneshot::channel());
@@ -239,7 +242,7 @@ mod tests {
         emitter.emit_for(Emission::default(), Some(two)).await;
         emitter.status_for(tip(), Some(three));
         emitter.status_for(StatusUpdate::default(), Some(four));
-        assert_eq!(fourth.await, Ok(()), "there is nothing to record");
+        assert_eq!(fourth.await, Ok(()), "an empty update needs no record");
         reports.take();
         let waiters = reports.waiters();
         assert_eq!(waiters.len(), 1);
@@ -247,13 +250,13 @@ mod tests {
         assert_eq!(first.await, Ok(()));
         reports.take();
         drop(reports.waiters());
-        assert!(second.await.is_err(), "it was taken and not recorded");
+        assert!(second.await.is_err(), "received but not recorded");
         drop(reports);
-        assert!(third.await.is_err(), "it was never taken");
+        assert!(third.await.is_err(), "never received");
     }
 
     #[tokio::test]
-    async fn what_is_said_after_an_emission_comes_after_it() {
+    async fn a_status_after_an_emission_is_received_after_it() {
         let (emitter, mut reports) = channel();
         let tip = |text: &str| StatusUpdate { tip: Some(text.into()), ..StatusUpdate::default() };
         emitter.status(tip("a"));

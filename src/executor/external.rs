@@ -1,10 +1,10 @@
-//! Tools whose work is done outside: by the caller, or by a person.
+//! Tools whose work is done outside of the service, by the caller or a person.
 
 use super::{BoxFuture, Executor, Invocation};
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::domain::{Failure, ToolOutput};
 
-/// Waits for the result that someone posts.
+/// An executor that waits for a posted result.
 #[derive(Debug, Clone, Copy)]
 pub struct ExternalExecutor;
 

@@ -1,8 +1,8 @@
-//! Tools that are HTTP servers: the request of a definition, made once for every run, and its answer.
+//! Tools that are HTTP servers. Each run builds one request from the definition and converts its response.
 //!
-//! `plan` makes the request out of a definition and the arguments, `client` signs it and sends it through the [`egress`]
-//! guard, `answer` (from `read` or `stream`) and `status` make an answer or a fault out of what comes back, and `exchange`
-//! joins them with what the tool's server posts by itself.
+//! `plan` builds the request from the definition and the arguments. `client` signs and sends it through the [`egress`]
+//! guard. `read`, `stream` and `status` convert the response to a tool output or a failure. `exchange` combines them
+//! with results that the tool's server posts later.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub use webhook::{MAX_WEBHOOK_ANSWER, WebhookAnswer, check_url, webhook_headers}
 
 use plan::Plan;
 
-/// Runs calls of one tool by a request each.
+/// An executor that runs each call of one tool as an HTTP request.
 #[derive(Debug, Clone)]
 pub struct HttpExecutor {
     plan: Arc<Plan>,
@@ -59,11 +59,11 @@ pub struct HttpExecutor {
 }
 
 impl HttpExecutor {
-    /// Reads and checks the request of a definition, so that no call meets a definition that cannot work. Placeholders are
-    /// held against the properties of `input_schema`.
+    /// Compiles the request of a definition, so that invalid definitions are rejected before any call. Placeholders are
+    /// checked against the properties of `input_schema`.
     ///
     /// # Errors
-    /// Every fault: a JSON Pointer within the `executor` object (`/url`, `/headers/X-Key`), and a sentence.
+    /// Returns every fault as a JSON Pointer within the `executor` object (`/url`, `/headers/X-Key`) and a message.
     pub fn new(spec: &HttpSpec, input_schema: &Value, client: HttpClient) -> Result<Self, Vec<(String, String)>> {
         Ok(Self { plan: Arc::new(Plan::new(spec, input_schema)?), client })
     }

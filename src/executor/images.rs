@@ -1,5 +1,5 @@
-//! Images of results: what they are is told from their bytes, and they are made small enough for a model
-//! (docs/reference/contract.md, section 4). What cannot be read becomes a text that says so.
+//! Image conversion of results: detects formats from the bytes and shrinks images to a size that models accept
+//! (docs/reference/contract.md, section 4). A text with the reason replaces an unreadable image.
 
 use std::io::Cursor;
 
@@ -12,35 +12,35 @@ use tokio::sync::Semaphore;
 use crate::domain::outcome::joined_text;
 use crate::domain::{ContentBlock, Outcome};
 
-/// Longest side, in pixels.
-const LONGEST_SIDE: u32 = 2000;
-/// Largest image, in bytes.
-const LARGEST: usize = 5 * 1024 * 1024;
-/// Most pixels of all images of a result together: what is more is not decoded.
-const MOST_PIXELS: u64 = 64 << 20;
-/// Most pixels of one image.
-const MOST_PIXELS_OF_ONE: u64 = 40 << 20;
-/// Most memory that decoding one may take, beside its pixels.
-const MOST_MEMORY: u64 = 512 << 20;
-/// How good a JPEG is made; the second is for what is too large even so.
+/// Maximum length of the longer side, in pixels.
+const MAX_SIDE: u32 = 2000;
+/// Maximum size of an image, in bytes.
+const MAX_BYTES: usize = 5 * 1024 * 1024;
+/// Maximum number of pixels of all images of a result; images beyond it are not decoded.
+const MAX_PIXELS: u64 = 64 << 20;
+/// Maximum number of pixels of one image.
+const MAX_PIXELS_PER_IMAGE: u64 = 40 << 20;
+/// Maximum memory for decoding one image, in bytes, in addition to its pixels.
+const MAX_MEMORY: u64 = 512 << 20;
+/// JPEG qualities to try, best first.
 const QUALITIES: [u8; 2] = [85, 60];
 
-/// Decoding takes memory: few at once, whatever tools answer.
-static AT_ONCE: Semaphore = Semaphore::const_new(2);
+/// Bounds the number of concurrent decodings, which need much memory.
+static CONCURRENT_DECODINGS: Semaphore = Semaphore::const_new(2);
 
-/// Whether there is one among what the model is shown.
+/// Returns `true` if the content of the outcome has an image.
 #[must_use]
 pub fn has_any(outcome: &Outcome) -> bool {
     outcome.content.iter().any(|block| matches!(block, ContentBlock::Image { .. }))
 }
 
-/// The outcome with its images as a model can take them.
+/// Converts the images of an outcome to a format and size that models accept.
 pub async fn fitted(mut outcome: Box<Outcome>) -> Box<Outcome> {
     if !has_any(&outcome) {
         return outcome;
     }
-    // It is never closed.
-    let _permit = AT_ONCE.acquire().await;
+    // The semaphore is never closed.
+    let _permit = CONCURRENT_DECODINGS.acquire().await;
     let content = std::mem::take(&mut outcome.content);
     let fitting = tokio::task::spawn_blocking(move || all(content)).await;
     outcome.content = fitting.unwrap_or_else(|_| vec![ContentBlock::left_out_image("they cannot be read")]);
@@ -55,7 +55,7 @@ pub async fn fitted(mut outcome: Box<Outcome>) -> Box<Outcome> {
 }
 
 fn all(content: Vec<ContentBlock>) -> Vec<ContentBlock> {
-    let mut pixels_left = MOST_PIXELS;
+    let mut pixels_left = MAX_PIXELS;
     let one = |block| match block {
         ContentBlock::Image { data, .. } => match image(data, &mut pixels_left) {
             Ok(image) => image,
@@ -66,22 +66,25 @@ fn all(content: Vec<ContentBlock>) -> Vec<ContentBlock> {
     content.into_iter().map(one).collect()
 }
 
-/// The image as a model can take it, or why there is none.
+/// Converts one image.
+///
+/// # Errors
+/// Returns the reason if the image cannot be read or is too large.
 fn image(data: String, pixels_left: &mut u64) -> Result<ContentBlock, String> {
     let bytes = STANDARD.decode(&data).map_err(|_| "its data is not base64".to_owned())?;
     let format = format_of(&bytes)?;
     let block = |data, format: ImageFormat| ContentBlock::Image { data, mime_type: format.to_mime_type().to_owned() };
     let (width, height) = dimensions(&bytes, format)?;
     let pixels = u64::from(width) * u64::from(height);
-    if pixels > MOST_PIXELS_OF_ONE {
-        return Err(format!("{width} × {height} pixels are too many"));
+    if pixels > MAX_PIXELS_PER_IMAGE {
+        return Err(format!("{width} × {height} pixels exceed the limit"));
     }
     *pixels_left = pixels_left
         .checked_sub(pixels)
-        .ok_or_else(|| format!("the images of the result have more than {MOST_PIXELS} pixels in all"))?;
-    // Also where it stays as it is: a model's vendor refuses a whole conversation for one broken image.
+        .ok_or_else(|| format!("the images of the result exceed {MAX_PIXELS} pixels in total"))?;
+    // Unchanged images are decoded, too: a vendor rejects a whole conversation because of one broken image.
     let decoded = decoded(&bytes, format)?;
-    if width.max(height) <= LONGEST_SIDE && bytes.len() <= LARGEST {
+    if width.max(height) <= MAX_SIDE && bytes.len() <= MAX_BYTES {
         return Ok(block(data, format));
     }
     let (bytes, format) = smaller(&decoded, format)?;
@@ -95,16 +98,16 @@ fn format_of(bytes: &[u8]) -> Result<ImageFormat, String> {
     }
 }
 
-/// Width and height, from the header alone.
+/// Reads width and height from the header alone.
 fn dimensions(bytes: &[u8], format: ImageFormat) -> Result<(u32, u32), String> {
     ImageReader::with_format(Cursor::new(bytes), format).into_dimensions().map_err(|error| unreadable(format, &error))
 }
 
-/// The pixels, as people see them: a camera notes how it was held.
+/// Decodes the pixels and applies the orientation that the camera recorded.
 fn decoded(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut limits = Limits::default();
-    limits.max_alloc = Some(MOST_MEMORY);
+    limits.max_alloc = Some(MAX_MEMORY);
     reader.limits(limits);
     let broken = |error: image::ImageError| unreadable(format, &error);
     let mut decoder = reader.into_decoder().map_err(broken)?;
@@ -116,24 +119,24 @@ fn decoded(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, String> {
 
 fn unreadable(format: ImageFormat, error: &image::ImageError) -> String {
     let name = format.extensions_str().first().copied().unwrap_or("image").to_ascii_uppercase();
-    tracing::debug!(%error, "an image of a result cannot be read");
-    format!("it is no {name} that can be read")
+    tracing::debug!(%error, "cannot read an image of a result");
+    format!("it is not a readable {name}")
 }
 
-/// The image within the bounds: first scaled, then as a JPEG, then smaller still.
+/// Shrinks an image below the limits: scales it, encodes it as JPEG, then halves the side until it fits.
 fn smaller(image: &DynamicImage, format: ImageFormat) -> Result<(Vec<u8>, ImageFormat), String> {
-    let mut side = LONGEST_SIDE;
+    let mut side = MAX_SIDE;
     while side > 0 {
         let scaled = scaled(image, side);
         if format != ImageFormat::Jpeg {
             let bytes = png(&scaled)?;
-            if bytes.len() <= LARGEST {
+            if bytes.len() <= MAX_BYTES {
                 return Ok((bytes, ImageFormat::Png));
             }
         }
         for quality in QUALITIES {
             let bytes = jpeg(&scaled, quality)?;
-            if bytes.len() <= LARGEST {
+            if bytes.len() <= MAX_BYTES {
                 return Ok((bytes, ImageFormat::Jpeg));
             }
         }
@@ -142,7 +145,7 @@ fn smaller(image: &DynamicImage, format: ImageFormat) -> Result<(Vec<u8>, ImageF
     Err("it cannot be made small enough".to_owned())
 }
 
-/// With its longest side within `side`; never larger than it is.
+/// Scales an image so that its longer side is at most `side`. Smaller images are unchanged.
 fn scaled(image: &DynamicImage, side: u32) -> DynamicImage {
     let (width, height) = (image.width(), image.height());
     let longest = width.max(height);
@@ -158,7 +161,7 @@ fn scaled(image: &DynamicImage, side: u32) -> DynamicImage {
 
 fn png(image: &DynamicImage) -> Result<Vec<u8>, String> {
     let mut bytes = Cursor::new(Vec::new());
-    // Sixteen bits a channel are for no model.
+    // Models gain nothing from 16 bits per channel.
     let image = if image.color().has_alpha() {
         DynamicImage::ImageRgba8(image.to_rgba8())
     } else {
@@ -168,7 +171,7 @@ fn png(image: &DynamicImage) -> Result<Vec<u8>, String> {
     Ok(bytes.into_inner())
 }
 
-/// On white, where it lets something through.
+/// Encodes an image as JPEG, with transparent areas in white.
 fn jpeg(image: &DynamicImage, quality: u8) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let flat = if image.color().has_alpha() {

@@ -1,6 +1,6 @@
-//! Instances of tools: made on demand, kept as long as their scope lasts, disposed of at its end.
+//! Instances of tools: created on demand, kept as long as their scope lasts, disposed of at its end.
 //!
-//! Here is what all pools of instances have in common; what they are of is known where tools are written in Rust.
+//! This module has the parts that all pools share. `tool::factory` defines what an instance is.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -11,16 +11,16 @@ use uuid::Uuid;
 
 use crate::domain::Tenant;
 
-/// How long the disposals of one scope may take at the end of the service.
-const LAST_DISPOSALS: Duration = Duration::from_secs(5);
+/// Maximum time for the disposals of one scope at shutdown.
+const MAX_DISPOSAL_TIME: Duration = Duration::from_secs(5);
 
-/// How long an instance lasts, and who shares it.
+/// The lifetime of an instance and the calls that share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum InstanceScope {
-    /// One call, with all of its attempts.
+    /// One call with all of its attempts.
     #[default]
     Call,
-    /// The calls of one session; a call without one has its own.
+    /// The calls of one session; a call without a session has its own instance.
     Session,
     /// All calls of the tool by one tenant.
     Shared,
@@ -28,25 +28,25 @@ pub enum InstanceScope {
 
 /// The instances of one tool.
 pub trait Pool: Send + Sync + 'static {
-    /// How long they last.
+    /// Returns the scope of the instances.
     fn scope(&self) -> InstanceScope;
 
-    /// Lets go of a call's own.
+    /// Releases the instance of a call.
     fn release_call(&self, call: Uuid);
 
-    /// Lets go of a session's.
+    /// Releases the instance of a session.
     fn release_session(&self, tenant: &Tenant, session: &str);
 
-    /// Lets go of those of sessions that did nothing for so long.
+    /// Releases the instances of sessions that were idle for this time.
     fn release_idle(&self, idle: Duration);
 
-    /// Lets go of all.
+    /// Releases all instances.
     fn release_all(&self);
 }
 
 /// All instances of this node. Cheap to clone.
 ///
-/// Whatever is let go is disposed of once nobody uses it any more.
+/// A released instance is disposed of once no call uses it.
 #[derive(Clone, Default)]
 pub struct Instances(Arc<Shared>);
 
@@ -67,7 +67,7 @@ impl Instances {
         self.0.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the pool hears of the ends of sessions and of the service, as long as there is a tool that has it.
+    /// Notifies the pool of the ends of sessions and of the service, as long as a tool holds the pool.
     pub fn register(&self, pool: &Arc<dyn Pool>) {
         let mut pools = self.pools();
         pools.retain(|pool| pool.strong_count() > 0);
@@ -78,51 +78,51 @@ impl Instances {
         self.pools().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// A session has ended: it was deleted, or is no more for another reason. Its instances go once its calls let them.
+    /// Releases the instances of a session that has ended. They are disposed of after its last call.
     pub fn release_session(&self, tenant: &Tenant, session: &str) {
         self.live().iter().for_each(|pool| pool.release_session(tenant, session));
     }
 
-    /// Lets go of what sessions have not used for so long.
+    /// Releases the instances of sessions that were idle for this time.
     pub fn release_idle(&self, idle: Duration) {
         self.live().iter().for_each(|pool| pool.release_idle(idle));
     }
 
-    /// Does the work of a disposal, which nobody waits for but the end of the service.
+    /// Runs a disposal in the background. Only the shutdown of the service waits for it.
     pub fn dispose(&self, disposal: impl Future<Output = ()> + Send + 'static) {
         match Handle::try_current() {
             Ok(runtime) => drop(self.0.disposals.spawn_on(disposal, &runtime)),
             // The process is ending.
-            Err(_) => tracing::warn!("an instance of a tool was not disposed of: there is no runtime any more"),
+            Err(_) => tracing::warn!("an instance of a tool was not disposed of: the runtime has ended"),
         }
     }
 
-    /// Waits until everything that was let go is disposed of.
+    /// Waits until all released instances are disposed of.
     pub async fn wait_disposed(&self) {
         self.0.disposals.close();
         self.0.disposals.wait().await;
     }
 
-    /// Lets go of everything, the shortest scope first: what calls and sessions have may need what they share. Whatever
-    /// takes too long is given up.
+    /// Releases all instances, shortest scope first, because instances of calls and sessions may use shared ones.
+    /// Disposals that take too long are abandoned.
     pub async fn close(&self) {
         for scope in [InstanceScope::Call, InstanceScope::Session, InstanceScope::Shared] {
             self.live().iter().filter(|pool| pool.scope() == scope).for_each(|pool| pool.release_all());
-            if tokio::time::timeout(LAST_DISPOSALS, self.wait_disposed()).await.is_err() {
+            if tokio::time::timeout(MAX_DISPOSAL_TIME, self.wait_disposed()).await.is_err() {
                 tracing::error!(left = self.0.disposals.len(), "instances of tools were not disposed of in time");
             }
         }
     }
 }
 
-/// A call's own instances are let go when this is dropped.
+/// A guard that releases the instance of a call when dropped.
 pub struct CallInstanceGuard {
     pool: Arc<dyn Pool>,
     call: Uuid,
 }
 
 impl CallInstanceGuard {
-    /// Of this call.
+    /// Creates a guard for a call.
     #[must_use]
     pub fn of(pool: Arc<dyn Pool>, call: Uuid) -> Self {
         Self { pool, call }
@@ -131,7 +131,7 @@ impl CallInstanceGuard {
 
 impl std::fmt::Debug for CallInstanceGuard {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("CallEnd").field("call", &self.call).finish_non_exhaustive()
+        formatter.debug_struct("CallInstanceGuard").field("call", &self.call).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Takes secrets that a tool was given out of whatever it says, however they are written.
+//! Redaction of secrets from everything that a tool returns, in plain and encoded form.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,13 @@ use crate::domain::call::StatusUpdate;
 use crate::domain::event::Emission;
 use crate::domain::{ContentBlock, Failure, JsonText, Outcome, Progress, outcome};
 
-/// What stands where a secret stood.
+/// The replacement for a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// The shortest secret that is looked for, in bytes: a shorter one could be a part of any word.
-const SHORTEST: usize = 6;
+/// Minimum length of a redacted secret, in bytes. Shorter ones occur in ordinary words.
+const MIN_LENGTH: usize = 6;
 
-/// What `encodeURIComponent` leaves as it is; other encoders leave less.
+/// The characters that `encodeURIComponent` leaves as they are; other encoders leave fewer.
 const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -30,10 +30,10 @@ const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'\'')
     .remove(b'(')
     .remove(b')');
-/// What RFC 3986 (section 2.3) leaves as it is.
+/// The unreserved characters of RFC 3986 (section 2.3).
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Finds secrets as they are, as base64 wherever they begin in it, URL-coded and JSON-escaped.
+/// A search for secrets in plain form, as base64 at any offset, percent-encoded and JSON-escaped.
 pub struct Redaction(AhoCorasick);
 
 impl std::fmt::Debug for Redaction {
@@ -43,10 +43,11 @@ impl std::fmt::Debug for Redaction {
 }
 
 impl Redaction {
-    /// Of these secrets; `None` if there is none that is long enough to be told from any word.
+    /// Compiles the search for these secrets; `None` if all of them are too short to be distinguished from ordinary
+    /// words.
     ///
     /// # Errors
-    /// If they are too much to be looked for.
+    /// Returns an error if the secrets are too large to be compiled.
     pub fn of<'a>(secrets: impl IntoIterator<Item = &'a Value>) -> Result<Option<Self>, BuildError> {
         let mut forms = Vec::new();
         secrets.into_iter().for_each(|secret| add(secret, &mut forms));
@@ -55,11 +56,11 @@ impl Redaction {
         if forms.is_empty() {
             return Ok(None);
         }
-        // The longest first: a form that is escaped is not left half there because the plain one is in it.
+        // The longest match wins: otherwise the plain form inside of an escaped form would leave the rest of it.
         AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(forms).map(|finder| Some(Self(finder)))
     }
 
-    /// A text without them.
+    /// Redacts a text.
     #[must_use]
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if !self.0.is_match(text) {
@@ -79,7 +80,7 @@ impl Redaction {
         }
     }
 
-    /// Whether there is one in a value.
+    /// Returns `true` if a value contains a secret.
     fn is_in(&self, value: &Value) -> bool {
         match value {
             Value::Null | Value::Bool(_) => false,
@@ -90,7 +91,7 @@ impl Redaction {
         }
     }
 
-    /// Takes them out of a value.
+    /// Redacts a value in place.
     pub fn value(&self, value: &mut Value) {
         match value {
             Value::Null | Value::Bool(_) => {}
@@ -119,7 +120,7 @@ impl Redaction {
         for block in content {
             match block {
                 ContentBlock::Text(text) => self.string(text),
-                // What is left of an image would be none.
+                // Redacted image data would not be a valid image.
                 ContentBlock::Image { data, mime_type } if self.0.is_match(&*data) || self.0.is_match(&*mime_type) => {
                     *block = ContentBlock::Text(REDACTED.to_owned());
                 }
@@ -129,10 +130,10 @@ impl Redaction {
         }
     }
 
-    /// An outcome without them.
+    /// Redacts an outcome.
     #[must_use]
     pub fn outcome(&self, mut outcome: Outcome) -> Outcome {
-        // It was not cut yet: `whole` is empty.
+        // Redaction runs before truncation, so `full_output` is empty.
         let Outcome { output, content, structured, structured_text, full_output: _, details, metadata, error } =
             &mut outcome;
         let has_text_of_its_own = structured_text.is_none();
@@ -162,7 +163,7 @@ impl Redaction {
         outcome
     }
 
-    /// A failure without them.
+    /// Redacts a failure.
     #[must_use]
     pub fn failure(&self, mut failure: Failure) -> Failure {
         self.string(&mut failure.message);
@@ -171,7 +172,7 @@ impl Redaction {
         failure
     }
 
-    /// A report without them.
+    /// Redacts a report.
     #[must_use]
     pub fn report(&self, report: Report) -> Report {
         match report {
@@ -195,7 +196,7 @@ impl Redaction {
     }
 }
 
-/// Every form of the texts in a secret.
+/// Adds all forms of the texts in a secret.
 fn add(secret: &Value, forms: &mut Vec<String>) {
     match secret {
         Value::Null | Value::Bool(_) => {}
@@ -207,7 +208,7 @@ fn add(secret: &Value, forms: &mut Vec<String>) {
 }
 
 fn add_text(text: &str, forms: &mut Vec<String>) {
-    if text.len() < SHORTEST {
+    if text.len() < MIN_LENGTH {
         return;
     }
     let escaped = escaped(text);
@@ -218,7 +219,7 @@ fn add_text(text: &str, forms: &mut Vec<String>) {
     }
     for before in 0..3 {
         let bytes = [&[0; 3][..before], text.as_bytes()].concat();
-        // Only characters of which every bit is the secret's: the others depend on its neighbours.
+        // Keeps only characters whose bits all belong to the secret; the others depend on adjacent bytes.
         let (from, to) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
         forms.extend(
             [&STANDARD_NO_PAD.encode(&bytes)[from..to], &URL_SAFE_NO_PAD.encode(&bytes)[from..to]].map(str::to_owned),
@@ -226,13 +227,13 @@ fn add_text(text: &str, forms: &mut Vec<String>) {
     }
 }
 
-/// As it stands between the quotes of a JSON string.
+/// Escapes a text for use between the quotes of a JSON string.
 fn escaped(text: &str) -> String {
     let quoted = Value::String(text.to_owned()).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// The same in ASCII (RFC 8259, section 7).
+/// Escapes all non-ASCII characters (RFC 8259, section 7).
 fn ascii(escaped: &str) -> String {
     let mut text = String::with_capacity(escaped.len());
     for letter in escaped.chars() {
@@ -245,7 +246,7 @@ fn ascii(escaped: &str) -> String {
     text
 }
 
-/// `%2F` as `%2f`.
+/// Lowercases percent-encoded digits, such as `%2F` to `%2f`.
 fn lower_hex(coded: &str) -> String {
     let mut digits = 0;
     let lower = coded.chars().map(|letter| {

@@ -1,5 +1,5 @@
-//! What a tool outside reports while it works: one shape for `POST /tool-calls/{id}/progress` and for the `progress` events
-//! of an answer.
+//! Reports of external tools: one format for `POST /tool-calls/{id}/progress` and for the `progress` events of a
+//! response.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::domain::decode::{self, DecodeError};
 use crate::domain::event::Emission;
 use crate::domain::{ContentBlock, Progress, json};
 
-/// How much is shown of what does not fit, in characters.
+/// Maximum length of the quoted part of an invalid report, in characters.
 const SHOWN_CHARS: usize = 500;
 
 /// One report of a running tool. All members are optional; `null` is the same as absent.
@@ -23,46 +23,46 @@ const SHOWN_CHARS: usize = 500;
 #[serde(deny_unknown_fields)]
 #[schema(as = ProgressReport)]
 pub struct Report {
-    /// One line for people; it replaces the one before.
+    /// One line for people; replaces the previous one.
     tip: Option<String>,
-    /// What the tool shows of its parameters; merged deeply over the whole call.
+    /// Display parameters; merged deeply over the whole call.
     #[schema(value_type = Option<Object>)]
     params: Option<Map<String, Value>>,
-    /// Facts; merged deeply over the whole call.
+    /// Metadata of the call; merged deeply over the whole call.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
-    /// How far it is; it replaces what was said before.
+    /// Progress of the tool; replaces the previous one.
     progress: Option<Step>,
-    /// Shown to whoever watches, never part of `output`: a string, or an array of typed blocks.
+    /// Content for subscribers, never part of `output`: a string, or an array of typed blocks.
     #[serde(default, deserialize_with = "content")]
     #[schema(value_type = String, extensions(("x-is" = json!({"anyOf": [{"type": "string"},
         {"type": "array", "items": {"$ref": "#/components/schemas/ContentBlock"}}, {"type": "null"}]}))))]
     content: Vec<ContentBlock>,
-    /// Data for the user interface, beside `content`.
+    /// Data for the user interface, in addition to `content`.
     #[schema(value_type = Option<Object>)]
     details: Option<Map<String, Value>>,
 }
 
-/// How far the tool is.
+/// Progress of the tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ReportedProgress)]
 struct Step {
-    /// Steps done.
+    /// Completed steps.
     current: f64,
-    /// Steps in all, if known.
+    /// Total number of steps, if known.
     total: Option<f64>,
-    /// What is being done.
+    /// Description of the current step.
     message: Option<String>,
 }
 
 impl Report {
-    /// Reads a report.
+    /// Parses a report.
     ///
     /// # Errors
-    /// The first thing that does not fit, and where; an unknown member is one.
+    /// Returns the first invalid or unknown member.
     pub fn read(value: Value) -> Result<Self, DecodeError> {
-        // A derived shape would take an array for its members in order, and `null` for nothing at all.
+        // The derived deserializer would accept an array of the members in order, and `null` for an empty report.
         if !value.is_object() {
             let message = format!("must be an object, not {}", json::type_name(&value));
             return Err(DecodeError { pointer: String::new(), message });
@@ -71,7 +71,7 @@ impl Report {
         decode::read(value)
     }
 
-    /// Whether it says nothing but that the tool is still there.
+    /// Returns `true` if the report says only that the tool is still running.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { tip, params, metadata, progress, content, details } = self;
@@ -82,7 +82,7 @@ impl Report {
             && [params, metadata, details].into_iter().all(is_empty)
     }
 
-    /// Instead of a report that does not fit: people are shown why.
+    /// Creates a replacement for an invalid report that shows the error to subscribers.
     #[must_use]
     pub fn invalid(fault: &DecodeError) -> Self {
         let fault = serde_json::json!({
@@ -92,14 +92,14 @@ impl Report {
         Self { details: Some(details), ..Self::default() }
     }
 
-    /// A report that only shows a text.
+    /// Creates a report that shows a text.
     #[must_use]
     pub fn text(text: String) -> Self {
         Self { content: vec![ContentBlock::Text(text)], ..Self::default() }
     }
 
-    /// Hands it to the running call: how it stands, and then what is shown. It waits while too much of what was shown
-    /// before is not yet recorded. What it returns resolves once this report is recorded.
+    /// Sends the report to the running call: first the status, then the content. Waits while too many emissions are
+    /// unrecorded. The returned receiver resolves once this report is recorded.
     pub async fn tell(self, emitter: &Emitter) -> Recorded {
         let Self { tip, params, metadata, progress, content, details } = self;
         let (waiter, recorded) = oneshot::channel();
@@ -115,14 +115,14 @@ impl Report {
             emitter.status_for(status, Some(waiter));
         } else {
             emitter.status(status);
-            // What comes later in the journal is recorded later.
+            // The emission comes after the status in the journal, so it is recorded last.
             emitter.emit_for(Emission { content, details }, Some(waiter)).await;
         }
         recorded
     }
 }
 
-/// A string or an array of typed blocks.
+/// Deserializes a string or an array of typed blocks.
 fn content<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ContentBlock>, D::Error> {
     struct Content;
 
@@ -162,23 +162,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::executor::emitter::{self, Report as Told};
+    use crate::executor::emitter::{self, Report as EngineReport};
 
-    /// What the engine hears of a report.
-    async fn told(report: Value) -> Vec<Told> {
+    /// Returns the reports that the engine receives.
+    async fn received(report: Value) -> Vec<EngineReport> {
         let (emitter, mut reports) = emitter::channel();
         drop(Report::read(report).unwrap().tell(&emitter).await);
         std::iter::from_fn(|| reports.take()).collect()
     }
 
     #[tokio::test]
-    async fn a_report_tells_how_the_call_stands_and_then_what_is_shown() {
+    async fn the_status_is_sent_before_the_content() {
         let all = json!({
             "tip": "half way", "params": {"p": {"x": 1}}, "metadata": {"m": [1]},
             "progress": {"current": 1, "total": 2.5, "message": "one"},
             "content": [{"type": "text", "text": "a\u{0}😀"}, {"type": "resource", "uri": "x:y"}], "details": {"d": null},
         });
-        let [Told::Status(status), Told::Emission(emission)] = &told(all).await[..] else { panic!("both, in order") };
+        let [EngineReport::Status(status), EngineReport::Emission(emission)] = &received(all).await[..] else {
+            panic!("both, in order")
+        };
         assert_eq!(status.tip.as_deref(), Some("half way"));
         assert_eq!(json!([status.params, status.metadata]), json!([{"p": {"x": 1}}, {"m": [1]}]));
         let progress = Progress { current: 1.0, total: Some(2.5), message: Some("one".into()) };
@@ -188,19 +190,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_left_out_is_not_told() {
-        assert_eq!(told(json!({})).await, []);
+    async fn absent_members_are_not_sent() {
+        assert_eq!(received(json!({})).await, []);
         let nothing =
             json!({"tip": null, "params": null, "metadata": {}, "progress": null, "content": null, "details": null});
-        assert_eq!(told(nothing).await, []);
-        assert!(matches!(&told(json!({"tip": "x", "content": []})).await[..], [Told::Status(_)]));
-        assert!(matches!(&told(json!({"details": {"a": 1}})).await[..], [Told::Emission(_)]));
-        let [Told::Emission(text)] = &told(json!({"content": "hi"})).await[..] else { panic!("shown") };
+        assert_eq!(received(nothing).await, []);
+        assert!(matches!(&received(json!({"tip": "x", "content": []})).await[..], [EngineReport::Status(_)]));
+        assert!(matches!(&received(json!({"details": {"a": 1}})).await[..], [EngineReport::Emission(_)]));
+        let [EngineReport::Emission(text)] = &received(json!({"content": "hi"})).await[..] else { panic!("shown") };
         assert_eq!(text.content, [ContentBlock::Text("hi".into())]);
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_by_its_name() {
+    fn errors_name_the_invalid_member() {
         for (report, pointer, message) in [
             (json!({"tipp": "x"}), "/tipp", "unknown field `tipp`"),
             (json!({"progress": {"current": 1, "totl": 2}}), "/progress/totl", "unknown field `totl`"),

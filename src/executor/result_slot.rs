@@ -1,4 +1,4 @@
-//! The way in for a result that someone outside posts: the first one wins.
+//! The slot for a result that is posted over the API. The first result wins.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 
 use crate::domain::ToolOutput;
 
-/// Where a posted result arrives. Cheap to clone; all clones are the same place.
+/// The slot of one run for a posted result. Cheap to clone; all clones share the slot.
 #[derive(Debug, Clone, Default)]
 pub struct ResultSlot(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Those who are about to post.
+    /// Number of posts in progress.
     posters: AtomicUsize,
     posted: Notify,
     opened: Notify,
@@ -23,22 +23,22 @@ struct Shared {
 
 #[derive(Debug, Default)]
 enum State {
-    /// Nobody outside works on this call.
+    /// No result may be posted (yet).
     #[default]
     Inactive,
     /// A result is awaited.
     Open,
-    /// It is here.
+    /// A result was posted.
     Posted(Box<ToolOutput>),
-    /// It was here, and was taken.
+    /// The posted result was consumed.
     Taken,
-    /// The run has answered by itself.
+    /// The run produced its own result.
     Answered,
-    /// The run has ended without any.
+    /// The run ended without a result.
     Closed,
 }
 
-/// Somebody who is about to post: as long as it is there, the run does not end without a result.
+/// A guard for a post in progress. The run does not end without a result while it exists.
 #[derive(Debug)]
 pub struct Posting(ResultSlot);
 
@@ -50,14 +50,14 @@ impl Drop for Posting {
     }
 }
 
-/// What became of a posted result.
+/// The outcome of a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostOutcome {
-    /// It is the call's result.
+    /// The posted result is the result of the call.
     Accepted,
-    /// Another one came first.
+    /// The call already has a result or has ended.
     TooLate,
-    /// Nobody outside works on this call.
+    /// The call does not accept a posted result.
     NotAwaited,
 }
 
@@ -66,7 +66,7 @@ impl ResultSlot {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on a result may be posted.
+    /// Allows a result to be posted.
     pub fn open(&self) {
         let mut state = self.state();
         if matches!(*state, State::Inactive) {
@@ -75,41 +75,41 @@ impl ResultSlot {
         }
     }
 
-    /// Returns when a result may be posted, or when it is too late for one.
+    /// Waits until a result may be posted or the run has ended.
     pub async fn opened(&self) {
         let mut opened = std::pin::pin!(self.0.opened.notified());
-        // Heard from here on: an opening between the look and the wait is not missed.
+        // Registers before the check, so that an `open` between check and wait is not missed.
         opened.as_mut().enable();
         if matches!(*self.state(), State::Inactive) {
             opened.await;
         }
     }
 
-    /// Whether nobody outside works on the call yet.
+    /// Returns `true` if the slot has not been opened.
     #[must_use]
     pub fn is_shut(&self) -> bool {
         matches!(*self.state(), State::Inactive)
     }
 
-    /// Whether a result is awaited, or is here and was not taken.
+    /// Returns `true` if a result is awaited, or was posted and not consumed.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         matches!(*self.state(), State::Open | State::Posted(_))
     }
 
-    /// Whether the run has answered by itself, so that no posted result counts.
+    /// Returns `true` if the run produced its own result, so that posted results are rejected.
     #[must_use]
     pub fn is_answered(&self) -> bool {
         matches!(*self.state(), State::Answered)
     }
 
-    /// Returns `true` if a posted result was taken, so that it is the end of the call.
+    /// Returns `true` if a posted result was consumed and ends the call.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         matches!(*self.state(), State::Taken)
     }
 
-    /// Keeps the run from ending without a result until it is posted; `None` while, or since, the run takes none.
+    /// Keeps the run from ending without a result while the guard exists; `None` if the run accepts no result.
     #[must_use]
     pub fn posting(&self) -> Option<Posting> {
         let state = self.state();
@@ -120,7 +120,7 @@ impl ResultSlot {
         Some(Posting(self.clone()))
     }
 
-    /// Takes a result from outside.
+    /// Posts a result.
     #[must_use]
     pub fn post(&self, answer: ToolOutput) -> PostOutcome {
         let mut state = self.state();
@@ -135,23 +135,23 @@ impl ResultSlot {
         }
     }
 
-    /// The run has an answer of its own. The result that was posted before it, if there is one: then that counts.
+    /// Records that the run produced its own result. Returns the result that was posted before, which takes precedence.
     #[must_use]
     pub fn answered(&self) -> Option<ToolOutput> {
         self.end(State::Answered)
     }
 
-    /// No result is awaited any more. The one that is here and was not taken, if there is one.
+    /// Closes the slot. Returns the posted result that was not consumed, if any.
     #[must_use]
     pub fn close(&self) -> Option<ToolOutput> {
         self.end(State::Closed)
     }
 
-    /// The same, once those who are about to post have done so.
+    /// Closes the slot like [`ResultSlot::close`] after all posts in progress have finished.
     pub async fn close_after_posters(&self) -> Option<ToolOutput> {
         loop {
             let mut left = std::pin::pin!(self.0.left.notified());
-            // Heard from here on: a leaving between the look and the wait is not missed.
+            // Registers before the check, so that the end of a post between check and wait is not missed.
             left.as_mut().enable();
             {
                 let state = self.state();
@@ -179,7 +179,7 @@ impl ResultSlot {
         answer
     }
 
-    /// The posted result, when it is here.
+    /// Waits for the posted result and consumes it.
     pub async fn result(&self) -> ToolOutput {
         loop {
             {
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_result_wins_and_none_comes_where_none_is_awaited() {
+    async fn the_first_result_wins_and_early_results_are_rejected() {
         let outside = ResultSlot::default();
         assert_eq!(outside.post(ToolOutput::Text("early".into())), PostOutcome::NotAwaited);
         outside.open();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_posted_last_of_all_is_not_lost() {
+    fn a_result_posted_just_before_close_is_returned() {
         let outside = ResultSlot::default();
         outside.open();
         assert_eq!(outside.post(ToolOutput::Nothing), PostOutcome::Accepted);
@@ -222,9 +222,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_run_does_not_end_before_those_who_are_about_to_post() {
+    async fn close_waits_for_posts_in_progress() {
         let outside = ResultSlot::default();
-        assert!(outside.posting().is_none(), "it is shut");
+        assert!(outside.posting().is_none(), "the slot is closed");
         outside.open();
         let posting = outside.posting().unwrap();
         let mut closing = std::pin::pin!(outside.close_after_posters());
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_the_runs_own_comes_after_a_posted_one() {
+    fn a_posted_result_takes_precedence_over_a_later_own_result() {
         let outside = ResultSlot::default();
         outside.open();
         assert_eq!(outside.post(ToolOutput::Nothing), PostOutcome::Accepted);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_comes_before_the_opening_hears_of_it() {
+    async fn opened_returns_after_open() {
         let outside = ResultSlot::default();
         let mut early = std::pin::pin!(outside.opened());
         assert!(futures_util::poll!(early.as_mut()).is_pending());

@@ -1,4 +1,4 @@
-//! Where the values of secrets come from. A definition only ever names a secret.
+//! Sources of secret values. Definitions contain only names of secrets.
 
 use std::sync::Arc;
 
@@ -9,39 +9,39 @@ pub use file::SecretsFile;
 /// Prefix of the environment variable that holds a secret.
 const PREFIX: &str = "TOOLPOST_SECRET_";
 
-/// From a secret's name to its value.
+/// A function from a secret's name to its value.
 type LookUp = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// Looks secrets up by name at the moment of use. Cheap to clone.
+/// A lookup of secrets by name at the moment of use. Cheap to clone.
 #[derive(Clone)]
 pub struct Secrets(Arc<LookUp>);
 
 impl Secrets {
-    /// The secret `X` is the environment variable `TOOLPOST_SECRET_X`.
+    /// Creates a lookup that reads the secret `X` from the environment variable `TOOLPOST_SECRET_X`.
     #[must_use]
     pub fn from_env() -> Self {
         Self::new(|name| std::env::var(format!("{PREFIX}{name}")).ok())
     }
 
-    /// These, and where there is none those of a file.
+    /// Adds a file as the fallback for secrets that are not set.
     #[must_use]
     pub fn or_file(self, file: SecretsFile) -> Self {
         Self::new(move |name| (self.0)(name).filter(|value| !value.is_empty()).or_else(|| file.get(name)))
     }
 
-    /// Secrets from anywhere else.
+    /// Creates a lookup from a function.
     #[must_use]
     pub fn new(look_up: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(look_up))
     }
 
-    /// The value of the secret `name`.
+    /// Returns the value of the secret `name`.
     ///
     /// # Errors
-    /// A sentence that names the secret and says how the operator sets it. It never holds a value.
+    /// Returns a message that names the secret and explains how the operator sets it. It never contains a value.
     pub fn get(&self, name: &str) -> Result<String, String> {
         (self.0)(name).filter(|value| !value.is_empty()).ok_or_else(|| {
-            format!("the secret \"{name}\" is not set; the operator of this service sets it as {PREFIX}{name}")
+            format!("the secret \"{name}\" is not set; the operator of this service can set it as {PREFIX}{name}")
         })
     }
 }
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// Whether `name` can be part of an environment variable's name (and so be the name of a secret).
+/// Returns `true` if `name` is a valid name of a secret, that is, a valid part of an environment variable's name.
 #[must_use]
 pub fn is_valid_secret_name(name: &str) -> bool {
     (1..=128).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_secret_is_none_and_nothing_shows_a_value() {
+    fn an_empty_secret_counts_as_not_set() {
         let secrets = Secrets::new(|name| Some(if name == "SET" { "value".into() } else { String::new() }));
         assert_eq!(secrets.get("SET").as_deref(), Ok("value"));
         assert!(secrets.get("EMPTY").unwrap_err().contains("TOOLPOST_SECRET_EMPTY"));

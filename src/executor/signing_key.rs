@@ -1,4 +1,5 @@
-//! The key of this service: it signs outgoing requests, and makes the token by which a tool reports on one call.
+//! The signing key of this service: signs outgoing requests and derives the tokens by which tools report on their
+//! calls.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use uuid::Uuid;
 
-/// What a signing secret begins with (Standard Webhooks).
+/// Prefix of a signing secret (Standard Webhooks).
 const PREFIX: &str = "whsec_";
 
 /// The signing secret. Never shown by `Debug`.
@@ -21,16 +22,16 @@ impl std::fmt::Debug for SigningKey {
     }
 }
 
-/// A secret that is none.
+/// An error returned by [`SigningKey::parse`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a signing secret is `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks)")]
+#[error("a signing secret is `whsec_` followed by the base64 of 24 to 64 bytes (Standard Webhooks)")]
 pub struct InvalidSigningSecret;
 
 impl SigningKey {
-    /// Reads `whsec_…`.
+    /// Parses `whsec_…`.
     ///
     /// # Errors
-    /// If it is no such secret.
+    /// Returns [`InvalidSigningSecret`] if the text is not a valid signing secret.
     pub fn parse(text: &str) -> Result<Self, InvalidSigningSecret> {
         let bytes = STANDARD
             .decode(text.strip_prefix(PREFIX).ok_or(InvalidSigningSecret)?)
@@ -38,39 +39,40 @@ impl SigningKey {
         if (24..=64).contains(&bytes.len()) { Ok(Self(bytes.into())) } else { Err(InvalidSigningSecret) }
     }
 
-    /// A key from these random bytes, as `whsec_…`.
+    /// Encodes random bytes as a signing secret, `whsec_…`.
     #[must_use]
     pub fn text_of(bytes: &[u8; 32]) -> String {
         format!("{PREFIX}{}", STANDARD.encode(bytes))
     }
 
-    /// A key for another purpose, which says nothing about this one.
+    /// Derives a key for another purpose. The derived key reveals nothing about this one.
     #[must_use]
     pub fn derived(&self, purpose: &str) -> [u8; 32] {
         self.mac(&[b"toolpost derived key ", purpose.as_bytes()]).finalize().into_bytes().into()
     }
 
     fn mac(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
-        #[expect(clippy::unwrap_used, reason = "HMAC takes a key of any length")]
+        #[expect(clippy::unwrap_used, reason = "HMAC accepts keys of any length")]
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).unwrap();
         parts.iter().for_each(|part| mac.update(part));
         mac
     }
 
-    /// `webhook-signature` of a message (Standard Webhooks): `v1,` and the base64 of the HMAC over `id.timestamp.body`.
+    /// Returns the `webhook-signature` of a message (Standard Webhooks): `v1,` and the base64 of the HMAC over
+    /// `id.timestamp.body`.
     #[must_use]
     pub fn signature(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
         let mac = self.mac(&[id.as_bytes(), b".", timestamp.to_string().as_bytes(), b".", body]);
         format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
     }
 
-    /// The token by which a tool reports on one call. It is good for that call alone, and nothing has to be kept of it.
+    /// Derives the token by which a tool reports on one call. It is valid for that call only and is not stored.
     #[must_use]
     pub fn token(&self, call: Uuid) -> String {
         URL_SAFE_NO_PAD.encode(self.mac(&[b"toolpost call token ", call.as_bytes()]).finalize().into_bytes())
     }
 
-    /// Whether this is the call's token; the comparison takes the same time whatever differs.
+    /// Returns `true` if this is the token of the call. The comparison runs in constant time.
     #[must_use]
     pub fn is_token(&self, call: Uuid, token: &str) -> bool {
         let Ok(bytes) = URL_SAFE_NO_PAD.decode(token) else { return false };
@@ -83,15 +85,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_signed_as_the_standard_shows() {
-        // The example of the Standard Webhooks libraries.
+    fn signature_matches_the_standard_webhooks_example() {
+        // The example from the Standard Webhooks libraries.
         let key = SigningKey::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signature = key.signature("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
     #[test]
-    fn a_token_is_good_for_its_call_alone() {
+    fn a_token_is_valid_for_its_call_only() {
         let key = SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap();
         let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         assert!(key.is_token(one, &key.token(one)));
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_refused() {
+    fn invalid_secrets_are_rejected() {
         for text in ["", "whsec_", "whsec_AAAA", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!!!!"] {
             assert_eq!(SigningKey::parse(text).unwrap_err(), InvalidSigningSecret, "{text}");
         }

@@ -1,4 +1,4 @@
-//! Values at rest: sealed with XChaCha20-Poly1305 under a key of the operator's, each for its one place.
+//! Encryption of values at rest: XChaCha20-Poly1305 under a key of the operator, bound to the place of each value.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -8,74 +8,81 @@ use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use crate::domain::Tenant;
 use crate::domain::preset::Sealed;
 
-/// Bytes of a nonce: long enough to be drawn at random for ever.
+/// Size of a nonce, in bytes. Random nonces of this size do not collide.
 const NONCE: usize = 24;
-/// Longest id of a key, in characters.
-const LONGEST_ID: usize = 64;
+/// Maximum length of a key id, in bytes.
+const MAX_ID: usize = 64;
 
-/// The keys: the first one seals, every one opens. Not shown by `Debug`.
+/// The encryption keys. The first one seals, all of them open. `Debug` shows only their ids.
 #[derive(Clone, Default)]
 pub struct Vault(Vec<(String, XChaCha20Poly1305)>);
 
-/// What a value is sealed for. Anywhere else it does not open.
+/// The place that a value is sealed for. It cannot be opened for another place.
 #[derive(Debug, Clone, Copy)]
 pub struct SealContext<'a> {
-    /// Whose it is.
+    /// The tenant that owns the value.
     pub tenant: &'a Tenant,
-    /// The tool.
+    /// The name of the tool.
     pub tool: &'a str,
-    /// The preset.
+    /// The name of the preset.
     pub name: &'a str,
 }
 
-/// Keys that are none. It never holds any of them.
+/// An error returned by [`Vault::parse`]. It never contains a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyringError {
-    /// A part has no colon, or no id before it.
-    #[error("entry {0} is not `id:key`; write `openssl rand -base64 32` behind an id of your choice, as in `2026:…`")]
+    /// An entry has no colon or no valid id before it.
+    #[error(
+        "entry {0} is not `id:key`; write the output of `openssl rand -base64 32` after an id of your choice, as \
+        in `2026:…`"
+    )]
     NoId(usize),
     /// A key is not base64 of 32 bytes.
-    #[error("the key \"{0}\" is not base64 (RFC 4648, section 4) of 32 bytes; `openssl rand -base64 32` makes one")]
+    #[error(
+        "the key \"{0}\" is not base64 (RFC 4648, section 4) of 32 bytes; create one with `openssl rand -base64 32`"
+    )]
     NoKey(String),
-    /// An id is there twice.
-    #[error("there are two keys \"{0}\"; each needs an id of its own")]
+    /// An id occurs twice.
+    #[error("the key id \"{0}\" occurs twice; each key needs its own id")]
     Twice(String),
 }
 
-/// Why a value was not sealed or opened. It never holds the value.
+/// An error returned by [`Vault::seal`] and [`Vault::open`]. It never contains the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VaultError {
-    /// There is no key at all.
+    /// No key is configured.
     #[error(
-        "this service has no encryption key, so it keeps no values; its operator sets TOOLPOST_ENCRYPTION_KEYS to \
+        "this service has no encryption key and cannot store values; the operator can set TOOLPOST_ENCRYPTION_KEYS to \
          `id:` and the base64 of 32 bytes (`openssl rand -base64 32`)"
     )]
     NoKey,
-    /// The key that the value was sealed with is not there.
-    #[error("its value was sealed with the key \"{0}\", which is not among TOOLPOST_ENCRYPTION_KEYS any more")]
+    /// The key that sealed the value is not configured.
+    #[error("the value was sealed with the key \"{0}\", which is no longer in TOOLPOST_ENCRYPTION_KEYS")]
     UnknownKey(String),
-    /// It was changed, or belongs elsewhere.
-    #[error("what is stored cannot be opened with the key \"{0}\": it was changed, or the key is another one")]
+    /// The sealed value was modified, or was sealed for another place.
+    #[error(
+        "the stored value cannot be opened with the key \"{0}\": the value was modified or the key is a different one"
+    )]
     Corrupt(String),
-    /// The machine gives no random bytes.
-    #[error("the machine gives no random bytes")]
+    /// The operating system provides no random bytes.
+    #[error("the operating system provides no random bytes")]
     Randomness,
 }
 
 impl Vault {
-    /// From `id:base64,id:base64`; nothing is no keys.
+    /// Parses `id:base64,id:base64`. Empty text means no keys.
     ///
     /// # Errors
-    /// The first that is none.
+    /// Returns a [`KeyringError`] for the first invalid entry.
     pub fn parse(text: &str) -> Result<Self, KeyringError> {
         let mut keys: Vec<(String, XChaCha20Poly1305)> = Vec::new();
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
         for (index, entry) in entries.enumerate() {
             let (id, key) = entry.split_once(':').ok_or(KeyringError::NoId(index + 1))?;
             let id = id.trim();
-            // What has no proper id may be a key: it is not repeated.
+            // An invalid id may be a key, so the error does not repeat it.
             let is_id = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
-            if id.is_empty() || id.len() > LONGEST_ID || !id.chars().all(is_id) {
+            if id.is_empty() || id.len() > MAX_ID || !id.chars().all(is_id) {
                 return Err(KeyringError::NoId(index + 1));
             }
             let bytes = STANDARD.decode(key.trim()).or_else(|_| STANDARD_NO_PAD.decode(key.trim()));
@@ -89,7 +96,7 @@ impl Vault {
         Ok(Self(keys))
     }
 
-    /// The same with one more key, which seals only where there is no other.
+    /// Adds a key that seals only if no other key is configured.
     #[must_use]
     pub fn with_fallback_key(mut self, id: &str, key: [u8; 32]) -> Self {
         if !self.0.iter().any(|(other, _)| other == id) {
@@ -98,7 +105,7 @@ impl Vault {
         self
     }
 
-    /// The key that seals; a value under another one is to be sealed anew.
+    /// Returns the id of the key that seals. Values under another key should be sealed again.
     #[must_use]
     pub fn sealing_key(&self) -> Option<&str> {
         self.0.first().map(|(id, _)| id.as_str())
@@ -107,7 +114,7 @@ impl Vault {
     /// Seals a value.
     ///
     /// # Errors
-    /// If there is no key, or no randomness.
+    /// Returns an error if no key is configured or no random bytes are available.
     pub fn seal(&self, value: &[u8], place: &SealContext<'_>) -> Result<Sealed, VaultError> {
         let (id, cipher) = self.0.first().ok_or(VaultError::NoKey)?;
         let mut nonce = [0; NONCE];
@@ -120,7 +127,7 @@ impl Vault {
     /// Opens a value.
     ///
     /// # Errors
-    /// If its key is not there, or it is not what was sealed for this place.
+    /// Returns an error if its key is unknown, the value was modified, or it was sealed for another place.
     pub fn open(&self, sealed: &Sealed, place: &SealContext<'_>) -> Result<Vec<u8>, VaultError> {
         let Sealed { key_id, bytes } = sealed;
         let key = self.0.iter().find(|(id, _)| id == key_id);
@@ -133,7 +140,7 @@ impl Vault {
 }
 
 impl SealContext<'_> {
-    /// No two places have the same bytes: lengths stand before what they are of.
+    /// Encodes the place with a length before each part, so that no two places have the same bytes.
     fn bytes(&self) -> Vec<u8> {
         let parts = [self.tenant.as_str(), self.tool, self.name];
         parts.iter().flat_map(|part| [&(part.len() as u64).to_le_bytes(), part.as_bytes()].concat()).collect()
@@ -161,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_opens_in_its_own_place_only() {
+    fn a_value_opens_only_in_the_place_it_was_sealed_for() {
         let (vault, tenant) = (vault(&[("a", 1)]), Tenant::default());
         let sealed = vault.seal(b"value", &place(&tenant, "tool", "key")).unwrap();
         assert_eq!(vault.open(&sealed, &place(&tenant, "tool", "key")).unwrap(), b"value");
@@ -174,7 +181,7 @@ mod tests {
         changed.bytes.truncate(NONCE - 1);
         assert!(vault.open(&changed, &place(&tenant, "tool", "key")).is_err());
         let again = vault.seal(b"value", &place(&tenant, "tool", "key")).unwrap();
-        assert_ne!(again.bytes, sealed.bytes, "each has a nonce of its own");
+        assert_ne!(again.bytes, sealed.bytes, "each value has its own nonce");
     }
 
     #[test]
@@ -190,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_none_are_refused_and_not_repeated() {
+    fn invalid_keys_are_rejected_and_not_repeated() {
         let good = STANDARD.encode([1; 32]);
         assert_eq!(Vault::parse(" ").unwrap().sealing_key(), None);
         assert_eq!(Vault::parse(&good).unwrap_err(), KeyringError::NoId(1));

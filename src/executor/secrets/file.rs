@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Largest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A secrets file. Cheap to clone; not shown by `Debug`.
@@ -17,21 +17,21 @@ struct Inner {
     read: Mutex<Read>,
 }
 
-/// What was read, and of which state of the file.
+/// The parsed values and the file state that they belong to.
 #[derive(Default)]
 struct Read {
     state: Option<State>,
     values: HashMap<String, String>,
 }
 
-/// Changes with the file.
+/// Modification time, length and inode; differs after each change of the file.
 type State = (Option<SystemTime>, u64, u64);
 
 impl SecretsFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// If it cannot be read, or a line is none. No line is repeated.
+    /// Returns a message if the file cannot be read or a line is invalid. The message never contains the line.
     pub fn open(path: PathBuf) -> Result<Self, String> {
         let state = state_of(&path).map_err(|error| error.to_string())?;
         let values = read(&path)?;
@@ -40,7 +40,7 @@ impl SecretsFile {
         Ok(Self(Arc::new(Inner { path, read })))
     }
 
-    /// The value of the secret `name`, as the file has it now. What was last good in it stays while it is broken.
+    /// Returns the current value of the secret `name`. While the file is invalid, its last valid values are used.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<String> {
         let Inner { path, read: held } = &*self.0;
@@ -50,7 +50,7 @@ impl SecretsFile {
             match read(path) {
                 Ok(values) => held.values = values,
                 Err(reason) => {
-                    tracing::error!(file = %path.display(), reason, "the secrets file is broken; its last good state is kept");
+                    tracing::error!(file = %path.display(), reason, "the secrets file is invalid; keeping its last valid state");
                 }
             }
             held.state = state;
@@ -69,11 +69,11 @@ fn state_of(path: &Path) -> std::io::Result<State> {
     Ok((metadata.modified().ok(), metadata.len(), number))
 }
 
-/// Lines as in an environment file: empty ones and those that begin with `#` say nothing; a value in quotes loses them.
+/// Parses lines as in an environment file: skips empty lines and comments (`#`), and removes quotes around values.
 fn read(path: &Path) -> Result<HashMap<String, String>, String> {
     let bytes = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
     if bytes > MAX_BYTES {
-        return Err(format!("it is larger than {MAX_BYTES} bytes"));
+        return Err(format!("the file is larger than {MAX_BYTES} bytes"));
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let mut values = HashMap::new();
@@ -100,7 +100,7 @@ fn unquoted(value: &str) -> &str {
 fn warn_if_open(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     if std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0) {
-        tracing::warn!(file = %path.display(), "the secrets file can be read by others; `chmod 600` keeps it to its owner");
+        tracing::warn!(file = %path.display(), "the secrets file is readable by other users; restrict it with `chmod 600`");
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_secrets_and_a_change_counts_at_once() {
+    fn changes_of_the_file_apply_immediately() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secrets");
         std::fs::write(&path, "# mail\nMAIL_KEY = a=b \n\nQUOTED=\"with # and blanks \"\n").unwrap();
@@ -122,14 +122,14 @@ mod tests {
         assert_eq!(file.get("NONE"), None);
         std::fs::write(&path, "MAIL_KEY=other value").unwrap();
         assert_eq!((file.get("MAIL_KEY").as_deref(), file.get("QUOTED")), (Some("other value"), None));
-        std::fs::write(&path, "what is this").unwrap();
-        assert_eq!(file.get("MAIL_KEY").as_deref(), Some("other value"), "the last good state stays");
+        std::fs::write(&path, "not a secret").unwrap();
+        assert_eq!(file.get("MAIL_KEY").as_deref(), Some("other value"), "the last valid state stays");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(file.get("MAIL_KEY").as_deref(), Some("other value"));
     }
 
     #[test]
-    fn a_broken_file_is_refused_by_its_line_and_not_repeated() {
+    fn errors_name_the_line_and_not_its_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secrets");
         for broken in ["A=1\nsk-hidden", "A-B=sk-hidden\n", "=sk-hidden"] {
