@@ -1,4 +1,4 @@
-//! The answer of a 2xx response: an event stream, or a body that is read as a whole.
+//! Conversion of 2xx responses: event streams, and bodies that are read completely.
 
 use reqwest::Response;
 
@@ -8,11 +8,11 @@ use super::stream;
 use crate::domain::ToolOutput;
 use crate::executor::Emitter;
 
-/// The answer of a 2xx response. What an event stream says before its result goes to `emitter`.
+/// Reads a 2xx response. Reports of an event stream are sent to `emitter`. `hide` redacts texts before they are cut.
 ///
 /// # Errors
-/// A body that is too large, cut off, compressed, of a type that is neither text, JSON nor an image, or not what its type
-/// says. `hide` takes secrets out of what is cut.
+/// Returns a [`Fault`] if the body is too large, incomplete, compressed, does not match its media type, or has a type
+/// that is not text, JSON or an image.
 pub async fn read(response: Response, emitter: &Emitter, hide: impl Fn(String) -> String) -> Result<ToolOutput, Fault> {
     let media = Media::of(response.headers());
     check_encoding(response.headers())?;

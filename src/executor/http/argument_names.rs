@@ -1,9 +1,9 @@
-//! Which arguments a tool can have, so that a misspelt placeholder is found at registration and not by the first call.
+//! The possible argument names of a tool, which find misspelt placeholders at registration.
 
 use serde_json::Value;
 
-/// Keywords beside `properties` that can bring further arguments in (JSON Schema 2020-12, core, section 10).
-const OPENING: [&str; 13] = [
+/// Keywords that can add arguments to those in `properties` (JSON Schema 2020-12, core, section 10).
+const OPEN_KEYWORDS: [&str; 13] = [
     "$ref",
     "$dynamicRef",
     "$recursiveRef",
@@ -19,18 +19,18 @@ const OPENING: [&str; 13] = [
     "propertyNames",
 ];
 
-/// The names of the arguments of a tool, or that they cannot be known.
+/// The argument names of a tool; `None` if the schema allows any name.
 #[derive(Debug)]
 pub struct ArgumentNames<'s>(Option<Vec<&'s str>>);
 
 impl<'s> ArgumentNames<'s> {
-    /// The properties of an input schema. They are all that there are unless the schema says otherwise: by leaving
-    /// `properties` out, by an `additionalProperties` that allows any, or by a keyword that adds some.
+    /// Collects the properties of an input schema. A schema allows any name if it omits `properties`, if its
+    /// `additionalProperties` is not `false`, or if it has a keyword that can add arguments.
     #[must_use]
     pub fn of(schema: &'s Value) -> Self {
         let properties = schema.get("properties").and_then(Value::as_object);
         let additional = schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
-        let open = additional || OPENING.iter().any(|keyword| schema.get(keyword).is_some());
+        let open = additional || OPEN_KEYWORDS.iter().any(|keyword| schema.get(keyword).is_some());
         let closed_without = schema.get("additionalProperties") == Some(&Value::Bool(false));
         match properties {
             Some(properties) if !open => Self(Some(properties.keys().map(String::as_str).collect())),
@@ -39,7 +39,7 @@ impl<'s> ArgumentNames<'s> {
         }
     }
 
-    /// What is wrong with a placeholder of that name, if anything.
+    /// Returns the error for a placeholder of this name; `None` if the name is valid.
     #[must_use]
     pub fn fault(&self, name: &str) -> Option<String> {
         let names = self.0.as_ref().filter(|names| !names.contains(&name))?;
@@ -49,7 +49,7 @@ impl<'s> ArgumentNames<'s> {
             .filter(|(distance, _)| *distance <= 2.max(name.chars().count() / 3))
             .min();
         let hint = nearest.map(|(_, known)| format!("; did you mean {{{known}}}?")).unwrap_or_default();
-        Some(format!("the placeholder {{{name}}} names no property of input_schema{hint}"))
+        Some(format!("the placeholder {{{name}}} is not a property of input_schema{hint}"))
     }
 }
 
@@ -60,19 +60,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_no_call_can_have_is_a_fault_with_a_hint() {
+    fn an_unknown_name_is_a_fault_with_a_hint() {
         let schema = json!({"type": "object", "properties": {"city": {}, "unit": {}}});
         assert_eq!(ArgumentNames::of(&schema).fault("city"), None);
         assert_eq!(
             ArgumentNames::of(&schema).fault("ctiy").unwrap(),
-            "the placeholder {ctiy} names no property of input_schema; did you mean {city}?"
+            "the placeholder {ctiy} is not a property of input_schema; did you mean {city}?"
         );
         assert!(!ArgumentNames::of(&schema).fault("somewhere").unwrap().contains("did you mean"));
         assert!(ArgumentNames::of(&json!({"additionalProperties": false})).fault("x").is_some());
     }
 
     #[test]
-    fn an_open_schema_knows_no_end_of_names() {
+    fn an_open_schema_allows_any_name() {
         for schema in [
             json!(null),
             json!({"type": "object"}),

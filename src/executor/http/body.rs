@@ -5,23 +5,23 @@ use serde_json::Value;
 use super::template::{Arguments, Template};
 use crate::domain::json::pointer_token;
 
-/// A JSON value in whose strings `{name}` stands for an argument. Keys are taken as they are.
+/// A JSON value with placeholders (`{name}`) in its strings. Keys have no placeholders.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JsonTemplate {
     /// A value without placeholders.
     Fixed(Value),
-    /// Exactly `"{name}"`: the argument with its own type.
+    /// Exactly `"{name}"`: the argument in its own type.
     Typed(String),
-    /// A string with arguments in it as text.
+    /// A string that contains arguments as text.
     Text(Template),
     /// An array.
     Array(Vec<JsonTemplate>),
-    /// An object, in the order that it was declared in.
+    /// An object, in the declared order.
     Object(Vec<(String, JsonTemplate)>),
 }
 
 impl JsonTemplate {
-    /// Reads a template; what is wrong is added to `faults` under the pointer of the string that it is wrong in.
+    /// Parses a template. Errors are added to `faults` with the pointer of the invalid string.
     pub fn parse(value: &Value, pointer: &str, faults: &mut Vec<(String, String)>) -> Self {
         match value {
             Value::String(text) => match Template::parse(text) {
@@ -67,7 +67,8 @@ impl JsonTemplate {
         }
     }
 
-    /// The value with every argument in its place; `None` where an argument is absent: its member or element is left out.
+    /// Renders the value with the arguments. Members and elements whose argument is absent are omitted; `None` if the
+    /// argument of the value itself is absent.
     #[must_use]
     pub fn render(&self, arguments: &Arguments) -> Option<Value> {
         match self {
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_left_out_and_null_is_null() {
+    fn absent_arguments_are_omitted_and_null_is_kept() {
         let template = json!({"a": "{a}", "b": "x{a}", "c": ["{a}", 2], "d": "{d}", "e": {"f": "{a}"}});
         assert_eq!(rendered(template, json!({"d": null})), Some(json!({"c": [2], "d": null, "e": {}})));
         assert_eq!(rendered(json!("{a}"), json!({})), None);

@@ -1,4 +1,4 @@
-//! The one HTTP client that all tools share: its connections, its guard, and the way it follows redirects.
+//! The HTTP client shared by all tools: connections, egress guard and redirects.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use super::reporting::Reporting;
 use crate::domain::Clock;
 use crate::executor::secrets::Secrets;
 
-/// How long an unused connection is kept. Below the 5 s after which common servers close theirs, so that a request is
-/// hardly ever written to a connection that is just being closed, which would leave its outcome unknown.
+/// Maximum idle time of a connection. It is below the 5 s after which common servers close idle connections: a request
+/// written to a connection that is being closed would have an unknown outcome.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Most redirects that are followed.
+/// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
 
-/// Sends requests of tools. Cheap to clone; all clones share their connections.
+/// A client for the requests of tools. Cheap to clone; all clones share their connections.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     pub(super) inner: reqwest::Client,
@@ -34,21 +34,21 @@ pub struct HttpClient {
     pub(super) reporting: Reporting,
 }
 
-/// Makes ring the process's TLS provider, once. Without one, making a client panics.
+/// Installs ring as the TLS provider of the process, once. Creating a client without a provider panics.
 pub fn install_crypto_provider() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        // An error means that there is one already, which is all that is needed.
+        // An error means that a provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
 }
 
 impl HttpClient {
-    /// A client that connects to nothing but what `egress` lets through. Proxies from the environment are not used: the
-    /// guard has to see the address that is really connected to.
+    /// Creates a client that connects only to addresses that `egress` allows. It ignores proxies of the environment,
+    /// because the guard must see the address of the connection.
     ///
     /// # Errors
-    /// TLS cannot be set up, as without any trusted root certificate.
+    /// Returns a message if TLS cannot be set up, for example if the system has no trusted root certificates.
     pub fn new(egress: Egress, secrets: Secrets, clock: Clock, reporting: Reporting) -> Result<Self, String> {
         install_crypto_provider();
         let inner = reqwest::Client::builder()
@@ -60,40 +60,41 @@ impl HttpClient {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .user_agent(concat!("toolpost/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| format!("no HTTP client can be made: {error}"))?;
+            .map_err(|error| format!("cannot create an HTTP client: {error}"))?;
         Ok(Self { inner, egress, secrets, clock, reporting })
     }
 
-    /// The same client for whoever speaks with one server by a protocol of its own; it follows no redirect.
+    /// Returns the underlying client for other protocols over HTTP; it follows no redirects.
     ///
     /// # Errors
-    /// The address is not allowed. What a name resolves to is checked at each connection.
+    /// Returns [`EgressDenied`](super::egress::EgressDenied) if the address is not allowed. Addresses of host names are
+    /// checked at each connection.
     pub fn for_url(&self, url: &Url) -> Result<reqwest::Client, super::egress::EgressDenied> {
         self.egress.check_url(url).map(|()| self.inner.clone())
     }
 
-    /// Sends a request and follows redirects, each of them through the guard, as the Fetch standard has it ("HTTP-redirect
-    /// fetch"):
-    /// - 307 and 308 send the same request again, and so do 301 and 302 but for a `POST`;
-    /// - 303, and 301 and 302 after a `POST`, are followed with `GET`;
-    /// - once another origin is asked, it and all that follow get neither credentials nor declared headers nor a signature.
+    /// Sends a request and follows redirects as in the Fetch standard ("HTTP-redirect fetch"). The egress guard checks
+    /// each of them.
+    /// - 307 and 308 send the same request again, as do 301 and 302 unless the method is `POST`.
+    /// - 303, and 301 and 302 after a `POST`, are followed with `GET`.
+    /// - After a redirect to another origin, requests have no credentials, declared headers or signature.
     ///
-    /// The answer is whatever is no such redirect. Its body is not read yet. Dropping the future or the answer closes
-    /// the connection.
+    /// Returns the first other response with an unread body. Dropping the future or the response closes the connection.
     pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Response, Fault> {
         let Outgoing { call, method, url, headers, private, body } = outgoing;
-        self.follow(Hop { call, at_home: true, method, url, headers, private, body }).await
+        self.follow(Hop { call, is_declared_origin: true, method, url, headers, private, body }).await
     }
 
-    /// The same for a page of the web, which has no declared server: a `GET` without a signature.
+    /// Sends an unsigned `GET` for a web page, which has no declared server, and follows redirects like `send`.
     pub(super) async fn get(&self, url: Url, headers: HeaderMap) -> Result<Response, Fault> {
         let (method, private) = (Method::GET, HeaderMap::new());
-        self.follow(Hop { call: Uuid::nil(), at_home: false, method, url, headers, private, body: None }).await
+        self.follow(Hop { call: Uuid::nil(), is_declared_origin: false, method, url, headers, private, body: None })
+            .await
     }
 
     async fn follow(&self, mut hop: Hop) -> Result<Response, Fault> {
         for followed in 0..=MAX_REDIRECTS {
-            // Only the first hop can prove that nothing was ever sent.
+            // Only a fault of the first hop can prove that nothing was sent.
             let place = |fault: Fault| Fault { sent: fault.sent || followed > 0, ..fault };
             let through = |denied: super::egress::EgressDenied| match followed {
                 0 => Fault::unsent(denied.to_string()),
@@ -117,10 +118,10 @@ impl HttpClient {
         let mut request = Request::new(hop.method.clone(), hop.url.clone());
         let headers = request.headers_mut();
         headers.extend(hop.headers.clone());
-        // The definition's own headers replace the service's of the same name.
+        // Declared headers replace default headers of the same name.
         headers.extend(hop.private.clone());
-        if hop.at_home {
-            // Made for each hop, as a redirect may take the body away.
+        if hop.is_declared_origin {
+            // Signed for each hop, because a redirect may drop the body.
             let body = hop.body.as_deref().unwrap_or_default();
             headers.extend(self.reporting.signed(hop.call, self.clock.now(), body));
         }
@@ -129,11 +130,11 @@ impl HttpClient {
     }
 }
 
-/// One request on the way through redirects.
+/// One request in a chain of redirects.
 struct Hop {
     call: Uuid,
-    /// Only the declared server has been asked so far.
-    at_home: bool,
+    /// Whether all requests so far went to the declared origin.
+    is_declared_origin: bool,
     method: Method,
     url: Url,
     headers: HeaderMap,
@@ -142,7 +143,7 @@ struct Hop {
 }
 
 impl Hop {
-    /// The request that a redirect asks for; `None` if the answer is none that is followed.
+    /// Builds the request that follows a redirect; `None` if the response is not a redirect to follow.
     fn next(&self, response: &Response) -> Result<Option<Self>, Fault> {
         let again = match response.status() {
             StatusCode::SEE_OTHER => matches!(self.method, Method::GET | Method::HEAD),
@@ -153,18 +154,15 @@ impl Hop {
         let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
         let parsed = std::str::from_utf8(location.as_bytes()).ok().and_then(|text| self.url.join(text).ok());
         let Some(mut url) = parsed.filter(|url| matches!(url.scheme(), "http" | "https")) else {
-            return Err(Fault::terminal(format!(
-                "{} redirects to something that is no web address",
-                authority(&self.url)
-            )));
+            return Err(Fault::terminal(format!("{} redirects to an invalid web address", authority(&self.url))));
         };
         url.set_fragment(None);
-        // Credentials in a Location are the server's idea, not the definition's.
+        // Credentials in a `Location` come from the server, not from the definition.
         let _ = (url.set_username(""), url.set_password(None));
         let same_origin = url.origin() == self.url.origin();
         let (mut headers, mut private) = (self.headers.clone(), self.private.clone());
         if !same_origin {
-            // What the body is stays with the body.
+            // The content type describes the body, so it is sent to the other origin as well.
             let content_type = private.remove(header::CONTENT_TYPE);
             private = content_type.into_iter().map(|value| (header::CONTENT_TYPE, value)).collect();
         }
@@ -174,7 +172,7 @@ impl Hop {
         }
         Ok(Some(Self {
             call: self.call,
-            at_home: self.at_home && same_origin,
+            is_declared_origin: self.is_declared_origin && same_origin,
             method: if again { self.method.clone() } else { Method::GET },
             url,
             headers,

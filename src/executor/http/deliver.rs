@@ -1,4 +1,4 @@
-//! Delivering a message: one POST that follows no redirect, and of whose answer only the status counts.
+//! Delivery of a message: one POST without redirects. Only the status of the response counts.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use super::client::HttpClient;
 use super::fault::{Fault, authority};
 use super::read;
 
-/// How much of an answer is read, in bytes, and for how long, so that its connection can be used again.
+/// Maximum size (in bytes) and time for reading a response, so that its connection can be reused.
 const READ_BYTES: usize = 64 * 1024;
 const READ_TIME: Duration = Duration::from_secs(1);
 
-/// What became of one delivery.
+/// The outcome of one delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
-    /// The status of the answer, if there was one.
+    /// The status of the response; `None` if no response was received.
     pub status: Option<u16>,
-    /// Why the message does not count as delivered; `None` after a 2xx. Nothing of the answer's body is in it: whoever
-    /// chose the URL reads this, and need not be one who may read what is behind it.
+    /// The reason for a failed delivery; `None` after a 2xx. It contains nothing of the response body, because the
+    /// person who chose the URL may not be allowed to read what is behind it.
     pub fault: Option<String>,
 }
 
 impl HttpClient {
-    /// Posts `body` to `url` through the egress guard. It is delivered if the answer is 2xx within `timeout`.
+    /// Posts `body` to `url` through the egress guard. A 2xx response within `timeout` means success.
     pub async fn deliver(&self, url: &str, headers: HeaderMap, body: Bytes, timeout: Duration) -> Delivered {
         let failed = |fault| Delivered { status: None, fault: Some(fault) };
         let url = match Url::parse(url) {
             Ok(url) => url,
-            Err(error) => return failed(format!("the URL cannot be used: {error}")),
+            Err(error) => return failed(format!("the URL is invalid: {error}")),
         };
         if let Err(denied) = self.egress.check_url(&url) {
             return failed(denied.to_string());
@@ -57,7 +57,7 @@ fn fault_of(status: StatusCode) -> Option<String> {
     (!status.is_success()).then(|| format!("HTTP {}{reason}{hint}", status.as_u16()))
 }
 
-/// Reads a short answer to its end. One that is long, or slow, costs its connection.
+/// Reads a short response completely. A long or slow response is dropped with its connection.
 async fn finish(response: Response) {
     if response.content_length().is_none_or(|length| length <= READ_BYTES as u64) {
         let _ = tokio::time::timeout(READ_TIME, read::beginning(response, READ_BYTES)).await;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_or_endless_or_broken_answer_is_as_good_as_its_status() {
+    async fn a_large_endless_or_broken_body_does_not_matter() {
         assert_eq!(answered("200 OK", &vec![b'x'; 1024 * 1024]).await.fault, None);
         for tail in ["transfer-encoding: chunked\r\n\r\nnonsense", "content-length: 100\r\n\r\ntoo short"] {
             let server = TestServer::answering(format!("HTTP/1.1 200 OK\r\n{tail}")).await;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_says_nothing_is_not_waited_for() {
+    async fn a_silent_server_times_out() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let delivered = deliver(&format!("http://{host}/"), &["127.0.0.1"], Duration::from_millis(50)).await;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_address_is_said_clearly_and_never_reached() {
+    async fn denied_addresses_are_reported_and_never_connected_to() {
         let mut server = TestServer::answering(response("200 OK", "")).await;
         for host in ["127.0.0.1", "localhost", "0x7f.1"] {
             let fault = deliver(&format!("http://{host}:{}/", server.port), &[], LONG).await.fault.unwrap();

@@ -1,9 +1,9 @@
-//! The guard on outgoing connections: no private, loopback, link-local or metadata address, and no port of another protocol,
-//! unless the operator allowed it.
+//! The egress guard: outgoing connections to private, loopback, link-local and metadata addresses, and to ports of
+//! other protocols, are denied unless the operator allows them.
 //!
-//! reqwest asks its resolver for host names only, never for hosts that are written as addresses, so there are two gates
-//! over the same rule: [`Egress::check_url`] before every request and every redirect, and the resolver, whose addresses
-//! are the very ones that are connected to, which leaves no gap for a name that changes its address in between.
+//! reqwest calls its resolver only for host names, not for literal addresses. So two checks apply the same rules:
+//! [`Egress::check_url`] before every request and redirect, and the resolver. The resolver returns exactly the
+//! addresses that reqwest connects to, so a name cannot change its address after the check.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,38 +16,38 @@ use url::{Host, Url};
 mod ports;
 mod ranges;
 
-/// What may be connected to. Cheap to clone.
+/// The rules for outgoing connections. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Egress(Arc<EgressAllowList>);
 
 #[derive(Debug, Clone, Default)]
 struct EgressAllowList {
     networks: Vec<IpNet>,
-    /// Lower case, without a trailing dot.
+    /// Host names in lower case, without a trailing dot.
     hosts: Vec<String>,
-    /// What follows the `*` of `*.example.com`, with its dot.
+    /// The part after the `*` of `*.example.com`, including the dot.
     suffixes: Vec<String>,
-    /// Ports that are allowed although they are those of other protocols.
+    /// Allowed ports of other protocols.
     ports: Vec<u16>,
 }
 
-/// A target that is not allowed; its text says how the operator allows it.
+/// A denied target. The message says how the operator can allow it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EgressDenied {
-    /// An address.
+    /// The address is not allowed.
     #[error(
         "address {address} is not allowed ({reason}; the operator of this service can allow it with --egress-allow {address})"
     )]
     Address {
-        /// The address that would have been connected to.
+        /// The address of the connection.
         address: IpAddr,
-        /// The kind of address, as `loopback address`.
+        /// The kind of address, such as `loopback address`.
         reason: &'static str,
     },
-    /// A port.
+    /// The port is not allowed.
     #[error("port {port} is not allowed ({reason}; the operator of this service can allow it in egress.allow_ports)")]
     Port {
-        /// The port that would have been connected to.
+        /// The port of the connection.
         port: u16,
         /// The kind of port.
         reason: &'static str,
@@ -55,11 +55,12 @@ pub enum EgressDenied {
 }
 
 impl Egress {
-    /// The public internet and whatever `allow` names: a network (`10.0.0.0/8`, `fd00::/8`), an address, a host name, or
-    /// all hosts under a domain (`*.example.com`). An allowed host name may resolve to any address.
+    /// Creates rules that allow the public internet and the entries of `allow`: a network (`10.0.0.0/8`, `fd00::/8`),
+    /// an address, a host name, or all hosts of a domain (`*.example.com`). An allowed host name may resolve to any
+    /// address.
     ///
     /// # Errors
-    /// A sentence that names the entry that is none of these.
+    /// Returns a message that names the first invalid entry.
     pub fn new(allow: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, String> {
         let mut allowed = EgressAllowList::default();
         for entry in allow {
@@ -78,18 +79,19 @@ impl Egress {
         Ok(Self(Arc::new(allowed)))
     }
 
-    /// Allows these ports too, at every host: those of services that do not speak HTTP are denied otherwise.
+    /// Allows these ports at every host, although they belong to other protocols.
     #[must_use]
     pub fn with_ports(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
         Arc::make_mut(&mut self.0).ports.extend(ports);
         self
     }
 
-    /// Checks the port of a URL, and its host if it is written as an address, in whatever spelling (`127.1`, `0x7f000001`, `[::ffff:7f00:1]`:
-    /// the parser has made them one). Host names pass: the resolver checks them.
+    /// Checks the port of a URL, and its host if that is a literal address. The URL parser has already normalized
+    /// spellings such as `127.1`, `0x7f000001` and `[::ffff:7f00:1]`. Host names pass, because the resolver checks
+    /// them.
     ///
     /// # Errors
-    /// The address or the port is not allowed.
+    /// Returns [`EgressDenied`] if the address or the port is not allowed.
     pub fn check_url(&self, url: &Url) -> Result<(), EgressDenied> {
         match url.host() {
             Some(Host::Ipv4(address)) => self.check(address.into())?,
@@ -106,7 +108,7 @@ impl Egress {
     /// Checks one address.
     ///
     /// # Errors
-    /// It is neither public nor allowed.
+    /// Returns [`EgressDenied`] if the address is neither public nor allowed.
     pub fn check(&self, address: IpAddr) -> Result<(), EgressDenied> {
         let inner = ranges::reached(address);
         match ranges::denied(inner) {
@@ -126,10 +128,10 @@ impl Egress {
         self.0.hosts.contains(&host) || self.0.suffixes.iter().any(|suffix| host.ends_with(suffix.as_str()))
     }
 
-    /// The addresses of `host` that may be connected to.
+    /// Resolves `host` to the addresses that may be connected to.
     ///
     /// # Errors
-    /// The name does not resolve, or only to addresses that are not allowed ([`EgressDenied`]).
+    /// Returns an error if the name does not resolve, or [`EgressDenied`] if none of its addresses is allowed.
     async fn resolve(self, host: String) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
         let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
         if self.allows_host(&host) {
@@ -159,12 +161,13 @@ impl Resolve for Egress {
     }
 }
 
-/// A host name as the URL parser writes it (lower case, Punycode).
+/// Normalizes a host name like the URL parser (lower case, Punycode).
 fn host_name(entry: &str, name: &str) -> Result<String, String> {
     match Host::parse(name.trim_end_matches('.')) {
         Ok(Host::Domain(name)) if !name.contains('*') => Ok(name),
         _ => Err(format!(
-            "\"{entry}\" is no network (10.0.0.0/8), address, host name or domain (*.example.com); ports are not part of it"
+            "\"{entry}\" is not a network (10.0.0.0/8), address, host name or domain (*.example.com); ports are not \
+                part of it"
         )),
     }
 }
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_refused_in_any_spelling() {
+    fn addresses_are_denied_in_any_spelling() {
         let egress = Egress::default();
         for host in
             ["127.0.0.1", "2130706433", "0x7f.1", "017700000001", "127.1", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"]
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_allows_passes_and_nothing_beside_it() {
+    fn only_allowed_private_addresses_pass() {
         let egress = Egress::new(["127.0.0.1", "10.1.2.3/8", " [::1] ", "fd12::/16"]).unwrap();
         for host in ["127.0.0.1", "10.255.0.1", "[::1]", "[fd12::5]", "[::ffff:10.0.0.1]", "[64:ff9b::10.0.0.1]"] {
             assert_eq!(checked(&egress, &format!("http://{host}/")), Ok(()), "{host}");
@@ -235,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_nothing_is_named() {
+    fn an_invalid_entry_is_named() {
         for entry in ["", "10.0.0.0/40", "a b", "host:80", "*.", "*", "http://a/"] {
-            assert!(Egress::new([entry]).unwrap_err().starts_with(&format!("\"{entry}\" is no network")), "{entry}");
+            assert!(Egress::new([entry]).unwrap_err().starts_with(&format!("\"{entry}\" is not a network")), "{entry}");
         }
     }
 
     #[tokio::test]
-    async fn a_name_is_judged_by_what_it_resolves_to() {
+    async fn a_name_is_checked_by_its_addresses() {
         let denied = Egress::default().resolve("localhost".into()).await.unwrap_err();
         let denied = denied.downcast_ref::<EgressDenied>().unwrap();
         assert!(matches!(denied, EgressDenied::Address { address, .. } if address.is_loopback()), "{denied}");

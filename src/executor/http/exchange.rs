@@ -1,4 +1,4 @@
-//! One run: a request, and whatever comes first, its answer or a result that the tool posts.
+//! One run: a request, and the first of its response and a result that the tool posts.
 
 use reqwest::header::AUTHORIZATION;
 use reqwest::{Response, StatusCode};
@@ -11,15 +11,15 @@ use crate::domain::ToolOutput;
 use crate::domain::call::{Phase, StatusUpdate};
 use crate::executor::Invocation;
 
-/// What a request was answered.
+/// The result of a request.
 enum ExchangeResult {
-    /// The result.
+    /// The output of the tool.
     Complete(ToolOutput),
-    /// 202: the result will be posted.
+    /// A 202 response: the tool posts the result later.
     Deferred(Response),
 }
 
-/// Runs one call. The details of a fault name the URL as it was declared: what stands in the placeholders may be secret.
+/// Runs one call. Fault details contain the URL as it was declared, because argument values may be secret.
 pub async fn run(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> Result<ToolOutput, Fault> {
     outcome(plan, client, invocation).await.map_err(|mut fault| {
         fault.details.insert("url".to_owned(), plan.declared_url().into());
@@ -28,25 +28,25 @@ pub async fn run(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> R
 }
 
 async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> Result<ToolOutput, Fault> {
-    let Invocation { result_slot: outside, .. } = invocation;
+    let Invocation { result_slot, .. } = invocation;
     let outgoing = plan.request(invocation, &client.secrets, &client.reporting).map_err(Fault::unsent)?;
-    // The tool may post its result before it answers, and one of an earlier attempt may be here already.
-    outside.open();
+    // The tool may post its result before it responds, and an earlier attempt may have posted a result already.
+    result_slot.open();
     let answered = tokio::select! {
         biased;
         // Dropping the request closes its connection.
-        posted = outside.result() => return Ok(posted),
-        answered = ask(client, outgoing, invocation) => answered?,
+        posted = result_slot.result() => return Ok(posted),
+        answered = send(client, outgoing, invocation) => answered?,
     };
     match answered {
-        ExchangeResult::Complete(answer) => Ok(outside.answered().unwrap_or(answer)),
+        ExchangeResult::Complete(answer) => Ok(result_slot.answered().unwrap_or(answer)),
         ExchangeResult::Deferred(response) => {
             invocation.emitter.status(StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() });
-            let mut posted = std::pin::pin!(outside.result());
+            let mut posted = std::pin::pin!(result_slot.result());
             tokio::select! {
                 biased;
                 posted = &mut posted => return Ok(posted),
-                // What a 202 says besides is read, so that the server can finish, and ignored.
+                // Reads and ignores the body of a 202, so that the server can finish sending it.
                 _ = read::beginning(response, status::READ_BYTES) => {}
             }
             Ok(posted.await)
@@ -54,8 +54,8 @@ async fn outcome(plan: &Plan, client: &HttpClient, invocation: &Invocation) -> R
     }
 }
 
-/// Sends the request and reads its answer.
-async fn ask(client: &HttpClient, outgoing: Outgoing, invocation: &Invocation) -> Result<ExchangeResult, Fault> {
+/// Sends the request and reads the response.
+async fn send(client: &HttpClient, outgoing: Outgoing, invocation: &Invocation) -> Result<ExchangeResult, Fault> {
     let hide = |text: String| match &invocation.redaction {
         Some(redaction) => redaction.text(&text).into_owned(),
         None => text,
@@ -66,7 +66,7 @@ async fn ask(client: &HttpClient, outgoing: Outgoing, invocation: &Invocation) -
     match response.status() {
         StatusCode::ACCEPTED if client.reporting.is_reachable() => Ok(ExchangeResult::Deferred(response)),
         StatusCode::ACCEPTED => Err(Fault::terminal(
-            "the server answered 202 Accepted, but there is no running service to which it could post a result later",
+            "the server answered 202 Accepted, but no running service could receive a later result",
         )),
         success if success.is_success() => {
             answer::read(response, &invocation.emitter, hide).await.map(ExchangeResult::Complete)

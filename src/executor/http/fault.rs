@@ -1,4 +1,4 @@
-//! Why an exchange failed, in words for a model, and whether it is safe and sensible to make it again.
+//! Failed exchanges: the message for a model, and whether a retry is safe and useful.
 
 use std::error::Error;
 use std::io;
@@ -13,32 +13,32 @@ use crate::domain::Failure;
 /// A failed exchange.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
-    /// One sentence for the model; nothing of the inside of the service.
+    /// Message for the model, without internals of the service.
     pub message: String,
     /// Whether the same request may succeed later.
     pub retryable: bool,
-    /// When to try again, in milliseconds, if the server said so.
+    /// Wait before a retry, in milliseconds, if the server specified it.
     pub retry_after_ms: Option<u64>,
-    /// Whether any byte of a request may have reached a server. `false` is a proof that none has.
+    /// Whether a part of a request may have reached a server. `false` proves that nothing was sent.
     pub sent: bool,
-    /// Facts for people.
+    /// Details for people.
     pub details: Map<String, Value>,
 }
 
 impl Fault {
-    /// A fault that no repetition mends, of a request that was sent.
+    /// Creates a fault of a sent request that a retry cannot fix.
     #[must_use]
     pub fn terminal(message: impl Into<String>) -> Self {
         Self { message: message.into(), retryable: false, retry_after_ms: None, sent: true, details: Map::new() }
     }
 
-    /// The same of a request that was never sent.
+    /// Creates a fault of a request that was never sent and that a retry cannot fix.
     #[must_use]
     pub fn unsent(message: impl Into<String>) -> Self {
         Self { sent: false, ..Self::terminal(message) }
     }
 
-    /// From reqwest's error while a request to `url` was made.
+    /// Converts an error of reqwest from sending a request to `url`.
     #[must_use]
     pub fn of_request(error: &reqwest::Error, url: &Url) -> Self {
         let host = authority(url);
@@ -50,15 +50,13 @@ impl Fault {
             return Self { retryable, ..Self::unsent(message) };
         }
         if error.is_builder() {
-            return Self::unsent(format!("the request to {host} is not one that HTTP can carry"));
+            return Self::unsent(format!("the request to {host} is not a valid HTTP request"));
         }
         match find::<hyper::Error>(error) {
             Some(error) if error.is_parse_too_large() => {
                 Self::terminal(format!("{host} answered with headers that are too large"))
             }
-            Some(error) if error.is_parse() => {
-                Self::terminal(format!("{host} answered with something that is not HTTP"))
-            }
+            Some(error) if error.is_parse() => Self::terminal(format!("{host} answered with invalid HTTP")),
             Some(error) if error.is_incomplete_message() || error.is_canceled() => Self::closed(&host),
             _ => match find::<io::Error>(error).map(io::Error::kind) {
                 Some(
@@ -67,24 +65,25 @@ impl Fault {
                     | io::ErrorKind::BrokenPipe
                     | io::ErrorKind::UnexpectedEof,
                 ) => Self::closed(&host),
-                _ => Self::terminal(format!("the request to {host} failed before an answer came")),
+                _ => Self::terminal(format!("the request to {host} failed before a response was received")),
             },
         }
     }
 
-    /// A connection that was closed after the request: it may have done its work, which only a retry policy can weigh.
+    /// Creates a fault for a connection closed after the request was sent. The server may have processed the request;
+    /// the retry policy decides.
     fn closed(host: &str) -> Self {
-        Self { retryable: true, ..Self::terminal(format!("{host} closed the connection without an answer")) }
+        Self { retryable: true, ..Self::terminal(format!("{host} closed the connection without a response")) }
     }
 
-    /// From reqwest's error while the body of an answer from `url` was read.
+    /// Creates a fault for an error while reading the body of a response from `url`.
     #[must_use]
     pub fn of_body(url: &Url) -> Self {
-        Self::terminal(format!("{} closed the connection before its answer was complete", authority(url)))
+        Self::terminal(format!("{} closed the connection before the response was complete", authority(url)))
     }
 
-    /// The failure of a call of the tool `name`. `details.request_sent` tells people what `never_left` tells a retry
-    /// policy.
+    /// Converts the fault to the failure of a call of the tool `name`. `details.request_sent` gives people the same
+    /// information as `never_left` gives to the retry policy.
     #[must_use]
     pub fn into_failure(self, name: &str) -> Failure {
         let Self { message, retryable, retry_after_ms, sent, mut details } = self;
@@ -95,14 +94,14 @@ impl Fault {
     }
 }
 
-/// Host and port as in the URL; the port only where it is not the scheme's own.
+/// Returns host and port of a URL; the port only if it is not the default of the scheme.
 #[must_use]
 pub fn authority(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// The sentence, and whether trying again can help: it cannot against a certificate that is not valid.
+/// Returns the message, and whether a retry can help. It cannot if the certificate is invalid.
 fn connect_fault(error: &reqwest::Error, host: &str) -> (String, bool) {
     if let Some(tls) = find::<rustls::Error>(error) {
         let lasting = matches!(tls, rustls::Error::InvalidCertificate(_));
@@ -115,18 +114,18 @@ fn connect_fault(error: &reqwest::Error, host: &str) -> (String, bool) {
         Some(io::ErrorKind::ConnectionRefused) => format!("{host} refused the connection"),
         Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => format!("{host} cannot be reached"),
         Some(io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
-            format!("{host} closed the connection while it was being set up")
+            format!("{host} closed the connection during setup")
         }
         _ if error.is_timeout() => {
             format!("{host} did not accept a connection within {} s", CONNECT_TIMEOUT.as_secs())
         }
-        _ => format!("no connection to {host} could be made"),
+        _ => format!("cannot connect to {host}"),
     };
     (message, true)
 }
 
-/// The first error of type `T` among an error and its causes. An [`io::Error`] hides the error that it wraps from
-/// `source`, so that one is asked for it.
+/// Finds the first error of type `T` in an error and its causes. The source of an [`io::Error`] skips the error that it
+/// wraps, so the wrapped error is visited explicitly.
 fn find<'e, T: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e T> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_tells_whether_the_request_was_sent() {
+    fn a_failure_states_whether_the_request_was_sent() {
         let fault = Fault { retryable: true, retry_after_ms: Some(5), ..Fault::unsent("m") };
         let failure = fault.into_failure("t");
         assert_eq!(failure.text, "Error executing tool \"t\": m");

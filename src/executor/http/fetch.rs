@@ -1,4 +1,4 @@
-//! Fetching a document: one GET that follows no redirect, bounded in time and size.
+//! Fetching a document: one GET without redirects, bounded in time and size.
 
 use std::time::Duration;
 
@@ -12,43 +12,43 @@ use super::fault::{Fault, authority};
 use crate::domain::json::{self, JsonError};
 
 impl HttpClient {
-    /// Gets the JSON document at `url` through the egress guard.
+    /// Fetches the JSON document at `url` through the egress guard.
     ///
     /// # Errors
-    /// A sentence that says why there is none. Nothing of what was answered is in it.
-    pub async fn fetch_json(&self, url: &str, most_bytes: usize, timeout: Duration) -> Result<Value, String> {
-        self.fetch_parsed(url, most_bytes, timeout, json::parse).await
+    /// Returns a message with the reason. It contains nothing of the response body.
+    pub async fn fetch_json(&self, url: &str, max_bytes: usize, timeout: Duration) -> Result<Value, String> {
+        self.fetch_parsed(url, max_bytes, timeout, json::parse).await
     }
 
-    /// Gets the JSON document at `url` through the egress guard, read by `parse`.
+    /// Fetches the JSON document at `url` through the egress guard and parses it with `parse`.
     ///
     /// # Errors
-    /// As [`Self::fetch_json`].
+    /// Returns a message like [`Self::fetch_json`].
     pub async fn fetch_parsed<T>(
         &self,
         url: &str,
-        most_bytes: usize,
+        max_bytes: usize,
         timeout: Duration,
         parse: impl FnOnce(&[u8]) -> Result<T, JsonError>,
     ) -> Result<T, String> {
-        let url = Url::parse(url).map_err(|error| format!("the URL cannot be used: {error}"))?;
-        let bytes = self.fetch(&url, "application/json", most_bytes, timeout).await?;
-        parse(&bytes).map_err(|_| format!("{} answered with something that is no JSON", authority(&url)))
+        let url = Url::parse(url).map_err(|error| format!("the URL is invalid: {error}"))?;
+        let bytes = self.fetch(&url, "application/json", max_bytes, timeout).await?;
+        parse(&bytes).map_err(|_| format!("{} answered with invalid JSON", authority(&url)))
     }
 
-    /// Gets the text of the document at `url`, JSON or YAML, through the egress guard.
+    /// Fetches the text of the document at `url`, JSON or YAML, through the egress guard.
     ///
     /// # Errors
-    /// As [`Self::fetch_json`].
-    pub async fn fetch_text(&self, url: &Url, most_bytes: usize, timeout: Duration) -> Result<Vec<u8>, String> {
-        self.fetch(url, "application/json, application/yaml;q=0.9, */*;q=0.5", most_bytes, timeout).await
+    /// Returns a message like [`Self::fetch_json`].
+    pub async fn fetch_text(&self, url: &Url, max_bytes: usize, timeout: Duration) -> Result<Vec<u8>, String> {
+        self.fetch(url, "application/json, application/yaml;q=0.9, */*;q=0.5", max_bytes, timeout).await
     }
 
     async fn fetch(
         &self,
         url: &Url,
         accept: &'static str,
-        most_bytes: usize,
+        max_bytes: usize,
         timeout: Duration,
     ) -> Result<Vec<u8>, String> {
         self.egress.check_url(url).map_err(|denied| denied.to_string())?;
@@ -63,18 +63,22 @@ impl HttpClient {
                 let hint = if status.is_redirection() { "; redirects are not followed" } else { "" };
                 return Err(format!("{} answered HTTP {}{reason}{hint}", authority(url), status.as_u16()));
             }
-            bytes(response, url, most_bytes).await
+            bytes(response, url, max_bytes).await
         };
         let late = |_| format!("{} did not answer within {} s", authority(url), timeout.as_secs_f64());
         tokio::time::timeout(timeout, whole).await.map_err(late)?
     }
 }
 
-async fn bytes(mut response: Response, url: &Url, most: usize) -> Result<Vec<u8>, String> {
+async fn bytes(mut response: Response, url: &Url, max_bytes: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|_| format!("{} broke off its answer", authority(url)))? {
-        if bytes.len() + chunk.len() > most {
-            return Err(format!("{} answered with more than {most} bytes", authority(url)));
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|_| format!("{} closed the connection before the response was complete", authority(url)))?
+    {
+        if bytes.len() + chunk.len() > max_bytes {
+            return Err(format!("{} answered with more than {max_bytes} bytes", authority(url)));
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -96,22 +100,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_document_is_read_and_anything_else_is_said_clearly() {
+    async fn a_document_is_read_and_errors_have_clear_messages() {
         let head = "200 OK\r\ncontent-type: application/json";
         assert_eq!(fetched(response(head, "{\"a\":1}")).await, Ok(json!({"a": 1})));
         for (answer, message) in [
             (response("500 Oops", "secret"), "HOST answered HTTP 500 Internal Server Error"),
             (response("302 Found\r\nlocation: /x", ""), "HOST answered HTTP 302 Found; redirects are not followed"),
-            (response(head, "{\"a\":"), "HOST answered with something that is no JSON"),
+            (response(head, "{\"a\":"), "HOST answered with invalid JSON"),
             (response(head, "x".repeat(101)), "HOST answered with more than 100 bytes"),
-            (b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{".to_vec(), "HOST broke off its answer"),
+            (
+                b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{".to_vec(),
+                "HOST closed the connection before the response was complete",
+            ),
         ] {
             assert_eq!(fetched(answer).await, Err(message.to_owned()));
         }
     }
 
     #[tokio::test]
-    async fn a_server_that_says_nothing_is_not_waited_for_and_a_refused_address_never_asked() {
+    async fn a_silent_server_times_out_and_a_denied_address_is_not_contacted() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
         let url = format!("http://{host}/");

@@ -1,4 +1,4 @@
-//! Names with values: the query, cookies and forms.
+//! Named values of the query, cookies and forms.
 
 use serde_json::{Map, Value};
 
@@ -7,12 +7,12 @@ use super::styles::Styles;
 use super::template::{Arguments, text_of};
 use crate::domain::json::pointer_token;
 
-/// Names with templates for their values.
+/// A list of names and templates of their values.
 #[derive(Debug, Clone, Default)]
 pub struct Fields(pub Vec<(String, JsonTemplate)>);
 
 impl Fields {
-    /// Reads them; what is wrong is added to `faults`.
+    /// Parses the fields of an object. Errors are added to `faults`.
     pub fn parse(object: &Map<String, Value>, pointer: &str, faults: &mut Vec<(String, String)>) -> Self {
         let mut parse =
             |name: &String, value| JsonTemplate::parse(value, &format!("{pointer}/{}", pointer_token(name)), faults);
@@ -26,7 +26,8 @@ impl Fields {
         }
     }
 
-    /// Names and texts of what has a value, encoded; `null` has none. An argument that stands alone is written in its style.
+    /// Renders the fields as encoded names and texts, without `null` values. A value that is exactly one argument is
+    /// written in the style of that argument.
     #[must_use]
     pub fn pairs(
         &self,

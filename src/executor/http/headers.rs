@@ -1,4 +1,4 @@
-//! The headers that a definition declares, and its credentials.
+//! Declared headers and credentials.
 
 use base64::Engine;
 use reqwest::header::{self, HeaderName, HeaderValue};
@@ -10,96 +10,98 @@ use crate::domain::serialization::RESERVED_HEADERS;
 use crate::domain::tool::HttpAuth;
 use crate::executor::secrets::{Secrets, is_valid_secret_name};
 
-/// A header whose value takes arguments.
+/// A header whose value may contain placeholders.
 #[derive(Debug, Clone)]
 pub struct HeaderTemplate {
-    /// Its name, in lower case.
+    /// Name in lower case.
     pub name: HeaderName,
-    /// Where it was declared, as a JSON Pointer within the executor's object.
+    /// JSON Pointer of the declaration within the executor's object.
     pub pointer: String,
     value: Template,
 }
 
 impl HeaderTemplate {
-    /// Reads a header.
+    /// Parses a declared header.
     ///
     /// # Errors
-    /// A sentence about a name or a value that no header has, or a header that is not for definitions to set.
+    /// Returns a message if the name or value is invalid, or if the service sets this header.
     pub fn parse(name: &str, value: &str) -> Result<Self, String> {
         let pointer = format!("/headers/{}", pointer_token(name));
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("\"{name}\" is no header name"))?;
+        let name =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("\"{name}\" is not a valid header name"))?;
         if RESERVED_HEADERS.contains(&name.as_str()) {
             return Err(format!("the header {name} is set by the service"));
         }
         let value = Template::parse(value)?;
-        // Everything but the arguments is known now, so it is checked now.
+        // Checks all parts of the value except the arguments.
         let literal = value.names().map(|name| (name.to_owned(), "x".into())).collect();
         match value.render(&literal, str::to_owned).map(|text| header_value(&text)) {
             Ok(Ok(_)) => Ok(Self { name, pointer, value }),
             Ok(Err(fault)) => Err(format!("the value {fault}")),
-            Err(_) => Err("the value is no header".to_owned()),
+            Err(_) => Err("the value is not a valid header value".to_owned()),
         }
     }
 
-    /// The names of its placeholders.
+    /// Returns the names of the placeholders.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.value.names()
     }
 
-    /// The value as it was declared, if it has no placeholders.
+    /// Returns the declared value if it has no placeholders.
     #[must_use]
     pub fn fixed(&self) -> Option<HeaderValue> {
         let render = || self.render(&Arguments::new(), &Styles::default()).ok().flatten();
         self.value.names().next().is_none().then(render).flatten()
     }
 
-    /// The value, UTF-8 where it is not ASCII; `None` where an argument is absent: the header is left out.
+    /// Renders the value, with non-ASCII characters as UTF-8; `None` if an argument is absent and the header is
+    /// omitted.
     ///
     /// # Errors
-    /// A sentence that names the header whose value would hold what a header cannot.
+    /// Returns a message that names the header if its value is invalid.
     pub fn render(&self, arguments: &Arguments, styles: &Styles) -> Result<Option<HeaderValue>, String> {
         let write = |name: &str, value: &_| styles.text(name, value, str::to_owned);
         let Ok(text) = self.value.render_with(arguments, write) else { return Ok(None) };
         let names: Vec<&str> = self.names().collect();
-        let named = |fault| format!("the value of the header {}, made of {}, {fault}", self.name, names.join(", "));
+        let named = |fault| format!("the value of the header {}, built from {}, {fault}", self.name, names.join(", "));
         let mut value = header_value(&text).map_err(named)?;
-        // It may be a preset: no log is to show it.
+        // The value may contain a preset, which must not appear in a log.
         value.set_sensitive(true);
         Ok(Some(value))
     }
 }
 
-/// A value that arrives as it was sent. Blanks at its ends are refused because every receiver takes them away (RFC 9110,
-/// section 5.5).
+/// Creates a header value that is received unchanged. Leading and trailing blanks are rejected, because receivers
+/// remove them (RFC 9110, section 5.5).
 fn header_value(text: &str) -> Result<HeaderValue, &'static str> {
     if text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']) {
         return Err("cannot begin or end with a blank");
     }
-    HeaderValue::from_bytes(text.as_bytes()).map_err(|_| "cannot hold line breaks or other control characters")
+    HeaderValue::from_bytes(text.as_bytes()).map_err(|_| "cannot contain line breaks or other control characters")
 }
 
-/// Checks credentials; what is wrong is added to `faults`.
+/// Checks credentials. Errors are added to `faults`.
 pub fn check_auth(auth: &HttpAuth, faults: &mut Vec<(String, String)>) {
     let (pointer, secret) = match auth {
         HttpAuth::Bearer { token } => ("/auth/token/secret", token),
         HttpAuth::Basic { username, password } => {
             if username.contains(':') || username.chars().any(char::is_control) {
-                let fault = "a user name has no colon and no control characters (RFC 7617)";
+                let fault = "a user name must not contain colons or control characters (RFC 7617)";
                 faults.push(("/auth/username".to_owned(), fault.to_owned()));
             }
             ("/auth/password/secret", password)
         }
     };
     if !is_valid_secret_name(&secret.secret) {
-        let fault = "the name of a secret has 1 to 128 letters, digits and underscores, as MAIL_API_KEY";
+        let fault = "the name of a secret must have 1 to 128 letters, digits and underscores, as in MAIL_API_KEY";
         faults.push((pointer.to_owned(), fault.to_owned()));
     }
 }
 
-/// The `Authorization` header, looked up anew for every request so that a changed secret needs no restart.
+/// Builds the `Authorization` header. Secrets are looked up for every request, so a changed secret needs no restart.
 ///
 /// # Errors
-/// A sentence that names the secret, never its value.
+/// Returns a message that names the secret and never contains its value.
 pub fn authorization(auth: &HttpAuth, secrets: &Secrets) -> Result<(HeaderName, HeaderValue), String> {
     let (name, text) = match auth {
         HttpAuth::Bearer { token } => (&token.secret, format!("Bearer {}", secrets.get(&token.secret)?)),
@@ -109,7 +111,7 @@ pub fn authorization(auth: &HttpAuth, secrets: &Secrets) -> Result<(HeaderName, 
         }
     };
     let mut value =
-        header_value(&text).map_err(|fault| format!("the secret \"{name}\" is no credential: it {fault}"))?;
+        header_value(&text).map_err(|fault| format!("the secret \"{name}\" is not a valid credential: it {fault}"))?;
     value.set_sensitive(true);
     Ok((header::AUTHORIZATION, value))
 }
@@ -122,13 +124,13 @@ mod tests {
     use crate::domain::secret::SecretRef;
 
     #[test]
-    fn a_header_takes_arguments_or_is_left_out() {
+    fn a_header_without_its_argument_is_omitted() {
         let header = HeaderTemplate::parse("X-Note", "n: {a}").unwrap();
         let of = |value| header.render(json!({"a": value}).as_object().unwrap(), &Styles::default());
         assert_eq!(of(json!("é\tb")).unwrap().unwrap().as_bytes(), "n: é\tb".as_bytes());
         assert_eq!(of(json!(null)), Ok(None));
         for bad in ["a\r\nX-Evil: 1", "a\nb", "\u{0}", "\u{7f}", "x "] {
-            assert!(of(json!(bad)).unwrap_err().starts_with("the value of the header x-note, made of a, cannot"));
+            assert!(of(json!(bad)).unwrap_err().starts_with("the value of the header x-note, built from a, cannot"));
         }
     }
 
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_made_of_secrets_and_never_told() {
+    fn credentials_contain_secrets_and_are_never_shown() {
         let secrets = Secrets::new(|name| match name {
             "T" => Some("tok".to_owned()),
             "BROKEN" => Some("a\nhidden".to_owned()),
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(authorization(&basic, &secrets).unwrap().1.as_bytes(), b"Basic dTp0b2s=");
         assert_eq!(
             authorization(&bearer("NONE"), &secrets).unwrap_err(),
-            "the secret \"NONE\" is not set; the operator of this service sets it as TOOLPOST_SECRET_NONE"
+            "the secret \"NONE\" is not set; the operator of this service can set it as TOOLPOST_SECRET_NONE"
         );
         let broken = authorization(&bearer("BROKEN"), &secrets).unwrap_err();
         assert!(broken.contains("\"BROKEN\"") && !broken.contains("hidden"));

@@ -1,9 +1,9 @@
-//! Bounds of an exchange that several of its steps share.
+//! Limits shared by several steps of an exchange.
 
 use std::time::Duration;
 
-/// Longest wait for a connection, TLS included. The whole run is bounded by its own clock, outside.
+/// Timeout for establishing a connection, including TLS. The timeout of the call bounds the whole run.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Largest answer that is read, in bytes.
+/// Maximum size of a response, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! A body of `multipart/form-data` (RFC 7578): fields, and files that come as base64 with a name.
+//! `multipart/form-data` bodies (RFC 7578) of fields and base64-encoded files.
 
 use std::borrow::Cow;
 
@@ -15,19 +15,19 @@ use super::template::{Arguments, text_of};
 use crate::domain::json::shorten;
 use crate::domain::serialization::Style;
 
-/// Maximum number of parts; each costs about a hundred bytes on top of its value.
+/// Maximum number of parts; each part adds about a hundred bytes to its value.
 const MAX_PARTS: usize = 10_000;
 
-/// The media type of a file that has none of its own.
+/// The default media type of files.
 const BYTES: &str = "application/octet-stream";
 
-/// Renders the fields as parts; returns the `Content-Type` with the boundary, and the body.
+/// Renders the fields as parts. Returns the `Content-Type` with the boundary, and the body.
 ///
 /// # Errors
-/// A sentence for the model: a file that is not base64 or has no media type, or too many parts.
+/// Returns a message for the model if a file is not base64, a media type is invalid, or there are too many parts.
 pub fn render(fields: &Fields, arguments: &Arguments, styles: &Styles) -> Result<(HeaderValue, Bytes), String> {
     let mut random = [0_u8; 16];
-    getrandom::fill(&mut random).map_err(|_| "the request's boundary cannot be made".to_owned())?;
+    getrandom::fill(&mut random).map_err(|_| "cannot create the boundary of the request".to_owned())?;
     let boundary = format!("toolpost-{:032x}", u128::from_be_bytes(random));
     let mut body = Multipart { boundary: &boundary, bytes: Vec::new(), parts: 0 };
     for (name, template) in &fields.0 {
@@ -49,11 +49,12 @@ pub fn render(fields: &Fields, arguments: &Arguments, styles: &Styles) -> Result
     }
     body.bytes.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
     let content_type = HeaderValue::from_str(&format!("multipart/form-data; boundary={boundary}"));
-    let content_type = content_type.map_err(|_| "the request's boundary cannot be sent".to_owned())?;
+    let content_type =
+        content_type.map_err(|_| "the boundary of the request is not a valid header value".to_owned())?;
     Ok((content_type, body.bytes.into()))
 }
 
-/// A body in the making.
+/// A body under construction.
 struct Multipart<'b> {
     boundary: &'b str,
     bytes: Vec<u8>,
@@ -104,7 +105,7 @@ impl Multipart<'_> {
     }
 }
 
-/// A file as an argument has it.
+/// A file in an argument.
 struct File<'v> {
     filename: Option<&'v str>,
     content_base64: &'v str,
@@ -112,7 +113,7 @@ struct File<'v> {
 }
 
 impl<'v> File<'v> {
-    /// Reads an object; `None` if it is not a file.
+    /// Reads a file from an object; `None` if the object is other data.
     fn of(object: &'v Map<String, Value>) -> Option<Self> {
         let mut file =
             Self { filename: None, content_base64: object.get("content_base64")?.as_str()?, content_type: None };
@@ -129,7 +130,8 @@ impl<'v> File<'v> {
     }
 }
 
-/// A name between quotes: what would end it or its line is percent-encoded, as browsers do (RFC 7578, section 2).
+/// Escapes a name for use between quotes: percent-encodes quotes and control characters, as browsers do (RFC 7578,
+/// section 2).
 fn escaped(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     for character in name.chars() {
@@ -205,7 +207,7 @@ mod tests {
         }
         let many = json!({"f": vec![1; MAX_PARTS + 1]});
         assert!(rendered(json!({"f": "{f}"}), many).unwrap_err().contains("parts"));
-        // An object with anything else is data.
+        // An object with other members is data.
         let data = json!({"f": {"content_base64": "eA==", "note": 1}});
         assert!(rendered(json!({"f": "{f}"}), data).unwrap().0.contains("application/json"));
     }

@@ -1,4 +1,4 @@
-//! The body of an HTTP tool's request.
+//! The request body of HTTP tools.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -23,12 +23,12 @@ use crate::executor::Invocation;
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// How the body is made.
+/// The kind of a request body, with its template.
 #[derive(Debug, Clone)]
 pub enum Payload {
-    /// Nothing; arguments without a place go into the query.
+    /// No body; arguments without a placeholder become query parameters.
     None,
-    /// The service's own envelope.
+    /// The default envelope of the service.
     Envelope,
     /// `application/json`.
     Json(JsonTemplate),
@@ -36,13 +36,13 @@ pub enum Payload {
     Form(Fields),
     /// `multipart/form-data`.
     Multipart(Fields),
-    /// Text as it is.
+    /// Plain text.
     Text(JsonTemplate),
-    /// The bytes that base64 stands for.
+    /// Bytes, given as base64.
     Base64(JsonTemplate),
 }
 
-/// What a server gets that is not told otherwise.
+/// The default request body.
 #[derive(Serialize)]
 struct Envelope<'a> {
     id: Uuid,
@@ -59,8 +59,8 @@ struct Envelope<'a> {
 }
 
 impl Payload {
-    /// Reads the body of a definition; what is wrong is added to `faults`. The declared type decides the encoding, because a
-    /// placeholder can be encoded correctly only in a form that is known.
+    /// Parses the body of a definition. Errors are added to `faults`. The declared type decides the encoding, because
+    /// placeholders can be encoded correctly only if the format is known.
     pub fn parse(
         spec: &HttpSpec,
         headers: &[HeaderTemplate],
@@ -81,7 +81,7 @@ impl Payload {
         let is_json = |media_type: &str| media_type == "application/json" || media_type.ends_with("+json");
         let is_form = match (spec.body_type, media_type.as_deref()) {
             (Some(BodyType::None), Some(_)) => {
-                misfit("there is no body that it could be the type of");
+                misfit("must be omitted, because `body_type` is \"none\"");
                 false
             }
             (Some(BodyType::Text | BodyType::Base64), Some("")) => {
@@ -90,23 +90,25 @@ impl Payload {
             }
             (None | Some(BodyType::Form), Some(FORM)) | (Some(BodyType::Form), None) => {
                 if !declared.is_some_and(Value::is_object) {
-                    misfit("a form is made of a `body` that is an object");
+                    misfit("a form requires a `body` that is an object");
                 }
                 true
             }
             (None | Some(BodyType::Json), Some(media_type)) if !is_json(media_type) => {
                 misfit(
-                    "must be application/json, a type that ends in +json, or, where `body` is an object, \
-                     application/x-www-form-urlencoded; any other with the `body_type` \"text\" or \"base64\"",
+                    "must be application/json, a type that ends in +json, or, if `body` is an object, \
+                     application/x-www-form-urlencoded; other types require the `body_type` \"text\" or \"base64\"",
                 );
                 false
             }
             (Some(BodyType::Multipart), Some(_)) => {
-                misfit("a multipart body has a Content-Type of its own, with its boundary");
+                misfit(
+                    "must be omitted: the service sets the Content-Type of a multipart body, including the boundary",
+                );
                 false
             }
             (Some(BodyType::Form), Some(_)) => {
-                misfit("a form is sent as application/x-www-form-urlencoded");
+                misfit("must be application/x-www-form-urlencoded for a form");
                 false
             }
             _ => false,
@@ -114,7 +116,7 @@ impl Payload {
         match (spec.body_type, declared) {
             (Some(BodyType::None), declared) => {
                 if declared.is_some() {
-                    faults.push(("/body".to_owned(), "`body_type` says that there is none".to_owned()));
+                    faults.push(("/body".to_owned(), "must be omitted, because `body_type` is \"none\"".to_owned()));
                 }
                 Self::None
             }
@@ -135,7 +137,7 @@ impl Payload {
             }
             (None, None) if bodyless => Self::None,
             (Some(BodyType::Json), None) => {
-                faults.push(("/body".to_owned(), "is what `body_type` speaks of: a template".to_owned()));
+                faults.push(("/body".to_owned(), "is required by `body_type`".to_owned()));
                 Self::None
             }
             (_, None) => Self::Envelope,
@@ -153,22 +155,22 @@ impl Payload {
         }
     }
 
-    /// Whether arguments without a place go into the query.
+    /// Returns `true` if arguments without a placeholder become query parameters.
     #[must_use]
     pub fn leaves_arguments(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// Whether there is a body only if there are arguments for it.
+    /// Returns `true` if the body is omitted when its arguments are absent.
     #[must_use]
     pub fn may_be_absent(&self) -> bool {
         matches!(self, Self::Json(_) | Self::Text(_) | Self::Base64(_))
     }
 
-    /// The body for one run, and what it is.
+    /// Renders the content type and the body for one run.
     ///
     /// # Errors
-    /// A sentence for the model: an argument that has no way into its place.
+    /// Returns a message for the model if an argument cannot be encoded.
     pub fn render(
         &self,
         run: &Invocation,
@@ -210,7 +212,7 @@ impl Payload {
             Self::Base64(template) => {
                 let decode = |text: String| STANDARD.decode(text.trim()).map(Bytes::from);
                 let bytes = text(template, arguments).map(decode).transpose();
-                let bytes = bytes.map_err(|error| format!("the request's body is not base64: {error}"))?;
+                let bytes = bytes.map_err(|error| format!("the request body is not base64: {error}"))?;
                 Ok((HeaderValue::from_static("application/octet-stream"), bytes))
             }
         }
@@ -222,6 +224,7 @@ fn text(template: &JsonTemplate, arguments: &Arguments) -> Option<String> {
 }
 
 fn json(value: &impl Serialize) -> Result<(HeaderValue, Option<Bytes>), String> {
-    let bytes = serde_json::to_vec(value).map_err(|error| format!("the request's body is no JSON: {error}"))?;
+    let bytes =
+        serde_json::to_vec(value).map_err(|error| format!("cannot encode the request body as JSON: {error}"))?;
     Ok((HeaderValue::from_static("application/json"), Some(bytes.into())))
 }

@@ -1,4 +1,4 @@
-//! The request of an HTTP tool, read and checked once at registration, and made for every call.
+//! The request of an HTTP tool: compiled once at registration, rendered for every call.
 
 use std::collections::BTreeSet;
 
@@ -22,10 +22,10 @@ use crate::domain::tool::{HttpAuth, HttpSpec};
 use crate::executor::Invocation;
 use crate::executor::secrets::Secrets;
 
-/// What an answer may be, in the order of preference.
+/// Accepted media types, in order of preference.
 const ACCEPT: &str = "application/json, text/event-stream;q=0.9, text/*;q=0.9, image/*;q=0.9, */*;q=0.5";
 
-/// A request in the making.
+/// A compiled request template.
 #[derive(Debug, Clone)]
 pub struct Plan {
     method: Method,
@@ -36,32 +36,32 @@ pub struct Plan {
     body: Payload,
     styles: Styles,
     auth: Option<HttpAuth>,
-    /// Arguments that have a place; the others become query parameters of a request without a body.
+    /// Arguments with a placeholder. In a request without a body, the others become query parameters.
     placed: BTreeSet<String>,
 }
 
-/// One request, ready to be sent.
+/// A rendered request.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// The call that it is for; its signature names it.
+    /// Id of the call, used in the signature.
     pub call: Uuid,
-    /// The method.
+    /// HTTP method.
     pub method: Method,
-    /// Where to.
+    /// Target URL.
     pub url: Url,
-    /// Headers that any server may see.
+    /// Headers sent to any server, also after redirects.
     pub headers: HeaderMap,
-    /// Headers for the declared server only: those of the definition and the credentials.
+    /// Headers for the declared origin only: declared headers and credentials.
     pub private: HeaderMap,
-    /// The body, if any.
+    /// Request body, if any.
     pub body: Option<Bytes>,
 }
 
 impl Plan {
-    /// Reads and checks a definition's request; `input_schema` tells which placeholders there can be.
+    /// Compiles the request of a definition. `input_schema` determines the valid placeholders.
     ///
     /// # Errors
-    /// Every fault: a JSON Pointer within the executor's object, and a sentence.
+    /// Returns every fault as a JSON Pointer within the executor's object and a message.
     pub fn new(spec: &HttpSpec, input_schema: &Value) -> Result<Self, Vec<(String, String)>> {
         let mut faults = Vec::new();
         let method = method(&spec.method).map_err(|fault| faults.push(("/method".to_owned(), fault))).ok();
@@ -70,7 +70,7 @@ impl Plan {
         for (name, value) in &spec.headers {
             match HeaderTemplate::parse(name, value) {
                 Ok(header) if headers.iter().any(|other: &HeaderTemplate| other.name == header.name) => {
-                    faults.push((header.pointer, "the same header in another spelling is there already".to_owned()));
+                    faults.push((header.pointer, "the same header occurs twice in different spellings".to_owned()));
                 }
                 Ok(header) => headers.push(header),
                 Err(fault) => faults.push((format!("/headers/{}", pointer_token(name)), fault)),
@@ -84,7 +84,7 @@ impl Plan {
         if let Some(auth) = &spec.auth {
             check_auth(auth, &mut faults);
             if let Some(header) = headers.iter().find(|header| header.name == header::AUTHORIZATION) {
-                faults.push((header.pointer.clone(), "`auth` sets the header authorization already".to_owned()));
+                faults.push((header.pointer.clone(), "`auth` already sets the header authorization".to_owned()));
             }
         }
 
@@ -118,16 +118,16 @@ impl Plan {
         }
     }
 
-    /// The URL as it was declared, without the query.
+    /// Returns the URL as it was declared, without the query.
     #[must_use]
     pub fn declared_url(&self) -> &str {
         self.url.declared()
     }
 
-    /// The request for one run.
+    /// Renders the request for one run.
     ///
     /// # Errors
-    /// A sentence for the model: an argument that has no way into its place, or a secret that is not set.
+    /// Returns a message for the model if an argument cannot be encoded or a secret is not set.
     pub fn request(
         &self,
         invocation: &Invocation,
@@ -177,7 +177,7 @@ impl Plan {
         Ok(Outgoing { call: invocation.id, method: self.method.clone(), url, headers, private, body })
     }
 
-    /// All cookies as one header; encoded, they hold nothing that a header does not.
+    /// Renders all cookies as one header. Encoded cookies are always valid in a header.
     fn cookie(&self, arguments: &Arguments) -> Option<HeaderValue> {
         let pairs = self.cookies.pairs(arguments, &self.styles, encode_cookie);
         let text = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ");
@@ -187,18 +187,19 @@ impl Plan {
     }
 }
 
-/// Methods whose requests have no body unless one is declared.
+/// Methods that have no request body unless it is declared.
 const BODYLESS: [Method; 4] = [Method::GET, Method::HEAD, Method::DELETE, Method::OPTIONS];
 
-/// A cookie's name is a token (RFC 6265, section 4.1.1), and all cookies are one header.
+/// Checks that cookie names are tokens (RFC 6265, section 4.1.1) and that no declared header sets cookies as well.
 fn check_cookies(cookies: &Fields, headers: &[HeaderTemplate], faults: &mut Vec<(String, String)>) {
     for (name, _) in &cookies.0 {
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
-            faults.push((format!("/cookies/{}", pointer_token(name)), format!("\"{name}\" is no name of a cookie")));
+            faults
+                .push((format!("/cookies/{}", pointer_token(name)), format!("\"{name}\" is not a valid cookie name")));
         }
     }
     if let Some(header) = headers.iter().find(|header| header.name == header::COOKIE && !cookies.0.is_empty()) {
-        faults.push((header.pointer.clone(), "`cookies` sets the header cookie already".to_owned()));
+        faults.push((header.pointer.clone(), "`cookies` already sets the header cookie".to_owned()));
     }
 }
 

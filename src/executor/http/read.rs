@@ -1,4 +1,4 @@
-//! Reading a body: bounded, and by its media type.
+//! Reading of bodies within a size limit and by media type.
 
 use encoding_rs::{Encoding, UTF_8};
 use reqwest::Response;
@@ -8,10 +8,10 @@ use super::fault::Fault;
 use super::limits::MAX_ANSWER_BYTES;
 use crate::domain::{ToolOutput, json};
 
-/// JSON above this size is parsed on a thread of its own, because it would keep other calls of this one waiting.
+/// JSON above this size is parsed on a blocking thread, because it would delay other tasks.
 const PARSE_INLINE_BYTES: usize = 256 * 1024;
 
-/// Types outside `text/` that are text all the same.
+/// Textual media types outside of `text/`.
 const TEXTUAL: [&str; 12] = [
     "application/xml",
     "application/javascript",
@@ -27,20 +27,20 @@ const TEXTUAL: [&str; 12] = [
     "application/x-www-form-urlencoded",
 ];
 
-/// What `parse` makes of so many bytes; of many on a thread of its own.
+/// Runs `parse` for an input of this size, on a blocking thread if the input is large.
 pub async fn parsed<T: Send + 'static>(bytes: usize, parse: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
     if bytes <= PARSE_INLINE_BYTES {
         return Ok(parse());
     }
-    tokio::task::spawn_blocking(parse).await.map_err(|_| Fault::terminal("the answer could not be read"))
+    tokio::task::spawn_blocking(parse).await.map_err(|_| Fault::terminal("the response could not be read"))
 }
 
-/// The fault of an answer over [`MAX_ANSWER_BYTES`].
+/// Creates the fault for a response larger than [`MAX_ANSWER_BYTES`].
 pub fn too_large() -> Fault {
-    Fault::terminal(format!("the answer is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)"))
+    Fault::terminal(format!("the response is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)"))
 }
 
-/// A whole body. One that is too large is noticed by its announced length, or while it comes, and the connection dropped.
+/// Reads a body completely. If the announced or received length exceeds the limit, the connection is dropped.
 pub async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
     if response.content_length().is_some_and(|length| length > MAX_ANSWER_BYTES as u64) {
         return Err(too_large());
@@ -56,7 +56,8 @@ pub async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
     }
 }
 
-/// At most about `limit` bytes of the beginning of a body, as text; what cannot be read is left out. For error messages.
+/// Reads at most `limit` bytes from the beginning of a body, as text for error messages. Returns an empty text if the
+/// body is not text.
 pub async fn beginning(mut response: Response, limit: usize) -> String {
     if check_encoding(response.headers()).is_err() {
         return String::new();
@@ -76,12 +77,13 @@ pub async fn beginning(mut response: Response, limit: usize) -> String {
     }
 }
 
-/// No encoding is asked for, and none is undone: a small answer must not unfold to a huge one.
+/// Rejects encoded responses. The service requests no encoding and decodes none, so a small response cannot expand to a
+/// huge one.
 pub fn check_encoding(headers: &HeaderMap) -> Result<(), Fault> {
     match text_of(headers, &header::CONTENT_ENCODING).trim() {
         "" | "identity" => Ok(()),
         other => Err(Fault::terminal(format!(
-            "the answer is compressed ({}), though only plain answers were asked for",
+            "the response is compressed ({}), although only uncompressed responses were requested",
             json::shorten(other, 100)
         ))),
     }
@@ -94,14 +96,14 @@ fn text_of<'h>(headers: &'h HeaderMap, name: &HeaderName) -> &'h str {
 /// A media type (RFC 9110, section 8.3.1).
 #[derive(Debug, PartialEq)]
 pub struct Media {
-    /// Type and subtype, in lower case; empty if there is none.
+    /// Type and subtype, in lower case; empty if unknown.
     pub essence: String,
     /// The `charset` parameter, if any.
     pub charset: Option<String>,
 }
 
 impl Media {
-    /// What the headers of an answer say.
+    /// Reads the media type from the headers of a response.
     pub fn of(headers: &HeaderMap) -> Self {
         Self::parse(text_of(headers, &header::CONTENT_TYPE))
     }
@@ -131,10 +133,10 @@ impl Media {
         self.charset.as_deref().and_then(|label| Encoding::for_label(label.as_bytes())).unwrap_or(UTF_8)
     }
 
-    /// Reads a whole body of this type.
+    /// Converts a complete body of this type.
     ///
     /// # Errors
-    /// Returns a sentence for the model if the type is not supported, or the body is not of its type.
+    /// Returns a message for the model if the type is not supported or the body does not match its type.
     pub fn read(&self, bytes: Vec<u8>) -> Result<ToolOutput, String> {
         if bytes.is_empty() {
             return Ok(ToolOutput::Nothing);
@@ -142,7 +144,7 @@ impl Media {
         if self.is_json() {
             let text = self.decode(bytes)?;
             return ToolOutput::of_json(text)
-                .map_err(|(_, error)| format!("the answer says that it is JSON but is not: {error}"));
+                .map_err(|(_, error)| format!("the response is declared as JSON but is not valid JSON: {error}"));
         }
         if self.essence.starts_with("image/") {
             return Ok(ToolOutput::Image { bytes, mime_type: self.essence.clone() });
@@ -155,17 +157,17 @@ impl Media {
             return Ok(ToolOutput::of_json(text).unwrap_or_else(|(text, _)| ToolOutput::Text(text)));
         }
         let (essence, length) = (json::shorten(&self.essence, 100), bytes.len());
-        Err(format!("the answer is {length} bytes of {essence}, which is neither text nor JSON nor an image"))
+        Err(format!("the response is {length} bytes of {essence}, which is not text, JSON or an image"))
     }
 
-    /// The text in its charset, UTF-8 unless another is named; a byte order mark is left out.
+    /// Decodes text in its charset, by default UTF-8, without a byte order mark.
     fn decode(&self, bytes: Vec<u8>) -> Result<String, String> {
         let encoding = match &self.charset {
             Some(label) => Encoding::for_label(label.as_bytes())
-                .ok_or_else(|| format!("the answer is in an unknown charset, \"{}\"", json::shorten(label, 100)))?,
+                .ok_or_else(|| format!("the response is in an unknown charset, \"{}\"", json::shorten(label, 100)))?,
             None => UTF_8,
         };
-        let wrong = || format!("the answer is not valid text in its charset ({})", encoding.name());
+        let wrong = || format!("the response is not valid text in its charset ({})", encoding.name());
         if encoding == UTF_8 {
             let text = String::from_utf8(bytes).map_err(|_| wrong())?;
             return Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text));
@@ -206,7 +208,7 @@ mod tests {
         );
         assert_eq!(
             read("application/octet-stream", b"abc").unwrap_err(),
-            "the answer is 3 bytes of application/octet-stream, which is neither text nor JSON nor an image"
+            "the response is 3 bytes of application/octet-stream, which is not text, JSON or an image"
         );
     }
 
@@ -228,10 +230,10 @@ mod tests {
     }
 
     #[test]
-    fn json_that_is_none_is_an_error_that_says_where() {
+    fn invalid_json_is_an_error_with_its_position() {
         assert_eq!(
             read("application/json", b"{\"a\":}").unwrap_err(),
-            "the answer says that it is JSON but is not: expected value at line 1 column 6"
+            "the response is declared as JSON but is not valid JSON: expected value at line 1 column 6"
         );
     }
 
@@ -249,6 +251,6 @@ mod tests {
             }
         }
         let broken = read("application/json", b"{\"id\": 123456789012345678901234567890").unwrap_err();
-        assert!(broken.starts_with("the answer says that it is JSON but is not"), "{broken}");
+        assert!(broken.starts_with("the response is declared as JSON but is not valid JSON"), "{broken}");
     }
 }

@@ -1,4 +1,4 @@
-//! How a tool's server reports back: the addresses and the token that it is sent, and the signature of what is sent.
+//! Reporting of tools to the service: the URLs and the token sent to a tool, and the signature of requests.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::domain::Time;
 use crate::executor::signing_key::SigningKey;
 
-/// The key of this service and its own address. Cheap to clone; all clones know the address once one of them does.
+/// The signing key and the base URL of this service. Cheap to clone; setting the URL of one clone sets it for all.
 #[derive(Debug, Clone)]
 pub struct Reporting {
     key: SigningKey,
@@ -17,20 +17,22 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// Without an address: that is known only once the service listens. Until then tools are told no way to report.
+    /// Creates an instance without a base URL, which is known only once the service listens. Until then, requests
+    /// contain no URLs to report to.
     #[must_use]
     pub fn new(key: SigningKey) -> Self {
         Self { key, base: Arc::default() }
     }
 
-    /// Where tools reach this service, as in `https://tools.example.com/toolpost`. The first one said stays.
+    /// Sets the URL at which tools reach this service, as in `https://tools.example.com/toolpost`. The first value
+    /// stays.
     pub fn set_base(&self, url: &str) {
-        // An error means that there is one already.
+        // An error means that a URL is already set.
         let _ = self.base.set(url.trim_end_matches('/').to_owned());
     }
 
-    /// [`Reporting::set_base`] to the address that the service listens on; where it listens on all of them, tools are told
-    /// this machine's own.
+    /// Sets the base URL to the address that the service listens on, with the loopback address in place of an
+    /// unspecified one.
     pub fn set_base_to_listener(&self, address: SocketAddr) {
         let ip = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -40,38 +42,38 @@ impl Reporting {
         self.set_base(&format!("http://{}", SocketAddr::new(ip, address.port())));
     }
 
-    /// Where the progress of a call is posted.
+    /// Returns the URL for reports on the progress of a call.
     #[must_use]
     pub fn progress_url(&self, call: Uuid) -> Option<String> {
         self.url(call, "progress")
     }
 
-    /// Where the result of a call is posted.
+    /// Returns the URL for the result of a call.
     #[must_use]
     pub fn result_url(&self, call: Uuid) -> Option<String> {
         self.url(call, "result")
     }
 
-    /// What proves that a report comes from the tool that was sent the call.
+    /// Returns the token that authenticates reports on a call.
     #[must_use]
     pub fn token(&self, call: Uuid) -> Option<String> {
         self.is_reachable().then(|| self.key.token(call))
     }
 
-    /// Whether anything can be posted to this service.
+    /// Returns `true` if tools can post to this service.
     #[must_use]
     pub fn is_reachable(&self) -> bool {
         self.base.get().is_some()
     }
 
-    /// The headers that sign a request (Standard Webhooks). Its id is the call's, the same for every attempt: whoever has
-    /// seen it need not do the work again.
+    /// Creates the headers that sign a request (Standard Webhooks). The message id is the call's id in every attempt,
+    /// so that a receiver can recognize a repeated request.
     pub(super) fn signed(&self, call: Uuid, now: Time, body: &[u8]) -> HeaderMap {
         let (id, timestamp) = (call.to_string(), now.0.div_euclid(1_000_000));
         let signature = self.key.signature(&id, timestamp, body);
         let named =
             [("webhook-id", id), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signature)];
-        // Digits and base64: no value is refused.
+        // Digits and base64 are always valid header values.
         let valid = |(name, value)| Some((HeaderName::from_static(name), HeaderValue::try_from(value).ok()?));
         named.into_iter().filter_map(valid).collect()
     }
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_before_the_address_is_known_and_the_first_one_stays() {
+    fn reporting_needs_a_base_url_and_the_first_one_stays() {
         let (reporting, call) = (reporting(), Uuid::from_u128(7));
         assert_eq!(
             (reporting.progress_url(call), reporting.result_url(call), reporting.token(call)),

@@ -1,4 +1,4 @@
-//! Answers other than 2xx: what they say, and whether to ask again.
+//! Responses other than 2xx: their error message, and whether a retry can help.
 
 use reqwest::header::{self, HeaderValue};
 use reqwest::{Response, StatusCode};
@@ -8,16 +8,16 @@ use super::fault::Fault;
 use super::read;
 use crate::domain::{Time, json};
 
-/// How much is read of a body that is no answer, in bytes.
+/// Maximum number of bytes read from an error body.
 pub const READ_BYTES: usize = 64 * 1024;
 
-/// How much of it the message for the model holds, and how much the details for people, in characters.
+/// Maximum lengths of the quoted body in the message for the model and in the details for people, in characters.
 const MESSAGE_CHARS: usize = 500;
 const DETAIL_CHARS: usize = 4000;
 
-/// The fault of an answer other than 2xx. 429 and 5xx may pass; what the server says of the wait is believed.
-/// `hidden` are the secrets that were sent; a server that repeats one is not quoted with it.
-/// `hide` does the same with those among the arguments.
+/// Converts a response other than 2xx to a fault. 429 and 5xx are retryable, after the wait that the server specifies.
+/// `hidden` are the secrets that were sent, which are removed from the quoted body. `hide` redacts the secrets among
+/// the arguments.
 pub async fn fault(response: Response, now: Time, hidden: &[String], hide: impl Fn(String) -> String) -> Fault {
     let status = response.status();
     let retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
@@ -34,22 +34,22 @@ pub async fn fault(response: Response, now: Time, hidden: &[String], hide: impl 
     fault
 }
 
-/// `HTTP 404 Not Found: …`, with the problem's detail (RFC 9457), the usual error messages of JSON APIs, or the body's
-/// beginning.
+/// Builds the message `HTTP 404 Not Found: …` with the text of [`error_message`].
 fn message(status: StatusCode, body: &str) -> String {
     let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
-    let text = said(body);
+    let text = error_message(body);
     let separator = if text.is_empty() { "" } else { ": " };
     format!("HTTP {}{reason}{separator}{text}", status.as_u16())
 }
 
-/// What an error's body says, for the model: its message where it is JSON that has one, else its beginning.
-pub fn said(body: &str) -> String {
-    let stated = json::parse(body.as_bytes()).ok().and_then(|value| stated(&value));
-    json::shorten(stated.as_deref().unwrap_or(body).trim(), MESSAGE_CHARS)
+/// Extracts the error message from a body: the detail of a problem (RFC 9457), a usual message member of JSON APIs, or
+/// the beginning of the body.
+pub fn error_message(body: &str) -> String {
+    let message_member = json::parse(body.as_bytes()).ok().and_then(|value| message_member(&value));
+    json::shorten(message_member.as_deref().unwrap_or(body).trim(), MESSAGE_CHARS)
 }
 
-fn stated(body: &Value) -> Option<String> {
+fn message_member(body: &Value) -> Option<String> {
     [
         "/detail",
         "/error/message",
@@ -66,7 +66,7 @@ fn stated(body: &Value) -> Option<String> {
     .map(str::to_owned)
 }
 
-/// `Retry-After` (RFC 9110, section 10.2.3) in milliseconds: seconds, or a date, which may be over already.
+/// Parses `Retry-After` (RFC 9110, section 10.2.3) to milliseconds. A date in the past yields 0.
 fn wait_ms(text: &str, now: Time) -> Option<u64> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<u64>() {
@@ -76,7 +76,7 @@ fn wait_ms(text: &str, now: Time) -> Option<u64> {
     Some(Time(at.as_microsecond()).millis_since(now))
 }
 
-/// What follows the scheme of an `Authorization` value, if it is long enough not to be any word.
+/// Returns the part of an `Authorization` value after the scheme, if it is too long to be an ordinary word.
 pub fn secret_part(value: &HeaderValue) -> Option<String> {
     let (_, secret) = value.to_str().ok()?.split_once(' ')?;
     (secret.len() >= 6).then(|| secret.to_owned())
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_is_what_the_server_says() {
+    fn the_message_is_that_of_the_server() {
         for (body, text) in [
             ("", "HTTP 404 Not Found"),
             ("  no such thing\n", "HTTP 404 Not Found: no such thing"),

@@ -1,4 +1,4 @@
-//! An answer that is an event stream: any number of `progress` events and one `result`.
+//! Event stream responses: any number of `progress` events and one `result`.
 
 use reqwest::Response;
 
@@ -11,14 +11,14 @@ use crate::executor::Emitter;
 use crate::executor::report::Report;
 use crate::formats::sse::Parser;
 
-/// Room for the names of fields beside a result of the full size.
+/// Extra bytes for field names next to a result of the maximum size.
 const FIELD_NAMES: usize = 64;
 
-/// Reads the stream to its first `result`, and tells what comes before it. Events of other names are left to whoever
-/// understands them. Dropping the response closes the connection, whatever else the server had to say.
+/// Reads the stream to its first `result` and sends the reports before it. Ignores events with other names. Dropping
+/// the response closes the connection.
 ///
 /// # Errors
-/// A stream that ends without a `result`, or with an `error`, is too large or no text.
+/// Returns a [`Fault`] if the stream ends without a `result`, has an `error` event, is too large or is not text.
 pub async fn answer(
     mut response: Response,
     emitter: &Emitter,
@@ -51,12 +51,12 @@ pub async fn answer(
 }
 
 fn ended_without_result(parser: &Parser) -> Fault {
-    let hint = if parser.is_within_event() { "; no blank line ended its last event" } else { "" };
+    let hint = if parser.is_within_event() { "; its last event was not terminated by a blank line" } else { "" };
     Fault::terminal(format!("the event stream ended without a `result` event{hint}"))
 }
 
-/// What a `progress` event says: an object of the shape that `POST /progress` takes, or a text to show. One that cannot
-/// be read is shown to people as such, and stops nothing: it was no part of the result.
+/// Converts a `progress` event: an object as in `POST /progress`, or a text to show. An invalid event is shown to
+/// subscribers and does not end the run, because it is not part of the result.
 fn report(data: Vec<u8>) -> Report {
     let Ok(text) = String::from_utf8(data) else {
         let message = "is not valid UTF-8".to_owned();
@@ -70,7 +70,7 @@ fn report(data: Vec<u8>) -> Report {
     }
 }
 
-/// JSON where it is such, else text.
+/// Converts a `result` event: JSON if it is valid JSON, else text.
 fn result(data: Vec<u8>) -> Result<ToolOutput, Fault> {
     let text = String::from_utf8(data).map_err(|_| Fault::terminal("the `result` event is not valid UTF-8"))?;
     if text.is_empty() {
@@ -80,7 +80,7 @@ fn result(data: Vec<u8>) -> Result<ToolOutput, Fault> {
 }
 
 fn error(data: &str) -> Fault {
-    let said = status::said(data);
-    let said = if said.is_empty() { "the tool reported an error without a message".to_owned() } else { said };
-    Fault::terminal(said)
+    let message = status::error_message(data);
+    let message = if message.is_empty() { "the tool reported an error without a message".to_owned() } else { message };
+    Fault::terminal(message)
 }

@@ -1,4 +1,4 @@
-//! Arrays and objects where there is only text: in the path, the query, headers, cookies and forms.
+//! Serialization of arrays and objects as text, for the path, query, headers, cookies and forms.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,12 @@ use serde_json::Value;
 use super::template::text_of;
 use crate::domain::serialization::{Style, ValueStyle};
 
-/// How arguments are written, by name; any other is text as it is, or compact JSON.
+/// Declared styles by argument name. Other arguments are written as text or compact JSON.
 #[derive(Debug, Clone, Default)]
 pub struct Styles(pub BTreeMap<String, ValueStyle>);
 
 impl Styles {
-    /// An argument as one text. What the author of a definition meant to separate values stays as it is; the values are
-    /// passed through `encode`.
+    /// Writes an argument as one text. `encode` is applied to the values, not to the separators.
     #[must_use]
     pub fn text(&self, argument: &str, value: &Value, encode: impl Fn(&str) -> String) -> String {
         match self.0.get(argument) {
@@ -22,7 +21,7 @@ impl Styles {
         }
     }
 
-    /// An argument as parameters of this name, both parts encoded; none for `null` and what is empty.
+    /// Writes an argument as encoded name-value pairs; none for `null` and empty values.
     #[must_use]
     pub fn pairs(
         &self,
@@ -84,7 +83,7 @@ fn joined(style: ValueStyle, value: &Value, encode: impl Fn(&str) -> String) -> 
     format!("{prefix}{}", texts.join(&separator))
 }
 
-/// `name[key]=value` and `name[]=value`, as frameworks read them that read brackets at all.
+/// Adds `name[key]=value` and `name[]=value` pairs, the bracket notation of common web frameworks.
 fn deep(pairs: &mut Vec<(String, String)>, name: &str, value: &Value, encode: &impl Fn(&str) -> String) {
     match value {
         Value::Null => {}
@@ -109,7 +108,7 @@ mod tests {
         Styles([("a".to_owned(), ValueStyle { style, explode })].into())
     }
 
-    /// The examples of the OpenAPI specification (parameter object, style examples), with text that has to be encoded.
+    /// The examples of the OpenAPI specification (parameter object, style examples), with text that must be encoded.
     #[test]
     fn every_style_is_written_as_openapi_has_it() {
         let (array, object) = (json!(["b,c", null, 5]), json!({"R": 100, "G&": "é", "n": null}));
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_one_or_one_for_each_value() {
+    fn arrays_are_one_or_several_parameters() {
         let pairs = |style, explode, value: Value| {
             let pairs = styles(style, explode).pairs("a", "p q", &value, encode_component);
             pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")

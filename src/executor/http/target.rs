@@ -1,4 +1,5 @@
-//! The URL of an HTTP tool: a fixed origin, and a path and query that take arguments without ever changing their shape.
+//! The URL of an HTTP tool: a fixed origin, with placeholders in path and query that cannot change the path's
+//! structure.
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::Value;
@@ -7,40 +8,41 @@ use url::Url;
 use super::styles::Styles;
 use super::template::{Arguments, MissingArgument, Part, Template};
 
-/// What a cookie's value does not hold as it is (RFC 6265, section 4.1.1), and `%`, so that it can be read back.
+/// Characters to encode in cookie values (RFC 6265, section 4.1.1), including `%`, so that decoding is unambiguous.
 const COOKIE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(b'\\').add(b'%');
 
-/// Everything but the unreserved characters (RFC 3986, section 2.3).
+/// All characters except the unreserved ones (RFC 3986, section 2.3).
 const COMPONENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// What an author may have written and what no URL holds as it is.
+/// Characters that definitions may contain but URLs may not.
 const LITERAL: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'{').add(b'}').add(b'|').add(b'^');
 
-/// Longest URL that is sent, in bytes; the HTTP library takes no more than 65,534.
+/// Maximum length of a URL, in bytes; the HTTP library accepts at most 65,534.
 const MAX_URL_BYTES: usize = 65_000;
 
 /// A URL with placeholders in its path and query.
 #[derive(Debug, Clone)]
 pub struct UrlTemplate {
-    /// As `https://example.com:8443`.
+    /// The origin, as in `https://example.com:8443`.
     origin: String,
-    /// Between slashes; the first is what stands before the first slash: nothing.
+    /// The parts between slashes; the first one is always empty.
     segments: Vec<Template>,
-    /// Between ampersands.
+    /// The query parameters between ampersands.
     pairs: Vec<Template>,
-    /// As it was declared, without the query.
+    /// The declared URL, without the query.
     declared: String,
 }
 
 impl UrlTemplate {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
-    /// A sentence about what is wrong: the scheme, a user or a placeholder in the authority, a fragment, a stray `%`.
+    /// Returns a message if the scheme is invalid, the authority has a user or a placeholder, or the URL has a fragment
+    /// or a stray `%`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
-            return Err("a URL has no blanks, control characters or backslashes".to_owned());
+            return Err("a URL must not contain blanks, control characters or backslashes".to_owned());
         }
         let (scheme, rest) = text.split_once("://").ok_or("must begin with http:// or https://")?;
         if !["http", "https"].iter().any(|allowed| scheme.eq_ignore_ascii_case(allowed)) {
@@ -48,10 +50,10 @@ impl UrlTemplate {
         }
         let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains(['{', '}']) {
-            return Err("the host and the port cannot hold placeholders".to_owned());
+            return Err("the host and the port cannot contain placeholders".to_owned());
         }
         if authority.contains('@') {
-            return Err("a user or password does not belong in the URL; use `auth`".to_owned());
+            return Err("a URL must not contain a user or password; use `auth`".to_owned());
         }
         let url = Url::parse(&format!("{scheme}://{authority}")).map_err(|error| format!("not a URL: {error}"))?;
 
@@ -68,22 +70,23 @@ impl UrlTemplate {
         })
     }
 
-    /// The names of its placeholders.
+    /// Returns the names of the placeholders.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().chain(&self.pairs).flat_map(Template::names)
     }
 
-    /// As it was declared, without the query: what may be shown to people, because it holds no value of any call.
+    /// Returns the declared URL without the query. It is safe to show, because it contains no argument values.
     #[must_use]
     pub fn declared(&self) -> &str {
         &self.declared
     }
 
-    /// The URL with every argument in its place, written as `styles` says, and the pairs of `added` behind its own query. A
-    /// query parameter whose argument is absent is left out.
+    /// Renders the URL with the arguments in their declared styles, followed by the pairs of `added`. Query parameters
+    /// whose argument is absent are omitted.
     ///
     /// # Errors
-    /// A sentence that names the argument that the path needs, or that would change the path's shape (`.`, `..`, nothing).
+    /// Returns a message that names the argument if the path needs an absent argument, or if the argument would change
+    /// the path's structure (`.`, `..` or empty).
     pub fn render(&self, arguments: &Arguments, styles: &Styles, added: &[(String, String)]) -> Result<Url, String> {
         let write = |name: &str, value: &_| styles.text(name, value, encode_component);
         let mut text = self.origin.clone();
@@ -100,10 +103,10 @@ impl UrlTemplate {
             text.push_str(&pair);
         }
         if text.len() > MAX_URL_BYTES {
-            return Err(format!("with these arguments the URL has {} bytes; the limit is {MAX_URL_BYTES}", text.len()));
+            return Err(format!("the URL has {} bytes with these arguments; the limit is {MAX_URL_BYTES}", text.len()));
         }
-        let url = Url::parse(&text).map_err(|error| format!("the arguments do not make a URL: {error}"))?;
-        // Cannot happen, and must not: whoever chooses the arguments must never choose the server.
+        let url = Url::parse(&text).map_err(|error| format!("the URL is invalid with these arguments: {error}"))?;
+        // Defense in depth: arguments must never select the server.
         if url.origin().ascii_serialization() != self.origin {
             return Err("the arguments would change the URL's host".to_owned());
         }
@@ -111,20 +114,20 @@ impl UrlTemplate {
     }
 }
 
-/// Percent-encodes one path segment's or query parameter's text (RFC 3986, section 2.1).
+/// Percent-encodes the text of a path segment or query parameter (RFC 3986, section 2.1).
 #[must_use]
 pub fn encode_component(text: &str) -> String {
     utf8_percent_encode(text, COMPONENT).to_string()
 }
 
-/// Percent-encodes what the value of a cookie cannot hold.
+/// Percent-encodes characters that a cookie value cannot contain.
 #[must_use]
 pub fn encode_cookie(text: &str) -> String {
     utf8_percent_encode(text, COOKIE).to_string()
 }
 
-/// A segment that holds an argument is never empty and never a dot segment, which a URL parser would resolve (also as
-/// `%2e`), so that no argument climbs to another path.
+/// Renders a segment. A segment with an argument must not be empty or a dot segment (also as `%2e`): a URL parser would
+/// resolve it, and the argument could select another path.
 fn render_segment(
     segment: &Template,
     arguments: &Arguments,
@@ -146,11 +149,11 @@ fn check_literals(template: &Template) -> Result<(), String> {
     for part in &template.0 {
         let Part::Literal(literal) = part else { continue };
         if literal.contains('#') {
-            return Err("a fragment (#…) is never sent; a literal # is written %23".to_owned());
+            return Err("a fragment (#…) is never sent; write a literal # as %23".to_owned());
         }
         let is_hex = |at: usize| literal.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
         if literal.match_indices('%').any(|(at, _)| !is_hex(at + 1) || !is_hex(at + 2)) {
-            return Err("a `%` needs two hexadecimal digits behind it; a literal % is written %25".to_owned());
+            return Err("a `%` must be followed by two hexadecimal digits; write a literal % as %25".to_owned());
         }
     }
     Ok(())
@@ -164,7 +167,7 @@ fn encode_literals(template: Template) -> Template {
     Template(encoded.collect())
 }
 
-/// Cuts a template at a character of its literals into at most `limit` pieces.
+/// Splits a template at a character of its literals into at most `limit` parts.
 fn split(template: &Template, at: char, limit: usize) -> Vec<Template> {
     let mut pieces = vec![Template::default()];
     for part in &template.0 {
@@ -228,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn no_argument_climbs_out_of_its_segment() {
+    fn arguments_cannot_leave_their_segment() {
         for value in [".", "..", ""] {
             for template in ["http://h/a/{x}/b", "http://h/{x}"] {
                 assert!(rendered(template, json!({"x": value})).unwrap_err().contains("\"x\""), "{value}");
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_a_server_is_refused() {
+    fn invalid_urls_are_rejected() {
         for broken in [
             "",
             "h.example/x",
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_holds_no_query() {
+    fn the_declared_url_has_no_query() {
         assert_eq!(UrlTemplate::parse("http://h/{x}?key={y}").unwrap().declared(), "http://h/{x}");
     }
 }

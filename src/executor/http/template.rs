@@ -1,4 +1,4 @@
-//! Text with `{placeholders}`: reading it, and putting arguments into it. How a value is encoded is up to its place.
+//! Text templates with `{placeholders}`. The caller of [`Template::render`] chooses the encoding of values.
 
 use std::borrow::Cow;
 
@@ -7,24 +7,24 @@ use serde_json::{Map, Value};
 /// The arguments of a call by name.
 pub type Arguments = Map<String, Value>;
 
-/// One stretch of a template.
+/// One part of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// Text as it is.
+    /// Literal text.
     Literal(String),
-    /// The argument of that name.
+    /// The name of an argument.
     Placeholder(String),
 }
 
-/// A text in which `{name}` stands for an argument; `{{` and `}}` are literal braces.
+/// A text with placeholders (`{name}`); `{{` and `}}` are literal braces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template(pub Vec<Part>);
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
-    /// A sentence about a brace that is not closed, not opened or empty.
+    /// Returns a message if a brace is unbalanced or a placeholder is empty.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut literal = String::new();
@@ -40,10 +40,10 @@ impl Template {
             }
             let end = match rest.find(['{', '}']) {
                 Some(end) if brace == "{" && rest.as_bytes()[end] == b'}' => end,
-                _ => return Err(format!("the `{brace}` has no partner (a literal brace is written `{brace}{brace}`)")),
+                _ => return Err(format!("unbalanced `{brace}` (write a literal brace as `{brace}{brace}`)")),
             };
             if end == 0 {
-                return Err("`{}` names no argument".to_owned());
+                return Err("the placeholder `{}` has no name".to_owned());
             }
             if !literal.is_empty() {
                 parts.push(Part::Literal(std::mem::take(&mut literal)));
@@ -58,7 +58,7 @@ impl Template {
         Ok(Self(parts))
     }
 
-    /// The names of its placeholders.
+    /// Returns the names of the placeholders.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             Part::Placeholder(name) => Some(name.as_str()),
@@ -66,7 +66,7 @@ impl Template {
         })
     }
 
-    /// The name, if the whole template is one placeholder.
+    /// Returns the name if the template consists of exactly one placeholder.
     #[must_use]
     pub fn sole(&self) -> Option<&str> {
         match self.0.as_slice() {
@@ -75,10 +75,10 @@ impl Template {
         }
     }
 
-    /// The text with every argument in its place, each passed through `encode`; literals stay as they are.
+    /// Renders the text. `encode` is applied to arguments, not to literals.
     ///
     /// # Errors
-    /// The name of an argument that is absent or `null`.
+    /// Returns [`MissingArgument`] for the first argument that is absent or `null`.
     pub fn render<'t>(
         &'t self,
         arguments: &Arguments,
@@ -87,10 +87,10 @@ impl Template {
         self.render_with(arguments, |_, value| encode(&text_of(value)))
     }
 
-    /// The same, with each argument as `write` writes it.
+    /// Renders the text with arguments written by `write`.
     ///
     /// # Errors
-    /// The name of an argument that is absent or `null`.
+    /// Returns [`MissingArgument`] for the first argument that is absent or `null`.
     pub fn render_with<'t>(
         &'t self,
         arguments: &Arguments,
@@ -110,11 +110,11 @@ impl Template {
     }
 }
 
-/// An argument that a template needs and the call does not have.
+/// The name of an argument that a template needs and the call does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingArgument<'t>(pub &'t str);
 
-/// A value in a place for text: a string as it is, everything else as compact JSON.
+/// Converts a value to text: a string unchanged, other values to compact JSON.
 #[must_use]
 pub fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
@@ -156,20 +156,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_or_null_is_missing() {
+    fn absent_and_null_arguments_are_missing() {
         assert_eq!(rendered("{a}", json!({})), Err("a".into()));
         assert_eq!(rendered("x{a}", json!({"a": null})), Err("a".into()));
     }
 
     #[test]
-    fn braces_without_a_partner_are_refused() {
+    fn unbalanced_braces_are_rejected() {
         for broken in ["{", "}", "{a", "a}", "{a{b}}", "{}", "x{ {", "{a}}"] {
             assert!(Template::parse(broken).is_err(), "{broken}");
         }
     }
 
     #[test]
-    fn a_sole_placeholder_is_told_from_one_in_text() {
+    fn a_sole_placeholder_is_recognized() {
         assert_eq!(Template::parse("{a}").unwrap().sole(), Some("a"));
         for other in ["{a}{b}", " {a}", "{{a}}", "a"] {
             assert_eq!(Template::parse(other).unwrap().sole(), None);

@@ -1,4 +1,4 @@
-//! A server for tests that writes exactly the bytes it is told to.
+//! A server for tests that sends exactly the given bytes.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// A request as it came over the wire.
+/// A received request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Received {
     pub method: String,
     pub target: String,
-    /// Names in lower case.
+    /// Headers, with names in lower case.
     pub headers: Vec<(String, Vec<u8>)>,
     pub body: Vec<u8>,
 }
@@ -26,14 +26,15 @@ impl Received {
     }
 }
 
-/// Answers every connection once and closes it.
+/// A server that sends one response per connection and closes it.
 pub(crate) struct TestServer {
     pub port: u16,
     pub received: UnboundedReceiver<Received>,
 }
 
 impl TestServer {
-    /// `respond` makes the raw answer of a request; nothing closes the connection without one.
+    /// Starts a server. `respond` returns the raw response; if it is empty, the connection is closed without a
+    /// response.
     pub async fn start(respond: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -54,7 +55,7 @@ impl TestServer {
         Self { port, received }
     }
 
-    /// Always the same answer.
+    /// Starts a server that always sends the same response.
     pub async fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::start(move |_| answer.clone()).await
@@ -65,7 +66,7 @@ impl TestServer {
     }
 }
 
-/// A response with a length: `head` is the status and any header lines.
+/// Builds a response with a length. `head` is the status and any header lines.
 pub(crate) fn response(head: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let mut bytes =

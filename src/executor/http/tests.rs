@@ -1,4 +1,4 @@
-//! The executor against real sockets.
+//! Tests of the HTTP executor with real sockets.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ pub(super) fn key() -> SigningKey {
     SigningKey::parse(&SigningKey::text_of(&[7; 32])).unwrap()
 }
 
-/// A client of a service at `http://toolpost.example`.
+/// Creates a client of a service at `http://toolpost.example`.
 pub(super) fn client(allow: &[&str]) -> HttpClient {
     let client = client_without_service(allow);
     client.reporting.set_base("http://toolpost.example");
     client
 }
 
-/// A client of a program that nobody can reach.
+/// Creates a client without a base URL, so that tools cannot report.
 pub(super) fn client_without_service(allow: &[&str]) -> HttpClient {
     let secrets = Secrets::new(|name| (name == "KEY").then(|| "s3cret-value".to_owned()));
     let clock = Clock::manual(Time::parse("2026-01-01T00:00:00Z").unwrap());
@@ -69,19 +69,19 @@ pub(super) fn executor(spec: Value, client: HttpClient) -> HttpExecutor {
     HttpExecutor::new(&serde_json::from_value(spec).unwrap(), &json!({}), client).unwrap()
 }
 
-/// One run of a tool that may reach this machine.
+/// Runs a tool that may connect to this machine.
 pub(super) async fn run(spec: Value, arguments: Value) -> Result<ToolOutput, Failure> {
     executor(spec, client(&["127.0.0.1"])).execute(invocation(arguments)).await
 }
 
-/// The failure of a `GET` that is answered with these bytes.
+/// Returns the failure of a `GET` with this raw response.
 pub(super) async fn failure_of(answer: impl Into<Vec<u8>>) -> Failure {
     let server = TestServer::answering(answer).await;
     run(json!({"url": server.url("/x"), "method": "GET"}), json!({})).await.unwrap_err()
 }
 
 #[tokio::test]
-async fn a_call_is_posted_and_its_answer_read() {
+async fn a_call_is_posted_and_its_response_read() {
     let mut server = TestServer::answering(response("200 OK\r\ncontent-type: application/json", r#"{"sum":3}"#)).await;
     let answer = run(json!({"url": server.url("/sum")}), json!({"a": 1, "b": "é\u{0}"})).await;
     assert_eq!(answer, Ok(ToolOutput::Json(json!({"sum": 3}))));
@@ -100,7 +100,7 @@ async fn a_call_is_posted_and_its_answer_read() {
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_the_credential_is_not_quoted_with_it() {
+async fn a_repeated_credential_is_redacted() {
     let server = TestServer::answering(response("401 Unauthorized", "bad token s3cret-value!")).await;
     let spec = json!({"url": server.url("/"), "auth": {"type": "bearer", "token": {"secret": "KEY"}}});
     let failure = run(spec, json!({})).await.unwrap_err();
@@ -113,7 +113,7 @@ async fn a_server_that_repeats_the_credential_is_not_quoted_with_it() {
 }
 
 #[tokio::test]
-async fn private_addresses_are_refused_by_name_and_by_number() {
+async fn private_addresses_are_denied_as_names_and_literals() {
     let mut server = TestServer::answering(response("200 OK", "secret")).await;
     for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
         let spec = json!({"url": format!("http://{host}:{}/", server.port)});
@@ -125,7 +125,7 @@ async fn private_addresses_are_refused_by_name_and_by_number() {
     }
     let by_name = json!({"url": format!("http://localhost:{}/", server.port)});
     let allowed = executor(by_name, client(&["localhost"])).execute(invocation(json!({}))).await;
-    // `localhost` may be ::1 first, where nobody listens; the client then goes on to 127.0.0.1.
+    // `localhost` may resolve to ::1 first, where no server listens; the client then tries 127.0.0.1.
     assert_eq!(allowed, Ok(ToolOutput::Text("secret".into())));
     assert!(server.received.recv().await.is_some());
     assert!(server.received.try_recv().is_err(), "only the allowed request arrived");

@@ -1,5 +1,4 @@
-//! Asking a webhook: one signed POST (Standard Webhooks) that follows no redirect, and its answer, which is read within a
-//! bound.
+//! Requests to webhooks: one signed POST (Standard Webhooks) without redirects, with a bounded response.
 
 use bytes::Bytes;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -11,22 +10,22 @@ use super::fault::Fault;
 use crate::domain::Time;
 use crate::executor::signing_key::SigningKey;
 
-/// Largest answer that is read, in bytes.
+/// Maximum size of a response, in bytes.
 pub const MAX_WEBHOOK_ANSWER: usize = 1024 * 1024;
 
-/// Longest URL, in characters.
+/// Maximum length of a URL, in characters.
 const MAX_URL_CHARS: usize = 2048;
 
-/// Checks a URL that a caller gives for messages. Where it leads is judged when it is used.
+/// Checks the syntax of a URL that a caller provides. The egress guard checks its target at each use.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns a message with the reason if the URL is invalid.
 pub fn check_url(text: &str) -> Result<(), String> {
     if text.chars().count() > MAX_URL_CHARS {
         return Err(format!("must have at most {MAX_URL_CHARS} characters"));
     }
     if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
-        return Err("a URL has no blanks, control characters or backslashes".to_owned());
+        return Err("a URL must not contain blanks, control characters or backslashes".to_owned());
     }
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
     if !["http", "https"].iter().any(|allowed| scheme.eq_ignore_ascii_case(allowed)) {
@@ -34,16 +33,16 @@ pub fn check_url(text: &str) -> Result<(), String> {
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
-        return Err("a user or password does not belong in the URL".to_owned());
+        return Err("a URL must not contain a user or password".to_owned());
     }
-    // The parser would take the first segment of `http:///path` for the host.
+    // The parser would treat the first segment of `http:///path` as the host.
     if authority.is_empty() {
         return Err("a URL needs a host".to_owned());
     }
     Url::parse(text).map(|_| ()).map_err(|error| format!("not a URL: {error}"))
 }
 
-/// The headers of a message (Standard Webhooks).
+/// Creates the headers of a message (Standard Webhooks).
 #[must_use]
 pub fn webhook_headers(key: &SigningKey, id: &str, now: Time, body: &[u8]) -> HeaderMap {
     let at = now.0.div_euclid(1_000_000);
@@ -59,23 +58,23 @@ pub fn webhook_headers(key: &SigningKey, id: &str, now: Time, body: &[u8]) -> He
     headers
 }
 
-/// What a webhook answered.
+/// A 2xx response of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WebhookAnswer {
-    /// A 2xx with this body.
+    /// A response with this body.
     Body(Vec<u8>),
-    /// A 2xx whose body cannot be taken, and why.
+    /// A response with an unusable body, and the reason.
     Unreadable(String),
 }
 
 impl HttpClient {
-    /// Posts `body` to `url` through the egress guard and reads the answer of a 2xx. The caller keeps the clock; dropping
-    /// the future closes the connection.
+    /// Posts `body` to `url` through the egress guard and reads a 2xx response. The caller enforces the timeout;
+    /// dropping the future closes the connection.
     ///
     /// # Errors
-    /// Why there is no such answer. Nothing of a body is in it.
+    /// Returns a message with the reason if no 2xx response was received. It contains nothing of the body.
     pub async fn ask(&self, url: &str, headers: HeaderMap, body: Bytes) -> Result<WebhookAnswer, String> {
-        let url = Url::parse(url).map_err(|error| format!("the URL cannot be used: {error}"))?;
+        let url = Url::parse(url).map_err(|error| format!("the URL is invalid: {error}"))?;
         self.egress.check_url(&url).map_err(|denied| denied.to_string())?;
         let mut request = Request::new(Method::POST, url.clone());
         *request.headers_mut() = headers;
@@ -91,10 +90,12 @@ impl HttpClient {
 }
 
 async fn read(mut response: Response) -> WebhookAnswer {
-    let too_large = || WebhookAnswer::Unreadable(format!("its answer is larger than {MAX_WEBHOOK_ANSWER} bytes"));
-    // No encoding is asked for, and none is undone: a small answer must not unfold to a huge one.
+    let too_large = || WebhookAnswer::Unreadable(format!("its response is larger than {MAX_WEBHOOK_ANSWER} bytes"));
+    // The service requests no encoding and decodes none, so a small response cannot expand to a huge one.
     if response.headers().get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity") {
-        return WebhookAnswer::Unreadable("its answer is compressed, though only plain answers are read".to_owned());
+        return WebhookAnswer::Unreadable(
+            "its response is compressed, although only uncompressed responses are supported".to_owned(),
+        );
     }
     if response.content_length().is_some_and(|length| length > MAX_WEBHOOK_ANSWER as u64) {
         return too_large();
@@ -105,7 +106,7 @@ async fn read(mut response: Response) -> WebhookAnswer {
             Ok(Some(chunk)) if bytes.len() + chunk.len() > MAX_WEBHOOK_ANSWER => return too_large(),
             Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
             Ok(None) => return WebhookAnswer::Body(bytes),
-            Err(_) => return WebhookAnswer::Unreadable("its answer broke off".to_owned()),
+            Err(_) => return WebhookAnswer::Unreadable("its response was incomplete".to_owned()),
         }
     }
 }
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_goes_to_a_web_address_without_a_user() {
+    fn urls_are_checked() {
         let longest = format!("http://h/{}", "é".repeat(MAX_URL_CHARS - 9));
         for good in ["http://h", "HTTPS://Hooks.example.com:8443/a/b?c=d&e=%20#f", "http://[::1]:80/", &longest] {
             assert_eq!(check_url(good), Ok(()), "{good}");

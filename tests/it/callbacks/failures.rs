@@ -102,7 +102,7 @@ async fn a_receiver_that_is_not_there_or_breaks_off_is_a_failed_try() {
     let receiver = HttpTool::answering(Answer::CloseEarly).await;
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     for (url, told) in [
-        (receiver.url("/"), "closed the connection without an answer"),
+        (receiver.url("/"), "closed the connection without a response"),
         (format!("http://{free}/"), "refused the connection"),
         ("http://127.0.0.1:6379/".into(), "port 6379 is not allowed"),
     ] {

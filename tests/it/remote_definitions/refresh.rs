@@ -38,7 +38,7 @@ on_both_databases!(
         for (answer, said) in [
             (Answer::status(503, "text/plain", ""), "HTTP 503"),
             (Answer::json(&json!({"input_schema": {"type": "array"}})), "cannot be used"),
-            (Answer::CutOff, "broke off"),
+            (Answer::CutOff, "before the response was complete"),
             (Answer::json(&json!({"description": ["lies"]})), "unfit"),
         ] {
             library.answers(answer);

@@ -1,4 +1,4 @@
-//! Ports that no request of a tool is sent to: they belong to services of other protocols, which a request can make do things.
+//! Denied ports: they belong to services of other protocols, in which an HTTP request could trigger actions.
 
 /// Bad ports of the Fetch standard ("port blocking").
 const OF_FETCH: [u16; 83] = [
@@ -23,7 +23,7 @@ const OF_DATABASES: [u16; 18] = [
     27017, 27018, 27019, // MongoDB
 ];
 
-/// Why requests are not sent to a port; `None` for a port that may be connected to.
+/// Returns the reason for denying a port; `None` if connections are allowed.
 pub(super) fn denied(port: u16) -> Option<&'static str> {
     if OF_FETCH.binary_search(&port).is_ok() {
         Some("a port of a service that does not speak HTTP")
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_sorted_and_below_those_that_systems_give_out() {
+    fn ports_are_sorted_and_below_the_ephemeral_range() {
         for ports in [&OF_FETCH[..], &OF_DATABASES] {
             assert!(ports.is_sorted_by(|a, b| a < b) && ports.iter().all(|port| *port < 32_768));
         }

@@ -1,8 +1,8 @@
-//! Which addresses are not of the public internet (the IANA special-purpose registries, RFC 6890, and what clouds add).
+//! Address ranges outside of the public internet (the IANA special-purpose registries, RFC 6890, and cloud metadata).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// First address, prefix length, what it is.
+/// First address, prefix length, and description.
 type Range<A> = (A, u32, &'static str);
 
 const V4: [Range<[u8; 4]>; 17] = [
@@ -10,7 +10,7 @@ const V4: [Range<[u8; 4]>; 17] = [
     ([10, 0, 0, 0], 8, "private address"),
     ([100, 64, 0, 0], 10, "carrier-grade NAT address"),
     ([127, 0, 0, 0], 8, "loopback address"),
-    // Azure answers its machines' metadata here, on an address that looks public.
+    // Azure serves instance metadata at this address, although it looks public.
     ([168, 63, 129, 16], 32, "cloud metadata address"),
     ([169, 254, 0, 0], 16, "link-local or cloud metadata address"),
     ([172, 16, 0, 0], 12, "private address"),
@@ -33,14 +33,14 @@ const V6: [Range<[u16; 8]>; 9] = [
     ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "private address"),
     ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "link-local address"),
     ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "multicast address"),
-    // Holds Teredo (2001::/32), benchmarking and ORCHID.
+    // Includes Teredo (2001::/32), benchmarking and ORCHID.
     ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, "reserved address"),
     ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, "documentation address"),
     ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "documentation address"),
 ];
 
-/// The address that a packet to `address` ends at: the IPv4 address inside an IPv4-mapped (RFC 4291), NAT64 (RFC 6052) or
-/// 6to4 (RFC 3056) address, else the address itself.
+/// Returns the final destination of a packet to `address`: the IPv4 address inside of an IPv4-mapped (RFC 4291), NAT64
+/// (RFC 6052) or 6to4 (RFC 3056) address, else the address itself.
 pub(super) fn reached(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address.to_canonical() else { return address.to_canonical() };
     let inner = |high: u16, low: u16| IpAddr::V4(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)));
@@ -50,7 +50,7 @@ pub(super) fn reached(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What `address` is, if it is not of the public internet. Takes what [`reached`] gave.
+/// Describes an address that is not public; `None` if it is. The address must come from [`reached`].
 pub(super) fn denied(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(v4) => {
@@ -62,7 +62,7 @@ pub(super) fn denied(address: IpAddr) -> Option<&'static str> {
             let within =
                 |start: [u16; 8], bits: u32| (u128::from(v6) ^ u128::from(Ipv6Addr::from(start))) >> (128 - bits) == 0;
             let named = V6.iter().find(|(start, bits, _)| within(*start, *bits)).map(|(_, _, what)| *what);
-            // Global unicast is 2000::/3 and nothing else so far.
+            // Only 2000::/3 is assigned to global unicast so far.
             named.or((v6.segments()[0] & 0xe000 != 0x2000).then_some("reserved address"))
         }
     }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn every_special_range_is_known_from_its_first_to_its_last_address() {
+    fn special_ranges_are_denied_including_their_bounds() {
         for address in [
             "0.0.0.0",
             "0.255.255.255",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_internet_is_free() {
+    fn public_addresses_are_allowed() {
         for address in [
             "1.1.1.1",
             "8.8.8.8",

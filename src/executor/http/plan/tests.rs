@@ -77,7 +77,7 @@ fn without_a_body_the_envelope_is_posted() {
 }
 
 #[test]
-fn without_an_address_the_envelope_names_no_way_to_report() {
+fn without_a_base_url_the_envelope_has_no_reporting_urls() {
     let request = request_of(json!({"url": "http://h/p"}), json!({}), &Reporting::new(key())).unwrap();
     let body: Value = serde_json::from_slice(&request.body.unwrap()).unwrap();
     for member in ["progress_url", "result_url", "token"] {
@@ -86,7 +86,7 @@ fn without_an_address_the_envelope_names_no_way_to_report() {
 }
 
 #[test]
-fn every_form_of_request_says_which_call_and_trace_it_belongs_to_and_what_it_takes() {
+fn every_request_has_call_trace_and_accept_headers() {
     let form = json!({"content-type": "application/x-www-form-urlencoded"});
     for declared in [
         json!({"url": "http://h"}),
@@ -146,7 +146,7 @@ fn a_body_is_json_or_a_form() {
 }
 
 #[test]
-fn the_definition_may_replace_what_the_service_sends_but_not_the_other_way_round() {
+fn declared_headers_replace_those_of_the_service() {
     let request = request(
         json!({"url": "http://h", "headers": {"Idempotency-Key": "{order}"}, "auth": {"type": "bearer", "token": {"secret": "KEY"}}}),
         json!({"order": "o-1"}),
@@ -158,7 +158,7 @@ fn the_definition_may_replace_what_the_service_sends_but_not_the_other_way_round
 }
 
 #[test]
-fn a_call_that_cannot_be_sent_says_why() {
+fn errors_of_rendering_have_messages() {
     let path = request(json!({"url": "http://h/{a}"}), json!({})).unwrap_err();
     assert_eq!(path, "the URL needs the argument \"a\", which is missing");
     let secret = json!({"url": "http://h", "auth": {"type": "basic", "username": "u", "password": {"secret": "NO"}}});
@@ -192,7 +192,7 @@ fn every_fault_of_a_definition_is_found_at_once() {
 }
 
 #[test]
-fn arrays_and_objects_are_written_in_their_style_wherever_they_stand() {
+fn styles_apply_to_all_parts_of_a_request() {
     let built = request(
         json!({"url": "http://h/{ids}/x", "method": "GET", "query": {"tag": "{tags}", "json": "{tags2}", "in text": "<{tags}>"},
             "headers": {"X-Ids": "{ids}"}, "cookies": {"c": "{crumbs}", "one": "{one}", "gone": "{gone}"},
@@ -215,7 +215,7 @@ fn arrays_and_objects_are_written_in_their_style_wherever_they_stand() {
 }
 
 #[test]
-fn a_body_can_be_text_bytes_or_nothing_at_all() {
+fn a_body_can_be_text_bytes_or_absent() {
     let text = json!({"url": "http://h", "body": "{t}", "body_type": "text"});
     let sent = request(text.clone(), json!({"t": "é\n<"})).unwrap();
     assert_eq!(
@@ -230,7 +230,7 @@ fn a_body_can_be_text_bytes_or_nothing_at_all() {
         (&[0, 255, 128][..], &"image/png".parse().unwrap())
     );
     assert!(
-        request(bytes.clone(), json!({"t": "no base64"})).unwrap_err().starts_with("the request's body is not base64")
+        request(bytes.clone(), json!({"t": "no base64"})).unwrap_err().starts_with("the request body is not base64")
     );
     for absent in [text, bytes] {
         let sent = request(absent, json!({})).unwrap();
@@ -241,7 +241,7 @@ fn a_body_can_be_text_bytes_or_nothing_at_all() {
 }
 
 #[test]
-fn what_does_not_fit_the_type_of_the_body_is_found() {
+fn mismatched_body_types_are_faults() {
     for (spec, pointer) in [
         (json!({"body_type": "none", "body": {}}), "/body"),
         (json!({"body_type": "none", "headers": {"Content-Type": "text/plain"}}), "/headers/Content-Type"),

@@ -1,4 +1,4 @@
-//! Answers that come whole.
+//! Complete responses.
 
 use super::*;
 
@@ -25,22 +25,26 @@ async fn a_2xx_is_read_by_its_type() {
 }
 
 #[tokio::test]
-async fn a_large_answer_arrives_whole() {
+async fn a_large_response_is_read_completely() {
     let body = format!("[\"{}\"]", "x".repeat(MAX_ANSWER_BYTES - 4));
     let Ok(ToolOutput::Json(value)) = answer_of("200 OK\r\ncontent-type: application/json", body.as_bytes()).await
     else {
-        panic!("an answer of exactly the limit is read");
+        panic!("a response of exactly the maximum size is read");
     };
     assert_eq!(value[0].as_str().map(str::len), Some(MAX_ANSWER_BYTES - 4));
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_said_clearly() {
+async fn unreadable_responses_have_clear_messages() {
     for (head, body, message) in [
-        ("200 OK\r\ncontent-type: application/json", "{", "the answer says that it is JSON but is not: "),
-        ("200 OK\r\ncontent-type: application/pdf", "%PDF", "the answer is 4 bytes of application/pdf, which"),
-        ("200 OK\r\ncontent-encoding: gzip", "x", "the answer is compressed (gzip)"),
-        ("200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip", "x", "the answer is compressed (gzip)"),
+        ("200 OK\r\ncontent-type: application/json", "{", "the response is declared as JSON but is not valid JSON: "),
+        ("200 OK\r\ncontent-type: application/pdf", "%PDF", "the response is 4 bytes of application/pdf, which"),
+        ("200 OK\r\ncontent-encoding: gzip", "x", "the response is compressed (gzip)"),
+        (
+            "200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip",
+            "x",
+            "the response is compressed (gzip)",
+        ),
     ] {
         let error = answer_of(head, body.as_bytes()).await.unwrap_err();
         assert!(error.starts_with(message), "{error}");
@@ -48,7 +52,7 @@ async fn what_cannot_be_read_is_said_clearly() {
 }
 
 #[tokio::test]
-async fn an_error_status_is_told_with_what_the_server_said() {
+async fn an_error_status_has_the_servers_message() {
     let failure = failure_of(response("404 Not Here", "{\"detail\":\"no such city\"}")).await;
     assert_eq!(failure.text, "Error executing tool \"t\": HTTP 404 Not Found: no such city");
     assert!(!failure.retryable);

@@ -1,4 +1,4 @@
-//! Servers that do not keep to the rules, and callers that go away.
+//! Servers that violate the protocol, and callers that disconnect.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -14,10 +14,10 @@ fn plain(failure: &Failure) {
 }
 
 #[tokio::test]
-async fn a_connection_closed_without_an_answer_may_be_tried_again_but_the_tool_may_have_seen_it() {
+async fn a_connection_closed_without_a_response_is_retryable_but_sent() {
     for answer in ["", "HTTP/1.1 200 OK\r\ncontent-le"] {
         let failure = failure_of(answer).await;
-        assert!(failure.message.ends_with(" closed the connection without an answer"), "{}", failure.message);
+        assert!(failure.message.ends_with(" closed the connection without a response"), "{}", failure.message);
         assert!(failure.retryable && !failure.not_sent);
         assert_eq!(failure.details.as_ref().unwrap()["request_sent"], true);
         plain(&failure);
@@ -25,12 +25,18 @@ async fn a_connection_closed_without_an_answer_may_be_tried_again_but_the_tool_m
 }
 
 #[tokio::test]
-async fn a_broken_answer_is_told_in_plain_words_and_not_asked_for_again() {
+async fn a_broken_response_is_not_retryable() {
     for (answer, said) in [
-        ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "answered with something that is not HTTP"),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc", "closed the connection before its answer was complete"),
-        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab", "closed the connection before its answer was"),
-        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "closed the connection before its answer was"),
+        ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "answered with invalid HTTP"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc", "closed the connection before the response was complete"),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab",
+            "closed the connection before the response was",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+            "closed the connection before the response was",
+        ),
     ] {
         let failure = failure_of(answer).await;
         assert!(failure.message.starts_with("127.0.0.1:") && failure.message.contains(said), "{}", failure.message);
@@ -41,7 +47,7 @@ async fn a_broken_answer_is_told_in_plain_words_and_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_never_came_about_may_be_tried_again() {
+async fn a_failed_connection_is_retryable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -66,13 +72,13 @@ async fn a_connection_that_never_came_about_may_be_tried_again() {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_is_refused_by_its_announced_length() {
+async fn a_response_over_the_limit_is_rejected_by_its_announced_length() {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", MAX_ANSWER_BYTES + 1);
-    assert_eq!(failure_of(head).await.message, "the answer is larger than 16777216 bytes (16 MiB)");
+    assert_eq!(failure_of(head).await.message, "the response is larger than 16777216 bytes (16 MiB)");
 }
 
 #[tokio::test]
-async fn an_endless_answer_is_cut_off_and_its_connection_dropped() {
+async fn an_endless_response_is_cut_off_and_its_connection_dropped() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move {
@@ -83,13 +89,13 @@ async fn an_endless_answer_is_cut_off_and_its_connection_dropped() {
         while stream.write_all(&chunk).await.is_ok() {}
     });
     let failure = run(json!({"url": format!("http://127.0.0.1:{port}/")}), json!({})).await.unwrap_err();
-    assert_eq!(failure.message, "the answer is larger than 16777216 bytes (16 MiB)");
-    // Ends only when the other side is gone.
+    assert_eq!(failure.message, "the response is larger than 16777216 bytes (16 MiB)");
+    // Ends only when the other side has closed the connection.
     server.await.unwrap();
 }
 
 #[tokio::test]
-async fn a_server_that_a_redirect_leads_to_and_that_is_not_there_is_no_proof_that_nothing_was_sent() {
+async fn an_unreachable_redirect_target_counts_as_sent() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = gone.local_addr().unwrap().port();
     drop(gone);
@@ -109,10 +115,10 @@ async fn a_dropped_run_closes_its_connection() {
             read_request(&mut stream).await.unwrap();
             stream.write_all(begun).await.unwrap();
             arrived.send(()).unwrap();
-            // 0 is the end of the stream; a reset says the same.
+            // A read of 0 is the end of the stream; a reset counts as the end, too.
             stream.read(&mut [0; 1]).await.unwrap_or(0)
         });
-        // The client outlives the run, as it does in the service: only the run's own connection may go.
+        // The client outlives the run, as in the service: only the connection of the run may be closed.
         let client = client(&["127.0.0.1"]);
         let spec = json!({"url": format!("http://127.0.0.1:{port}/")});
         let running = tokio::spawn(executor(spec, client.clone()).execute(invocation(json!({}))));

@@ -1,4 +1,4 @@
-//! Results that the tool posts: after a 202, and before or instead of its answer.
+//! Posted results: after a 202, and before or in place of the response.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use crate::domain::call::StatusUpdate;
 use crate::executor::emitter::{Report, ReportReceiver};
 use crate::executor::result_slot::PostOutcome;
 
-/// A run and both of its ways to the outside.
+/// A run with its result slot and its reports.
 struct Running {
     run: JoinHandle<Result<ToolOutput, Failure>>,
     outside: ResultSlot,
@@ -31,7 +31,7 @@ fn text(text: &str) -> ToolOutput {
     ToolOutput::Text(text.into())
 }
 
-/// A server that hands out its connection once it has read the request.
+/// Starts a server that returns its connection once it has read the request.
 async fn connection() -> (String, JoinHandle<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -45,7 +45,7 @@ async fn connection() -> (String, JoinHandle<TcpStream>) {
 
 /// Waits for the other side to close.
 async fn closed(stream: &mut TcpStream) {
-    // A reset says the same as the end of the stream.
+    // A reset counts as the end of the stream.
     assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0);
 }
 
@@ -76,7 +76,7 @@ async fn a_202_whose_body_never_ends_is_no_reason_to_wait_longer() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_posted_before_the_answer_wins_at_once_and_the_connection_is_closed() {
+async fn a_posted_result_wins_and_closes_the_connection() {
     for begun in [
         "",
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc",
@@ -95,7 +95,7 @@ async fn a_result_that_is_posted_before_the_answer_wins_at_once_and_the_connecti
 }
 
 #[tokio::test]
-async fn an_answer_before_any_posted_result_is_the_result() {
+async fn a_response_before_a_posted_result_is_the_result() {
     for (head, answer) in [("200 OK\r\ncontent-type: text/plain", text("answer")), ("204 None", ToolOutput::Nothing)] {
         let body = if answer == ToolOutput::Nothing { "" } else { "answer" };
         let server = TestServer::answering(response(head, body)).await;
@@ -106,7 +106,7 @@ async fn an_answer_before_any_posted_result_is_the_result() {
 }
 
 #[tokio::test]
-async fn a_result_that_came_after_a_failed_attempt_ends_the_next_one_without_a_request() {
+async fn a_late_result_ends_the_next_attempt_without_a_request() {
     let mut server = TestServer::answering(response("503 Busy", "")).await;
     let executor = executor(json!({"url": server.url("/")}), client(&["127.0.0.1"]));
     let call = invocation(json!({}));
@@ -118,7 +118,7 @@ async fn a_result_that_came_after_a_failed_attempt_ends_the_next_one_without_a_r
 }
 
 #[tokio::test]
-async fn a_run_that_is_made_again_after_its_answer_has_an_answer_again() {
+async fn a_repeated_run_has_a_result_again() {
     let server = TestServer::answering(response("200 OK\r\ncontent-type: text/plain", "answer")).await;
     let executor = executor(json!({"url": server.url("/")}), client(&["127.0.0.1"]));
     let call = invocation(json!({}));
@@ -128,7 +128,7 @@ async fn a_run_that_is_made_again_after_its_answer_has_an_answer_again() {
 }
 
 #[tokio::test]
-async fn nothing_is_awaited_where_nothing_can_be_posted() {
+async fn a_202_fails_if_results_cannot_be_posted() {
     let server = TestServer::answering(response("202 Accepted", "")).await;
     let client = client_without_service(&["127.0.0.1"]);
     let failure = executor(json!({"url": server.url("/")}), client).execute(invocation(json!({}))).await.unwrap_err();

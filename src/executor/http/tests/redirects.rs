@@ -1,4 +1,4 @@
-//! Where a redirect leads, and what goes along.
+//! Redirects: their targets, and the headers that are sent along.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn redirect(status: u16, location: &str) -> Vec<u8> {
     response(&format!("{status} R\r\nlocation: {location}"), "")
 }
 
-/// Redirects `/start` there and answers everything else.
+/// Starts a server that redirects `/start` to `location` and responds to all other paths.
 async fn redirecting(status: u16, location: String) -> TestServer {
     TestServer::start(move |request| match request.target.as_str() {
         "/start" => redirect(status, &location),
@@ -21,7 +21,7 @@ fn spec(server: &TestServer, method: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_get_follows_every_kind_and_keeps_its_headers_at_home() {
+async fn a_get_follows_all_redirects_and_keeps_headers_within_the_origin() {
     for status in [301, 302, 303, 307, 308] {
         let mut server = redirecting(status, "/end?x=1#f".into()).await;
         assert_eq!(run(spec(&server, "GET"), json!({})).await, Ok(ToolOutput::Text("arrived".into())));
@@ -81,16 +81,16 @@ async fn every_target_passes_the_guard() {
         ("//0x7f000002/", "address 127.0.0.2 is not allowed"),
         ("http://[::ffff:10.0.0.1]/", "address 10.0.0.1 is not allowed"),
         ("http://[::1]/", "address ::1 is not allowed"),
-        ("file:///etc/passwd", "redirects to something that is no web address"),
-        ("gopher://x/", "redirects to something that is no web address"),
-        ("http://[broken/", "redirects to something that is no web address"),
+        ("file:///etc/passwd", "redirects to an invalid web address"),
+        ("gopher://x/", "redirects to an invalid web address"),
+        ("http://[broken/", "redirects to an invalid web address"),
     ] {
         let server = redirecting(302, location.into()).await;
         let failure = run(spec(&server, "GET"), json!({})).await.unwrap_err();
         assert!(failure.message.contains(said), "{location}: {}", failure.message);
         assert_eq!((failure.retryable, &failure.details.unwrap()["request_sent"]), (false, &json!(true)));
     }
-    // An allowed name allows no address that is written out.
+    // An allowed name does not allow a literal address.
     let server = redirecting(302, "/end".into()).await;
     let to_number = redirecting(302, server.url("/end")).await;
     let by_name = json!({"url": format!("http://localhost:{}/start", to_number.port), "method": "GET"});

@@ -1,4 +1,4 @@
-//! Any argument arrives at the server as it was.
+//! Round trips of arbitrary arguments to the server.
 
 use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::test_runner::TestRunner;
 
 use super::*;
 
-/// Strings of every kind, with what encoders get wrong more often than chance would have it.
+/// Generates arbitrary strings, with an emphasis on characters that encoders often handle wrong.
 fn texts() -> impl Strategy<Value = String> {
     let hostile = prop::sample::select(vec![
         "",
@@ -53,7 +53,7 @@ fn any_string_survives_path_query_header_and_body() {
         TestRunner::new(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() });
     runner
         .run(&texts(), |text| {
-            // What a place cannot carry must be refused there, and is then sent everywhere else.
+            // Texts that the path cannot carry must be rejected there, and are sent in all other places.
             let in_path = !matches!(text.as_str(), "" | "." | "..");
             let in_header =
                 !text.chars().any(|c| c.is_ascii_control() && c != '\t') && text.trim_matches([' ', '\t']) == text;

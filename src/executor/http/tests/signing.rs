@@ -1,4 +1,4 @@
-//! The signature of a request (Standard Webhooks), made again here from what arrived.
+//! Signatures of requests (Standard Webhooks), verified independently.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use super::*;
 
 const ID: &str = "00000000-0000-0000-0000-000000000007";
 
-/// Fails unless the request is signed with the service's key, as a receiver would check it.
+/// Verifies the signature with the service's key, as a receiver would.
 fn verify(request: &Received) {
     let header = |name: &str| request.text_header(name).unwrap_or_else(|| panic!("no {name} in {request:?}"));
     let (id, timestamp) = (header("webhook-id"), header("webhook-timestamp"));
@@ -56,7 +56,7 @@ async fn another_attempt_has_the_same_id() {
 }
 
 #[tokio::test]
-async fn a_redirect_within_the_server_is_signed_for_what_is_sent_there() {
+async fn a_redirect_within_the_origin_is_signed_again() {
     for status in [301, 302, 303, 307, 308] {
         let mut server = TestServer::start(move |request| match request.target.as_str() {
             "/start" => response(&format!("{status} R\r\nlocation: /end"), ""),
@@ -72,7 +72,7 @@ async fn a_redirect_within_the_server_is_signed_for_what_is_sent_there() {
 }
 
 #[tokio::test]
-async fn another_server_and_whatever_it_leads_to_gets_no_signature() {
+async fn another_origin_and_its_redirects_get_no_signature() {
     let mut home = TestServer::answering(response("200 OK", "home")).await;
     let back = home.url("/back");
     let mut other = TestServer::start(move |_| response(&format!("307 R\r\nlocation: {back}"), "")).await;

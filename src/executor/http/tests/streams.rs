@@ -1,4 +1,4 @@
-//! Answers that are event streams.
+//! Responses that are event streams.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -10,7 +10,7 @@ use crate::executor::emitter::{Report, ReportReceiver};
 
 const HEAD: &str = "200 OK\r\ncontent-type: Text/Event-Stream; charset=utf-8";
 
-/// The end of a run whose server answers with this stream, and what was reported.
+/// Runs a tool whose server sends this stream; returns the result and the reports.
 async fn streamed(stream: impl AsRef<[u8]>) -> (Result<ToolOutput, Failure>, Vec<Report>) {
     let server = TestServer::answering(response(HEAD, stream)).await;
     let (emitter, mut reports) = emitter::channel();
@@ -50,7 +50,7 @@ async fn a_result_is_json_or_text_or_nothing() {
 }
 
 #[tokio::test]
-async fn progress_is_told_in_order_and_the_first_result_counts() {
+async fn progress_is_reported_in_order_and_the_first_result_counts() {
     let stream = "\u{feff}: hello\r\n\r\nevent: progress\r\ndata: {\"tip\":\"one\",\"progress\":{\"current\":1}}\r\n\r\n\
         event: progress\rdata: half\rdata: way\r\revent: progress\ndata: \"a \\\"quoted\\\" text\"\n\nevent: progress\ndata: 42\n\n\
         event: other\ndata: x\n\ndata: unnamed\n\nevent: progress\ndata: {\"content\":[{\"type\":\"x\"}],\"details\":{\"d\":1}}\n\n\
@@ -75,7 +75,7 @@ async fn progress_is_told_in_order_and_the_first_result_counts() {
 }
 
 #[tokio::test]
-async fn progress_that_cannot_be_read_is_shown_as_such_and_stops_nothing() {
+async fn invalid_progress_is_shown_and_does_not_end_the_run() {
     let long = "x".repeat(5000);
     let mut stream =
         format!("event: progress\ndata: {{\"tipp\":\"x\"}}\n\nevent: progress\ndata: {{\"{long}\":1}}\n\n")
@@ -93,15 +93,18 @@ async fn progress_that_cannot_be_read_is_shown_as_such_and_stops_nothing() {
 }
 
 #[tokio::test]
-async fn a_stream_without_a_result_is_a_failure_that_says_so() {
+async fn a_stream_without_a_result_is_a_failure() {
     for stream in ["", ": only a comment\n\n", "data: {\"output\":\"x\"}\n\n", "event: result\n\n"] {
         assert_eq!(message_of(stream).await, "the event stream ended without a `result` event", "{stream:?}");
     }
     let unended = message_of("event: result\ndata: x\n").await;
-    assert_eq!(unended, "the event stream ended without a `result` event; no blank line ended its last event");
+    assert_eq!(
+        unended,
+        "the event stream ended without a `result` event; its last event was not terminated by a blank line"
+    );
     let cut_off = format!("HTTP/1.1 {HEAD}\r\ncontent-length: 100\r\n\r\nevent: progress\ndata: x\n\n");
     let failure = failure_of(cut_off).await;
-    assert!(failure.message.ends_with("closed the connection before its answer was complete"), "{}", failure.message);
+    assert!(failure.message.ends_with("closed the connection before the response was complete"), "{}", failure.message);
     assert!(!failure.retryable);
 }
 
@@ -119,20 +122,20 @@ async fn an_error_event_is_the_tools_own_error() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_no_text_is_refused() {
+async fn a_result_that_is_not_utf8_is_rejected() {
     assert_eq!(message_of(b"event: result\ndata: \xff\n\n").await, "the `result` event is not valid UTF-8");
 }
 
 #[tokio::test]
-async fn a_result_of_the_full_size_arrives_whole_and_a_larger_one_is_refused() {
+async fn a_result_of_the_maximum_size_is_read_and_a_larger_one_rejected() {
     let full = "x".repeat(MAX_ANSWER_BYTES);
     assert_eq!(answer_of(format!("event: result\ndata: {full}\n\n")).await, ToolOutput::Text(full.clone()));
-    let message = "the answer is larger than 16777216 bytes (16 MiB)";
+    let message = "the response is larger than 16777216 bytes (16 MiB)";
     assert_eq!(message_of(format!("event: result\ndata: {full}x\n\n")).await, message);
     assert_eq!(message_of(format!("event: result\ndata: {full}{full}\n\n")).await, message);
 }
 
-/// A server that lets the test write the stream; the connection, the run, and what it reports.
+/// Starts a run whose stream the test writes; returns the connection, the run and its reports.
 async fn open_stream()
 -> (tokio::net::TcpStream, tokio::task::JoinHandle<Result<ToolOutput, Failure>>, ReportReceiver, HttpClient) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -148,7 +151,7 @@ async fn open_stream()
 }
 
 #[tokio::test]
-async fn progress_is_told_as_it_comes_and_the_result_closes_the_connection() {
+async fn progress_is_reported_immediately_and_the_result_closes_the_connection() {
     let (mut stream, run, mut reports, client) = open_stream().await;
     for text in ["one", "two"] {
         stream.write_all(format!("event: progress\ndata: {text}\n").as_bytes()).await.unwrap();
@@ -159,7 +162,7 @@ async fn progress_is_told_as_it_comes_and_the_result_closes_the_connection() {
     }
     stream.write_all(b"event: result\ndata: done\n\n").await.unwrap();
     assert_eq!(run.await.unwrap(), Ok(ToolOutput::Text("done".into())));
-    assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0, "closed, though the server would go on");
+    assert_eq!(stream.read(&mut [0; 1]).await.unwrap_or(0), 0, "closed, although the server would continue");
     drop(client);
 }
 
@@ -169,11 +172,11 @@ async fn an_endless_event_is_cut_off_and_its_connection_closed() {
     let chunk = [b'x'; 0x10000];
     stream.write_all(b":").await.unwrap();
     while stream.write_all(&chunk).await.is_ok() {}
-    assert_eq!(run.await.unwrap().unwrap_err().message, "the answer is larger than 16777216 bytes (16 MiB)");
+    assert_eq!(run.await.unwrap().unwrap_err().message, "the response is larger than 16777216 bytes (16 MiB)");
 }
 
 #[tokio::test]
-async fn a_stream_waits_while_nobody_takes_what_it_shows() {
+async fn a_stream_waits_while_its_reports_are_not_received() {
     let events: String = (0..200).map(|number| format!("event: progress\ndata: number {number}\n\n")).collect();
     let (mut stream, run, mut reports, _client) = open_stream().await;
     stream.write_all(format!("{events}event: result\ndata: done\n\n").as_bytes()).await.unwrap();
