@@ -1,5 +1,6 @@
-//! Tools that are programs on the server: no shell, JSON on standard input, the result on standard output. Each runs below
-//! a helper, this program once more, which confines it and leaves nothing of it behind.
+//! Tools that are programs on the server: no shell, JSON on standard input, the result on standard output. Each program
+//! runs below a helper process of the same executable, which confines the program and removes everything it leaves
+//! behind.
 
 use std::ffi::OsString;
 use std::io;
@@ -44,53 +45,53 @@ pub use supervised::supervised_command;
 use plan::Plan;
 use protocol::{CONFINE, INIT, ISOLATED, RunAs, SUPERVISE};
 
-/// Whether this program is its own helper: it has asked whether it is to be that.
+/// Whether this executable can act as its own helper, because its `main` calls [`run_helper_if_asked`].
 static IS_HELPER: AtomicBool = AtomicBool::new(false);
 
-/// How this service runs programs. Cheap to clone.
+/// Settings for running programs. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Processes {
     helper: Option<Arc<Path>>,
     /// Whether `process` tools may be registered over the API.
     pub registration: bool,
-    /// What a program may use that declares nothing else.
+    /// Default limits for programs.
     pub limits: ResourceLimits,
     secrets: Option<Secrets>,
     user: Option<RunAs>,
 }
 
 impl Processes {
-    /// With the program `toolpost` as the helper; an empty path is this program itself, if its `main` begins with
-    /// [`run_helper_if_asked`].
+    /// Creates settings with the path of the helper, the program `toolpost`. An empty path selects this executable if
+    /// its `main` begins with [`run_helper_if_asked`].
     #[must_use]
     pub fn new(helper: &str, registration: bool, limits: ResourceLimits, secrets: Secrets) -> Self {
-        // This program's own file, by a name that stays good when it is replaced.
+        // This path stays valid when the file of the executable is replaced.
         let own = || IS_HELPER.load(Ordering::Relaxed).then_some(exec::OWN_FILE);
         let helper = if helper.is_empty() { own() } else { Some(helper) };
         let helper = helper.map(|helper| Arc::from(Path::new(helper)));
         Self { helper, registration, limits, secrets: Some(secrets), user: None }
     }
 
-    /// Runs programs as this user: its name, or `UID:GID`; empty for the service's own.
+    /// Runs programs as this user, given as a name or `UID:GID`. Empty means the user of the service.
     ///
     /// # Errors
-    /// Returns a sentence, if there is no such user, it is root, or the service may not run programs as it.
+    /// Returns a message if the user is unknown or root, or if the service must not run programs as this user.
     pub fn as_user(self, user: &str) -> Result<Self, String> {
         Ok(Self { user: privileges::user_named(user)?, ..self })
     }
 
-    /// The program that is the helper.
+    /// Returns the path of the helper.
     ///
     /// # Errors
-    /// If there is none.
+    /// Returns [`io::ErrorKind::NotFound`] if no helper is configured.
     fn helper(&self) -> io::Result<&Path> {
         let missing = "this service cannot run programs: the setting `helper` in `[process]` is empty";
         self.helper.as_deref().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing))
     }
 }
 
-/// Runs this process as the helper of another one, if that has started it for it: the first thing that `main` does in a
-/// program that is its own helper.
+/// Runs this process as a helper if it was started as one. Call this first in `main` of a program that is its own
+/// helper.
 #[must_use]
 pub fn run_helper_if_asked() -> Option<ExitCode> {
     IS_HELPER.store(true, Ordering::Relaxed);
@@ -112,7 +113,7 @@ pub fn run_helper_if_asked() -> Option<ExitCode> {
     }))
 }
 
-/// Runs calls of one tool by a program each.
+/// An executor that runs each call of one tool as a program.
 #[derive(Debug, Clone)]
 pub struct ProcessExecutor {
     plan: Arc<Plan>,
@@ -120,10 +121,10 @@ pub struct ProcessExecutor {
 }
 
 impl ProcessExecutor {
-    /// Reads and checks a definition's program, so that no call meets one that cannot work.
+    /// Compiles the program of a definition, so that invalid definitions are rejected before any call.
     ///
     /// # Errors
-    /// Every fault: a JSON Pointer within the `executor` object, and a sentence.
+    /// Returns every fault as a JSON Pointer within the `executor` object and a message.
     pub fn new(spec: &ProcessSpec, schema: &Value, processes: Processes) -> Result<Self, Vec<(String, String)>> {
         Ok(Self { plan: Arc::new(Plan::new(spec, schema)?), processes })
     }

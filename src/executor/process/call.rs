@@ -1,4 +1,4 @@
-//! A call of a tool that is a program: what that is given, and what is made of what it says.
+//! One call of a program: its input, and the conversion of its output.
 
 use std::path::PathBuf;
 
@@ -17,10 +17,10 @@ use crate::domain::{Agent, Failure, ToolOutput};
 use crate::executor::http::MAX_ANSWER_BYTES;
 use crate::executor::{Emitter, Invocation};
 
-/// As much as is read on the spot, in bytes.
-const QUICKLY_READ: usize = 256 * 1024;
+/// Maximum size of output that is parsed inline, in bytes.
+const MAX_INLINE: usize = 256 * 1024;
 
-/// What a program is given on standard input.
+/// The standard input of a program.
 #[derive(Serialize)]
 struct Envelope<'a> {
     id: Uuid,
@@ -43,33 +43,33 @@ pub(super) async fn run(plan: &Plan, processes: &Processes, invocation: &Invocat
     let (mut output, mut tail) = (Output::default(), Tail::default());
     let ended = loop {
         match running.next().await {
-            Ok(ProcessEvent::Stdout(piece)) => {
-                let mut rest = &piece[..];
+            Ok(ProcessEvent::Stdout(chunk)) => {
+                let mut rest = &chunk[..];
                 while let Some(line) = output.next(&mut rest).map_err(|TooLarge| {
                     failed(format!("the output is larger than {MAX_ANSWER_BYTES} bytes (16 MiB)"))
                 })? {
-                    take(line, &mut output, &invocation.emitter).await;
+                    handle(line, &mut output, &invocation.emitter).await;
                 }
             }
-            Ok(ProcessEvent::Stderr(piece)) => tail.take(&piece),
+            Ok(ProcessEvent::Stderr(chunk)) => tail.push(&chunk),
             Ok(ProcessEvent::Exited(ended)) => break ended,
             Err(error) => {
-                tracing::warn!(id = %invocation.id, %error, "the helper of a program is broken");
-                return Err(failed("the program's helper has ended without a word".to_owned()));
+                tracing::warn!(id = %invocation.id, %error, "the helper of a program failed");
+                return Err(failed("the program's helper has ended unexpectedly".to_owned()));
             }
         }
     };
     if let Some(line) = output.finish() {
-        take(line, &mut output, &invocation.emitter).await;
+        handle(line, &mut output, &invocation.emitter).await;
     }
     let size = output.len();
     let (name, redaction, bounds) = (invocation.name.clone(), invocation.redaction.clone(), invocation.output);
     let outcome = move || verdict::outcome(&name, ended, output, tail, redaction.as_deref(), bounds);
-    let outcome = aside(size, outcome).await;
+    let outcome = run_blocking(size, outcome).await;
     outcome.ok_or_else(|| failed("its output could not be read".to_owned()))
 }
 
-/// What is run for this call.
+/// Builds the program for this call.
 fn program(plan: &Plan, processes: &Processes, invocation: &Invocation) -> Result<Program, String> {
     let spec = &plan.spec;
     let paths = |paths: &Option<Vec<String>>| paths.as_ref().map(|paths| paths.iter().map(PathBuf::from).collect());
@@ -101,14 +101,14 @@ fn input(invocation: &Invocation) -> serde_json::Result<Vec<u8>> {
         deadline_ms: invocation.timeout_ms.saturating_sub(invocation.elapsed_ms),
         traceparent: invocation.traceparent.as_deref(),
     })?;
-    // For programs that read a line.
+    // Some programs read one line.
     input.push(b'\n');
     Ok(input)
 }
 
-/// Does what a line says, or takes it for output.
-async fn take(line: Vec<u8>, output: &mut Output, emitter: &Emitter) {
-    match aside(line.len(), move || output::read(line)).await {
+/// Handles a line: sends a report, stores a result, or adds plain output.
+async fn handle(line: Vec<u8>, output: &mut Output, emitter: &Emitter) {
+    match run_blocking(line.len(), move || output::read(line)).await {
         Some(Line::Progress(report)) => drop(report.tell(emitter).await),
         Some(Line::Result(result)) => output.settle(result),
         Some(Line::Plain(line)) => output.add(line),
@@ -116,10 +116,10 @@ async fn take(line: Vec<u8>, output: &mut Output, emitter: &Emitter) {
     }
 }
 
-/// What `work` makes of so many bytes; of many on a thread of its own, since it would keep other calls waiting. `None` if it
-/// cannot.
-async fn aside<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    if bytes <= QUICKLY_READ {
+/// Runs `work` for an input of this size, on a blocking thread if the input is large. Returns `None` if that thread
+/// fails.
+async fn run_blocking<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    if bytes <= MAX_INLINE {
         return Some(work());
     }
     tokio::task::spawn_blocking(work).await.ok()

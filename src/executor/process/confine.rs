@@ -1,4 +1,5 @@
-//! The last step before the program: this process takes its limits and its sandbox upon itself and then becomes it.
+//! The last step before the program: this process applies the limits and the sandbox to itself and executes the
+//! program.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,16 +14,16 @@ use super::protocol::Confinement;
 use super::{exec, landlock, namespace, privileges, seccomp};
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
-/// What is denied, and could not be.
+/// The value for a restriction that could not be enforced.
 const NOT_ENFORCED: &str = "not_enforced";
 
-/// Runs it: `__confine PARENT NOTES CONFINEMENT PROGRAM ARGUMENT…`. What was enforced, and why the program did not start,
-/// are lines of the pipe `NOTES` of the parent; it is closed when the program starts.
+/// Runs `__confine PARENT NOTES CONFINEMENT PROGRAM ARGUMENT…`. Writes the enforced restrictions, or the reason for a
+/// failed start, as lines to the parent's pipe `NOTES`. The pipe is closed when the program starts.
 pub fn main(arguments: &[String]) -> ExitCode {
     let [parent, notes, confinement, program, rest @ ..] = arguments else { return ExitCode::from(2) };
     let Ok(mut notes) = File::options().write(true).open(notes) else { return ExitCode::from(2) };
     let Err(reason) = exec_program(parent, confinement, program, rest, &mut notes);
-    // If nobody listens any more, nobody wants to know.
+    // Fails only if the parent has exited, so that the reason is no longer needed.
     let _ = writeln!(notes, "{}", json!({"refused": reason}));
     ExitCode::from(127)
 }
@@ -37,22 +38,23 @@ fn exec_program(
     let confinement: Confinement = serde_json::from_str(confinement).map_err(|error| error.to_string())?;
     die_with(parent)?;
     exec::close_others();
-    // The helpers block what they wait for, and that is inherited.
+    // The helpers block the signals that they wait for, and the program would inherit that.
     SigSet::empty().thread_set_mask().map_err(|error| error.to_string())?;
     let sandbox = enforce(&confinement, parent)?;
     writeln!(notes, "{}", json!({"sandbox": sandbox})).map_err(|error| error.to_string())?;
     let error = Command::new(program).args(arguments).exec();
     Err(match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no program \"{program}\""),
+        io::ErrorKind::NotFound => format!("program \"{program}\" not found"),
         _ => format!("the program \"{program}\" cannot be started: {error}"),
     })
 }
 
-/// The helper may be killed too. Whoever had gone before this was said is another's child by now.
+/// Kills this process when its helper dies. A parent that died before this call sends no signal, so the parent is
+/// checked.
 fn die_with(parent: &str) -> Result<(), String> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
     let now = getppid().map(|parent| parent.as_raw_nonzero().to_string());
-    if now.as_deref() == Some(parent) { Ok(()) } else { Err("its helper has gone".to_owned()) }
+    if now.as_deref() == Some(parent) { Ok(()) } else { Err("its helper has exited".to_owned()) }
 }
 
 fn enforce(confinement: &Confinement, parent: &str) -> Result<Map<String, Value>, String> {
@@ -61,14 +63,14 @@ fn enforce(confinement: &Confinement, parent: &str) -> Result<Map<String, Value>
     let limits = limit(confinement.limits)?;
     let is_confined = confinement.mode != SandboxMode::Off;
     if is_confined {
-        // Where memory is short, it goes before the service.
+        // If memory runs out, the kernel kills the program before the service.
         let _ = std::fs::write("/proc/self/oom_score_adj", "500");
     }
     if let Some(user) = confinement.user {
         privileges::drop_bounding_set().map_err(|error| format!("capabilities cannot be dropped: {error}"))?;
         privileges::become_user(user)
             .map_err(|error| format!("it cannot run as the user {}:{}: {error}", user.uid, user.gid))?;
-        // Another user's process has forgotten whom it dies with.
+        // A change of user resets the death signal of the parent.
         die_with(parent)?;
     }
     if denies && !has_namespace {
@@ -99,7 +101,7 @@ fn enforce(confinement: &Confinement, parent: &str) -> Result<Map<String, Value>
         (true, false) => NOT_ENFORCED,
     };
     if let Some(missing) = missing(confinement.mode, landlock.is_some(), network, unix_sockets) {
-        return Err(format!("its sandbox is required, but this machine has no {missing}"));
+        return Err(format!("its sandbox is required, but this machine lacks {missing}"));
     }
     let enforced = json!({
         "mode": confinement.mode, "landlock": landlock.is_some(), "landlock_version": landlock, "network": network,
@@ -110,26 +112,26 @@ fn enforce(confinement: &Confinement, parent: &str) -> Result<Map<String, Value>
     Ok(enforced)
 }
 
-/// What is required and not there.
+/// Returns the required restriction that could not be enforced, if any.
 fn missing(mode: SandboxMode, has_landlock: bool, network: &str, unix_sockets: &str) -> Option<&'static str> {
     match mode {
         SandboxMode::BestEffort | SandboxMode::Off => None,
         SandboxMode::Required if !has_landlock => Some("Landlock"),
-        SandboxMode::Required if network == NOT_ENFORCED => Some("way to deny the network"),
-        SandboxMode::Required if unix_sockets == NOT_ENFORCED => Some("way to deny Unix sockets (seccomp)"),
+        SandboxMode::Required if network == NOT_ENFORCED => Some("a way to deny the network"),
+        SandboxMode::Required if unix_sockets == NOT_ENFORCED => Some("a way to deny Unix sockets (seccomp)"),
         SandboxMode::Required => None,
     }
 }
 
-/// Sets all limits but that of processes, which is the helper's matter: the kernel counts those of a user, not of a program,
-/// and not root's. What really holds is told: no more than the service itself may have.
+/// Sets all limits except the number of processes, which the helper enforces: the kernel counts processes per user, not
+/// per program, and ignores the limit for root. Returns the effective limits, which cannot exceed those of the service.
 fn limit(mut limits: ResourceLimits) -> Result<ResourceLimits, String> {
     let ResourceLimits { cpu_ms, memory_bytes, processes: _, file_bytes, open_files } = &mut limits;
     set(Resource::Core, &mut Some(0), 0)?;
     let mut seconds = cpu_ms.map(|ms| ms.div_ceil(1000));
-    // SIGXCPU first, which a program may hear, and then the end.
+    // The kernel sends SIGXCPU at the soft limit, which a program can handle, and SIGKILL at the hard limit.
     set(Resource::Cpu, &mut seconds, 1)?;
-    // Not the address space, of which many runtimes take far more than they use.
+    // The address space is not limited, because many runtimes reserve much more than they use.
     set(Resource::Data, memory_bytes, 0)?;
     set(Resource::Fsize, file_bytes, 0)?;
     set(Resource::Nofile, open_files, 0)?;
@@ -137,7 +139,7 @@ fn limit(mut limits: ResourceLimits) -> Result<ResourceLimits, String> {
     Ok(limits)
 }
 
-/// Sets one limit, and the last one so much above it.
+/// Sets one soft limit, and the hard limit to the sum of `limit` and `above`.
 fn set(resource: Resource, limit: &mut Option<u64>, above: u64) -> Result<(), String> {
     let Some(limit) = limit else { return Ok(()) };
     let allowed = getrlimit(resource).maximum.unwrap_or(u64::MAX);
@@ -151,11 +153,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_required_must_be_there() {
+    fn only_a_required_sandbox_reports_missing_restrictions() {
         use SandboxMode::{BestEffort, Off, Required};
         assert_eq!(missing(Required, false, "allowed", "allowed"), Some("Landlock"));
-        assert_eq!(missing(Required, true, NOT_ENFORCED, "denied"), Some("way to deny the network"));
-        assert_eq!(missing(Required, true, "namespace", NOT_ENFORCED), Some("way to deny Unix sockets (seccomp)"));
+        assert_eq!(missing(Required, true, NOT_ENFORCED, "denied"), Some("a way to deny the network"));
+        assert_eq!(missing(Required, true, "namespace", NOT_ENFORCED), Some("a way to deny Unix sockets (seccomp)"));
         assert_eq!(missing(Required, true, "allowed", "allowed"), None);
         for mode in [BestEffort, Off] {
             assert_eq!(missing(mode, false, NOT_ENFORCED, NOT_ENFORCED), None);

@@ -1,4 +1,4 @@
-//! Landlock: which files a process and all below it may touch, whom they may signal, and that they reach nobody by TCP.
+//! Landlock rules: the files that a process and its descendants may use, the processes that they may signal, and TCP.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,17 @@ use landlock::{
 
 use super::protocol::Confinement;
 
-/// The newest Landlock whose rights are asked for; an older kernel gives what it has.
+/// Newest Landlock version to request; an older kernel enforces what it supports.
 const NEWEST: ABI = ABI::V6;
-/// The first one with rules for TCP.
+/// First Landlock version with rules for TCP.
 pub const FIRST_WITH_TCP: i32 = ABI::V4 as i32;
-/// What programs write to that is no file.
+/// Device paths that programs may write to.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/shm", "/dev/ptmx", "/dev/pts"];
 
-/// Restricts this process; tells by which Landlock, `None` if the kernel has none.
+/// Restricts this process. Returns the effective version of Landlock; `None` if the kernel does not support it.
 ///
 /// # Errors
-/// If the kernel has one and refuses.
+/// Returns an error if the kernel supports Landlock but rejects the rules.
 pub fn restrict(confinement: &Confinement, denies_network: bool) -> Result<Option<i32>, Box<dyn std::error::Error>> {
     let (read, all) = (AccessFs::from_read(NEWEST), AccessFs::from_all(NEWEST));
     let mut ruleset = Ruleset::default()
@@ -32,8 +32,8 @@ pub fn restrict(confinement: &Confinement, denies_network: bool) -> Result<Optio
     let devices = DEVICES.map(PathBuf::from);
     let status = ruleset
         .create()?
-        .add_rules(path_beneath_rules(there(&confinement.read), read))?
-        .add_rules(path_beneath_rules(there(confinement.write.iter().chain(&devices)), all))?
+        .add_rules(path_beneath_rules(existing(&confinement.read), read))?
+        .add_rules(path_beneath_rules(existing(confinement.write.iter().chain(&devices)), all))?
         .restrict_self()?;
     Ok(match (status.ruleset, status.landlock) {
         (RulesetStatus::NotEnforced, _) => None,
@@ -42,7 +42,7 @@ pub fn restrict(confinement: &Confinement, denies_network: bool) -> Result<Optio
     })
 }
 
-/// A path that is not there needs no rule.
-fn there<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> impl Iterator<Item = &'p Path> {
+/// Skips paths that do not exist and therefore need no rule.
+fn existing<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> impl Iterator<Item = &'p Path> {
     paths.into_iter().map(PathBuf::as_path).filter(|path| path.exists())
 }

@@ -1,5 +1,5 @@
-//! Namespaces of the kernel: one of processes, which see and reach nobody outside and all end with the first of them, and one
-//! of the network, in which there is none.
+//! Kernel namespaces: a process namespace, whose processes cannot see others and all end with the first one, and a
+//! network namespace without any network.
 
 use std::fs;
 use std::io;
@@ -7,21 +7,21 @@ use std::io;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// The next child of this process is to be the first process of a namespace of its own. Only root can do that: in a user
-/// namespace, which others can make, the owners of many files would look like nobody.
+/// Places the next child of this process in a new process namespace. This requires root: in a user namespace, which
+/// other users can create, many files would appear to have an unknown owner.
 ///
 /// # Errors
-/// If there can be none; nothing has changed that matters then.
+/// Returns an error if the kernel does not allow it. This process is practically unchanged in that case.
 pub fn prepare() -> nix::Result<()> {
-    // Its `/proc` has to show it, or nobody in it finds himself there: whether that can be is known only by doing it.
+    // The namespace needs its own `/proc`. Mounting one here is the only way to find out whether it is allowed.
     show()?;
     unshare(CloneFlags::CLONE_NEWPID)
 }
 
-/// Gives this process and those below it a `/proc` that shows the namespace that they are in.
+/// Mounts a `/proc` for this process and its descendants that shows their process namespace.
 ///
 /// # Errors
-/// If that cannot be.
+/// Returns an error if the kernel does not allow it.
 pub fn show() -> nix::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE, None::<&str>)?;
@@ -29,18 +29,19 @@ pub fn show() -> nix::Result<()> {
     mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>)
 }
 
-/// Takes this process out of the network, as root can.
+/// Moves this process to an empty network namespace. This requires root.
 ///
 /// # Errors
-/// If the kernel refuses.
+/// Returns an error if the kernel does not allow it.
 pub fn leave_network() -> io::Result<()> {
     Ok(unshare(CloneFlags::CLONE_NEWNET)?)
 }
 
-/// The same for a process that is not root: it needs a user namespace for that, in which it stays who it is.
+/// Moves this process to an empty network namespace without root, by a user namespace that keeps its user and group
+/// ids.
 ///
 /// # Errors
-/// If the kernel refuses.
+/// Returns an error if the kernel does not allow it.
 pub fn leave_network_by_user_namespace() -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)?;

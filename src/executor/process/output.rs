@@ -1,4 +1,4 @@
-//! Standard output as it comes: lines that are events are taken out, the rest is the plain output.
+//! Incremental parsing of standard output: event lines are separated from the plain output.
 
 use serde_json::Value;
 
@@ -6,44 +6,44 @@ use crate::domain::{ToolOutput, json};
 use crate::executor::http::MAX_ANSWER_BYTES;
 use crate::executor::report::Report;
 
-/// What every event has at its beginning.
+/// The member name that every event line contains near its beginning.
 const NAME: &[u8] = b"\"event\"";
-/// How far it is looked for.
-const LOOKED_AT: usize = 4096;
+/// Number of bytes searched for the name.
+const MAX_SEARCHED: usize = 4096;
 
-/// What a program has written so far.
+/// The output of a program so far.
 #[derive(Debug, Default)]
 pub struct Output {
     plain: Vec<u8>,
-    /// The beginning of a line.
+    /// The incomplete last line.
     line: Vec<u8>,
     result: Option<Value>,
 }
 
-/// More than a call may answer.
+/// The output exceeds [`MAX_ANSWER_BYTES`].
 #[derive(Debug, PartialEq)]
 pub struct TooLarge;
 
-/// What a line means.
+/// The meaning of a line.
 #[derive(Debug, PartialEq)]
 pub enum Line {
     /// `{"event":"progress",…}`.
     Progress(Box<Report>),
     /// `{"event":"result",…}`.
     Result(Value),
-    /// Anything else: output as it is.
+    /// Any other line, which is plain output.
     Plain(Vec<u8>),
 }
 
 impl Output {
-    /// Takes of `rest` up to the next line that looks like an event, which has to be [`read`].
+    /// Consumes `rest` up to the next line that looks like an event, which the caller must pass to [`read`].
     ///
     /// # Errors
-    /// If there is too much output.
+    /// Returns [`TooLarge`] if the output exceeds the maximum size.
     pub fn next(&mut self, rest: &mut &[u8]) -> Result<Option<Vec<u8>>, TooLarge> {
         while !rest.is_empty() {
             if self.line.is_empty() {
-                // Whole lines before the first brace.
+                // Add the complete lines before the first brace.
                 let brace = rest.iter().position(|byte| *byte == b'{').unwrap_or(rest.len());
                 let end = rest[..brace].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
                 let lines = self.cut(rest, end)?;
@@ -61,7 +61,7 @@ impl Output {
         Ok(None)
     }
 
-    /// The last line need not be ended.
+    /// Completes the last line, which need not end with a newline. Returns it if it looks like an event.
     pub fn finish(&mut self) -> Option<Vec<u8>> {
         if looks_like_event(&self.line) {
             return Some(std::mem::take(&mut self.line));
@@ -76,23 +76,23 @@ impl Output {
         if self.len() + part.len() > MAX_ANSWER_BYTES { Err(TooLarge) } else { Ok(part) }
     }
 
-    /// The first result counts.
+    /// Stores a result; the first result wins.
     pub fn settle(&mut self, result: Value) {
         self.result.get_or_insert(result);
     }
 
-    /// A line that is output after all.
+    /// Adds a line to the plain output.
     pub fn add(&mut self, mut line: Vec<u8>) {
         self.plain.append(&mut line);
     }
 
-    /// How much there is, without events.
+    /// Returns the number of bytes without events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.plain.len() + self.line.len()
     }
 
-    /// The result, or else the plain output: JSON where it is such, else text, in which what is no UTF-8 is replaced.
+    /// Returns the result, or else the plain output: JSON if it is valid JSON, else text with invalid UTF-8 replaced.
     #[must_use]
     pub fn answer(self) -> ToolOutput {
         if let Some(result) = self.result {
@@ -107,13 +107,13 @@ impl Output {
         }
     }
 
-    /// The same as it was written.
+    /// Returns the plain output as it was written.
     #[must_use]
     pub fn plain(&self) -> &[u8] {
         &self.plain
     }
 
-    /// Whether there is a result beside the plain output.
+    /// Returns `true` if the program sent a result event.
     #[must_use]
     pub fn has_result(&self) -> bool {
         self.result.is_some()
@@ -122,10 +122,10 @@ impl Output {
 
 fn looks_like_event(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();
-    line.first() == Some(&b'{') && line.windows(NAME.len()).take(LOOKED_AT).any(|word| word == NAME)
+    line.first() == Some(&b'{') && line.windows(NAME.len()).take(MAX_SEARCHED).any(|word| word == NAME)
 }
 
-/// What a line means that looks like an event.
+/// Parses a line that looks like an event.
 #[must_use]
 pub fn read(line: Vec<u8>) -> Line {
     let Ok(Value::Object(mut members)) = json::parse(line.trim_ascii()) else { return Line::Plain(line) };
@@ -137,7 +137,7 @@ pub fn read(line: Vec<u8>) -> Line {
         }
         Some("result") => {
             members.shift_remove("event");
-            // `result` alone is the value itself, whatever that is.
+            // `result` as the only member is the value itself, of any type.
             let is_alone = members.len() == 1;
             match members.shift_remove("result") {
                 Some(result) if is_alone => Line::Result(result),
@@ -158,10 +158,10 @@ mod tests {
 
     use super::*;
 
-    /// Takes a piece; how many reports were in it.
-    fn take(output: &mut Output, mut piece: &[u8]) -> Result<usize, TooLarge> {
+    /// Adds a chunk and returns the number of reports in it.
+    fn push(output: &mut Output, mut chunk: &[u8]) -> Result<usize, TooLarge> {
         let mut reports = 0;
-        while let Some(line) = output.next(&mut piece)? {
+        while let Some(line) = output.next(&mut chunk)? {
             reports += settle(output, line);
         }
         Ok(reports)
@@ -179,7 +179,7 @@ mod tests {
     fn read(text: &[u8]) -> (ToolOutput, usize) {
         let of_pieces = |pieces: &mut dyn Iterator<Item = &[u8]>| {
             let mut output = Output::default();
-            let mut reports: usize = pieces.map(|piece| take(&mut output, piece).unwrap()).sum();
+            let mut reports: usize = pieces.map(|chunk| push(&mut output, chunk).unwrap()).sum();
             if let Some(line) = output.finish() {
                 reports += settle(&mut output, line);
             }
@@ -187,13 +187,13 @@ mod tests {
         };
         let whole = of_pieces(&mut std::iter::once(text));
         for size in [1, 2, 5] {
-            assert_eq!(of_pieces(&mut text.chunks(size)), whole, "however it comes");
+            assert_eq!(of_pieces(&mut text.chunks(size)), whole, "independent of the chunks");
         }
         whole
     }
 
     #[test]
-    fn plain_output_is_json_or_text_as_it_is() {
+    fn plain_output_is_json_or_text() {
         assert_eq!(read(b""), (ToolOutput::Nothing, 0));
         assert_eq!(read(b"hi\nthere\n"), (ToolOutput::Text("hi\nthere\n".into()), 0));
         assert_eq!(read(b"{\"a\":\n 1}\n"), (ToolOutput::Json(json!({"a": 1})), 0));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_an_event_is_output() {
+    fn lines_that_resemble_events_are_output() {
         for text in ["{\"event\":\"other\"}", "{\"event\":5}"] {
             assert_eq!(read(text.as_bytes()).0, ToolOutput::Json(serde_json::from_str(text).unwrap()));
         }
@@ -220,16 +220,16 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_refused_but_reports_do_not_count() {
+    fn too_much_output_is_rejected_and_reports_do_not_count() {
         let mut output = Output::default();
         let report = format!("{{\"event\":\"progress\",\"tip\":\"{}\"}}\n", "x".repeat(1 << 20));
         for _ in 0..20 {
-            assert_eq!(take(&mut output, report.as_bytes()), Ok(1));
+            assert_eq!(push(&mut output, report.as_bytes()), Ok(1));
         }
         let mebibyte = vec![b'x'; 1 << 20];
         for _ in 0..16 {
-            take(&mut output, &mebibyte).unwrap();
+            push(&mut output, &mebibyte).unwrap();
         }
-        assert_eq!(take(&mut output, b"x"), Err(TooLarge));
+        assert_eq!(push(&mut output, b"x"), Err(TooLarge));
     }
 }

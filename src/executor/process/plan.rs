@@ -1,4 +1,4 @@
-//! A definition's program, read and checked once at registration.
+//! The program of a definition, compiled once at registration.
 
 use std::collections::BTreeMap;
 
@@ -11,38 +11,38 @@ use crate::executor::http::argument_names::ArgumentNames;
 use crate::executor::http::template::{Arguments, Template};
 use crate::executor::secrets::is_valid_secret_name;
 
-/// What is wrong: JSON Pointers within the `executor` object, and sentences.
+/// JSON Pointers within the `executor` object, and messages.
 type Faults = Vec<(String, String)>;
 
-/// A checked definition.
+/// A compiled definition.
 #[derive(Debug)]
 pub struct Plan {
-    /// As it was declared.
+    /// The declaration.
     pub spec: ProcessSpec,
     texts: BTreeMap<String, Template>,
 }
 
 impl Plan {
-    /// Reads and checks it; placeholders are held against the properties of the input schema.
+    /// Compiles a definition. Placeholders are checked against the properties of the input schema.
     ///
     /// # Errors
-    /// Every fault.
+    /// Returns every fault.
     pub fn new(spec: &ProcessSpec, schema: &Value) -> Result<Self, Faults> {
         let mut faults = Faults::new();
         check_argv(spec, &mut faults);
         check_paths(spec, &mut faults);
         if spec.sandbox == SandboxMode::Off && spec.network == NetworkAccess::Deny {
-            let message = "cannot be denied to a program whose sandbox is off";
+            let message = "cannot be \"deny\" if the sandbox is off";
             faults.push(("/network".to_owned(), message.to_owned()));
         }
         let texts = texts(&spec.env, &ArgumentNames::of(schema), &mut faults);
         if faults.is_empty() { Ok(Self { spec: spec.clone(), texts }) } else { Err(faults) }
     }
 
-    /// The whole environment of a run: this one, and what is declared.
+    /// Returns the environment of a run: `environment`, extended by the declared variables.
     ///
     /// # Errors
-    /// A sentence: a secret that is not set, or a value that no variable can have.
+    /// Returns a message if a secret is not set or a value is invalid in an environment variable.
     pub fn environment(
         &self,
         mut environment: BTreeMap<String, String>,
@@ -55,13 +55,13 @@ impl Plan {
             let value = match value {
                 EnvValue::Secret(secret) => match secrets {
                     Some(secrets) => Some(secrets.get(&secret.secret)?),
-                    None => return Err("this service has no secrets".to_owned()),
+                    None => return Err("no secrets are configured".to_owned()),
                 },
                 EnvValue::Text(_) => self.texts.get(name).and_then(|text| text.render(arguments, str::to_owned).ok()),
             };
             match value {
                 Some(value) if value.contains('\0') => {
-                    return Err(format!("the variable {name} cannot hold U+0000"));
+                    return Err(format!("the variable {name} cannot contain U+0000"));
                 }
                 Some(value) => drop(environment.insert(name.clone(), value)),
                 None => drop(environment.remove(name)),
@@ -76,21 +76,21 @@ fn check_argv(spec: &ProcessSpec, faults: &mut Faults) {
     match spec.argv.first().map(String::as_str) {
         None | Some("") => fault("/argv".to_owned(), "must begin with the name or the path of a program"),
         Some(program) if program.contains('/') && !program.starts_with('/') && spec.cwd.is_none() => {
-            let message = "must be a name that is looked for in PATH, or an absolute path: it runs in a fresh folder. Only \
-                           a definition in the tools folder can name a file next to it";
+            let message = "must be a name that is searched for in PATH, or an absolute path, because the program runs \
+                           in a temporary directory. Only a definition in the tools folder can name a file next to it";
             fault("/argv/0".to_owned(), message);
         }
         Some(_) => {}
     }
-    // Those of definition files have become absolute before this.
+    // Paths in definition files were resolved to absolute ones before.
     let is_relative = |(index, argument): &(usize, &String)| *index > 0 && argument.starts_with("./");
     for (index, _) in spec.argv.iter().enumerate().filter(is_relative).filter(|_| spec.cwd.is_none()) {
-        let message = "names a file of the fresh folder that it runs in; give an absolute path or a `cwd`. Only a \
-                       definition in the tools folder can name a file next to it";
+        let message = "names a file in the temporary directory that the program runs in; give an absolute path or a \
+                       `cwd`. Only a definition in the tools folder can name a file next to it";
         fault(format!("/argv/{index}"), message);
     }
     for (index, _) in spec.argv.iter().enumerate().filter(|(_, argument)| argument.contains('\0')) {
-        fault(format!("/argv/{index}"), "must not hold U+0000");
+        fault(format!("/argv/{index}"), "must not contain U+0000");
     }
 }
 
@@ -103,7 +103,7 @@ fn check_paths(spec: &ProcessSpec, faults: &mut Faults) {
     faults.extend(wrong.map(|(pointer, _)| (pointer, "must be an absolute path".to_owned())));
 }
 
-/// The texts of the environment.
+/// Compiles the texts of the environment.
 fn texts(
     env: &BTreeMap<String, EnvValue>,
     known: &ArgumentNames<'_>,
@@ -114,14 +114,14 @@ fn texts(
         let pointer = format!("/env/{}", pointer_token(name));
         let mut fault = |below: &str, message: &str| faults.push((format!("{pointer}{below}"), message.to_owned()));
         if name.is_empty() || name.contains(['=', '\0']) {
-            fault("", "is not the name of a variable: it is empty, or holds `=` or U+0000");
+            fault("", "must be the name of a variable: not empty, without `=` and U+0000");
         }
         match value {
             EnvValue::Secret(secret) if !is_valid_secret_name(&secret.secret) => {
-                fault("/secret", "must be 1 to 128 of A-Z, a-z, 0-9 and `_`");
+                fault("/secret", "must be 1 to 128 characters of A-Z, a-z, 0-9 and `_`");
             }
             EnvValue::Secret(_) => {}
-            EnvValue::Text(text) if text.contains('\0') => fault("", "must not hold U+0000"),
+            EnvValue::Text(text) if text.contains('\0') => fault("", "must not contain U+0000"),
             EnvValue::Text(text) => match Template::parse(text) {
                 Ok(template) => {
                     template.names().filter_map(|name| known.fault(name)).for_each(|found| fault("", &found));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_a_definition_is_told_with_its_place() {
+    fn every_fault_has_a_pointer() {
         let spec = json!({"argv": ["", "a\u{0}"], "cwd": "here", "read": ["/", "x"], "write": ["y"],
             "env": {"A=B": "x", "C": {"secret": "a-b"}, "D": "{nme}", "E": "}"}});
         let schema = json!({"type": "object", "properties": {"name": {}}});
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_is_what_is_declared_and_the_path() {
+    fn the_environment_has_declared_variables_and_the_path() {
         let spec = json!({"argv": ["a"], "env": {"A": "<{n}>", "GONE": "{absent}", "S": {"secret": "X"}, "P": "{{}}"}});
         let made = made(spec, json!({"type": "object"})).unwrap();
         let secrets = Secrets::new(|name| Some(format!("value of {name}")));
@@ -174,6 +174,6 @@ mod tests {
         assert_eq!(names, ["A", "P", "PATH", "S"]);
         assert_eq!([&environment["A"], &environment["S"], &environment["P"]], ["<5>", "value of X", "{}"]);
         let refused = made(json!({"n": "\u{0}"})).unwrap_err();
-        assert_eq!(refused, "the variable A cannot hold U+0000");
+        assert_eq!(refused, "the variable A cannot contain U+0000");
     }
 }

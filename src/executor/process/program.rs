@@ -1,4 +1,4 @@
-//! A program that is to be run, and what it may do.
+//! A program to run, and its restrictions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use super::protocol::{Confinement, LaunchRequest, RunAs, WorkDirSpec};
 use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 
-/// Where programs are looked for if the service itself does not know.
+/// Search path for programs if the service has no `PATH`.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// What every program may read where it is said what it may: that of the system.
+/// System paths that every program with a `read` list may read.
 const SYSTEM: [&str; 13] = [
     "/usr",
     "/bin",
@@ -23,7 +23,7 @@ const SYSTEM: [&str; 13] = [
     "/proc",
     "/sys",
     "/dev",
-    // Where /etc/resolv.conf leads to.
+    // The target of /etc/resolv.conf.
     "/run/systemd/resolve",
 ];
 
@@ -31,46 +31,46 @@ const SYSTEM: [&str; 13] = [
 ///
 /// ```no_run
 /// # async fn example(processes: &toolpost::executor::Processes) -> std::io::Result<()> {
-/// use toolpost::executor::process::{Place, Program, Said};
+/// use toolpost::executor::process::{ProcessEvent, Program, WorkDirSpec};
 ///
 /// // A script that reads the system's files and those of its folder, and writes only there.
-/// let program = Program::new(["bash", "-c", "ls | wc -l"], Place::Folder("/srv/work".into())).confined();
+/// let program = Program::new(["bash", "-c", "ls | wc -l"], WorkDirSpec::Folder("/srv/work".into())).confined();
 /// let mut running = processes.start(program).await?;
 /// let mut output = Vec::new();
-/// let ended = loop {
+/// let report = loop {
 ///     match running.next().await? {
-///         Said::Out(piece) | Said::Err(piece) => output.extend_from_slice(&piece),
-///         Said::Ended(ended) => break ended,
+///         ProcessEvent::Stdout(chunk) | ProcessEvent::Stderr(chunk) => output.extend_from_slice(&chunk),
+///         ProcessEvent::Exited(report) => break report,
 ///     }
 /// };
-/// // None if it was a good end; what was enforced is in `ended.sandbox`.
-/// let fault = ended.end.fault();
+/// // `None` if the program succeeded. The enforced restrictions are in `report.sandbox`.
+/// let fault = report.end.fault();
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
 pub struct Program {
-    /// The program and its arguments, as they are: there is no shell.
+    /// The program and its arguments, executed without a shell.
     pub argv: Vec<String>,
-    /// Its whole environment.
+    /// The complete environment.
     pub env: BTreeMap<String, String>,
-    /// Where it runs: here, or in a fresh folder.
+    /// The working directory.
     pub place: WorkDirSpec,
-    /// Its standard input.
+    /// The standard input.
     pub input: Vec<u8>,
-    /// What it may use; where they say nothing, those of the service hold.
+    /// Resource limits; unset limits default to those of the service.
     pub limits: ResourceLimits,
-    /// How it is confined.
+    /// Sandbox mode.
     pub sandbox: SandboxMode,
-    /// Whether it may use the network.
+    /// Network access.
     pub network: NetworkAccess,
-    /// What it may read beside the system's files and where it runs; everything if `None`.
+    /// Readable paths in addition to system files and the working directory; `None` means everything.
     pub read: Option<Vec<PathBuf>>,
-    /// What it may write beside where it runs; the folders for temporary files if `None`.
+    /// Writable paths in addition to the working directory; `None` means the directories for temporary files.
     pub write: Option<Vec<PathBuf>>,
 }
 
-/// Neither arguments, nor environment, nor input is anybody's business.
+/// Shows only the program's name, because arguments, environment and input may be secret.
 impl fmt::Debug for Program {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Program").field("name", &self.argv.first()).finish_non_exhaustive()
@@ -78,8 +78,8 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// With nothing in its environment but `PATH`, and nothing on its input. It may read everything, use the network, and
-    /// write temporary files and where it runs.
+    /// Creates a program with an empty input and an environment that has only `PATH`. It may read everything, use the
+    /// network, and write temporary files and its working directory.
     pub fn new<A: Into<String>>(argv: impl IntoIterator<Item = A>, place: WorkDirSpec) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
@@ -94,13 +94,13 @@ impl Program {
         }
     }
 
-    /// The same with no other files than those of the system, which it can only read, and those where it runs.
+    /// Restricts the program to reading system files, and reading and writing its working directory.
     #[must_use]
     pub fn confined(self) -> Self {
         Self { read: Some(Vec::new()), write: Some(Vec::new()), ..self }
     }
 
-    /// What the helper is told.
+    /// Creates the request for the helper.
     pub(super) fn order(&self, defaults: &ResourceLimits, user: Option<RunAs>) -> LaunchRequest {
         let read = match &self.read {
             Some(own) => SYSTEM.iter().map(PathBuf::from).chain(own.iter().cloned()).collect(),
@@ -125,7 +125,7 @@ impl Program {
     }
 }
 
-/// Where programs are looked for.
+/// Returns the search path for programs.
 fn path() -> String {
     std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned())
 }

@@ -1,5 +1,6 @@
-//! What the service and its helper tell each other over one socket: an order with the program's input, and how it ended.
-//! When the socket closes, the helper ends everything that it has started; so nothing outlives the service.
+//! The protocol between the service and its helper on one socket: a launch request with the program's input, and an
+//! exit report. When the socket is closed, the helper ends everything that it has started, so no program outlives the
+//! service.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
@@ -20,58 +21,58 @@ use crate::domain::process::{NetworkAccess, ResourceLimits, SandboxMode};
 pub const SUPERVISE: &str = "__supervise";
 /// First argument of the inner helper.
 pub const INIT: &str = "__init";
-/// First argument of the process that becomes the program.
+/// First argument of the process that executes the program.
 pub const CONFINE: &str = "__confine";
-/// Second argument of a helper whose program is to have a process namespace of its own.
+/// Second argument of a helper whose program gets a new process namespace.
 pub const ISOLATED: &str = "isolated";
-/// The same of one whose program sees all processes.
+/// Second argument of a helper whose program sees all processes.
 pub const SHARED: &str = "shared";
-/// Longest order.
-const LONGEST_ORDER: u64 = 64 * 1024 * 1024;
+/// Maximum size of a launch request, in bytes.
+const MAX_REQUEST: u64 = 64 * 1024 * 1024;
 
-/// What is to be run: one line of JSON, and then the input.
+/// A request to run a program: one line of JSON, followed by the input.
 #[derive(Serialize, Deserialize)]
 pub struct LaunchRequest {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Its whole environment.
+    /// The complete environment.
     pub env: BTreeMap<String, String>,
-    /// Where it runs.
+    /// The working directory.
     pub place: WorkDirSpec,
-    /// How many bytes of input follow.
+    /// Size of the input that follows, in bytes.
     pub input_bytes: usize,
-    /// What it may do.
+    /// The restrictions of the program.
     pub confinement: Confinement,
 }
 
-/// Where a program runs.
+/// The working directory of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkDirSpec {
-    /// In this folder.
+    /// An existing directory.
     Folder(PathBuf),
-    /// In a fresh one that is made under this path, and removed afterwards.
+    /// A new directory with this path, removed after the run.
     #[serde(rename = "fresh")]
     Temporary(PathBuf),
 }
 
-/// What a program may do. Known to everybody on the machine who lists processes, so no secret is in it.
+/// The restrictions of a program. They are visible to all users in the list of processes, so they contain no secrets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Confinement {
     /// Effective limits.
     pub limits: ResourceLimits,
-    /// Whether it runs without.
+    /// Sandbox mode.
     pub mode: SandboxMode,
-    /// Whether it may use the network.
+    /// Network access.
     pub network: NetworkAccess,
-    /// What it may read.
+    /// Readable paths.
     pub read: Vec<PathBuf>,
-    /// What it may write.
+    /// Writable paths.
     pub write: Vec<PathBuf>,
-    /// The user that it runs as; the service's own unless given.
+    /// The user of the program; `None` means the user of the service.
     #[serde(default)]
     pub user: Option<RunAs>,
-    /// Whether it loses all capabilities.
+    /// Whether to drop all capabilities.
     #[serde(default)]
     pub drop_capabilities: bool,
 }
@@ -79,14 +80,14 @@ pub struct Confinement {
 /// A user of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunAs {
-    /// Its id.
+    /// User id.
     pub uid: u32,
-    /// The id of its group.
+    /// Group id.
     pub gid: u32,
 }
 
 impl Confinement {
-    /// Of a program that may do whatever the service may.
+    /// Returns no restrictions: the program may do everything that the service may.
     pub fn none() -> Self {
         let none = ResourceLimits::default();
         let (mode, network) = (SandboxMode::Off, NetworkAccess::Allow);
@@ -94,7 +95,7 @@ impl Confinement {
         Self { limits: none, mode, network, read, write, user: None, drop_capabilities: false }
     }
 
-    /// A program may do what it likes where it runs.
+    /// Allows the program to read and write its working directory.
     #[must_use]
     pub fn with(mut self, folder: &Path) -> Self {
         self.read.push(folder.to_owned());
@@ -103,29 +104,29 @@ impl Confinement {
     }
 }
 
-/// The end of a run.
+/// The report of the helper on the end of a program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExitReport {
-    /// How it ended.
+    /// The way in which the program ended.
     pub end: ExitKind,
-    /// What was really enforced, for people.
+    /// The restrictions that were enforced, for people.
     #[serde(default)]
     pub sandbox: Map<String, Value>,
 }
 
-/// How a program ended.
+/// The way in which a program ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitKind {
-    /// By itself, with this code.
+    /// Exited with this code.
     Exited(i32),
-    /// By a signal.
+    /// Killed by this signal.
     Killed(i32),
-    /// It was asked to end, and killed if it did not.
+    /// Terminated on request, and killed if it did not exit in time.
     Stopped,
-    /// It was killed since it had more processes than it may have.
+    /// Killed because it exceeded this number of processes.
     TooManyProcesses(u64),
-    /// It did not start.
+    /// Not started, for this reason.
     Refused(String),
 }
 
@@ -136,7 +137,7 @@ impl Default for ExitKind {
 }
 
 impl ExitKind {
-    /// What there is to say of a bad end: a sentence, and the same for programs. `None` if it was a good one.
+    /// Returns the message and the details of a failed run; `None` if the program succeeded.
     #[must_use]
     pub fn fault(&self) -> Option<(String, Value)> {
         Some(match self {
@@ -152,24 +153,24 @@ impl ExitKind {
     }
 }
 
-/// Reads an order and the input behind it.
+/// Reads a launch request and its input.
 ///
 /// # Errors
-/// If the service has gone, or says something else.
+/// Returns an error if the service has closed the socket or the request is invalid.
 pub fn receive(socket: &UnixStream) -> io::Result<(LaunchRequest, Vec<u8>)> {
     let mut service = BufReader::new(socket);
     let mut line = String::new();
-    service.by_ref().take(LONGEST_ORDER).read_line(&mut line)?;
-    let order: LaunchRequest = serde_json::from_str(&line)?;
-    let mut input = vec![0; order.input_bytes];
+    service.by_ref().take(MAX_REQUEST).read_line(&mut line)?;
+    let request: LaunchRequest = serde_json::from_str(&line)?;
+    let mut input = vec![0; request.input_bytes];
     service.read_exact(&mut input)?;
-    Ok((order, input))
+    Ok((request, input))
 }
 
-/// The process that becomes a program; `notes` is the path of the pipe in which it tells how far it came before that.
+/// Creates the command of the process that executes the program. `notes` is the path of its status pipe.
 ///
 /// # Errors
-/// Never: what it may do can be said.
+/// Returns an error if the restrictions cannot be serialized, which does not happen.
 pub fn confine(notes: &str, confinement: &Confinement, argv: &[String]) -> io::Result<Command> {
     let mut command = Command::new(OWN_FILE);
     let confinement = serde_json::to_string(confinement)?;
@@ -178,7 +179,7 @@ pub fn confine(notes: &str, confinement: &Confinement, argv: &[String]) -> io::R
     Ok(command)
 }
 
-/// The code with which a helper ends whose program ended so: that of the program, or as shells have it.
+/// Returns the exit code of a helper: that of its program, or 128 plus the signal as in shells.
 pub fn exit_code(status: WaitStatus) -> ExitCode {
     let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))

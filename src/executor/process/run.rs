@@ -1,4 +1,4 @@
-//! One run: starts the helpers, gives them the order, reads what the program writes, and hears how it ended.
+//! One run: starts the helpers, sends the launch request, and reads the output and the exit report.
 
 use std::fmt;
 use std::io;
@@ -17,37 +17,38 @@ use super::protocol::{ExitReport, ISOLATED, SHARED, SUPERVISE, WorkDirSpec};
 use super::{Processes, Program, workdir};
 use crate::domain::process::SandboxMode;
 
-/// How much is read at once.
-const PIECE: usize = 64 * 1024;
-/// How long a pipe may be silent that somebody still holds when a program has ended and all that it left was killed.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Longest word of the helper.
-const LONGEST_WORD: usize = 1024 * 1024;
+/// Read buffer size, in bytes.
+const CHUNK: usize = 64 * 1024;
+/// Maximum silence on a pipe that is still open after the program has ended and its descendants were killed.
+const MAX_SILENCE: Duration = Duration::from_secs(2);
+/// Maximum size of an exit report, in bytes.
+const MAX_REPORT: usize = 1024 * 1024;
 
-/// A program that runs. Dropping it ends the program and all that it has started: SIGTERM, and SIGKILL after a second.
+/// A running program. Dropping it ends the program and all its descendants with SIGTERM, and with SIGKILL after a
+/// second.
 pub struct RunningProcess {
     socket: UnixStream,
     pipes: Pipes,
     out: BytesMut,
     err: BytesMut,
-    word: BytesMut,
+    report: BytesMut,
     ended: Option<ExitReport>,
 }
 
-/// What comes of a program.
+/// An event of a running program.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProcessEvent {
-    /// A piece of standard output.
+    /// A chunk of standard output.
     Stdout(Bytes),
-    /// A piece of standard error.
+    /// A chunk of standard error.
     Stderr(Bytes),
-    /// It has ended, and nothing of it is left. The last that comes.
+    /// The program and all its descendants have ended. This is the last event.
     Exited(ExitReport),
 }
 
 impl fmt::Debug for RunningProcess {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Running").field("ended", &self.ended).finish_non_exhaustive()
+        formatter.debug_struct("RunningProcess").field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 
@@ -55,24 +56,25 @@ impl Processes {
     /// Starts a program.
     ///
     /// # Errors
-    /// If this service has no helper, or it cannot run. That the program itself cannot is told as its end.
+    /// Returns an error if no helper is configured or the helper cannot run. If only the program itself cannot start,
+    /// that is reported by [`ExitKind::Refused`](super::ExitKind::Refused).
     pub async fn start(&self, program: Program) -> io::Result<RunningProcess> {
-        let order = program.order(&self.limits, self.user);
+        let request = program.order(&self.limits, self.user);
         let isolated = program.sandbox != SandboxMode::Off;
-        let mut line = serde_json::to_vec(&order)?;
+        let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
         let helper = self.helper()?;
         let broken =
-            |error: io::Error| io::Error::new(error.kind(), format!("the helper of programs cannot run: {error}"));
+            |error: io::Error| io::Error::new(error.kind(), format!("cannot run the helper of programs: {error}"));
         let (child, socket) = spawn(helper, isolated).map_err(broken)?;
-        let mut running = RunningProcess::of(child, socket, &order.place);
+        let mut running = RunningProcess::of(child, socket, &request.place);
         running.socket.write_all(&line).await.map_err(broken)?;
         running.socket.write_all(&program.input).await.map_err(broken)?;
         Ok(running)
     }
 }
 
-/// The helper has nothing of the service's environment.
+/// Starts the helper with an empty environment.
 fn spawn(helper: &Path, isolated: bool) -> io::Result<(Child, UnixStream)> {
     let (own, its) = StdUnixStream::pair()?;
     own.set_nonblocking(true)?;
@@ -92,14 +94,18 @@ impl RunningProcess {
             WorkDirSpec::Folder(_) => None,
         };
         let pipes = Pipes { child: Some(child), stdout, stderr, fresh };
-        let [out, err, word] = Default::default();
-        Self { socket, pipes, out, err, word, ended: None }
+        let [out, err, report] = Default::default();
+        Self { socket, pipes, out, err, report, ended: None }
     }
 
-    /// What comes next. A program that writes more than is asked for has to wait. May be dropped and asked for again.
+    /// Waits for the next event. The program is paused while its output is not read.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe: no output is lost.
     ///
     /// # Errors
-    /// If the helper has ended without a word. Nothing of the program is left then either.
+    /// Returns an error if the helper ended without a report. The program and its descendants have ended in that case,
+    /// too.
     pub async fn next(&mut self) -> io::Result<ProcessEvent> {
         loop {
             if self.pipes.stdout.is_none()
@@ -118,48 +124,48 @@ impl RunningProcess {
                     0 => self.pipes.stderr = None,
                     _ => return Ok(ProcessEvent::Stderr(self.err.split().freeze())),
                 },
-                read = self.socket.read_buf(&mut self.word), if !has_ended => {
+                read = self.socket.read_buf(&mut self.report), if !has_ended => {
                     if read? == 0 {
-                        self.ended = Some(serde_json::from_slice(&self.word)?);
-                        // It has been removed.
+                        self.ended = Some(serde_json::from_slice(&self.report)?);
+                        // The helper has removed the directory.
                         self.pipes.fresh = None;
-                    } else if self.word.len() > LONGEST_WORD {
+                    } else if self.report.len() > MAX_REPORT {
                         return Err(io::ErrorKind::InvalidData.into());
                     }
                 }
-                // Whoever holds a pipe still is no child of the program; what it may say is not waited for.
-                () = tokio::time::sleep(LAST_WORDS), if has_ended => {
+                // A process that still holds a pipe is not a descendant of the program, so its output is not awaited.
+                () = tokio::time::sleep(MAX_SILENCE), if has_ended => {
                     (self.pipes.stdout, self.pipes.stderr) = (None, None);
                 }
             }
         }
     }
 
-    /// Asks the program to end, as dropping does, but what it still says can be read.
+    /// Requests the end of the program as dropping does, but its remaining output can still be read.
     pub async fn stop(&mut self) {
-        // One that has ended needs not be asked.
+        // Fails only if the helper has already exited.
         let _ = self.socket.shutdown().await;
     }
 }
 
-/// Pends for ever where there is no pipe.
+/// Reads from a pipe; never returns if the pipe is closed.
 async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut BytesMut) -> io::Result<usize> {
     match pipe {
         Some(pipe) => {
-            buffer.reserve(PIECE);
+            buffer.reserve(CHUNK);
             pipe.read_buf(buffer).await
         }
         None => std::future::pending().await,
     }
 }
 
-/// The helper and what the program writes to. A program that is asked to end may have something to say yet, and must not die
-/// of a pipe that nobody reads: so it is read on until the helper has ended.
+/// The helper and the output pipes of the program. A program that was asked to end may still write, and a closed pipe
+/// would kill it. So the pipes are read until the helper has ended.
 struct Pipes {
     child: Option<Child>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    /// What is left to be removed if the helper cannot.
+    /// The directory to remove if the helper fails to do so.
     fresh: Option<PathBuf>,
 }
 
@@ -167,7 +173,7 @@ impl Drop for Pipes {
     fn drop(&mut self) {
         let (child, stdout, stderr) = (self.child.take(), self.stdout.take(), self.stderr.take());
         let fresh = self.fresh.take();
-        // Without a runtime nothing runs any more that could read.
+        // Without a runtime, no task can read the pipes.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             tokio::join!(discard(stdout), discard(stderr));

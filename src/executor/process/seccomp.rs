@@ -1,5 +1,5 @@
-//! seccomp: sockets that a program without the network cannot make. A network namespace does not bound Unix sockets that are
-//! files, nor those of virtual machines (`AF_VSOCK`), and Landlock bounds TCP only.
+//! A seccomp filter for the sockets of programs without network access. A network namespace does not cover Unix sockets
+//! in the file system or sockets of virtual machines (`AF_VSOCK`), and Landlock covers only TCP.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use seccompiler::SeccompCmpArgLen::Dword;
 use seccompiler::SeccompCmpOp::{Eq, MaskedEq};
 use seccompiler::{BpfProgram, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter};
 
-/// On x86-64, calls of the x32 interface have this bit.
+/// The bit of x32 system call numbers on x86-64.
 const X32: i64 = 0x4000_0000;
-/// The part of a socket's type that is not a flag.
+/// The mask of a socket's type without its flags.
 const TYPE: u64 = 0xf;
 
-/// Refuses this process, and all below it, sockets that reach other programs: Unix sockets and those of virtual machines, or
-/// all of them unless the network is empty anyway. Pairs of connected sockets remain, but for datagrams, which could be
-/// connected again. `io_uring` is refused, as it makes sockets past the filter, and so are calls of another architecture
-/// (they end the program).
+/// Denies this process and its descendants all sockets that reach other programs. In a network namespace these are Unix
+/// sockets and sockets of virtual machines, otherwise sockets of every family. Pairs of connected sockets are allowed,
+/// except datagram sockets, which can be reconnected. `io_uring` is denied because it creates sockets without the
+/// filter. A system call of another architecture kills the program.
 ///
 /// # Errors
-/// Returns a sentence, if this machine has no such filter.
+/// Returns a message if the kernel does not support the filter.
 pub fn deny_sockets(has_namespace: bool) -> Result<(), String> {
     let filter = filter(has_namespace).map_err(|error| error.to_string())?;
     apply_filter(&filter).map_err(|error| error.to_string())
@@ -30,12 +30,12 @@ fn filter(has_namespace: bool) -> Result<BpfProgram, seccompiler::Error> {
     let of_type = |kind: i32| SeccompCondition::new(1, Dword, MaskedEq(TYPE), kind.unsigned_abs().into());
     let socket = match has_namespace {
         true => vec![SeccompRule::new(vec![is(0, libc::AF_UNIX)?])?, SeccompRule::new(vec![is(0, libc::AF_VSOCK)?])?],
-        // Whatever they are.
+        // No conditions: sockets of every family are denied.
         false => Vec::new(),
     };
     let pair = vec![
         SeccompRule::new(vec![is(0, libc::AF_UNIX)?, of_type(libc::SOCK_DGRAM)?])?,
-        // Which is made one of datagrams.
+        // The kernel converts raw Unix sockets to datagram sockets.
         SeccompRule::new(vec![is(0, libc::AF_UNIX)?, of_type(libc::SOCK_RAW)?])?,
     ];
     let calls = [(libc::SYS_socket, socket), (libc::SYS_socketpair, pair), (libc::SYS_io_uring_setup, Vec::new())];

@@ -1,4 +1,4 @@
-//! What a helper waits for, all in one place and without a thread: signals, and a descriptor that tells of the service.
+//! The events that a helper waits for without a thread: signals, and a descriptor for the end of the service.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,35 +9,35 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// Signals of this process, which it hears from now on instead of dying of them. Programs that it starts have all signals.
+/// A descriptor for the signals of this process, which are blocked. Programs that it starts have all signals unblocked.
 pub struct SignalWatch(SignalFd);
 
-/// What has come. More than one thing may have, or nothing in the time.
+/// The events since the last wait; none if the wait timed out.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct SignalState {
-    /// Somebody wants it to end.
+    /// A signal requested the end of this process.
     pub terminate_requested: bool,
-    /// Children may have ended.
+    /// Child processes may have exited.
     pub child_exited: bool,
-    /// The service has gone, or wants it to end.
+    /// The service has exited or requests the end of the program.
     pub parent_exited: bool,
 }
 
 impl SignalWatch {
-    /// Hears signals from now on.
+    /// Blocks the signals and creates the descriptor.
     ///
     /// # Errors
-    /// If the system has no descriptor for it.
+    /// Returns the error of the system call.
     pub fn new() -> io::Result<Self> {
         let signals = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
         signals.thread_block()?;
         Ok(Self(SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// Waits for the next thing, no longer than this.
+    /// Waits for the next events, at most for `longest`.
     ///
     /// # Errors
-    /// If the system cannot wait.
+    /// Returns the error of the system call.
     pub fn next(&self, service: Option<BorrowedFd>, longest: Duration) -> io::Result<SignalState> {
         let ready = |flags: Option<PollFlags>| flags.is_some_and(|flags| !flags.is_empty());
         let mut descriptors = vec![PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
@@ -47,14 +47,14 @@ impl SignalWatch {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let is_left = descriptors.get(1).is_some_and(|service| ready(service.revents()));
-        let mut heard = SignalState { parent_exited: is_left, ..SignalState::default() };
+        let parent_exited = descriptors.get(1).is_some_and(|service| ready(service.revents()));
+        let mut events = SignalState { parent_exited, ..SignalState::default() };
         while let Some(signal) = self.0.read_signal()? {
             match i32::try_from(signal.ssi_signo) {
-                Ok(signal) if signal == Signal::SIGCHLD as i32 => heard.child_exited = true,
-                _ => heard.terminate_requested = true,
+                Ok(signal) if signal == Signal::SIGCHLD as i32 => events.child_exited = true,
+                _ => events.terminate_requested = true,
             }
         }
-        Ok(heard)
+        Ok(events)
     }
 }

@@ -1,4 +1,4 @@
-//! Programs that live long and are talked to by somebody else, as servers of the Model Context Protocol are.
+//! Long-lived programs with their own protocol, such as MCP servers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,15 +10,15 @@ use tokio::process::Command;
 use super::Processes;
 use super::protocol::{SHARED, SUPERVISE};
 
-/// A command that runs `argv` below a helper, with exactly this environment; standard input, output and errors are piped and
-/// are the program's own. The process that it starts is the helper, which ends as the program did.
+/// Creates a command that runs `argv` below a helper, with exactly this environment. Standard input, output and error
+/// are piped to the program. The started process is the helper, which exits with the code of the program.
 ///
-/// Whatever ends first, nothing of it is left: the program, this service, even by `kill -9`, or the helper. SIGTERM to the
-/// helper, as `kill -9`, is SIGTERM for the program and all below it, and SIGKILL after a second. Dropping the child kills
-/// the helper. No limits hold for the program, and nothing confines it.
+/// When the program, this service (even by `kill -9`) or the helper ends, all descendants of the program end, too.
+/// SIGTERM or `kill -9` to the helper sends SIGTERM to the program and its descendants, and SIGKILL after a second.
+/// Dropping the child kills the helper. The program has no limits and no sandbox.
 ///
 /// # Errors
-/// If this service has no helper.
+/// Returns an error if `argv` is empty or no helper is configured.
 ///
 /// ```no_run
 /// # async fn example(processes: &toolpost::executor::Processes) -> std::io::Result<()> {
@@ -37,7 +37,7 @@ pub fn supervised_command(
     cwd: Option<&Path>,
 ) -> io::Result<Command> {
     if argv.first().is_none_or(String::is_empty) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name of the program is missing"));
     }
     let mut command = Command::new(processes.helper()?);
     command.arg(SUPERVISE).arg(std::process::id().to_string()).arg(SHARED).args(argv);

@@ -1,11 +1,12 @@
-//! The end of what is too long to be kept: of standard error, and of the output of a program that failed.
+//! The end of a text that is too long: of standard error, and of the output of a failed program.
 
 use crate::domain::limits::Bounds;
 use crate::executor::Redaction;
 
-/// What is shown at most, in bytes.
+/// Maximum size of the shown text, in bytes.
 pub const SHOWN: usize = 16 * 1024;
-/// What is kept at most: a secret at the cut would not be known for one.
+/// Maximum size of the kept text, in bytes. It exceeds the shown size, because a secret that is cut in two would not be
+/// found.
 const KEPT: usize = 2 * SHOWN;
 
 /// The last bytes of a stream.
@@ -16,46 +17,46 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Takes a piece.
-    pub fn take(&mut self, piece: &[u8]) {
-        let piece = &piece[self.cut(piece.len())..];
-        self.kept.extend_from_slice(piece);
-        // Not at every piece, or each would move all that is kept.
+    /// Appends a chunk.
+    pub fn push(&mut self, chunk: &[u8]) {
+        let chunk = &chunk[self.cut(chunk.len())..];
+        self.kept.extend_from_slice(chunk);
+        // Removes old bytes in large steps, because each removal moves the kept bytes.
         if self.kept.len() > 2 * KEPT {
             let over = self.cut(self.kept.len());
             self.kept.drain(..over);
         }
     }
 
-    /// How much of so many bytes is not kept.
+    /// Returns the number of excess bytes.
     fn cut(&mut self, length: usize) -> usize {
         let over = length.saturating_sub(KEPT);
         self.is_cut |= over > 0;
         over
     }
 
-    /// What is shown of it, without secrets, in no more than this.
+    /// Returns the redacted end of the text within the given bounds.
     #[must_use]
-    pub fn text(mut self, redaction: Option<&Redaction>, most: Bounds) -> String {
+    pub fn text(mut self, redaction: Option<&Redaction>, bounds: Bounds) -> String {
         let over = self.cut(self.kept.len());
         let text = String::from_utf8_lossy(&self.kept[over..]).into_owned();
         let text = redaction.map_or_else(|| text.clone(), |redaction| redaction.text(&text).into_owned());
-        let bytes = usize::try_from(most.bytes).unwrap_or(SHOWN).min(SHOWN);
+        let bytes = usize::try_from(bounds.bytes).unwrap_or(SHOWN).min(SHOWN);
         let from = text.len().saturating_sub(bytes).max(if self.is_cut { SHOWN } else { 0 });
         let from = (from.min(text.len())..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
-        let lines = usize::try_from(most.lines).unwrap_or(usize::MAX);
+        let lines = usize::try_from(bounds.lines).unwrap_or(usize::MAX);
         let ends = text[from..].trim_end_matches('\n').rmatch_indices('\n');
         let from = ends.map(|(at, _)| from + at + 1).nth(lines.saturating_sub(1)).unwrap_or(from);
         if from == 0 { text } else { format!("…{}", &text[from..]) }
     }
 }
 
-/// What is shown of it when it is all there.
+/// Returns the redacted end of a complete text within the given bounds.
 #[must_use]
-pub fn of(text: &[u8], redaction: Option<&Redaction>, most: Bounds) -> String {
+pub fn of(text: &[u8], redaction: Option<&Redaction>, bounds: Bounds) -> String {
     let mut tail = Tail::default();
-    tail.take(text);
-    tail.text(redaction, most)
+    tail.push(text);
+    tail.text(redaction, bounds)
 }
 
 #[cfg(test)]
@@ -69,8 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn a_short_text_is_whole_and_a_long_one_keeps_its_end() {
-        assert_eq!(shown("all of it", None), "all of it");
+    fn a_long_text_keeps_its_end() {
+        assert_eq!(shown("nothing is cut", None), "nothing is cut");
         let long = shown(&format!("{}the end", "é".repeat(40_000)), None);
         assert!(long.starts_with("…é") && long.ends_with("the end") && long.len() <= SHOWN + 4);
         let medium = shown(&format!("{}end", "x".repeat(SHOWN)), None);
@@ -78,16 +79,16 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_shown_than_is_asked_for() {
-        let most = |bytes, lines| Bounds { bytes, lines, ..Bounds::default() };
-        assert_eq!(of(b"a\nb\nc\n", None, most(100, 2)), "…b\nc\n");
-        assert_eq!(of(b"a\nb\nc", None, most(100, 3)), "a\nb\nc");
-        assert_eq!(of("aé\nb".as_bytes(), None, most(3, 3)), "…\nb");
-        assert_eq!(of(b"abc", None, most(0, 0)), "…");
+    fn the_bounds_are_respected() {
+        let bounds = |bytes, lines| Bounds { bytes, lines, ..Bounds::default() };
+        assert_eq!(of(b"a\nb\nc\n", None, bounds(100, 2)), "…b\nc\n");
+        assert_eq!(of(b"a\nb\nc", None, bounds(100, 3)), "a\nb\nc");
+        assert_eq!(of("aé\nb".as_bytes(), None, bounds(3, 3)), "…\nb");
+        assert_eq!(of(b"abc", None, bounds(0, 0)), "…");
     }
 
     #[test]
-    fn no_part_of_a_secret_is_left_at_a_cut() {
+    fn a_secret_at_the_cut_is_redacted() {
         let secret = "s3cret".repeat(100);
         let redaction = Redaction::of(&[json!(secret)]).unwrap();
         for before in [KEPT - 300, KEPT - 10, SHOWN - 300] {

@@ -1,4 +1,4 @@
-//! The processes below this one, and their end.
+//! The descendants of this process: waiting for them and ending them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,30 +9,30 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_p
 
 use super::signals::SignalWatch;
 
-/// Between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
-/// Between two rounds while they end.
-const PULSE: Duration = Duration::from_millis(10);
-/// How long the end of all is waited for: one that hangs in the kernel must not hang its call.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Interval between two rounds of signals.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// Maximum wait for the end of all processes: a process that hangs in the kernel must not block its call.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// One child and all that it starts. Orphans among them become children of this process, as it is their subreaper or the
-/// first process of their namespace: so if it has no children, nobody is left.
+/// A child and its descendants. This process is their subreaper or the first process of their namespace, so orphaned
+/// descendants become its children. If it has no children, all of them have ended.
 pub struct Tree<'w> {
     watch: &'w SignalWatch,
-    /// The child, which leads its group.
+    /// The child, which leads its process group.
     pub root: Pid,
-    /// How the child has ended, if it has.
+    /// The exit status of the child, once it has ended.
     pub ended: Option<WaitStatus>,
 }
 
 impl<'w> Tree<'w> {
-    /// Of this child.
+    /// Creates a tree for this child.
     pub fn new(watch: &'w SignalWatch, root: Pid) -> Self {
         Self { watch, root, ended: None }
     }
 
-    /// Takes leave of everybody who has ended; whether somebody is left.
+    /// Reaps all ended children. Returns `true` if children are left.
     pub fn reap(&mut self) -> bool {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
@@ -44,10 +44,10 @@ impl<'w> Tree<'w> {
         }
     }
 
-    /// Asks all of them to end, and gives them the time that is theirs.
+    /// Sends SIGTERM to all processes and waits up to a second until they end.
     pub fn terminate(&mut self) {
         self.signal(Signal::TERM);
-        // One that stands still hears nothing else.
+        // A stopped process handles signals only after it continues.
         self.signal(Signal::CONT);
         let deadline = Instant::now() + GRACE;
         while self.reap() && Instant::now() < deadline {
@@ -55,27 +55,27 @@ impl<'w> Tree<'w> {
         }
     }
 
-    /// Kills until nobody is left; `false` if somebody still is when patience ends.
+    /// Kills all processes. Returns `false` if some are left after the maximum wait.
     pub fn kill(&mut self) -> bool {
         let begun = Instant::now();
         while self.reap() {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > MAX_WAIT {
                 return false;
             }
             self.signal(Signal::KILL);
-            self.pause(PULSE);
+            self.pause(INTERVAL);
         }
         true
     }
 
-    /// Sends a signal to the group of the child, which hears it as a whole, and to whatever has left that.
+    /// Sends a signal to the process group of the child and to the descendants that have left the group.
     fn signal(&self, signal: Signal) {
-        // Who has ended meanwhile, or belongs to somebody else, hears nothing.
+        // Fails if the group has ended or belongs to another user.
         let _ = kill_process_group(self.root, signal);
         if signal == Signal::KILL && rustix::process::getpid().is_init() {
-            // The first process of a namespace reaches all others at one stroke, however fast they multiply.
-            let everybody = nix::unistd::Pid::from_raw(-1);
-            let _ = nix::sys::signal::kill(everybody, nix::sys::signal::Signal::SIGKILL);
+            // The first process of a namespace can kill all others at once, even if they fork quickly.
+            let all = nix::unistd::Pid::from_raw(-1);
+            let _ = nix::sys::signal::kill(all, nix::sys::signal::Signal::SIGKILL);
             return;
         }
         for id in below() {
@@ -85,17 +85,17 @@ impl<'w> Tree<'w> {
 
     fn pause(&self, longest: Duration) {
         if self.watch.next(None, longest).is_err() {
-            thread::sleep(PULSE);
+            thread::sleep(INTERVAL);
         }
     }
 }
 
-/// All living processes below this one.
+/// Returns all living descendants of this process.
 pub fn below() -> Vec<Pid> {
     let mut children: BTreeMap<i32, Vec<(i32, bool)>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        // One that has just ended has no more state.
+        // The process has just ended.
         let Ok(stat) = fs::read(format!("/proc/{id}/stat")) else { continue };
         if let Some((is_alive, parent)) = state_of(&stat) {
             children.entry(parent).or_default().push((id, is_alive));
@@ -110,17 +110,18 @@ pub fn below() -> Vec<Pid> {
     found.into_iter().filter(|(_, is_alive)| *is_alive).filter_map(|(id, _)| Pid::from_raw(id)).collect()
 }
 
-/// The parent of this process as `/proc` has it: also where that is no process of its own namespace.
+/// Returns the parent of this process according to `/proc`, even if the parent is outside of its namespace.
 ///
 /// # Errors
-/// If there is no such `/proc`.
+/// Returns an error if `/proc` is not available.
 pub fn parent() -> io::Result<u32> {
     let stat = fs::read("/proc/self/stat")?;
     let parent = state_of(&stat).and_then(|(_, parent)| u32::try_from(parent).ok());
     parent.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether it lives, and its parent, of `/proc/ID/stat`. The name in it may hold anything, so what counts is behind it.
+/// Parses `/proc/ID/stat`: whether the process is alive, and its parent. The process name may contain any character, so
+/// the search starts at its closing parenthesis.
 fn state_of(stat: &[u8]) -> Option<(bool, i32)> {
     let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let mut words = std::str::from_utf8(&stat[behind..]).ok()?.split_ascii_whitespace();
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_is_read_behind_any_name() {
+    fn the_state_is_parsed_after_any_name() {
         assert_eq!(state_of(b"12 (sh) S 1 12 12 0"), Some((true, 1)));
         assert_eq!(state_of(b"12 (a) Z 9 (\xff) R 34 12"), Some((true, 34)));
         assert_eq!(state_of(b"12 (sh) Z 7 12"), Some((false, 7)));
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_knows_its_parent() {
+    fn the_parent_is_found() {
         assert_eq!(parent().unwrap(), std::os::unix::process::parent_id());
     }
 }

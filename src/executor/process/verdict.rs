@@ -1,4 +1,4 @@
-//! What the end of a program means for its call.
+//! Conversion of the end of a program to the outcome of its call.
 
 use serde_json::{Map, Value};
 
@@ -9,11 +9,11 @@ use crate::domain::limits::Bounds;
 use crate::domain::{Failure, Outcome, ToolOutput, outcome_of};
 use crate::executor::Redaction;
 
-/// Bytes and lines that are for other things than what a program has written: how it ended, and that it is an error.
-const BESIDE: (u64, u64) = (1024, 6);
+/// Bytes and lines reserved for the error message and the exit status.
+const RESERVED: (u64, u64) = (1024, 6);
 
-/// The outcome of a run: what was written, and how it ended. What was enforced is in its details, and what was said on
-/// standard error.
+/// Returns the outcome of a run from its output and its end. The details contain the enforced restrictions and standard
+/// error.
 pub fn outcome(
     name: &str,
     ended: ExitReport,
@@ -22,14 +22,14 @@ pub fn outcome(
     redaction: Option<&Redaction>,
     bounds: Bounds,
 ) -> ToolOutput {
-    let most = room(bounds);
-    let stderr = tail.text(redaction, most);
+    let stream_bounds = bounds_per_stream(bounds);
+    let stderr = tail.text(redaction, stream_bounds);
     let outcome = match ended.end.fault() {
         None => outcome_of(name, output.answer()),
         Some((end, details)) => {
             let written = match output.has_result() {
-                true => tail::of(outcome_of(name, output.answer()).output.as_bytes(), redaction, most),
-                false => tail::of(output.plain(), redaction, most),
+                true => tail::of(outcome_of(name, output.answer()).output.as_bytes(), redaction, stream_bounds),
+                false => tail::of(output.plain(), redaction, stream_bounds),
             };
             let parts = [written.trim_end(), stderr.trim_end(), &end];
             let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -39,10 +39,10 @@ pub fn outcome(
     with_details(outcome, ended.sandbox, stderr)
 }
 
-/// How much is shown of what a program has written that failed: output and errors share what a model is shown, or it would
-/// not be shown how the program ended.
-fn room(bounds: Bounds) -> Bounds {
-    let (bytes, lines) = BESIDE;
+/// Returns the bounds for each of output and standard error of a failed program. They share the model's bounds, so that
+/// the exit status still fits.
+fn bounds_per_stream(bounds: Bounds) -> Bounds {
+    let (bytes, lines) = RESERVED;
     Bounds { bytes: bounds.bytes.saturating_sub(bytes) / 2, lines: bounds.lines.saturating_sub(lines) / 2, ..bounds }
 }
 
@@ -71,7 +71,7 @@ mod tests {
                 line => panic!("{line:?}"),
             }
         }
-        tail.take(stderr.as_bytes());
+        tail.push(stderr.as_bytes());
         let sandbox = json!({"landlock": true}).as_object().unwrap().clone();
         let answer = outcome("t", ExitReport { end, sandbox }, output, tail, None, Bounds::default());
         let ToolOutput::Outcome(outcome) = answer else { panic!("an outcome") };
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_end_is_the_output() {
+    fn success_returns_the_output() {
         let outcome = of(ExitKind::Exited(0), "{\"a\":1}\n", "a warning");
         assert_eq!((outcome.output.as_str(), outcome.is_error()), ("{\"a\":1}", false));
         assert_eq!(outcome.details["stderr"], "a warning");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_end_tells_what_was_written_and_how_it_ended() {
+    fn a_failure_has_the_output_and_the_exit_status() {
         let outcome = of(ExitKind::Exited(3), "out\n", "err\n");
         assert_eq!(outcome.output, "Error executing tool \"t\": out\n\nerr\n\nCommand exited with code 3");
         assert_eq!(outcome.error.unwrap().details, Some(json!({"exit_code": 3})));

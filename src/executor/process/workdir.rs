@@ -1,4 +1,4 @@
-//! Where a program runs: in a folder that is named, or in one of its own that goes with it.
+//! The working directory of a program: an existing directory, or a temporary directory for one run.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 
 use super::protocol::{RunAs, WorkDirSpec};
 
-/// A folder to run in; dropping it removes one that was made for that.
+/// A working directory. Dropping it removes a temporary directory.
 pub struct WorkDir {
     path: PathBuf,
     is_own: bool,
 }
 
 impl WorkDir {
-    /// The one that is named, or a fresh one, which belongs to the user of the program.
+    /// Opens the given directory, or creates a temporary directory owned by the user of the program.
     ///
     /// # Errors
-    /// A sentence, if there is none.
+    /// Returns a message if the directory does not exist or cannot be created.
     pub fn of(place: &WorkDirSpec, user: Option<RunAs>) -> Result<Self, String> {
         match place {
             WorkDirSpec::Folder(path) if path.is_dir() => Ok(Self { path: path.clone(), is_own: false }),
-            WorkDirSpec::Folder(path) => Err(format!("its working directory {} is not there", path.display())),
+            WorkDirSpec::Folder(path) => Err(format!("its working directory {} does not exist", path.display())),
             WorkDirSpec::Temporary(path) => fresh(path, user)
                 .map(|path| Self { path, is_own: true })
-                .map_err(|error| format!("it cannot have a working directory: {error}")),
+                .map_err(|error| format!("cannot create its working directory: {error}")),
         }
     }
 
-    /// Its path.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -43,7 +43,7 @@ impl Drop for WorkDir {
     }
 }
 
-/// A folder that only this user can enter.
+/// Creates a directory that only this user can enter.
 fn fresh(path: &Path, user: Option<RunAs>) -> io::Result<PathBuf> {
     DirBuilder::new().mode(0o700).create(path)?;
     if let Some(user) = user {
@@ -52,8 +52,8 @@ fn fresh(path: &Path, user: Option<RunAs>) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// Removes a folder and all that is in it, also what was made read-only. What cannot be removed then is a matter for the
-/// machine's own housekeeping.
+/// Removes a directory with its contents, including read-only ones. The rest is left to the cleanup of temporary files
+/// by the operating system.
 pub fn remove(path: &Path) {
     if fs::remove_dir_all(path).is_err() {
         open(path);
@@ -61,7 +61,7 @@ pub fn remove(path: &Path) {
     }
 }
 
-/// Lets this user into every folder below; nothing is followed out of it.
+/// Makes all directories below accessible to this user, without following symbolic links.
 fn open(folder: &Path) {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_read_only_goes_as_well() {
+    fn read_only_directories_are_removed() {
         let outside = tempfile::tempdir().unwrap();
         let path = outside.path().join("own");
         let own = fresh(&path, None).unwrap();

@@ -80,14 +80,14 @@ async fn what_cannot_start_is_told() {
     let app = service().await;
     app.register(program("none", &["/no/such/program"], json!({}))).await;
     let call = app.call("none", json!({})).await;
-    assert!(failed(&call, "TOOL_EXECUTION_ERROR").ends_with(": there is no program \"/no/such/program\""), "{call:#}");
+    assert!(failed(&call, "TOOL_EXECUTION_ERROR").ends_with(": program \"/no/such/program\" not found"), "{call:#}");
     let mut long = program("long", &["true"], json!({"env": {"TEXT": "{text}"}}));
     long["input_schema"]["properties"] = json!({"text": {}});
     app.register(long).await;
     let call = app.call("long", json!({"text": "x".repeat(1 << 20)})).await;
     assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("it cannot be started: Argument list too long"), "{call:#}");
     let call = shell_with(&app, "true", json!({"cwd": "/no/such/folder"})).await;
-    assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("/no/such/folder is not there"));
+    assert!(failed(&call, "TOOL_EXECUTION_ERROR").contains("/no/such/folder does not exist"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

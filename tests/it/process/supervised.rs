@@ -54,7 +54,7 @@ async fn what_cannot_start_says_so() {
     let argv = ["/no/such/program".to_owned()];
     let mut command = supervised_command(&processes, &argv, &BTreeMap::new(), None).unwrap();
     let output = bounded("its end", command.output()).await.unwrap();
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), "there is no program \"/no/such/program\"\n");
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "program \"/no/such/program\" not found\n");
     assert_eq!(output.status.code(), Some(127));
     let nobody = supervised_command(&Processes::default(), &argv, &BTreeMap::new(), None);
     assert!(nobody.unwrap_err().to_string().contains("`helper` in `[process]`"));

@@ -108,7 +108,7 @@ async fn a_service_starts_without_a_server_that_does_not() {
     });
     eventually("the reason", || async {
         let server = app.upstream("gone").await;
-        server["stderr"].to_string().contains("there is no program").then_some(())
+        server["stderr"].to_string().contains("not found").then_some(())
     })
     .await;
     eventually("the reason", || async {
