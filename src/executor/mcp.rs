@@ -1,9 +1,9 @@
-//! Tools of upstream MCP servers. Each server is kept up by one task of its own and shared by all calls; this is the only
-//! place of the service's MCP client that knows rmcp.
+//! Tools of upstream MCP servers. One task per server keeps it running; all calls share its connection. Only this
+//! module uses the client of rmcp.
 //!
-//! `server` keeps a server up (start, list, restart, stop), `session` is one connection of it, over the pipes of a program
-//! (`child`, `lines`) or over HTTP (`http`, `http_client`); `tap` hears what the server says by itself; `call` is one call, `convert` and
-//! `fault` make our words of its end, and `told` ours of a tool's definition.
+//! `server` supervises a server (start, list tools, restart, stop). `connection` is one connection, over the pipes of a
+//! program (`child`, `lines`) or over HTTP (`http`, `http_client`). `tap` handles notifications of the server. `call`
+//! is one call. `convert` and `fault` convert its result, and `listed_tool` converts definitions of tools.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ pub mod annotations;
 mod call;
 mod child;
 mod connection;
+mod context;
 mod convert;
 mod fault;
 mod http;
@@ -22,7 +23,6 @@ mod http_client;
 mod lines;
 mod link;
 mod listed_tool;
-mod outfit;
 mod progress;
 pub mod resolve;
 mod ring;
@@ -33,14 +33,14 @@ mod tap;
 mod timing;
 
 pub use self::http::header_fault;
+pub use context::ServerContext;
 pub use listed_tool::{ListedTool, definition};
-pub use outfit::ServerContext;
 pub use server::Server;
 pub use servers::Servers;
 pub use status::{ServerState, ServerStatus, ToolList, ToolListObserver};
 pub use timing::ServerTiming;
 
-/// Runs calls of one tool of an upstream server.
+/// An executor for calls of one tool of an upstream server.
 #[derive(Debug, Clone)]
 pub struct McpExecutor {
     servers: Servers,
@@ -49,10 +49,10 @@ pub struct McpExecutor {
 }
 
 impl McpExecutor {
-    /// A tool of a server, which need not be there yet.
+    /// Creates an executor for a tool of a server. The server need not exist yet.
     ///
     /// # Errors
-    /// Every fault: a JSON Pointer within the `executor` object, and a sentence.
+    /// Returns every fault as a JSON Pointer within the `executor` object and a message.
     pub fn new(servers: Servers, server: &str, tool: &str) -> Result<Self, Vec<(String, String)>> {
         let empty = [("/server", server), ("/tool", tool)].into_iter().filter(|(_, name)| name.is_empty());
         let faults: Vec<_> = empty.map(|(place, _)| (place.to_owned(), "must not be empty".to_owned())).collect();
@@ -72,12 +72,12 @@ impl Executor for McpExecutor {
                 Failure::unavailable(&invocation.name).with_details(details).never_left()
             };
             let Some(running) = servers.get(&server) else {
-                return Err(refused(format!("there is no upstream server \"{server}\"")));
+                return Err(refused(format!("unknown upstream server \"{server}\"")));
             };
             let counted = running.counts.call();
             if running.is_quarantined(&tool) {
                 counted.ended(UpstreamOutcome::Unavailable);
-                return Err(refused("its definition has changed, and nobody has accepted that yet".to_owned()));
+                return Err(refused("its definition has changed and has not been accepted yet".to_owned()));
             }
             match running.link().await {
                 Ok(link) => {
@@ -94,7 +94,7 @@ impl Executor for McpExecutor {
     }
 }
 
-/// As it is counted.
+/// Returns the outcome for the metrics.
 fn outcome(answer: &Result<ToolOutput, Failure>) -> UpstreamOutcome {
     match answer {
         Ok(ToolOutput::Outcome(outcome)) if outcome.is_error() => UpstreamOutcome::Error,

@@ -57,7 +57,7 @@ pub enum VaultError {
     )]
     NoKey,
     /// The key that sealed the value is not configured.
-    #[error("the value was sealed with the key \"{0}\", which is no longer in TOOLPOST_ENCRYPTION_KEYS")]
+    #[error("the value was sealed with the key \"{0}\", which is not in TOOLPOST_ENCRYPTION_KEYS")]
     UnknownKey(String),
     /// The sealed value was modified, or was sealed for another place.
     #[error(

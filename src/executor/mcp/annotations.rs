@@ -1,28 +1,28 @@
-//! Annotations of tools on their way through rmcp: its type has five members and drops all others. Meanwhile they are in
-//! `_meta`, which it passes on as it is.
+//! Preservation of tool annotations in rmcp. Its type keeps five members and drops all others, so the annotations are
+//! moved to `_meta`, which rmcp preserves.
 
 use serde_json::{Map, Value};
 
-/// Where they are meanwhile.
+/// The member of `_meta` that holds the annotations.
 pub const CARRIER: &str = "toolpost/annotations";
-/// Members that rmcp knows.
+/// The members that rmcp keeps.
 const KNOWN: [&str; 5] = ["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 
-/// Puts the annotations of every tool of a result of `tools/list` where rmcp keeps them.
+/// Copies the annotations of every tool in a result of `tools/list` to `_meta`.
 pub fn pack_all(result: &mut Value) {
     tools(result).for_each(pack);
 }
 
-/// Puts those of every tool back.
+/// Restores the annotations of every tool in a result of `tools/list`.
 pub fn unpack_all(result: &mut Value) {
     tools(result).for_each(unpack);
 }
 
-/// Puts a tool's annotations where rmcp keeps them, if it would not keep all.
+/// Copies the annotations of a tool to `_meta`, if rmcp would drop some of them.
 pub fn pack(tool: &mut Value) {
     let Value::Object(tool) = tool else { return };
     if let Some(Value::Object(meta)) = tool.get_mut("_meta") {
-        // No server has a say in what we put back.
+        // A server must not be able to set the restored annotations.
         meta.shift_remove(CARRIER);
     }
     let annotations = tool.get("annotations").and_then(Value::as_object);
@@ -35,7 +35,7 @@ pub fn pack(tool: &mut Value) {
     }
 }
 
-/// Puts a tool's annotations back.
+/// Restores the annotations of a tool.
 pub fn unpack(tool: &mut Value) {
     let Value::Object(tool) = tool else { return };
     let Some(Value::Object(meta)) = tool.get_mut("_meta") else { return };
@@ -46,7 +46,7 @@ pub fn unpack(tool: &mut Value) {
     tool.insert("annotations".to_owned(), annotations);
 }
 
-/// The members that rmcp knows, of which all pins were made.
+/// Returns the members that rmcp keeps. All existing pins were computed from these.
 pub fn known(annotations: &Value) -> Value {
     let Value::Object(members) = annotations else { return annotations.clone() };
     let is_known = |(name, value): &(&String, &Value)| KNOWN.contains(&name.as_str()) && !value.is_null();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_are_made_of_the_known_ones() {
+    fn pins_cover_the_known_annotations() {
         let annotations = json!({"readOnlyHint": true, "title": null, "x": 1});
         assert_eq!(known(&annotations), json!({"readOnlyHint": true}));
     }

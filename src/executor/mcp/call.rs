@@ -1,4 +1,4 @@
-//! One call of a server's tool. Whoever gives it up tells the server.
+//! One call of an upstream tool. Dropping the call cancels the request at the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::{convert, fault};
 use crate::domain::{Failure, ToolOutput};
 use crate::executor::Invocation;
 
-/// How long telling a server that nobody waits any more may take.
-const LAST_WORD: Duration = Duration::from_secs(5);
+/// Timeout for sending a cancellation to a server.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A request that nobody has given up yet.
+/// A pending request. Dropping it sends a cancellation.
 struct InFlight(Option<RequestHandle<RoleClient>>);
 
 impl InFlight {
@@ -34,8 +34,12 @@ impl Drop for InFlight {
         let Some(handle) = self.0.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
-            // A server that takes nothing more cannot be told.
-            let _ = tokio::time::timeout(LAST_WORD, handle.cancel(Some("the call was given up".to_owned()))).await;
+            // Fails only if the server no longer reads requests.
+            let _ = tokio::time::timeout(
+                CANCEL_TIMEOUT,
+                handle.cancel(Some("the call was cancelled or timed out".to_owned())),
+            )
+            .await;
         });
     }
 }
@@ -61,7 +65,7 @@ pub async fn run(
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
     let failed = |error: ServiceError| {
         if fault::is_broken(&error) {
-            // Whether the server is still there is found out at once.
+            // Checks immediately whether the server is still available.
             server.request_refresh();
         }
         let failure = fault::failure(name, error, link.url.as_ref());
@@ -69,7 +73,7 @@ pub async fn run(
     };
     let handle =
         link.peer.send_cancellable_request(request, options).await.map_err(|error| failed(error).never_left())?;
-    let _listening = link.listeners.listen(handle.progress_token.clone(), &invocation.emitter);
+    let _subscription = link.listeners.subscribe(handle.progress_token.clone(), &invocation.emitter);
     let mut in_flight = InFlight(Some(handle));
     let outcome = match in_flight.answer().await.map_err(failed)? {
         ServerResult::CallToolResult(result) => convert::outcome(name, result),
@@ -77,11 +81,11 @@ pub async fn run(
             convert::lenient(name, result.0).ok_or_else(|| failed(ServiceError::UnexpectedResponse))?
         }
         ServerResult::InputRequiredResult(_) => {
-            let message = "its server wants to ask somebody something, which is not possible here";
+            let message = "its server requires further input, which is not supported";
             return Err(Failure::execution(name, message));
         }
         ServerResult::CreateTaskResult(_) => {
-            return Err(Failure::execution(name, "its server made a task of it, though none was asked for"));
+            return Err(Failure::execution(name, "its server created a task, although none was requested"));
         }
         _ => return Err(failed(ServiceError::UnexpectedResponse)),
     };

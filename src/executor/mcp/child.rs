@@ -1,5 +1,5 @@
-//! The program of a server: how it is started so that nothing of it outlives its connection or the service, and how it ends.
-//! The one place that knows by which helper.
+//! The program of a server: starting it below a helper, so that no descendant outlives the connection or the service,
+//! and ending it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,38 +14,39 @@ use crate::domain::json;
 use crate::executor::Processes;
 use crate::executor::process::supervised_command;
 
-/// How long a program has to end by itself, once its pipe is closed.
+/// Maximum time for a program to exit after its standard input was closed.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long the helper may then take to end it, with all that it has started.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// Maximum time for the helper to end the program and its descendants after SIGTERM.
+const TERM_GRACE: Duration = Duration::from_secs(4);
 
-/// How long the last line of standard error is waited for once a program has ended: what it has started may keep the pipe.
+/// Maximum wait for the last line of standard error after the program has ended. Its descendants may keep the pipe
+/// open.
 const LAST_LINE: Duration = Duration::from_secs(1);
-/// Longest last line that is repeated, in characters.
-const LONGEST_LINE: usize = 300;
+/// Maximum length of the quoted last line, in characters.
+const MAX_LINE: usize = 300;
 
-/// A running program below its helper. Dropped, it is ended in the background.
+/// A running program below its helper. Dropping it ends the program in the background.
 #[derive(Debug)]
 pub struct ChildGuard {
     child: Option<Child>,
-    /// Reads standard error to its end, and gives the last line.
+    /// A task that reads standard error to its end and returns the last line.
     last_line: Option<JoinHandle<Option<String>>>,
 }
 
 /// The pipes of a program.
 pub struct Pipes {
-    /// Its standard input; when it is closed, the program is to end.
+    /// Standard input; closing it asks the program to exit.
     pub stdin: ChildStdin,
-    /// Its standard output.
+    /// Standard output.
     pub stdout: ChildStdout,
-    /// Its standard error.
+    /// Standard error.
     pub stderr: ChildStderr,
 }
 
-/// Starts a program below a helper, in a group of its own and with this environment only.
+/// Starts a program below a helper, in its own process group and with only this environment.
 ///
 /// # Errors
-/// Why it cannot be started.
+/// Returns a message if the program cannot be started.
 pub fn start(
     processes: &Processes,
     argv: &[String],
@@ -68,28 +69,29 @@ pub fn start(
 }
 
 impl ChildGuard {
-    /// The id of the process that keeps it.
+    /// Returns the process id of the helper.
     pub fn id(&self) -> Option<u32> {
         self.child.as_ref().and_then(Child::id)
     }
 
-    /// Lets its end be told with the last line of its standard error, which this task reads.
+    /// Sets the task that reads standard error, for the message about the end of the program.
     pub fn with_last_line(self, last_line: JoinHandle<Option<String>>) -> Self {
         let mut running = self;
         running.last_line = Some(last_line);
         running
     }
 
-    /// Waits for the end, which the closed pipe brings about; a helper that hangs is killed. Says how it ended.
+    /// Closes standard input, waits for the end of the program, and kills it if it hangs. Returns a message about its
+    /// end.
     pub async fn end(mut self) -> Option<String> {
-        let told = ended(self.child.take()?).await.map(told)?;
-        let Some(reading) = self.last_line.take() else { return Some(told) };
+        let message = ended(self.child.take()?).await.map(message)?;
+        let Some(reading) = self.last_line.take() else { return Some(message) };
         match tokio::time::timeout(LAST_LINE, reading).await {
             Ok(Ok(Some(line))) => {
                 let line = line.trim().replace(char::is_control, " ");
-                Some(format!("{told}; the last line of its standard error: {}", json::shorten(&line, LONGEST_LINE)))
+                Some(format!("{message}; the last line of its standard error: {}", json::shorten(&line, MAX_LINE)))
             }
-            _ => Some(told),
+            _ => Some(message),
         }
     }
 }
@@ -97,7 +99,7 @@ impl ChildGuard {
 impl Drop for ChildGuard {
     fn drop(&mut self) {
         let Some(child) = self.child.take() else { return };
-        // Without a runtime, `kill_on_drop` is all that is left.
+        // Without a runtime, `kill_on_drop` ends the helper.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(ended(child));
         }
@@ -111,20 +113,20 @@ async fn ended(mut child: Child) -> Option<ExitStatus> {
     }
     let helper = child.id().and_then(|id| rustix::process::Pid::from_raw(id.cast_signed()));
     if let Some(helper) = helper {
-        // It passes this on, and kills what does not heed it.
+        // The helper forwards the signal, and kills the processes that ignore it.
         let _ = rustix::process::kill_process(helper, rustix::process::Signal::TERM);
     }
-    if let Ok(status) = tokio::time::timeout(PATIENCE, child.wait()).await {
+    if let Ok(status) = tokio::time::timeout(TERM_GRACE, child.wait()).await {
         return status.ok();
     }
     let _ = child.start_kill();
     child.wait().await.ok()
 }
 
-fn told(status: ExitStatus) -> String {
+fn message(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) if code > 128 => format!("its program was killed by signal {}", code - 128),
-        (Some(code), _) => format!("its program has ended with code {code}"),
+        (Some(code), _) => format!("its program exited with code {code}"),
         (None, Some(signal)) => format!("its program was killed by signal {signal}"),
         (None, None) => "its program has ended".to_owned(),
     }

@@ -1,4 +1,4 @@
-//! One connection of a server, from its beginning to its end.
+//! One connection to a server, from handshake to shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::child::{self, ChildGuard};
+use super::context::ServerContext;
 use super::lines::LineTransport;
 use super::link::Link;
-use super::outfit::ServerContext;
 use super::progress::ProgressRouter;
 use super::resolve::{ResolvedServer, ResolvedTransport};
 use super::ring::Ring;
@@ -26,30 +26,30 @@ use super::tap::Tap;
 use super::{annotations, fault, http};
 use crate::executor::Redaction;
 
-/// Most pages of a list of tools.
-const MOST_PAGES: usize = 100;
-/// Most tools of a server.
-const MOST_TOOLS: usize = 2000;
-/// How long a page may take.
-const PAGE: Duration = Duration::from_secs(30);
-/// How long the end of a connection may take.
-const END: Duration = Duration::from_secs(2);
+/// Maximum number of pages of a tool list.
+const MAX_PAGES: usize = 100;
+/// Maximum number of tools of a server.
+const MAX_TOOLS: usize = 2000;
+/// Timeout for one page.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout for closing a connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection that is up.
+/// An established connection.
 pub struct Connection {
-    /// What calls are made with.
+    /// The part of the connection that calls use.
     pub link: Arc<Link>,
-    /// What the server has said of itself.
+    /// The server's description of itself.
     pub info: Option<Arc<ServerPeerInfo>>,
-    /// Fires when it has said that its tools have changed.
+    /// Notified when the server reports that its tools have changed.
     pub changed: Arc<Notify>,
-    /// Its program, if it has one.
+    /// The program of a stdio server.
     pub child: Option<ChildGuard>,
     running: RunningService<RoleClient, McpClient>,
     lost: CancellationToken,
 }
 
-/// Who we are to a server.
+/// The client handler that identifies this service to servers.
 struct McpClient;
 
 impl ClientHandler for McpClient {
@@ -60,12 +60,12 @@ impl ClientHandler for McpClient {
     }
 }
 
-/// How a connection begins.
+/// The handshake of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handshake {
-    /// With the newest revision, or else an older one.
+    /// Starts with the newest revision and falls back to an older one.
     Newest,
-    /// With `initialize`, as servers of older revisions want it; some of them take nothing before it.
+    /// Starts with `initialize`, as in older revisions; some servers accept nothing before it.
     Initialize,
 }
 
@@ -81,11 +81,11 @@ impl Handshake {
     }
 }
 
-/// Why there is no connection.
+/// An error returned by [`open`].
 pub struct ConnectError {
-    /// For people.
+    /// Message for people.
     pub reason: String,
-    /// Whether another beginning could help.
+    /// Whether the other handshake may succeed.
     pub may_be_older: bool,
 }
 
@@ -95,37 +95,37 @@ impl ConnectError {
     }
 }
 
-/// Begins a connection.
+/// Opens a connection.
 ///
 /// # Errors
-/// Why there is none.
+/// Returns a [`ConnectError`] if the server cannot be started or reached, or if the handshake fails.
 pub async fn open(
-    given: ResolvedServer,
-    beginning: Handshake,
-    outfit: &ServerContext,
+    server: ResolvedServer,
+    handshake: Handshake,
+    context: &ServerContext,
     stderr: &Ring,
 ) -> Result<Connection, ConnectError> {
     let redaction =
-        Redaction::of(&given.secrets).map_err(|_| ConnectError::because("its secrets are too long".to_owned()))?;
+        Redaction::of(&server.secrets).map_err(|_| ConnectError::because("its secrets are too long".to_owned()))?;
     let redaction = redaction.map(Arc::new);
     let (listeners, changed, lost) = (ProgressRouter::default(), Arc::<Notify>::default(), CancellationToken::new());
-    let (begun, child, url) = match given.reached {
+    let (begun, child, url) = match server.reached {
         ResolvedTransport::Stdio { argv, env, cwd } => {
             let (child, pipes) =
-                child::start(&outfit.processes, &argv, &env, cwd.as_deref()).map_err(ConnectError::because)?;
+                child::start(&context.processes, &argv, &env, cwd.as_deref()).map_err(ConnectError::because)?;
             let (ring, hidden) = (stderr.clone(), redaction.clone());
             let reading = tokio::spawn(async move { ring.fill(pipes.stderr, hidden.as_deref()).await });
             let child = child.with_last_line(reading);
             let inner = LineTransport::new(pipes.stdout, pipes.stdin);
             let tap =
                 Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
-            (begin(tap, beginning, None).await, Some(child), None)
+            (begin(tap, handshake, None).await, Some(child), None)
         }
         ResolvedTransport::Http { url, headers } => {
-            let (inner, url) = http::transport(&outfit.client, &url, &headers).map_err(ConnectError::because)?;
+            let (inner, url) = http::transport(&context.client, &url, &headers).map_err(ConnectError::because)?;
             let tap =
                 Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
-            (begin(tap, beginning, Some(&url)).await, None, Some(url))
+            (begin(tap, handshake, Some(&url)).await, None, Some(url))
         }
     };
     let clean = |reason: String| match &redaction {
@@ -151,24 +151,25 @@ pub async fn open(
 
 async fn begin(
     transport: Tap<impl Transport<RoleClient> + 'static>,
-    beginning: Handshake,
+    handshake: Handshake,
     url: Option<&Url>,
 ) -> Result<RunningService<RoleClient, McpClient>, ConnectError> {
-    McpClient.serve_with_lifecycle(transport, beginning.mode()).await.map_err(|error| {
+    McpClient.serve_with_lifecycle(transport, handshake.mode()).await.map_err(|error| {
         let (reason, may_be_older) = fault::of_start(&error, url);
-        ConnectError { reason, may_be_older: may_be_older && beginning == Handshake::Newest }
+        ConnectError { reason, may_be_older: may_be_older && handshake == Handshake::Newest }
     })
 }
 
 impl Connection {
-    /// What it is used by, who tells of changes, and what ends of it.
+    /// Splits the connection into the part for calls, the notification about changed tools, and the part that closes
+    /// it.
     pub fn split(self) -> (Arc<Link>, Arc<Notify>, ConnectionShutdown) {
         let Self { link, changed, child, running, lost, .. } = self;
         (link, changed, ConnectionShutdown { running, child, lost })
     }
 }
 
-/// What ends of a connection. Dropped, it ends in the background.
+/// The part of a connection that closes it. Dropping it closes the connection in the background.
 pub struct ConnectionShutdown {
     running: RunningService<RoleClient, McpClient>,
     child: Option<ChildGuard>,
@@ -176,14 +177,14 @@ pub struct ConnectionShutdown {
 }
 
 impl ConnectionShutdown {
-    /// Pends until the connection is lost.
+    /// Waits until the connection is lost.
     pub async fn wait(&self) {
         self.lost.cancelled().await;
     }
 
-    /// Ends it. Says how its program ended, if it has one.
+    /// Closes the connection. Returns a message about the end of the program, if the server is a program.
     pub async fn end(mut self) -> Option<String> {
-        let _ = self.running.close_with_timeout(END).await;
+        let _ = self.running.close_with_timeout(CLOSE_TIMEOUT).await;
         match self.child.take() {
             Some(child) => child.end().await,
             None => None,
@@ -191,29 +192,30 @@ impl ConnectionShutdown {
     }
 }
 
-/// All tools that a server has now.
+/// Lists all tools of a server.
 ///
 /// # Errors
-/// Why they are not known.
+/// Returns a [`ServiceError`] if a page cannot be read.
 pub async fn tools(link: &Link) -> Result<Vec<Value>, ServiceError> {
     let (mut tools, mut cursor) = (Vec::new(), None);
-    for _ in 0..MOST_PAGES {
+    for _ in 0..MAX_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
         let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
-        let handle = link.peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(PAGE)).await?;
+        let handle =
+            link.peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(PAGE_TIMEOUT)).await?;
         let (page, next) = page(handle.await_response().await?)?;
         tools.extend(page);
-        // A cursor that stays the same would lead round in circles.
-        if next.is_none() || next == cursor || tools.len() > MOST_TOOLS {
+        // A repeated cursor would cause an endless loop.
+        if next.is_none() || next == cursor || tools.len() > MAX_TOOLS {
             break;
         }
         cursor = next;
     }
-    tools.truncate(MOST_TOOLS);
+    tools.truncate(MAX_TOOLS);
     Ok(tools)
 }
 
-/// The tools of a page, each as it is: one that rmcp does not take is no reason not to see the others.
+/// Returns the tools of a page as raw JSON, because one tool that rmcp cannot parse must not hide the others.
 fn page(result: ServerResult) -> Result<(Vec<Value>, Option<String>), ServiceError> {
     let Ok(Value::Object(mut page)) = serde_json::to_value(result) else {
         return Err(ServiceError::UnexpectedResponse);
@@ -224,18 +226,19 @@ fn page(result: ServerResult) -> Result<(Vec<Value>, Option<String>), ServiceErr
     Ok((tools, next))
 }
 
-/// Waits for a word of a server of the newest revision that its tools have changed; older ones say it unasked.
-pub async fn hear_of_changes(link: &Link, info: Option<&ServerPeerInfo>, changed: &Notify) {
-    let tells = info.is_some_and(|info| {
+/// Subscribes to tool changes of a server of the newest revision; older revisions send them without a subscription.
+/// Returns when the subscription ends.
+pub async fn listen_for_changes(link: &Link, info: Option<&ServerPeerInfo>, changed: &Notify) {
+    let notifies = info.is_some_and(|info| {
         let tools = info.capabilities.tools.as_ref();
         !info.protocol_version.has_initialize() && tools.is_some_and(|tools| tools.list_changed == Some(true))
     });
-    if tells {
+    if notifies {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
         if let Ok(mut subscription) = link.peer.listen(filter).await {
-            // What it says, the tap has heard already.
+            // The tap has already handled these notifications.
             while let Ok(Some(_)) = subscription.next().await {}
-            // Whatever was said while nobody listened is seen by looking.
+            // Lists the tools again, because changes after the end of the subscription were not reported.
             changed.notify_one();
         }
     }

@@ -1,4 +1,4 @@
-//! From a server's result to an outcome.
+//! Conversion of a server's result to an outcome.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::{ContentBlock, Outcome, ToolOutput, outcome_of};
 
-/// The outcome of a call of the tool `name`.
+/// Converts the result of a call of the tool `name`.
 pub fn outcome(name: &str, result: CallToolResult) -> Outcome {
     let is_error = result.is_error == Some(true);
     of_blocks(name, result.content.iter().map(|block| json!(block)), result.structured_content, is_error)
 }
 
-/// The same of a result whose images are not exactly the protocol's: one that cannot be read spoils no other block. `None` if
-/// anything else is wrong with its content.
+/// Converts a result with images that do not conform to the protocol: an unreadable image does not invalidate other
+/// blocks. Returns `None` if other content is invalid.
 pub fn lenient(name: &str, mut result: Value) -> Option<Outcome> {
     let Value::Array(blocks) = result.get_mut("content")?.take() else { return None };
     let is_fit = |block: &Value| block["type"] == "image" || RmcpBlock::deserialize(block).is_ok();
@@ -29,20 +29,20 @@ pub fn lenient(name: &str, mut result: Value) -> Option<Outcome> {
 fn of_blocks(name: &str, blocks: impl Iterator<Item = Value>, structured: Option<Value>, is_error: bool) -> Outcome {
     let content: Vec<ContentBlock> = blocks.map(shown).collect();
     if is_error {
-        // One conversion for every executor.
+        // Errors use the same conversion as for other executors.
         let mut given = Map::from_iter([("content".to_owned(), json!(content)), ("is_error".to_owned(), true.into())]);
         given.extend(structured.map(|structured| ("structured".to_owned(), structured)));
         return outcome_of(name, ToolOutput::Json(Value::Object(given)));
     }
     match structured {
-        // The text of data is the data.
+        // The output text is the structured data.
         Some(data) if content.is_empty() => Outcome::data(Arc::new(data)),
         None if content.is_empty() => outcome_of(name, ToolOutput::Nothing),
         structured => Outcome { structured: structured.map(Arc::new), ..Outcome::blocks(content) },
     }
 }
 
-/// A block of a server's as one of ours. What is none any more, as an image that is not base64, says so.
+/// Converts a block of a server. A text with the reason replaces an unreadable block.
 fn shown(block: Value) -> ContentBlock {
     let kind = block.get("type").and_then(Value::as_str).unwrap_or("unknown").to_owned();
     ContentBlock::from_value(block)
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_content_is_taken() {
+    fn all_kinds_of_content_are_converted() {
         let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
         let resource =
             json!({"type": "resource", "resource": {"uri": "file:///b", "text": "b", "mimeType": "text/plain"}});
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_structured_and_its_own_text_where_there_is_no_other() {
+    fn structured_data_is_the_text_of_an_empty_content() {
         let data = json!({"n": 1});
         let both = of(json!({"content": [{"type": "text", "text": "one"}], "structuredContent": data}));
         assert_eq!((both.output.as_str(), both.structured.as_deref()), ("one", Some(&data)));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_one_with_its_own_words() {
+    fn an_error_keeps_its_message() {
         let failed = of(json!({"content": [{"type": "text", "text": "no such city"}], "isError": true}));
         assert_eq!(failed.output, "Error executing tool \"s.t\": no such city");
         assert_eq!(failed.error.unwrap().message, "no such city");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn image_that_cannot_be_read_spoils_no_other_block() {
+    fn an_unreadable_image_does_not_affect_other_blocks() {
         let text = json!({"type": "text", "text": "seen"});
         let result = json!({"content": [text, {"type": "image", "data": "AA=="}, {"type": "image"}], "isError": false});
         let outcome = lenient("s.t", result).unwrap();

@@ -1,4 +1,4 @@
-//! What went wrong between us and a server: for the call that it ends, and for whoever looks after the server.
+//! Errors of upstream servers: failures for calls, and messages for the operator.
 
 use rmcp::model::ErrorData;
 use rmcp::service::{ClientInitializeError, ServiceError};
@@ -11,37 +11,37 @@ use super::link::Link;
 use crate::domain::{Failure, json};
 use crate::executor::http::fault::Fault;
 
-/// Longest text of another's that is repeated, in characters.
-const LONGEST: usize = 1000;
+/// Maximum length of a quoted error message, in characters.
+const MAX_CHARS: usize = 1000;
 
-/// The failure of a call. `url` is where an HTTP server is.
+/// Converts an error to the failure of a call. `url` is the address of an HTTP server.
 pub fn failure(name: &str, error: ServiceError, url: Option<&Url>) -> Failure {
     match error {
         ServiceError::McpError(error) => refused(name, &error),
         ServiceError::TransportSend(error) => of_transport(&error, url).into_failure(name),
         ServiceError::TransportClosed => lost().into_failure(name),
         ServiceError::Cancelled { .. } => Failure::cancelled(),
-        // rmcp's own words about what it received are not for a model.
-        _ => Failure::execution(name, "its server answered something that is no result of a tool"),
+        // rmcp's messages about unexpected responses are not suitable for a model.
+        _ => Failure::execution(name, "the upstream server returned an invalid tool result"),
     }
 }
 
-/// A server that has answered with an error of JSON-RPC.
+/// Converts a JSON-RPC error of the server.
 fn refused(name: &str, error: &ErrorData) -> Failure {
-    let message = json::shorten(&error.message, LONGEST);
+    let message = json::shorten(&error.message, MAX_CHARS);
     let code = error.code.0;
     let mut details = json!({ "mcp_code": code });
-    if let Some(data) = error.data.as_ref().filter(|data| data.to_string().len() <= 4 * LONGEST) {
+    if let Some(data) = error.data.as_ref().filter(|data| data.to_string().len() <= 4 * MAX_CHARS) {
         details["mcp_data"] = data.clone();
     }
     Failure::execution(name, format!("{message} (MCP error {code})")).with_details(details)
 }
 
 fn lost() -> Fault {
-    Fault { retryable: true, ..Fault::terminal("the connection to its server was lost before it answered") }
+    Fault { retryable: true, ..Fault::terminal("the connection to its server was lost before it responded") }
 }
 
-/// Whether a connection is no longer good for anything.
+/// Returns `true` if the connection can no longer be used.
 pub fn is_broken(error: &ServiceError) -> bool {
     matches!(error, ServiceError::TransportSend(_) | ServiceError::TransportClosed)
 }
@@ -64,14 +64,16 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>, url: &Url) -> Fault {
                 ..Fault::terminal(format!("its server answered HTTP {}", status.status))
             }
         }
-        StreamableHttpError::AuthRequired(_) => Fault::terminal("its server answered HTTP 401: it wants authorization"),
+        StreamableHttpError::AuthRequired(_) => {
+            Fault::terminal("its server answered HTTP 401: authorization is required")
+        }
         StreamableHttpError::InsufficientScope(_) => {
-            Fault::terminal("its server answered HTTP 403: its authorization does not reach so far")
+            Fault::terminal("its server answered HTTP 403: the authorization is insufficient")
         }
         StreamableHttpError::ResponseBodyTooLarge { max_size } => {
-            Fault::terminal(format!("its answer is larger than {max_size} bytes (16 MiB)"))
+            Fault::terminal(format!("its response is larger than {max_size} bytes (16 MiB)"))
         }
-        StreamableHttpError::UnexpectedServerResponse(text) => Fault::terminal(json::shorten(text, LONGEST)),
+        StreamableHttpError::UnexpectedServerResponse(text) => Fault::terminal(json::shorten(text, MAX_CHARS)),
         StreamableHttpError::UnexpectedContentType(kind) => {
             let kind = kind.as_deref().unwrap_or("no content type");
             Fault::terminal(format!(
@@ -79,12 +81,12 @@ fn of_http(error: &StreamableHttpError<reqwest::Error>, url: &Url) -> Fault {
                 json::shorten(kind, 100)
             ))
         }
-        StreamableHttpError::Deserialize(_) => Fault::terminal("its server answered something that is no message"),
+        StreamableHttpError::Deserialize(_) => Fault::terminal("its server answered with an invalid message"),
         _ => lost(),
     }
 }
 
-/// Why a connection did not come about, and whether the older way of beginning it could help.
+/// Returns the message for a failed connection, and whether the older handshake may succeed.
 pub fn of_start(error: &ClientInitializeError, url: Option<&Url>) -> (String, bool) {
     match error {
         ClientInitializeError::TransportError { error, .. } => match (error.error.downcast_ref(), url) {
@@ -94,26 +96,26 @@ pub fn of_start(error: &ClientInitializeError, url: Option<&Url>) -> (String, bo
                 Some(url),
             ) => (of_http(http, url).message, false),
             (Some(http), Some(url)) => (of_http(http, url).message, true),
-            _ => ("the connection was lost while it was being set up".to_owned(), true),
+            _ => ("the connection was lost during the handshake".to_owned(), true),
         },
         ClientInitializeError::ConnectionClosed(_) => {
-            ("it closed the connection while it was being set up".to_owned(), true)
+            ("it closed the connection during the handshake".to_owned(), true)
         }
         ClientInitializeError::JsonRpcError(error) => {
-            (format!("it refused the connection: {}", json::shorten(&error.message, LONGEST)), true)
+            (format!("it refused the connection: {}", json::shorten(&error.message, MAX_CHARS)), true)
         }
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
             let versions: Vec<&str> =
                 server_supported.iter().take(10).map(rmcp::model::ProtocolVersion::as_str).collect();
-            (format!("it speaks no protocol version that this service speaks, but {}", versions.join(", ")), true)
+            (format!("its protocol versions are not supported by this service: {}", versions.join(", ")), true)
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => (of_start(fallback, url).0, false),
-        _ => ("it answered something that is no answer of an MCP server".to_owned(), true),
+        _ => ("it did not answer like an MCP server".to_owned(), true),
     }
 }
 
-/// What went wrong, for whoever looks after the server.
-pub fn told(error: ServiceError, link: &Link) -> String {
+/// Returns the redacted message of an error, for the operator.
+pub fn message(error: ServiceError, link: &Link) -> String {
     let reason = match error {
         ServiceError::Timeout { timeout } => format!("it did not answer within {} ms", timeout.as_millis()),
         error => failure("", error, link.url.as_ref()).message,

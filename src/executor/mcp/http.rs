@@ -1,4 +1,4 @@
-//! A connection over Streamable HTTP, through the guard on outgoing connections.
+//! Connections over Streamable HTTP, through the egress guard.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,9 +11,9 @@ use super::http_client::Client;
 use crate::executor::HttpClient;
 use crate::executor::http::MAX_ANSWER_BYTES;
 
-/// Calls of one server at once whose answers are plain JSON.
-const AT_ONCE: usize = 256;
-/// Headers that the protocol has for itself.
+/// Maximum number of concurrent requests per server that are answered with plain JSON.
+const MAX_CONCURRENT: usize = 256;
+/// Headers that the protocol sets.
 const RESERVED: [&str; 9] = [
     "accept",
     "content-type",
@@ -26,28 +26,28 @@ const RESERVED: [&str; 9] = [
     "last-event-id",
 ];
 
-/// What is wrong with the name of a header, or its value.
+/// Returns the error in a header's name or value, if any.
 #[must_use]
 pub fn header_fault(name: &str, value: Option<&str>) -> Option<String> {
-    let Ok(parsed) = HeaderName::try_from(name) else { return Some("this is no name of a header".to_owned()) };
+    let Ok(parsed) = HeaderName::try_from(name) else { return Some("the header name is invalid".to_owned()) };
     if RESERVED.contains(&parsed.as_str()) {
-        return Some("the protocol has this header for itself".to_owned());
+        return Some("the header is reserved for the protocol".to_owned());
     }
     let is_fit = value.is_none_or(|value| HeaderValue::try_from(value).is_ok());
-    (!is_fit).then(|| "its value cannot be that of a header".to_owned())
+    (!is_fit).then(|| "the header value is invalid".to_owned())
 }
 
-/// A transport that is not connected yet.
+/// Creates a transport that is not connected yet.
 ///
 /// # Errors
-/// An address that is none or not allowed, or a header that is none; never a value.
+/// Returns a message, never with a header value, if the URL is invalid or denied, or if a header is invalid.
 pub fn transport(
     client: &HttpClient,
     url: &str,
     headers: &BTreeMap<String, String>,
 ) -> Result<(StreamableHttpClientTransport<Client>, Url), String> {
     crate::executor::http::check_url(url).map_err(|fault| format!("its url {fault}"))?;
-    let parsed = Url::parse(url).map_err(|error| format!("its url is none: {error}"))?;
+    let parsed = Url::parse(url).map_err(|error| format!("its url is invalid: {error}"))?;
     let inner = client.for_url(&parsed).map_err(|denied| denied.to_string())?;
     let mut custom = HashMap::new();
     for (name, value) in headers {
@@ -61,7 +61,7 @@ pub fn transport(
     }
     let config = StreamableHttpClientTransportConfig::with_uri(parsed.as_str())
         .custom_headers(custom)
-        .max_concurrent_requests(AT_ONCE)
+        .max_concurrent_requests(MAX_CONCURRENT)
         .max_sse_event_size(MAX_ANSWER_BYTES);
     Ok((StreamableHttpClientTransport::with_client(Client(inner), config), parsed))
 }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_protocol_s_own_headers_are_refused() {
+    fn reserved_headers_are_rejected() {
         assert_eq!(header_fault("Authorization", Some("Bearer x")), None);
         for name in ["Accept", "MCP-Session-Id", "Host", "a b", ""] {
             assert!(header_fault(name, None).is_some(), "{name}");

@@ -1,4 +1,4 @@
-//! rmcp's client over HTTP, but for lists of tools: those are read here, before rmcp's types drop what they do not know.
+//! rmcp's HTTP client, except for tool lists, which are read here because rmcp's types drop unknown members.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::lines;
 use crate::executor::http::MAX_ANSWER_BYTES;
 use crate::formats::sse;
 
-/// Names the session of a request.
+/// The header with the protocol's session id.
 const SESSION: &str = "mcp-session-id";
 
-/// The client. Cheap to clone.
+/// An HTTP client for rmcp. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client(pub reqwest::Client);
 
@@ -61,7 +61,8 @@ impl StreamableHttpClient for Client {
             for (name, value) in &headers {
                 post = post.header(name, value);
             }
-            // What is no list is asked for once more: rmcp knows what each refusal means.
+            // If the response is not a list, the request is repeated with rmcp's client, which interprets error
+            // responses.
             if let Some(listed) = list(post, &request.id).await {
                 return Ok(listed);
             }
@@ -112,7 +113,7 @@ impl StreamableHttpClient for Client {
     }
 }
 
-/// The answer to this request, if it is one.
+/// Sends the request and returns the response; `None` if it does not answer this request.
 async fn list(post: reqwest::RequestBuilder, id: &RequestId) -> Option<StreamableHttpPostResponse> {
     let response = post.send().await.ok().filter(|response| response.status().is_success())?;
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -130,19 +131,20 @@ type Body = BoxStream<'static, reqwest::Result<Bytes>>;
 
 async fn whole(mut body: Body) -> Option<ServerJsonRpcMessage> {
     let mut bytes = Vec::new();
-    while let Some(piece) = body.next().await {
-        let piece = piece.ok().filter(|piece| bytes.len() + piece.len() <= MAX_ANSWER_BYTES)?;
-        bytes.extend_from_slice(&piece);
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk.ok().filter(|chunk| bytes.len() + chunk.len() <= MAX_ANSWER_BYTES)?;
+        bytes.extend_from_slice(&chunk);
     }
     lines::read(&bytes)
 }
 
-/// The message of a stream that answers the request; a list says nothing on its way.
+/// Returns the message of an event stream that answers the request. Other messages are ignored, because a list reports
+/// no progress.
 async fn event(mut body: Body, id: &RequestId) -> Option<ServerJsonRpcMessage> {
     let mut parser = sse::Parser::new(MAX_ANSWER_BYTES);
-    while let Some(piece) = body.next().await {
-        let piece = piece.ok()?;
-        let mut rest = &piece[..];
+    while let Some(chunk) = body.next().await {
+        let chunk = chunk.ok()?;
+        let mut rest = &chunk[..];
         while let Some(event) = parser.next(&mut rest).ok()? {
             let message = lines::read(&event.data);
             let is_answer = match &message {

@@ -1,5 +1,5 @@
-//! JSON-RPC in lines over the pipes of a program, within bounds. A message that is none, or too large, is the failure of the
-//! call that it answers and of no other.
+//! JSON-RPC as bounded lines over the pipes of a program. An invalid or too large message fails only the call that it
+//! answers.
 
 use std::io;
 
@@ -15,53 +15,54 @@ use super::annotations;
 use crate::domain::json;
 use crate::executor::http::MAX_ANSWER_BYTES;
 
-/// Longest line: an answer and what is around it.
-const LONGEST: usize = MAX_ANSWER_BYTES + 64 * 1024;
-/// What is kept of a line that is too long, at each end, so that its id is found.
-const END: usize = 512;
-/// Messages that wait to be written.
+/// Maximum length of a line, in bytes: a response and its envelope.
+const MAX_LINE: usize = MAX_ANSWER_BYTES + 64 * 1024;
+/// Number of bytes kept from each end of a line that is too long, to find its id.
+const KEPT: usize = 512;
+/// Maximum number of messages that wait to be written.
 const WAITING: usize = 64;
 
 type Outgoing = (Vec<u8>, oneshot::Sender<io::Result<()>>);
 
-/// The transport.
+/// A transport of JSON-RPC messages in lines.
 pub struct LineTransport<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
-    /// The last bytes of a line that is too long, once it is.
+    /// The last bytes of the current line, once it is too long.
     overlong: Option<Vec<u8>>,
     writer: Option<mpsc::Sender<Outgoing>>,
 }
 
 impl<R: AsyncRead + Unpin> LineTransport<R> {
-    /// Over these pipes. What is sent is written by a task, which closes the pipe when this is closed.
+    /// Creates a transport over these pipes. A task writes the messages and closes the pipe when the transport is
+    /// closed.
     pub fn new(reader: R, writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         let (sender, outgoing) = mpsc::channel(WAITING);
         tokio::spawn(write(writer, outgoing));
         Self { reader: BufReader::new(reader), line: Vec::new(), overlong: None, writer: Some(sender) }
     }
 
-    /// The next whole line in `line`, or all that is kept of one that is too long; `None` at the end. It can be dropped at any
-    /// point and called again.
+    /// Reads the next line into `line`. Returns the kept end of a line that is too long, or `None` at the end of the
+    /// stream. This method is cancel safe.
     async fn next(&mut self) -> Option<Option<Vec<u8>>> {
         loop {
             let available = self.reader.fill_buf().await.ok().filter(|available| !available.is_empty())?;
             let newline = available.iter().position(|byte| *byte == b'\n');
             let taken = newline.map_or(available.len(), |at| at + 1);
-            let piece = &available[..newline.unwrap_or(taken)];
+            let chunk = &available[..newline.unwrap_or(taken)];
             match &mut self.overlong {
                 Some(end) => {
-                    end.extend_from_slice(&piece[piece.len().saturating_sub(END)..]);
-                    let over = end.len().saturating_sub(END);
+                    end.extend_from_slice(&chunk[chunk.len().saturating_sub(KEPT)..]);
+                    let over = end.len().saturating_sub(KEPT);
                     end.drain(..over);
                 }
-                None if self.line.len() + piece.len() > LONGEST => {
-                    let whole = [&self.line[self.line.len().saturating_sub(END)..], piece].concat();
-                    self.overlong = Some(whole[whole.len().saturating_sub(END)..].to_vec());
-                    self.line.truncate(END);
+                None if self.line.len() + chunk.len() > MAX_LINE => {
+                    let whole = [&self.line[self.line.len().saturating_sub(KEPT)..], chunk].concat();
+                    self.overlong = Some(whole[whole.len().saturating_sub(KEPT)..].to_vec());
+                    self.line.truncate(KEPT);
                     self.line.shrink_to_fit();
                 }
-                None => self.line.extend_from_slice(piece),
+                None => self.line.extend_from_slice(chunk),
             }
             self.reader.consume(taken);
             if newline.is_some() {
@@ -72,13 +73,13 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
 }
 
 async fn write(mut writer: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<Outgoing>) {
-    while let Some((bytes, told)) = outgoing.recv().await {
+    while let Some((bytes, done)) = outgoing.recv().await {
         let written = async {
             writer.write_all(&bytes).await?;
             writer.flush().await
         };
-        // Whoever does not wait for it any more does not want to know.
-        let _ = told.send(written.await);
+        // Fails only if the sender no longer waits for the result.
+        let _ = done.send(written.await);
     }
 }
 
@@ -94,9 +95,9 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for LineTransport<R> {
             let closed = || io::Error::from(io::ErrorKind::BrokenPipe);
             let mut bytes = serde_json::to_vec(&item)?;
             bytes.push(b'\n');
-            let (told, written) = oneshot::channel();
+            let (done, written) = oneshot::channel();
             let Some(writer) = writer else { return Err(closed()) };
-            writer.send((bytes, told)).await.map_err(|_| closed())?;
+            writer.send((bytes, done)).await.map_err(|_| closed())?;
             written.await.map_err(|_| closed())?
         }
     }
@@ -108,7 +109,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for LineTransport<R> {
             let message = match overlong {
                 Some(end) => id_of_ends(&line, &end).map(|id| {
                     let limit = MAX_ANSWER_BYTES;
-                    failure(id, format!("its answer is larger than {limit} bytes (16 MiB)"))
+                    failure(id, format!("its response is larger than {limit} bytes (16 MiB)"))
                 }),
                 None => read(&line),
             };
@@ -124,7 +125,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for LineTransport<R> {
     }
 }
 
-/// A message; `None` for what is none and answers nothing.
+/// Parses a message. Returns `None` for invalid messages that answer no request.
 pub(super) fn read(line: &[u8]) -> Option<ServerJsonRpcMessage> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.iter().all(u8::is_ascii_whitespace) {
@@ -132,11 +133,11 @@ pub(super) fn read(line: &[u8]) -> Option<ServerJsonRpcMessage> {
     }
     let (mut value, reason) = match json::parse(line) {
         Ok(value) => (value, None),
-        // A number, for one, that none of ours can be: which call it answers is found out all the same.
+        // The message may contain an unsupported number, for example. Its id is read anyway, to fail the right call.
         Err(error) => match serde_json::from_slice::<Value>(line) {
             Ok(value) => (value, Some(error.to_string())),
             Err(_) => {
-                tracing::debug!("an upstream server has written a line that is no JSON");
+                tracing::debug!("upstream server sent a line that is not JSON");
                 return None;
             }
         },
@@ -151,16 +152,17 @@ pub(super) fn read(line: &[u8]) -> Option<ServerJsonRpcMessage> {
         },
         Some(reason) => reason,
     };
-    tracing::debug!(reason, "an upstream server has written a message that is none");
-    id.filter(|_| is_answer).map(|id| failure(id, format!("its answer is none: {reason}")))
+    tracing::debug!(reason, "upstream server sent an invalid message");
+    id.filter(|_| is_answer).map(|id| failure(id, format!("its response is invalid: {reason}")))
 }
 
-/// Instead of an answer that cannot be used.
+/// Creates an error in place of an invalid response.
 fn failure(id: RequestId, reason: String) -> ServerJsonRpcMessage {
     JsonRpcMessage::error(ErrorData::internal_error(reason, None), Some(id))
 }
 
-/// The id of a message of which only both ends are known; ours are numbers. Some servers write it first, others last.
+/// Finds the id of a message from its two ends. Ids of this client are numbers. Some servers write the id first, others
+/// last.
 fn id_of_ends(start: &[u8], end: &[u8]) -> Option<RequestId> {
     let number = |text: &[u8]| -> Option<i64> {
         let text = std::str::from_utf8(text).ok()?.trim_start().strip_prefix(':')?.trim_start();
@@ -173,7 +175,7 @@ fn id_of_ends(start: &[u8], end: &[u8]) -> Option<RequestId> {
     let end = String::from_utf8_lossy(end);
     let last = || {
         let (_, rest) = end.rsplit_once("\"id\"")?;
-        // Anything but other plain members behind it would be within the result.
+        // If other than plain members follow, the id is inside of the result.
         let is_last =
             rest.trim_end().ends_with('}') && !rest.contains(['{', '[', ']']) && rest.matches('}').count() == 1;
         is_last.then(|| number(rest.as_bytes())).flatten()
@@ -191,8 +193,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_fails_its_own_call_and_the_next_is_read() {
-        let long = "x".repeat(LONGEST);
+    async fn a_line_that_is_too_long_fails_only_its_call() {
+        let long = "x".repeat(MAX_LINE);
         let first = format!("{{\"jsonrpc\":\"2.0\",\"id\":4,\"result\":{{\"a\":\"{long}\"}}}}\n");
         let last = format!("{{\"result\":{{\"id\":1,\"a\":\"{long}\"}},\"jsonrpc\":\"2.0\",\"id\": 5}}\n");
         let neither = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":\"{long}\"}}\n");
@@ -205,13 +207,13 @@ mod tests {
         let answer = lines.receive().await;
         assert!(matches!(&answer, Some(JsonRpcMessage::Response(answer)) if answer.id == RequestId::Number(6)));
         assert!(lines.receive().await.is_none());
-        assert!(lines.line.capacity() < LONGEST);
+        assert!(lines.line.capacity() < MAX_LINE);
     }
 
     #[test]
-    fn what_answers_a_call_and_is_no_answer_fails_that_call() {
+    fn an_invalid_response_fails_its_call() {
         let (id, reason) = error_of(read(br#"{"jsonrpc":"2.0","id":7,"result":{"n":100000000000000000001}}"#));
-        assert!(id == RequestId::Number(7) && reason.contains("its answer is none"), "{reason}");
+        assert!(id == RequestId::Number(7) && reason.contains("its response is invalid"), "{reason}");
         assert_eq!(error_of(read(br#"{"jsonrpc":"1.0","id":8,"result":{}}"#)).0, RequestId::Number(8));
         for nothing in [&b"Server started"[..], b"", b"  \r", b"{\"jsonrpc\":\"2.0\"", br#"{"id":1,"method":"x"}"#] {
             assert!(read(nothing).is_none(), "{nothing:?}");
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_found_at_either_end_and_not_within() {
+    fn an_id_is_found_at_either_end_but_not_inside_the_result() {
         assert_eq!(id_of_ends(br#"{"id" : 12,"result":{"#, b""), Some(RequestId::Number(12)));
         assert_eq!(
             id_of_ends(br#"{"result":{"id":1"#, br#"x"}]},"id":3,"jsonrpc":"2.0"}"#),

@@ -1,4 +1,4 @@
-//! What calls of a server are made with, as long as one connection lasts.
+//! The part of a connection that calls use.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use url::Url;
 use super::progress::ProgressRouter;
 use crate::executor::Redaction;
 
-/// What calls are made with.
+/// A link to a server, valid as long as its connection.
 #[derive(Debug)]
 pub struct Link {
-    /// The server.
+    /// The client side of rmcp.
     pub peer: Peer<RoleClient>,
-    /// Where its progress goes.
+    /// The router for progress notifications.
     pub listeners: ProgressRouter,
-    /// The values that it was given, and that nobody is to hear.
+    /// The secrets that the server was given, to be redacted from its output.
     pub redaction: Option<Arc<Redaction>>,
-    /// Where it is, if it is an HTTP server.
+    /// The address of an HTTP server.
     pub url: Option<Url>,
 }

@@ -1,4 +1,4 @@
-//! From what a server says of a tool to a definition of ours, and to what is compared when it says it again.
+//! Tools as servers list them: conversion to definitions, and comparison with earlier lists.
 
 use std::sync::Arc;
 
@@ -9,59 +9,59 @@ use crate::domain::idempotency::fingerprint;
 use crate::domain::tool::{Annotations, OutputCheck, UpstreamMetadata};
 use crate::domain::{ExecutorSpec, ToolDefinition};
 
-/// What a server said of a tool: one item of its `tools/list`.
+/// One item of a server's `tools/list`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedTool {
-    /// Its name there.
+    /// The tool's name at the server.
     pub name: String,
-    /// All of it.
+    /// The complete item.
     pub tool: Value,
-    /// SHA-256 of what a model is told of it, whatever the order of members.
+    /// SHA-256 of the members that a pin covers, independent of their order.
     pub fingerprint: [u8; 32],
 }
 
-/// The members of a tool that a model is told.
+/// The members that a pin covers.
 const MEMBERS: [&str; 6] = ["title", "description", "inputSchema", "outputSchema", "annotations", "icons"];
 
 impl ListedTool {
-    /// Reads one item; its name, or its place, is all that is left of one that has none.
+    /// Reads one item.
     ///
     /// # Errors
-    /// What it is called instead, and why it is none.
+    /// Returns the position (`#N`) and a message if the item has no name.
     pub fn read(place: usize, tool: Value) -> Result<Self, (String, String)> {
         let name = tool.get("name").and_then(Value::as_str).map(str::to_owned);
         let Some(name) = name else { return Err((format!("#{place}"), "it has no name".to_owned())) };
-        let told: Map<String, Value> = MEMBERS
+        let pinned_members: Map<String, Value> = MEMBERS
             .iter()
             .filter_map(|member| Some(((*member).to_owned(), pinned(member, tool.get(*member)?))))
             .collect();
-        Ok(Self { name, fingerprint: fingerprint(&Value::Object(told)), tool })
+        Ok(Self { name, fingerprint: fingerprint(&Value::Object(pinned_members)), tool })
     }
 
-    /// Which members differ.
+    /// Returns the names of the members that differ.
     #[must_use]
     pub fn differs(&self, before: &Self) -> Vec<&'static str> {
-        let of = |told: &Self, member: &str| told.tool.get(member).map(|value| pinned(member, value));
+        let of = |listed: &Self, member: &str| listed.tool.get(member).map(|value| pinned(member, value));
         let differs = |member: &&&str| of(self, member) != of(before, member);
         MEMBERS.iter().filter(differs).copied().collect()
     }
 }
 
-/// What a pin covers of a member. Annotations that only clients may know are passed on, and are no reason to have a tool
-/// accepted anew; pins that were made before they were kept go on to hold.
+/// Returns the part of a member that a pin covers. Annotations that rmcp drops are excluded: changes of them require no
+/// new acceptance, and older pins, made without them, remain valid.
 fn pinned(member: &str, value: &Value) -> Value {
     if member == "annotations" { annotations::known(value) } else { value.clone() }
 }
 
-/// Our definition of a server's tool. Whether it can be one is found out where definitions are compiled.
+/// Converts a listed tool to a definition. The registry validates it when it compiles the definition.
 ///
 /// # Errors
-/// If it has not even the shape of one.
-pub fn definition(server: &str, told: &ListedTool, output_check: OutputCheck) -> Result<ToolDefinition, String> {
-    let ListedTool { name, tool, .. } = told;
+/// Returns a message if `inputSchema` is not an object.
+pub fn definition(server: &str, listed: &ListedTool, output_check: OutputCheck) -> Result<ToolDefinition, String> {
+    let ListedTool { name, tool, .. } = listed;
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let input_schema = tool.get("inputSchema").filter(|schema| schema.is_object()).cloned();
-    let Some(input_schema) = input_schema else { return Err("its inputSchema is no object".to_owned()) };
+    let Some(input_schema) = input_schema else { return Err("its inputSchema is not an object".to_owned()) };
     let hints = tool.get("annotations").and_then(Value::as_object).cloned();
     let hint = |name: &str, default: bool| {
         hints.as_ref().and_then(|hints| hints.get(name)).and_then(Value::as_bool).unwrap_or(default)
@@ -97,15 +97,15 @@ mod tests {
 
     use super::*;
 
-    fn told(tool: Value) -> ListedTool {
+    fn listed(tool: Value) -> ListedTool {
         ListedTool::read(0, tool).unwrap()
     }
 
     #[test]
-    fn what_is_said_of_a_tool_becomes_a_definition() {
+    fn a_listed_tool_becomes_a_definition() {
         let tool = json!({"name": "read", "title": "Read", "description": "Reads.", "inputSchema": {"type": "object"},
             "outputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true, "openWorldHint": false}});
-        let definition = definition("files", &told(tool), OutputCheck::Strict).unwrap();
+        let definition = definition("files", &listed(tool), OutputCheck::Strict).unwrap();
         assert_eq!((definition.name.as_str(), definition.title.as_deref()), ("files.read", Some("Read")));
         let Annotations { read_only, destructive, idempotent, open_world } = definition.annotations;
         assert_eq!([read_only, destructive, idempotent, open_world], [true, true, false, false]);
@@ -115,12 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_one_whatever_the_order_of_members() {
-        let one = told(json!({"name": "t", "inputSchema": {"type": "object", "title": "A"}}));
-        let same = told(json!({"inputSchema": {"title": "A", "type": "object"}, "name": "t", "_meta": {"x": 1}}));
-        let other = told(json!({"name": "t", "inputSchema": {"type": "object"}, "description": "now"}));
+    fn changes_are_independent_of_the_order_of_members() {
+        let one = listed(json!({"name": "t", "inputSchema": {"type": "object", "title": "A"}}));
+        let same = listed(json!({"inputSchema": {"title": "A", "type": "object"}, "name": "t", "_meta": {"x": 1}}));
+        let other = listed(json!({"name": "t", "inputSchema": {"type": "object"}, "description": "now"}));
         assert_eq!(one.fingerprint, same.fingerprint);
-        let hinted = |hints: Value| told(json!({"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}));
+        let hinted =
+            |hints: Value| listed(json!({"name": "t", "inputSchema": {"type": "object"}, "annotations": hints}));
         let (plain, more) = (hinted(json!({"readOnlyHint": true})), hinted(json!({"readOnlyHint": true, "own": 1})));
         assert_eq!((plain.fingerprint, plain.differs(&more)), (more.fingerprint, Vec::new()));
         assert_ne!(plain.fingerprint, hinted(json!({"readOnlyHint": false})).fingerprint);

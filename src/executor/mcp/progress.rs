@@ -1,4 +1,4 @@
-//! From a server's progress notifications to the calls that they are about, in the order in which they came.
+//! Routing of progress notifications to their calls, in the order of arrival.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use crate::domain::Progress;
 use crate::domain::call::StatusUpdate;
 use crate::executor::Emitter;
 
-/// Most notifications that are kept for a call which has just been sent and is not yet known here.
-const MOST_EARLY: usize = 64;
+/// Maximum number of kept notifications for calls that were sent but have not subscribed yet.
+const MAX_EARLY: usize = 64;
 
-/// Who wants to hear of which call. Cheap to clone.
+/// A router of progress notifications. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct ProgressRouter(Arc<Mutex<RouterState>>);
 
@@ -22,7 +22,7 @@ struct RouterState {
     early: VecDeque<ProgressNotificationParam>,
 }
 
-/// As long as it lives, progress goes to its call.
+/// A guard that routes progress to its call while it exists.
 #[derive(Debug)]
 pub struct ProgressSubscription {
     token: ProgressToken,
@@ -30,51 +30,51 @@ pub struct ProgressSubscription {
 }
 
 impl ProgressRouter {
-    fn heard(&self) -> MutexGuard<'_, RouterState> {
+    fn state(&self) -> MutexGuard<'_, RouterState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call wants to hear of itself, also what was said already.
-    pub fn listen(&self, token: ProgressToken, emitter: &Emitter) -> ProgressSubscription {
-        let mut heard = self.heard();
-        heard.early.retain(|said| {
-            let is_its_own = said.progress_token == token;
+    /// Subscribes a call to its progress, including earlier notifications.
+    pub fn subscribe(&self, token: ProgressToken, emitter: &Emitter) -> ProgressSubscription {
+        let mut state = self.state();
+        state.early.retain(|notification| {
+            let is_its_own = notification.progress_token == token;
             if is_its_own {
-                tell(said, emitter);
+                report(notification, emitter);
             }
             !is_its_own
         });
-        heard.calls.insert(token.clone(), emitter.clone());
-        drop(heard);
+        state.calls.insert(token.clone(), emitter.clone());
+        drop(state);
         ProgressSubscription { token, listeners: self.clone() }
     }
 
-    /// A server has said something.
-    pub fn say(&self, said: ProgressNotificationParam) {
-        let mut heard = self.heard();
-        if let Some(emitter) = heard.calls.get(&said.progress_token) {
-            tell(&said, emitter);
+    /// Routes a notification of the server.
+    pub fn route(&self, notification: ProgressNotificationParam) {
+        let mut state = self.state();
+        if let Some(emitter) = state.calls.get(&notification.progress_token) {
+            report(&notification, emitter);
             return;
         }
-        if heard.early.len() == MOST_EARLY {
-            heard.early.pop_front();
+        if state.early.len() == MAX_EARLY {
+            state.early.pop_front();
         }
-        heard.early.push_back(said);
+        state.early.push_back(notification);
     }
 }
 
 impl Drop for ProgressSubscription {
     fn drop(&mut self) {
-        self.listeners.heard().calls.remove(&self.token);
+        self.listeners.state().calls.remove(&self.token);
     }
 }
 
-fn tell(said: &ProgressNotificationParam, emitter: &Emitter) {
-    if !said.progress.is_finite() {
+fn report(notification: &ProgressNotificationParam, emitter: &Emitter) {
+    if !notification.progress.is_finite() {
         return;
     }
-    let total = said.total.filter(|total| total.is_finite());
-    let progress = Progress { current: said.progress, total, message: said.message.clone() };
+    let total = notification.total.filter(|total| total.is_finite());
+    let progress = Progress { current: notification.progress, total, message: notification.message.clone() };
     emitter.status(StatusUpdate { progress: Some(progress), ..StatusUpdate::default() });
 }
 
@@ -85,30 +85,30 @@ mod tests {
     use super::*;
     use crate::executor::emitter::{self, Report};
 
-    fn said(token: i64, progress: f64) -> ProgressNotificationParam {
+    fn notification(token: i64, progress: f64) -> ProgressNotificationParam {
         ProgressNotificationParam::new(ProgressToken(NumberOrString::Number(token)), progress)
     }
 
     #[test]
-    fn progress_goes_to_its_call_even_if_it_comes_first() {
+    fn early_progress_reaches_its_call() {
         let (listeners, (emitter, mut reports)) = (ProgressRouter::default(), emitter::channel());
         for token in 0..100 {
-            listeners.say(said(token, 1.0));
+            listeners.route(notification(token, 1.0));
         }
-        listeners.say(said(7, 2.0));
-        let listening = listeners.listen(ProgressToken(NumberOrString::Number(7)), &emitter);
+        listeners.route(notification(7, 2.0));
+        let listening = listeners.subscribe(ProgressToken(NumberOrString::Number(7)), &emitter);
         let current = |report| match report {
             Some(Report::Status(update)) => update.progress.map(|progress| progress.current),
             _ => None,
         };
         assert_eq!(current(reports.take()), Some(2.0));
-        listeners.say(said(7, 3.0));
+        listeners.route(notification(7, 3.0));
         assert_eq!(current(reports.take()), Some(3.0));
-        listeners.say(said(8, 4.0));
+        listeners.route(notification(8, 4.0));
         assert_eq!(reports.take(), None);
         drop(listening);
-        listeners.say(said(7, 5.0));
+        listeners.route(notification(7, 5.0));
         assert_eq!(reports.take(), None);
-        assert!(listeners.heard().early.len() <= MOST_EARLY && listeners.heard().calls.is_empty());
+        assert!(listeners.state().early.len() <= MAX_EARLY && listeners.state().calls.is_empty());
     }
 }

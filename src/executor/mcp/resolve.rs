@@ -1,4 +1,4 @@
-//! What a server is given: its texts with what they stand for, and which of them nobody is to see.
+//! Resolution of placeholders in the declaration of a server, and the list of its secrets.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::domain::process::EnvValue;
 use crate::domain::upstream::{Upstream, UpstreamTransport};
 use crate::executor::Secrets;
 
-/// Words in the names of variables whose values are secrets.
-const TELLING: [&str; 9] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "PRIVATE", "COOKIE", "DSN"];
-/// What every program is given of the service's own environment: what MCP's own SDKs give, temporary files and the language,
-/// and how it reaches the network: proxies and certificates.
+/// Words in names of variables whose values are secret.
+const SECRET_WORDS: [&str; 9] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "PRIVATE", "COOKIE", "DSN"];
+/// Variables of the service that every program inherits: the variables of the MCP SDKs, and others for temporary
+/// files, the language, proxies and certificates.
 const INHERITED: [&str; 20] = [
     "HOME",
     "LOGNAME",
@@ -35,82 +35,82 @@ const INHERITED: [&str; 20] = [
     "no_proxy",
 ];
 
-/// A server with everything put in.
+/// A server with resolved placeholders.
 pub struct ResolvedServer {
-    /// How it is reached.
+    /// The resolved transport.
     pub reached: ResolvedTransport,
-    /// The values that nobody is to see.
+    /// The values to redact.
     pub secrets: Vec<Value>,
 }
 
-/// How a server is reached, with everything put in.
+/// The transport of a server with resolved placeholders.
 pub enum ResolvedTransport {
-    /// A program.
+    /// A program on standard input and output.
     Stdio {
         /// The program and its arguments.
         argv: Vec<String>,
-        /// Its whole environment.
+        /// The complete environment.
         env: BTreeMap<String, String>,
-        /// Where it runs.
+        /// The working directory.
         cwd: Option<String>,
     },
-    /// An address.
+    /// A Streamable HTTP server.
     Http {
-        /// The address.
+        /// The URL of the server.
         url: String,
         /// Headers of every request.
         headers: BTreeMap<String, String>,
     },
 }
 
-/// Puts everything in.
+/// Resolves all placeholders of a server.
 ///
 /// # Errors
-/// What is not there; never a value.
+/// Returns a message, never with a value, if a secret or variable is not set or a variable name is invalid.
 pub fn fill(
     upstream: &Upstream,
     secrets: &Secrets,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<ResolvedServer, String> {
-    let mut filler = Resolver { expands: upstream.expands, secrets, environment, hidden: Vec::new() };
+    let mut resolver = Resolver { expands: upstream.expands, secrets, environment, hidden: Vec::new() };
     let reached = match &upstream.transport {
         UpstreamTransport::Stdio { command, args, env, cwd } => {
-            let mut argv = vec![filler.text(command)?];
+            let mut argv = vec![resolver.text(command)?];
             for argument in args {
-                argv.push(filler.text(argument)?);
+                argv.push(resolver.text(argument)?);
             }
             let inherited = INHERITED.into_iter().filter_map(|name| Some((name.to_owned(), environment(name)?)));
             let mut whole: BTreeMap<String, String> = inherited.collect();
-            whole.values().for_each(|value| filler.hide_credentials(value));
+            whole.values().for_each(|value| resolver.hide_credentials(value));
             for (name, value) in env {
                 if name.is_empty() || name.contains(['=', '\0']) {
-                    return Err("env: there is a name that no variable can have".to_owned());
+                    return Err("env: a variable name is invalid".to_owned());
                 }
-                let value = filler.value(value, is_telling(name))?;
+                let value = resolver.value(value, is_secret_name(name))?;
                 whole.insert(name.clone(), value);
             }
-            let cwd = cwd.as_deref().map(|cwd| filler.text(cwd)).transpose()?;
+            let cwd = cwd.as_deref().map(|cwd| resolver.text(cwd)).transpose()?;
             ResolvedTransport::Stdio { argv, env: whole, cwd }
         }
         UpstreamTransport::Http { url, headers } => {
-            let url = filler.text(url)?;
+            let url = resolver.text(url)?;
             let mut whole = BTreeMap::new();
             for (name, value) in headers {
-                whole.insert(name.clone(), filler.value(value, true)?);
+                whole.insert(name.clone(), resolver.value(value, true)?);
             }
             ResolvedTransport::Http { url, headers: whole }
         }
     };
-    Ok(ResolvedServer { reached, secrets: filler.hidden })
+    Ok(ResolvedServer { reached, secrets: resolver.hidden })
 }
 
-/// Whether a variable of this name holds a secret.
-fn is_telling(name: &str) -> bool {
+/// Returns `true` if a variable of this name usually holds a secret.
+fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    TELLING.iter().any(|word| name.contains(word))
+    SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// The user and the password in an address, as in many of databases and proxies.
+/// Returns the user and password of an address, as used for databases and proxies.
 fn user_info(address: &str) -> Option<&str> {
     let (_, rest) = address.split_once("://")?;
     rest.rsplit_once('@').map(|(user_info, _)| user_info)
@@ -135,7 +135,7 @@ impl Resolver<'_> {
         };
         if is_secret || user_info(&value).is_some() {
             self.hide(&value);
-            // `Bearer …`: the second word alone is the secret as well.
+            // In `Bearer …`, the second word alone is a secret as well.
             if let Some((_, credential)) = value.split_once(' ') {
                 self.hide(credential);
             }
@@ -143,7 +143,7 @@ impl Resolver<'_> {
         Ok(value)
     }
 
-    /// Hides an address with a user or a password, and those themselves.
+    /// Hides an address that contains a user or password, and these parts on their own.
     fn hide_credentials(&mut self, address: &str) {
         if let Some(user_info) = user_info(address) {
             self.hide(address);
@@ -155,14 +155,15 @@ impl Resolver<'_> {
         self.hidden.push(Value::String(value.to_owned()));
     }
 
-    /// `${NAME}`, `${env:NAME}` and `${NAME:-default}`: the secret of that name, else the variable, else the default.
+    /// Resolves `${NAME}`, `${env:NAME}` and `${NAME:-default}`: to the secret of that name, else the variable, else
+    /// the default.
     fn text(&mut self, text: &str) -> Result<String, String> {
         if !self.expands {
             return Ok(text.to_owned());
         }
-        let (mut filled, mut rest) = (String::with_capacity(text.len()), text);
+        let (mut resolved, mut rest) = (String::with_capacity(text.len()), text);
         while let Some((before, behind)) = rest.split_once("${") {
-            filled.push_str(before);
+            resolved.push_str(before);
             let Some((inside, after)) = behind.split_once('}') else {
                 rest = &rest[before.len()..];
                 break;
@@ -177,19 +178,20 @@ impl Resolver<'_> {
             match (found, default) {
                 (Some(found), _) => {
                     self.hide(&found);
-                    filled.push_str(&found);
+                    resolved.push_str(&found);
                 }
-                (None, Some(default)) => filled.push_str(default),
+                (None, Some(default)) => resolved.push_str(default),
                 (None, None) => {
                     return Err(format!(
-                        "`${{{name}}}` is not set; the operator of this service sets it as TOOLPOST_SECRET_{name} or as {name}"
+                        "`${{{name}}}` is not set; the operator of this service can set it as TOOLPOST_SECRET_{name} \
+                            or {name}"
                     ));
                 }
             }
             rest = after;
         }
-        filled.push_str(rest);
-        Ok(filled)
+        resolved.push_str(rest);
+        Ok(resolved)
     }
 }
 
@@ -200,7 +202,7 @@ mod tests {
     use super::*;
     use crate::domain::upstream::{Declared, read_settings};
 
-    fn filled(value: Value) -> Result<ResolvedServer, String> {
+    fn resolved(value: Value) -> Result<ResolvedServer, String> {
         let Ok(Declared::Enabled(upstream)) = read_settings(value.as_object().unwrap(), true) else {
             panic!("{value}")
         };
@@ -217,8 +219,8 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_filled_and_what_was_put_in_is_hidden() {
-        let given = filled(json!({"command": "${BIN:-run}", "args": ["--user=${WHO}", "${", "a${env:WHO}b"],
+    fn placeholders_are_resolved_and_their_values_hidden() {
+        let given = resolved(json!({"command": "${BIN:-run}", "args": ["--user=${WHO}", "${", "a${env:WHO}b"],
             "env": {"API_KEY": "plain-key", "MODE": "fast", "K": {"secret": "KEY"}, "DB": "pg://u:p@h/d"}}));
         let ResolvedServer { reached: ResolvedTransport::Stdio { argv, env, .. }, secrets } = given.unwrap() else {
             panic!("a program")
@@ -234,12 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn every_header_is_a_secret_and_what_is_missing_is_named() {
-        let given = filled(json!({"url": "https://h/${WHO}", "headers": {"Authorization": "Bearer ${KEY}"}})).unwrap();
+    fn headers_are_secret_and_missing_variables_are_named() {
+        let given =
+            resolved(json!({"url": "https://h/${WHO}", "headers": {"Authorization": "Bearer ${KEY}"}})).unwrap();
         let ResolvedTransport::Http { url, headers } = given.reached else { panic!("an address") };
         assert_eq!((url.as_str(), headers["Authorization"].as_str()), ("https://h/somebody", "Bearer of-a-secret"));
         assert!(given.secrets.contains(&json!("Bearer of-a-secret")) && given.secrets.contains(&json!("of-a-secret")));
-        let missing = filled(json!({"command": "${NOWHERE}"})).err().unwrap();
+        let missing = resolved(json!({"command": "${NOWHERE}"})).err().unwrap();
         assert!(missing.contains("${NOWHERE}") && missing.contains("TOOLPOST_SECRET_NOWHERE"), "{missing}");
     }
 }

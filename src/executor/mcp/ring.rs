@@ -1,4 +1,4 @@
-//! The last lines of a server's standard error, without its secrets.
+//! The last lines of a server's standard error, redacted.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,16 +7,16 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::executor::Redaction;
 
-/// Most lines that are kept.
-const LINES: usize = 200;
-/// What they may take together, in bytes.
-const BYTES: usize = 64 * 1024;
-/// Longest line that is kept whole, in bytes.
-const LINE: usize = 4096;
-/// How much is read at once.
-const PIECE: usize = 8192;
+/// Maximum number of lines.
+const MAX_LINES: usize = 200;
+/// Maximum total size, in bytes.
+const MAX_BYTES: usize = 64 * 1024;
+/// Maximum size of a line, in bytes; longer lines are cut.
+const MAX_LINE: usize = 4096;
+/// Read buffer size, in bytes.
+const CHUNK: usize = 8192;
 
-/// The lines. Cheap to clone; all clones have the same.
+/// A bounded buffer of lines. Cheap to clone; all clones share the buffer.
 #[derive(Debug, Clone, Default)]
 pub struct Ring(Arc<Mutex<LineBuffer>>);
 
@@ -27,26 +27,26 @@ struct LineBuffer {
 }
 
 impl Ring {
-    /// What is there, oldest first.
+    /// Returns the lines, oldest first.
     pub fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).lines.iter().cloned().collect()
     }
 
-    /// One more line.
+    /// Adds a line and removes the oldest ones if the buffer is full.
     pub fn push(&self, line: String) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bytes += line.len();
         kept.lines.push_back(line);
-        while kept.lines.len() > LINES || kept.bytes > BYTES {
+        while kept.lines.len() > MAX_LINES || kept.bytes > MAX_BYTES {
             let Some(oldest) = kept.lines.pop_front() else { break };
             kept.bytes -= oldest.len();
         }
     }
 
-    /// Reads to the end and returns the last line that is not blank. A line is redacted before it is cut to what is shown: a
-    /// part of a secret would not be known for one.
+    /// Reads all lines and returns the last non-blank line. Lines are redacted before they are cut, because a
+    /// cut secret would not be found.
     pub async fn fill(&self, mut from: impl AsyncRead + Unpin, redaction: Option<&Redaction>) -> Option<String> {
-        let (mut line, mut piece, mut last) = (Vec::new(), vec![0; PIECE], None);
+        let (mut line, mut chunk, mut last) = (Vec::new(), vec![0; CHUNK], None);
         let mut take = |line: Vec<u8>| {
             let line = shown(&line, redaction);
             if !line.trim().is_empty() {
@@ -54,15 +54,15 @@ impl Ring {
             }
             self.push(line);
         };
-        while let Ok(read) = from.read(&mut piece).await {
+        while let Ok(read) = from.read(&mut chunk).await {
             if read == 0 {
                 break;
             }
-            for byte in &piece[..read] {
+            for byte in &chunk[..read] {
                 match byte {
                     b'\n' => take(std::mem::take(&mut line)),
-                    // The rest of a line that is far too long is not kept at all.
-                    byte if line.len() < 4 * LINE => line.push(*byte),
+                    // The rest of an extremely long line is dropped before redaction.
+                    byte if line.len() < 4 * MAX_LINE => line.push(*byte),
                     _ => {}
                 }
             }
@@ -78,10 +78,10 @@ fn shown(line: &[u8], redaction: Option<&Redaction>) -> String {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches('\r');
     let clean = redaction.map_or_else(|| text.into(), |redaction| redaction.text(text));
-    if clean.len() <= LINE {
+    if clean.len() <= MAX_LINE {
         return clean.into_owned();
     }
-    let end = (0..=LINE).rev().find(|at| clean.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=MAX_LINE).rev().find(|at| clean.is_char_boundary(*at)).unwrap_or(0);
     format!("{}…", &clean[..end])
 }
 
@@ -95,22 +95,22 @@ mod tests {
     async fn the_last_lines_are_kept_without_secrets() {
         let ring = Ring::default();
         let redaction = Redaction::of(&[json!("s3cret-value")]).unwrap();
-        let text = format!("one s3cret-value\r\n{}\nlast", "é".repeat(3 * LINE));
+        let text = format!("one s3cret-value\r\n{}\nlast", "é".repeat(3 * MAX_LINE));
         assert_eq!(ring.fill(text.as_bytes(), redaction.as_ref()).await.as_deref(), Some("last"));
         assert_eq!(ring.fill(&b"s3cret-value\n \n"[..], redaction.as_ref()).await.as_deref(), Some("[redacted]"));
         let lines = ring.lines();
         assert_eq!((lines[0].as_str(), lines[2].as_str()), ("one [redacted]", "last"));
-        assert!(lines[1].ends_with("é…") && lines[1].len() <= LINE + 3);
+        assert!(lines[1].ends_with("é…") && lines[1].len() <= MAX_LINE + 3);
         for number in 0..1000 {
             ring.push(number.to_string());
         }
-        assert_eq!((ring.lines().len(), ring.lines()[0].as_str()), (LINES, "800"));
+        assert_eq!((ring.lines().len(), ring.lines()[0].as_str()), (MAX_LINES, "800"));
     }
 
     #[test]
-    fn long_lines_leave_room_for_fewer() {
+    fn the_total_size_is_bounded() {
         let ring = Ring::default();
-        (0..100).for_each(|_| ring.push("x".repeat(LINE)));
-        assert_eq!(ring.lines().len(), BYTES / LINE);
+        (0..100).for_each(|_| ring.push("x".repeat(MAX_LINE)));
+        assert_eq!(ring.lines().len(), MAX_BYTES / MAX_LINE);
     }
 }

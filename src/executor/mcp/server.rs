@@ -1,5 +1,5 @@
-//! One server, kept up: it is started, its tools are listed whenever they may have changed, and it is started again when it is
-//! gone.
+//! Supervision of one server: starts it, lists its tools whenever they may have changed, and restarts it when the
+//! connection is lost.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,51 +13,51 @@ use tokio_util::sync::CancellationToken;
 
 use super::child::ChildGuard;
 use super::connection::{self, ConnectError, Connection, ConnectionShutdown, Handshake};
+use super::context::ServerContext;
 use super::link::Link;
 use super::listed_tool::ListedTool;
-use super::outfit::ServerContext;
 use super::ring::Ring;
 use super::status::{ServerState, ServerStatus, ToolList, ToolListObserver};
 use super::{fault, resolve};
 use crate::domain::upstream::Upstream;
 use crate::telemetry::metrics::UpstreamCounts;
 
-/// A server that has stayed up for so long is not one that fails again and again.
+/// Minimum uptime that resets the count of failures.
 const STABLE: Duration = Duration::from_secs(10);
-/// How long the end of a server may take, its program's included.
-const END: Duration = Duration::from_secs(10);
-/// Between two tries to be told of changes.
-const LISTEN_AGAIN: Duration = Duration::from_secs(30);
+/// Timeout for stopping a server, including its program.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Delay before subscribing to tool changes again.
+const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(30);
 
-/// What calls can do with it.
+/// The availability of a server for calls.
 #[derive(Debug, Clone)]
 enum Availability {
-    /// Wait a moment.
+    /// Calls wait for the connection.
     Connecting,
-    /// Be made.
+    /// Calls can be sent.
     Ready(Arc<Link>),
-    /// Fail.
+    /// Calls fail.
     Unavailable,
 }
 
-/// A server.
+/// An upstream server.
 pub struct Server {
-    /// Its name.
+    /// The name of the server.
     pub name: String,
-    /// As it is declared.
+    /// The declaration of the server.
     pub upstream: Upstream,
     pub(super) counts: UpstreamCounts,
     context: ServerContext,
     observer: Arc<dyn ToolListObserver>,
     shown: Mutex<ServerStatus>,
-    /// Tools whose changed definitions nobody has accepted.
+    /// Tools with changed definitions that have not been accepted.
     quarantined: Mutex<HashSet<String>>,
     stderr: Ring,
     phase: watch::Sender<Availability>,
-    /// Turns true when the first start has come to an end, whichever.
+    /// Set to `true` when the first start has succeeded or failed.
     tried: watch::Sender<bool>,
     restart: Notify,
-    look: Notify,
+    refresh: Notify,
     is_older: AtomicBool,
     stop: CancellationToken,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -73,13 +73,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a connection is over.
+/// The reason for the end of a connection.
 enum DisconnectReason {
-    /// It was lost, or never came about.
+    /// The connection was lost or could not be established.
     Lost(String),
-    /// Somebody wants it started again.
+    /// A restart was requested.
     Restart,
-    /// It is to stop.
+    /// A stop was requested.
     Stop,
 }
 
@@ -87,12 +87,12 @@ impl Server {
     pub(super) fn new(
         name: &str,
         upstream: Upstream,
-        outfit: ServerContext,
-        audience: Arc<dyn ToolListObserver>,
+        context: ServerContext,
+        observer: Arc<dyn ToolListObserver>,
     ) -> Self {
         let shown = ServerStatus {
             state: ServerState::Stopped,
-            since: outfit.clock.now(),
+            since: context.clock.now(),
             pid: None,
             restarts: 0,
             last_error: None,
@@ -102,46 +102,46 @@ impl Server {
         Self {
             name: name.to_owned(),
             upstream,
-            counts: outfit.metrics.upstream(name),
-            context: outfit,
-            observer: audience,
+            counts: context.metrics.upstream(name),
+            context,
+            observer,
             shown: Mutex::new(shown),
             quarantined: Mutex::default(),
             stderr: Ring::default(),
             phase: watch::Sender::new(Availability::Connecting),
             tried: watch::Sender::new(false),
             restart: Notify::new(),
-            look: Notify::new(),
+            refresh: Notify::new(),
             is_older: AtomicBool::new(false),
             stop: CancellationToken::new(),
             task: Mutex::default(),
         }
     }
 
-    /// What is known of it.
+    /// Returns the current status.
     #[must_use]
     pub fn shown(&self) -> ServerStatus {
         lock(&self.shown).clone()
     }
 
-    /// The last lines of its standard error.
+    /// Returns the last lines of standard error.
     #[must_use]
     pub fn stderr(&self) -> Vec<String> {
         self.stderr.lines()
     }
 
-    /// Whether calls of this tool are refused.
+    /// Returns `true` if calls of this tool are rejected.
     #[must_use]
     pub fn is_quarantined(&self, tool: &str) -> bool {
         lock(&self.quarantined).contains(tool)
     }
 
-    /// From now on calls of these tools, and of no others, are refused.
+    /// Rejects calls of these tools, and allows all others.
     pub fn quarantine(&self, tools: HashSet<String>) {
         *lock(&self.quarantined) = tools;
     }
 
-    /// Starts it and keeps it up, once.
+    /// Starts the server and its supervision, unless already started.
     pub fn start(self: &Arc<Self>) {
         let mut task = lock(&self.task);
         if task.is_none() && !self.stop.is_cancelled() {
@@ -149,36 +149,36 @@ impl Server {
         }
     }
 
-    /// Starts it again, at once, if it runs or rests.
+    /// Restarts the server immediately, also during a backoff.
     pub fn restart(&self) {
         self.restart.notify_one();
     }
 
-    /// Lists its tools again.
+    /// Requests a new list of tools.
     pub(super) fn request_refresh(&self) {
-        self.look.notify_one();
+        self.refresh.notify_one();
     }
 
-    /// Stops it for good, and waits for that within a bound.
+    /// Stops the server permanently and waits for its end, up to a timeout.
     pub async fn stop(&self) {
         self.stop.cancel();
         let task = lock(&self.task).take();
         if let Some(mut task) = task
-            && tokio::time::timeout(END, &mut task).await.is_err()
+            && tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err()
         {
             task.abort();
         }
     }
 
-    /// Waits until its first start has come to an end, whichever.
+    /// Waits until the first start has succeeded or failed.
     pub async fn wait_first_attempt(&self) {
         let _ = self.tried.subscribe().wait_for(|tried| *tried).await;
     }
 
-    /// What calls are made with. Waits for a moment while it is being started.
+    /// Returns the link for calls. Waits for a short time while the server is starting.
     ///
     /// # Errors
-    /// Why there is nothing.
+    /// Returns a message with the reason if the server is unavailable.
     pub(super) async fn link(&self) -> Result<Arc<Link>, String> {
         let mut phase = self.phase.subscribe();
         let settled = tokio::time::timeout(
@@ -195,9 +195,8 @@ impl Server {
     }
 
     fn absence(&self) -> String {
-        let reason =
-            self.shown().last_error.map_or_else(|| "it is just being started".to_owned(), |(reason, _)| reason);
-        format!("the upstream server \"{}\" is not there: {reason}", self.name)
+        let reason = self.shown().last_error.map_or_else(|| "it is still starting".to_owned(), |(reason, _)| reason);
+        format!("the upstream server \"{}\" is unavailable: {reason}", self.name)
     }
 
     fn enter(&self, state: ServerState, phase: Availability) {
@@ -214,7 +213,7 @@ impl Server {
     }
 
     fn note(&self, error: &str) {
-        tracing::warn!(upstream = self.name, error, "an upstream server has failed");
+        tracing::warn!(upstream = self.name, error, "upstream server failed");
         self.counts.erred();
         lock(&self.shown).last_error = Some((error.to_owned(), self.context.clock.now()));
     }
@@ -229,11 +228,11 @@ impl Server {
             is_again = true;
             self.enter(ServerState::Starting, Availability::Connecting);
             let mut up_since = None;
-            let over = self.run(&mut up_since).await;
+            let end_reason = self.run(&mut up_since).await;
             if up_since.is_some_and(|since: Instant| since.elapsed() >= STABLE) {
                 failures = 0;
             }
-            match over {
+            match end_reason {
                 DisconnectReason::Stop => break,
                 DisconnectReason::Restart => {
                     failures = 0;
@@ -262,67 +261,67 @@ impl Server {
         self.observer.tools_changed(&self.name, None).await;
     }
 
-    /// One life of it.
+    /// Opens one connection and waits for its end.
     async fn run(&self, up_since: &mut Option<Instant>) -> DisconnectReason {
         let opened = tokio::select! {
             () = self.stop.cancelled() => return DisconnectReason::Stop,
             () = self.restart.notified() => return DisconnectReason::Restart,
             opened = tokio::time::timeout(self.context.pace.start, self.open()) => opened,
         };
-        let session = match opened {
-            Ok(Ok(session)) => session,
+        let connection = match opened {
+            Ok(Ok(connection)) => connection,
             Ok(Err(reason)) => return DisconnectReason::Lost(reason),
             Err(_) => {
                 let ms = self.context.pace.start.as_millis();
-                return DisconnectReason::Lost(format!("it did not say what it is within {ms} ms"));
+                return DisconnectReason::Lost(format!("it did not complete the handshake within {ms} ms"));
             }
         };
-        self.publish_info(&session);
-        let info = session.info.clone();
-        let (link, changed, ending) = session.split();
-        let over = tokio::select! {
+        self.publish_info(&connection);
+        let info = connection.info.clone();
+        let (link, changed, shutdown) = connection.split();
+        let end_reason = tokio::select! {
             () = self.stop.cancelled() => DisconnectReason::Stop,
             () = self.restart.notified() => DisconnectReason::Restart,
-            () = ending.wait() => DisconnectReason::Lost("the connection was lost".to_owned()),
+            () = shutdown.wait() => DisconnectReason::Lost("the connection was lost".to_owned()),
             reason = self.poll_tools(&link, &changed, up_since) => DisconnectReason::Lost(reason),
             () = async {
                 loop {
-                    connection::hear_of_changes(&link, info.as_deref(), &changed).await;
-                    tokio::time::sleep(LISTEN_AGAIN).await;
+                    connection::listen_for_changes(&link, info.as_deref(), &changed).await;
+                    tokio::time::sleep(RESUBSCRIBE_DELAY).await;
                 }
             } => DisconnectReason::Stop,
         };
-        // Nobody begins a call with what is just ending.
+        // New calls must wait for the next connection.
         self.phase.send_replace(Availability::Connecting);
-        self.end(ending, over).await
+        self.end(shutdown, end_reason).await
     }
 
-    /// What a connection tells of the server.
-    fn publish_info(&self, session: &Connection) {
-        let info = session.info.as_deref();
+    /// Updates the status with the server's description of itself.
+    fn publish_info(&self, connection: &Connection) {
+        let info = connection.info.as_deref();
         let implementation = info.and_then(|info| info.server_info.as_ref());
         let mut shown = lock(&self.shown);
         shown.protocol_version = info.map(|info| info.protocol_version.as_str().to_owned());
         shown.implementation = implementation.map(|server| (server.name.clone(), server.version.clone()));
-        shown.pid = session.child.as_ref().and_then(ChildGuard::id);
+        shown.pid = connection.child.as_ref().and_then(ChildGuard::id);
     }
 
-    async fn end(&self, ending: ConnectionShutdown, over: DisconnectReason) -> DisconnectReason {
-        let ended = ending.end().await;
-        match (over, ended) {
+    async fn end(&self, shutdown: ConnectionShutdown, end_reason: DisconnectReason) -> DisconnectReason {
+        let ended = shutdown.end().await;
+        match (end_reason, ended) {
             (DisconnectReason::Lost(reason), Some(ended)) => DisconnectReason::Lost(format!("{reason}: {ended}")),
-            (over, _) => over,
+            (end_reason, _) => end_reason,
         }
     }
 
     async fn open(&self) -> Result<Connection, String> {
-        let given = || resolve::fill(&self.upstream, &self.context.secrets, &|name| std::env::var(name).ok());
+        let resolved = || resolve::fill(&self.upstream, &self.context.secrets, &|name| std::env::var(name).ok());
         let was_older = self.is_older.load(Ordering::Relaxed);
-        let beginning = if was_older { Handshake::Initialize } else { Handshake::Newest };
-        match connection::open(given()?, beginning, &self.context, &self.stderr).await {
-            Ok(session) => Ok(session),
+        let handshake = if was_older { Handshake::Initialize } else { Handshake::Newest };
+        match connection::open(resolved()?, handshake, &self.context, &self.stderr).await {
+            Ok(connection) => Ok(connection),
             Err(ConnectError { reason, may_be_older: true }) => {
-                let second = connection::open(given()?, Handshake::Initialize, &self.context, &self.stderr).await;
+                let second = connection::open(resolved()?, Handshake::Initialize, &self.context, &self.stderr).await;
                 self.is_older.store(second.is_ok(), Ordering::Relaxed);
                 second.map_err(|_| reason)
             }
@@ -333,7 +332,7 @@ impl Server {
         }
     }
 
-    /// Lists its tools now and whenever they may have changed, until it cannot be reached any more.
+    /// Lists the tools now and whenever they may have changed. Returns a message when the connection is lost.
     async fn poll_tools(&self, link: &Arc<Link>, changed: &Notify, up_since: &mut Option<Instant>) -> String {
         loop {
             match connection::tools(link).await {
@@ -341,30 +340,30 @@ impl Server {
                     let mut listed = ToolList::default();
                     for (place, tool) in tools.into_iter().enumerate() {
                         match ListedTool::read(place, tool) {
-                            Ok(told) if listed.tools.iter().any(|other| other.name == told.name) => {
-                                listed.left_out.push((told.name, "another tool has the same name".to_owned()));
+                            Ok(tool) if listed.tools.iter().any(|other| other.name == tool.name) => {
+                                listed.left_out.push((tool.name, "another tool has the same name".to_owned()));
                             }
-                            Ok(told) => listed.tools.push(told),
+                            Ok(tool) => listed.tools.push(tool),
                             Err(left_out) => listed.left_out.push(left_out),
                         }
                     }
                     self.observer.tools_changed(&self.name, Some(Arc::new(listed))).await;
                 }
                 Err(error) if fault::is_broken(&error) => {
-                    return format!("its tools could not be listed: {}", fault::told(error, link));
+                    return format!("listing its tools failed: {}", fault::message(error, link));
                 }
-                // It is there, but has no tools to tell of, or is busy.
-                Err(error) => self.note(&format!("its tools could not be listed: {}", fault::told(error, link))),
+                // The server is connected but has no tools or is busy.
+                Err(error) => self.note(&format!("listing its tools failed: {}", fault::message(error, link))),
             }
             if up_since.is_none() {
                 *up_since = Some(Instant::now());
-                tracing::info!(upstream = self.name, "an upstream server is ready");
+                tracing::info!(upstream = self.name, "upstream server ready");
                 self.enter(ServerState::Ready, Availability::Ready(link.clone()));
                 self.tried.send_replace(true);
             }
             tokio::select! {
                 () = changed.notified() => {}
-                () = self.look.notified() => {}
+                () = self.refresh.notified() => {}
                 () = tokio::time::sleep(self.context.pace.poll) => {}
             }
         }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::outfit::ServerContext;
+use super::context::ServerContext;
 use super::server::Server;
 use super::status::ToolListObserver;
 use crate::domain::upstream::Upstream;
 
-/// The servers. Cheap to clone; all clones have the same.
+/// A map of servers. Cheap to clone; all clones share the map.
 #[derive(Debug, Clone, Default)]
 pub struct Servers(Arc<Mutex<BTreeMap<String, Arc<Server>>>>);
 
@@ -17,31 +17,31 @@ impl Servers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server of this name.
+    /// Returns the server with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<Server>> {
         self.all().get(name).cloned()
     }
 
-    /// Puts up a server, which is started by [`Server::start`]. Another one of this name is to be stopped first.
+    /// Adds a server; [`Server::start`] starts it. The caller must first stop another server of the same name.
     pub fn add(
         &self,
         name: &str,
         upstream: Upstream,
-        outfit: ServerContext,
-        audience: Arc<dyn ToolListObserver>,
+        context: ServerContext,
+        observer: Arc<dyn ToolListObserver>,
     ) -> Arc<Server> {
-        let server = Arc::new(Server::new(name, upstream, outfit, audience));
+        let server = Arc::new(Server::new(name, upstream, context, observer));
         self.all().insert(name.to_owned(), server.clone());
         server
     }
 
-    /// Forgets a server; it is not stopped by that.
+    /// Removes a server from the map without stopping it.
     pub fn remove(&self, name: &str) -> Option<Arc<Server>> {
         self.all().remove(name)
     }
 
-    /// All of them.
+    /// Returns all servers.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<Server>> {
         self.all().values().cloned().collect()

@@ -1,4 +1,4 @@
-//! How a server stands, what it says that it has, and who is told of that.
+//! The status of a server and its list of tools.
 
 use std::sync::Arc;
 
@@ -8,28 +8,28 @@ use super::listed_tool::ListedTool;
 use crate::domain::Time;
 use crate::executor::BoxFuture;
 
-/// How a server stands.
+/// The state of an upstream server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = UpstreamState)]
 pub enum ServerState {
-    /// It is being started.
+    /// The server is starting.
     Starting,
-    /// Its tools can be called.
+    /// The tools of the server can be called.
     Ready,
-    /// It is gone, and rests before it is started again; calls of its tools wait for that for a moment.
+    /// The connection was lost and a restart is pending. Calls of the tools wait for it for a short time.
     Backoff,
-    /// It was stopped, or is switched off.
+    /// The server was stopped or is disabled.
     Stopped,
-    /// It could not be started again and again. Its tools are not there until it is; it is tried further.
+    /// The server failed to start several times in a row. Its tools are unavailable until a further attempt succeeds.
     Failed,
 }
 
 impl ServerState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 5] = [Self::Starting, Self::Ready, Self::Backoff, Self::Stopped, Self::Failed];
 
-    /// As the API and metrics name it.
+    /// Returns the name of the state in the API and in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,36 +42,37 @@ impl ServerState {
     }
 }
 
-/// What a server said that it has.
+/// The tools that a server listed.
 #[derive(Debug, Default)]
 pub struct ToolList {
-    /// Its tools.
+    /// Valid tools.
     pub tools: Vec<ListedTool>,
-    /// What is none: what it is called, and why.
+    /// Invalid tools: the name (or position) and the reason.
     pub left_out: Vec<(String, String)>,
 }
 
-/// Who is told which tools a server has now; `None` when it is gone for good.
+/// An observer of the tool lists of servers.
 pub trait ToolListObserver: Send + Sync + 'static {
-    /// What it does is done before the server is said to be ready.
+    /// Handles a new list; `None` means that the tools are unavailable, because the server was stopped or failed to start
+    /// several times in a row. A starting server becomes ready only after the returned future has completed.
     fn tools_changed(&self, server: &str, listed: Option<Arc<ToolList>>) -> BoxFuture<()>;
 }
 
-/// What is known of a server.
+/// The status of a server.
 #[derive(Debug, Clone)]
 pub struct ServerStatus {
-    /// How it stands.
+    /// Current state.
     pub state: ServerState,
-    /// Since when.
+    /// Time of the last change of the state.
     pub since: Time,
-    /// The process that keeps its program.
+    /// Process id of the program's helper.
     pub pid: Option<u32>,
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u64,
-    /// What went wrong last, and when.
+    /// Message and time of the last error.
     pub last_error: Option<(String, Time)>,
-    /// The revision of the protocol that is spoken.
+    /// Negotiated protocol version.
     pub protocol_version: Option<String>,
-    /// What it calls itself, and its version.
+    /// Name and version that the server reported.
     pub implementation: Option<(String, String)>,
 }

@@ -1,5 +1,5 @@
-//! Hears what a server says by itself, in the order in which it says it: rmcp hands each notification to a task of its own,
-//! so that progress could come after the result, or the second before the first.
+//! A transport that handles notifications of a server in order. rmcp starts a separate task for each notification, so
+//! progress could arrive after the result or out of order.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use tokio_util::sync::DropGuard;
 
 use super::progress::ProgressRouter;
 
-/// A transport and who listens.
+/// A transport that intercepts notifications.
 pub struct Tap<T> {
-    /// The transport itself.
+    /// The wrapped transport.
     pub inner: T,
-    /// Who is told of progress.
+    /// The receiver of progress notifications.
     pub listeners: ProgressRouter,
-    /// Who is told that there are other tools.
+    /// Notified when the tools of the server have changed.
     pub changed: Arc<Notify>,
-    /// Fires when the connection is let go, which rmcp does as soon as it is lost.
-    #[expect(dead_code, reason = "it fires when it is dropped")]
+    /// Fires when the transport is dropped, which rmcp does immediately when the connection is lost.
+    #[expect(dead_code, reason = "fires on drop")]
     pub lost: DropGuard,
 }
 
@@ -40,14 +40,14 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
             let message = self.inner.receive().await?;
             match message {
                 JsonRpcMessage::Notification(notification) => match notification.notification {
-                    ServerNotification::ProgressNotification(progress) => self.listeners.say(progress.params),
+                    ServerNotification::ProgressNotification(progress) => self.listeners.route(progress.params),
                     ServerNotification::ToolListChangedNotification(changed) => {
                         self.changed.notify_one();
-                        // A subscription of rmcp's may wait for it.
+                        // A subscription of rmcp may wait for this notification.
                         let notification = ServerNotification::ToolListChangedNotification(changed);
                         return Some(JsonRpcMessage::notification(notification));
                     }
-                    // What a server logs is its own affair, and rmcp would only repeat it in the log of the service.
+                    // rmcp would write the messages to the log of the service, where they do not belong.
                     ServerNotification::LoggingMessageNotification(_) => {}
                     notification => return Some(JsonRpcMessage::notification(notification)),
                 },

@@ -1,26 +1,27 @@
-//! How long a server rests between two starts, and the other clocks of its life.
+//! Timeouts and delays of upstream servers.
 
 use std::time::Duration;
 
-/// The clocks of upstream servers.
+/// Timeouts and delays in the life of an upstream server.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerTiming {
-    /// How long a start may take, until the server has answered what it is.
+    /// Timeout for a start, including the handshake.
     pub start: Duration,
-    /// How long a call waits for a server that is just being started.
+    /// Maximum time that a call waits for a starting server.
     pub wait: Duration,
-    /// How often its tools are listed again although it has not said that they changed.
+    /// Interval for listing the tools again without a notification.
     pub poll: Duration,
-    /// The rest after the first failed start; it doubles with each further one.
+    /// Delay after the first failed start; it doubles with each further failure.
     pub initial_backoff: Duration,
-    /// The longest rest.
+    /// Maximum delay between starts.
     pub max_backoff: Duration,
-    /// After so many failed starts in a row its tools are there no more, until it is.
+    /// Number of consecutive failed starts after which the tools become unavailable until a start succeeds.
     pub give_up_after: u32,
 }
 
 impl ServerTiming {
-    /// The rest after so many failures in a row: between half of it and all of it, by a number from 0 to 1.
+    /// Returns the delay after this number of consecutive failures. `random`, from 0 to 1, varies it between half and
+    /// all of the backoff.
     #[must_use]
     pub fn rest(&self, failures: u32, random: f64) -> Duration {
         let doublings = failures.saturating_sub(1).min(20);
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_double_up_to_the_longest_and_lose_half_by_chance_at_most() {
+    fn delays_double_up_to_the_maximum_and_vary_by_half() {
         let ms = Duration::from_millis;
         let pace = ServerTiming {
             start: ms(1),

@@ -101,5 +101,5 @@ async fn what_the_registry_refuses_is_listed_with_the_rest_registered() {
     assert_eq!(names(&report, "created"), ["good"]);
     let reasons: Vec<&str> =
         report["refused"].as_array().unwrap().iter().map(|one| one["reason"].as_str().unwrap()).collect();
-    assert!(reasons[0].contains("no header name") && reasons[1].contains("fragment"), "{reasons:?}");
+    assert!(reasons[0].contains("not a valid header name") && reasons[1].contains("fragment"), "{reasons:?}");
 }

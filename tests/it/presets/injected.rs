@@ -68,7 +68,7 @@ async fn a_secret_that_is_not_set_ends_the_call_before_the_run_and_is_named() {
     let call = app.call("mail", json!({})).await;
     assert_eq!(call["error"]["code"], "TOOL_EXECUTION_ERROR");
     let expected = "Error executing tool \"mail\": preset \"key\": the secret \"NOT_THERE\" is not set; the operator of \
-                    this service sets it as TOOLPOST_SECRET_NOT_THERE";
+                    this service can set it as TOOLPOST_SECRET_NOT_THERE";
     assert_eq!(call["output"], expected);
     assert_eq!((call["attempts"].clone(), server.requests().len()), (json!(0), 0));
 }

@@ -49,7 +49,7 @@ async fn a_server_that_dies_is_started_again_and_its_call_is_told() {
     assert_eq!(fixture.starts(), 2);
     let server = app.upstream_in("s", "ready").await;
     assert_eq!(server["restarts"], 1);
-    assert!(server["last_error"]["message"].as_str().unwrap().contains("ended with code 3"), "{server:#}");
+    assert!(server["last_error"]["message"].as_str().unwrap().contains("exited with code 3"), "{server:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

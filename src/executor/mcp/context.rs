@@ -1,25 +1,25 @@
-//! What all upstream servers of a node share.
+//! The context shared by all upstream servers of a node.
 
 use super::timing::ServerTiming;
 use crate::domain::{Clock, IdGenerator};
 use crate::executor::{HttpClient, Processes, Secrets};
 use crate::telemetry::Metrics;
 
-/// What servers are reached with.
+/// The services and settings that upstream servers need.
 #[derive(Debug, Clone)]
 pub struct ServerContext {
-    /// For those with HTTP.
+    /// The client for HTTP servers.
     pub client: HttpClient,
-    /// For those that are programs.
+    /// The settings for stdio servers.
     pub processes: Processes,
-    /// What is put into their texts.
+    /// The secrets for placeholders.
     pub secrets: Secrets,
-    /// The time.
+    /// The clock of the service.
     pub clock: Clock,
-    /// Chance.
+    /// The source of randomness for delays.
     pub ids: IdGenerator,
-    /// Their clocks.
+    /// Timeouts and delays.
     pub pace: ServerTiming,
-    /// Where they are counted.
+    /// The metrics of upstream servers.
     pub metrics: Metrics,
 }
