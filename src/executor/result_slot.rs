@@ -201,35 +201,32 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_result_wins_and_early_results_are_rejected() {
-        let outside = ResultSlot::default();
-        assert_eq!(outside.post(ToolOutput::Text("early".into())), PostOutcome::NotAwaited);
-        outside.open();
-        assert_eq!(outside.post(ToolOutput::Text("first".into())), PostOutcome::Accepted);
-        assert_eq!(outside.post(ToolOutput::Text("second".into())), PostOutcome::TooLate);
-        assert_eq!(outside.result().await, ToolOutput::Text("first".into()));
-        assert_eq!((outside.post(ToolOutput::Text("third".into())), outside.close()), (PostOutcome::TooLate, None));
+        let slot = ResultSlot::default();
+        assert_eq!(slot.post(ToolOutput::Text("early".into())), PostOutcome::NotAwaited);
+        slot.open();
+        assert_eq!(slot.post(ToolOutput::Text("first".into())), PostOutcome::Accepted);
+        assert_eq!(slot.post(ToolOutput::Text("second".into())), PostOutcome::TooLate);
+        assert_eq!(slot.result().await, ToolOutput::Text("first".into()));
+        assert_eq!((slot.post(ToolOutput::Text("third".into())), slot.close()), (PostOutcome::TooLate, None));
     }
 
     #[test]
     fn a_result_posted_just_before_close_is_returned() {
-        let outside = ResultSlot::default();
-        outside.open();
-        assert_eq!(outside.post(ToolOutput::Nothing), PostOutcome::Accepted);
-        assert_eq!(
-            (outside.close(), outside.post(ToolOutput::Nothing)),
-            (Some(ToolOutput::Nothing), PostOutcome::TooLate)
-        );
+        let slot = ResultSlot::default();
+        slot.open();
+        assert_eq!(slot.post(ToolOutput::Nothing), PostOutcome::Accepted);
+        assert_eq!((slot.close(), slot.post(ToolOutput::Nothing)), (Some(ToolOutput::Nothing), PostOutcome::TooLate));
     }
 
     #[tokio::test]
     async fn close_waits_for_posts_in_progress() {
-        let outside = ResultSlot::default();
-        assert!(outside.posting().is_none(), "the slot is closed");
-        outside.open();
-        let posting = outside.posting().unwrap();
-        let mut closing = std::pin::pin!(outside.close_after_posters());
+        let slot = ResultSlot::default();
+        assert!(slot.posting().is_none(), "the slot is closed");
+        slot.open();
+        let posting = slot.posting().unwrap();
+        let mut closing = std::pin::pin!(slot.close_after_posters());
         assert!(futures_util::poll!(closing.as_mut()).is_pending());
-        assert_eq!(outside.post(ToolOutput::Nothing), PostOutcome::Accepted);
+        assert_eq!(slot.post(ToolOutput::Nothing), PostOutcome::Accepted);
         drop(posting);
         assert_eq!(closing.await, Some(ToolOutput::Nothing));
         let closed = ResultSlot::default();
@@ -240,24 +237,24 @@ mod tests {
 
     #[test]
     fn a_posted_result_takes_precedence_over_a_later_own_result() {
-        let outside = ResultSlot::default();
-        outside.open();
-        assert_eq!(outside.post(ToolOutput::Nothing), PostOutcome::Accepted);
-        assert_eq!((outside.answered(), outside.is_answered()), (Some(ToolOutput::Nothing), false));
-        let outside = ResultSlot::default();
-        outside.open();
-        assert_eq!((outside.answered(), outside.is_answered()), (None, true));
-        assert_eq!((outside.post(ToolOutput::Nothing), outside.close()), (PostOutcome::TooLate, None));
+        let slot = ResultSlot::default();
+        slot.open();
+        assert_eq!(slot.post(ToolOutput::Nothing), PostOutcome::Accepted);
+        assert_eq!((slot.answered(), slot.is_answered()), (Some(ToolOutput::Nothing), false));
+        let slot = ResultSlot::default();
+        slot.open();
+        assert_eq!((slot.answered(), slot.is_answered()), (None, true));
+        assert_eq!((slot.post(ToolOutput::Nothing), slot.close()), (PostOutcome::TooLate, None));
     }
 
     #[tokio::test]
     async fn opened_returns_after_open() {
-        let outside = ResultSlot::default();
-        let mut early = std::pin::pin!(outside.opened());
+        let slot = ResultSlot::default();
+        let mut early = std::pin::pin!(slot.opened());
         assert!(futures_util::poll!(early.as_mut()).is_pending());
-        outside.open();
+        slot.open();
         early.await;
-        outside.opened().await;
+        slot.opened().await;
         let shut = ResultSlot::default();
         let mut early = std::pin::pin!(shut.opened());
         assert!(futures_util::poll!(early.as_mut()).is_pending());

@@ -57,9 +57,9 @@ impl UrlTemplate {
         }
         let url = Url::parse(&format!("{scheme}://{authority}")).map_err(|error| format!("not a URL: {error}"))?;
 
-        let whole = Template::parse(rest)?;
-        check_literals(&whole)?;
-        let mut halves = split(&whole, '?', 2).into_iter();
+        let template = Template::parse(rest)?;
+        check_literals(&template)?;
+        let mut halves = split(&template, '?', 2).into_iter();
         let (path, query) = (halves.next().unwrap_or_default(), halves.next());
         let pairs = query.map(|query| split(&query, '&', usize::MAX)).unwrap_or_default();
         Ok(Self {
@@ -169,30 +169,30 @@ fn encode_literals(template: Template) -> Template {
 
 /// Splits a template at a character of its literals into at most `limit` parts.
 fn split(template: &Template, at: char, limit: usize) -> Vec<Template> {
-    let mut pieces = vec![Template::default()];
+    let mut parts = vec![Template::default()];
     for part in &template.0 {
         let mut rest = match part {
             Part::Literal(literal) => Some(literal.as_str()),
             Part::Placeholder(_) => {
-                pieces.last_mut().expect("never empty").0.push(part.clone());
+                parts.last_mut().expect("never empty").0.push(part.clone());
                 None
             }
         };
         while let Some(literal) = rest {
-            let (before, after) = match literal.split_once(at).filter(|_| pieces.len() < limit) {
+            let (before, after) = match literal.split_once(at).filter(|_| parts.len() < limit) {
                 Some((before, after)) => (before, Some(after)),
                 None => (literal, None),
             };
             if !before.is_empty() {
-                pieces.last_mut().expect("never empty").0.push(Part::Literal(before.to_owned()));
+                parts.last_mut().expect("never empty").0.push(Part::Literal(before.to_owned()));
             }
             if after.is_some() {
-                pieces.push(Template::default());
+                parts.push(Template::default());
             }
             rest = after;
         }
     }
-    pieces
+    parts
 }
 
 #[cfg(test)]

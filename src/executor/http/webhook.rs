@@ -139,8 +139,8 @@ mod tests {
             ("http://:80/", "not a URL"),
             (&format!("{longest}x"), "at most 2048"),
         ] {
-            let told = check_url(bad).unwrap_err();
-            assert!(told.contains(why), "{bad}: {told}");
+            let fault = check_url(bad).unwrap_err();
+            assert!(fault.contains(why), "{bad}: {fault}");
         }
     }
 }

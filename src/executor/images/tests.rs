@@ -14,7 +14,7 @@ fn plain(width: u32, height: u32) -> RgbImage {
 }
 
 fn block(bytes: &[u8]) -> ContentBlock {
-    ContentBlock::Image { data: STANDARD.encode(bytes), mime_type: "application/x-told-wrong".into() }
+    ContentBlock::Image { data: STANDARD.encode(bytes), mime_type: "application/x-wrong".into() }
 }
 
 async fn fit(bytes: &[u8]) -> ContentBlock {
@@ -29,7 +29,7 @@ fn read(block: &ContentBlock) -> (String, u32, u32, Vec<u8>) {
     (mime_type.clone(), image.width(), image.height(), bytes)
 }
 
-fn said(block: &ContentBlock) -> &str {
+fn text_of(block: &ContentBlock) -> &str {
     let ContentBlock::Text(text) = block else { panic!("the image was replaced by a text") };
     text
 }
@@ -80,7 +80,7 @@ async fn a_decompression_bomb_is_rejected_by_its_header() {
     bytes[20..24].copy_from_slice(&side);
     let sum = crc32(&bytes[12..29]).to_be_bytes();
     bytes[29..33].copy_from_slice(&sum);
-    assert_eq!(said(&fit(&bytes).await), "[Image left out: 50000 × 50000 pixels exceed the limit]");
+    assert_eq!(text_of(&fit(&bytes).await), "[Image left out: 50000 × 50000 pixels exceed the limit]");
 }
 
 /// Computes the checksum of a PNG chunk.
@@ -93,12 +93,15 @@ fn crc32(bytes: &[u8]) -> u32 {
 async fn a_text_replaces_an_unreadable_image() {
     let whole = encoded(plain(64, 64), ImageFormat::Png);
     let half = &whole[..whole.len() / 2];
-    assert_eq!(said(&fit(half).await), "[Image left out: it is not a readable PNG]");
-    assert!(said(&fit(b"<svg/>").await).contains("neither PNG, JPEG, WebP nor GIF"));
+    assert_eq!(text_of(&fit(half).await), "[Image left out: it is not a readable PNG]");
+    assert!(text_of(&fit(b"<svg/>").await).contains("neither PNG, JPEG, WebP nor GIF"));
     let broken = ContentBlock::Image { data: "***".into(), mime_type: "image/png".into() };
     let text = ContentBlock::Text("seen".into());
     let outcome = fitted(Outcome::blocks(vec![text.clone(), broken, block(&whole)]).into()).await;
-    assert_eq!((&outcome.content[0], said(&outcome.content[1])), (&text, "[Image left out: its data is not base64]"));
+    assert_eq!(
+        (&outcome.content[0], text_of(&outcome.content[1])),
+        (&text, "[Image left out: its data is not base64]")
+    );
     assert!(matches!(outcome.content[2], ContentBlock::Image { .. }));
     assert_eq!(outcome.output, "seen\n[Image left out: its data is not base64]", "the output equals the joined texts");
 }

@@ -73,7 +73,7 @@ pub async fn run(
     };
     let handle =
         link.peer.send_cancellable_request(request, options).await.map_err(|error| failed(error).never_left())?;
-    let _subscription = link.listeners.subscribe(handle.progress_token.clone(), &invocation.emitter);
+    let _subscription = link.progress.subscribe(handle.progress_token.clone(), &invocation.emitter);
     let mut in_flight = InFlight(Some(handle));
     let outcome = match in_flight.answer().await.map_err(failed)? {
         ServerResult::CallToolResult(result) => convert::outcome(name, result),

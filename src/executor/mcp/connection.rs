@@ -108,7 +108,7 @@ pub async fn open(
     let redaction =
         Redaction::of(&server.secrets).map_err(|_| ConnectError::because("its secrets are too long".to_owned()))?;
     let redaction = redaction.map(Arc::new);
-    let (listeners, changed, lost) = (ProgressRouter::default(), Arc::<Notify>::default(), CancellationToken::new());
+    let (progress, changed, lost) = (ProgressRouter::default(), Arc::<Notify>::default(), CancellationToken::new());
     let (begun, child, url) = match server.reached {
         ResolvedTransport::Stdio { argv, env, cwd } => {
             let (child, pipes) =
@@ -118,13 +118,13 @@ pub async fn open(
             let child = child.with_last_line(reading);
             let inner = LineTransport::new(pipes.stdout, pipes.stdin);
             let tap =
-                Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
+                Tap { inner, progress: progress.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
             (begin(tap, handshake, None).await, Some(child), None)
         }
         ResolvedTransport::Http { url, headers } => {
             let (inner, url) = http::transport(&context.client, &url, &headers).map_err(ConnectError::because)?;
             let tap =
-                Tap { inner, listeners: listeners.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
+                Tap { inner, progress: progress.clone(), changed: changed.clone(), lost: lost.clone().drop_guard() };
             (begin(tap, handshake, Some(&url)).await, None, Some(url))
         }
     };
@@ -134,7 +134,7 @@ pub async fn open(
     };
     match begun {
         Ok(running) => {
-            let link = Link { peer: running.peer().clone(), listeners, redaction, url };
+            let link = Link { peer: running.peer().clone(), progress, redaction, url };
             let info = link.peer.peer_info();
             Ok(Connection { link: Arc::new(link), info, changed, child, running, lost })
         }

@@ -15,7 +15,7 @@ pub struct Link {
     /// The client side of rmcp.
     pub peer: Peer<RoleClient>,
     /// The router for progress notifications.
-    pub listeners: ProgressRouter,
+    pub progress: ProgressRouter,
     /// The secrets that the server was given, to be redacted from its output.
     pub redaction: Option<Arc<Redaction>>,
     /// The address of an HTTP server.

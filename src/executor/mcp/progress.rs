@@ -26,7 +26,7 @@ struct RouterState {
 #[derive(Debug)]
 pub struct ProgressSubscription {
     token: ProgressToken,
-    listeners: ProgressRouter,
+    router: ProgressRouter,
 }
 
 impl ProgressRouter {
@@ -46,7 +46,7 @@ impl ProgressRouter {
         });
         state.calls.insert(token.clone(), emitter.clone());
         drop(state);
-        ProgressSubscription { token, listeners: self.clone() }
+        ProgressSubscription { token, router: self.clone() }
     }
 
     /// Routes a notification of the server.
@@ -65,7 +65,7 @@ impl ProgressRouter {
 
 impl Drop for ProgressSubscription {
     fn drop(&mut self) {
-        self.listeners.state().calls.remove(&self.token);
+        self.router.state().calls.remove(&self.token);
     }
 }
 
@@ -91,24 +91,24 @@ mod tests {
 
     #[test]
     fn early_progress_reaches_its_call() {
-        let (listeners, (emitter, mut reports)) = (ProgressRouter::default(), emitter::channel());
+        let (router, (emitter, mut reports)) = (ProgressRouter::default(), emitter::channel());
         for token in 0..100 {
-            listeners.route(notification(token, 1.0));
+            router.route(notification(token, 1.0));
         }
-        listeners.route(notification(7, 2.0));
-        let listening = listeners.subscribe(ProgressToken(NumberOrString::Number(7)), &emitter);
+        router.route(notification(7, 2.0));
+        let listening = router.subscribe(ProgressToken(NumberOrString::Number(7)), &emitter);
         let current = |report| match report {
             Some(Report::Status(update)) => update.progress.map(|progress| progress.current),
             _ => None,
         };
         assert_eq!(current(reports.take()), Some(2.0));
-        listeners.route(notification(7, 3.0));
+        router.route(notification(7, 3.0));
         assert_eq!(current(reports.take()), Some(3.0));
-        listeners.route(notification(8, 4.0));
+        router.route(notification(8, 4.0));
         assert_eq!(reports.take(), None);
         drop(listening);
-        listeners.route(notification(7, 5.0));
+        router.route(notification(7, 5.0));
         assert_eq!(reports.take(), None);
-        assert!(listeners.state().early.len() <= MAX_EARLY && listeners.state().calls.is_empty());
+        assert!(router.state().early.len() <= MAX_EARLY && router.state().calls.is_empty());
     }
 }

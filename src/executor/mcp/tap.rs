@@ -17,7 +17,7 @@ pub struct Tap<T> {
     /// The wrapped transport.
     pub inner: T,
     /// The receiver of progress notifications.
-    pub listeners: ProgressRouter,
+    pub progress: ProgressRouter,
     /// Notified when the tools of the server have changed.
     pub changed: Arc<Notify>,
     /// Fires when the transport is dropped, which rmcp does immediately when the connection is lost.
@@ -40,7 +40,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Tap<T> {
             let message = self.inner.receive().await?;
             match message {
                 JsonRpcMessage::Notification(notification) => match notification.notification {
-                    ServerNotification::ProgressNotification(progress) => self.listeners.route(progress.params),
+                    ServerNotification::ProgressNotification(progress) => self.progress.route(progress.params),
                     ServerNotification::ToolListChangedNotification(changed) => {
                         self.changed.notify_one();
                         // A subscription of rmcp may wait for this notification.

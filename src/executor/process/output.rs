@@ -177,19 +177,19 @@ mod tests {
     }
 
     fn read(text: &[u8]) -> (ToolOutput, usize) {
-        let of_pieces = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let in_chunks = |chunks: &mut dyn Iterator<Item = &[u8]>| {
             let mut output = Output::default();
-            let mut reports: usize = pieces.map(|chunk| push(&mut output, chunk).unwrap()).sum();
+            let mut reports: usize = chunks.map(|chunk| push(&mut output, chunk).unwrap()).sum();
             if let Some(line) = output.finish() {
                 reports += settle(&mut output, line);
             }
             (output.answer(), reports)
         };
-        let whole = of_pieces(&mut std::iter::once(text));
+        let complete = in_chunks(&mut std::iter::once(text));
         for size in [1, 2, 5] {
-            assert_eq!(of_pieces(&mut text.chunks(size)), whole, "independent of the chunks");
+            assert_eq!(in_chunks(&mut text.chunks(size)), complete, "independent of the chunks");
         }
-        whole
+        complete
     }
 
     #[test]

@@ -26,7 +26,7 @@ async fn a_connection_closed_without_a_response_is_retryable_but_sent() {
 
 #[tokio::test]
 async fn a_broken_response_is_not_retryable() {
-    for (answer, said) in [
+    for (answer, expected) in [
         ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "answered with invalid HTTP"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc", "closed the connection before the response was complete"),
         (
@@ -39,7 +39,7 @@ async fn a_broken_response_is_not_retryable() {
         ),
     ] {
         let failure = failure_of(answer).await;
-        assert!(failure.message.starts_with("127.0.0.1:") && failure.message.contains(said), "{}", failure.message);
+        assert!(failure.message.starts_with("127.0.0.1:") && failure.message.contains(expected), "{}", failure.message);
         assert!(!failure.retryable && !failure.not_sent);
         assert_eq!(failure.details.as_ref().unwrap()["request_sent"], true);
         plain(&failure);
@@ -58,13 +58,13 @@ async fn a_failed_connection_is_retryable() {
         stream.write_all(b"220 mail.example.com ESMTP\r\n").await.unwrap();
         let _ = stream.read(&mut [0; 1024]).await;
     });
-    for (url, said) in [
+    for (url, expected) in [
         (format!("http://127.0.0.1:{port}/"), "refused the connection"),
         ("http://no-such-host.invalid/".to_owned(), "the host name of no-such-host.invalid cannot be resolved"),
         (format!("https://127.0.0.1:{no_tls_port}/"), "TLS with 127.0.0.1:"),
     ] {
         let failure = run(json!({"url": url}), json!({})).await.unwrap_err();
-        assert!(failure.message.contains(said), "{}", failure.message);
+        assert!(failure.message.contains(expected), "{}", failure.message);
         assert!(failure.retryable && failure.not_sent);
         assert_eq!(failure.details.as_ref().unwrap()["request_sent"], false);
         plain(&failure);

@@ -14,7 +14,7 @@ use crate::executor::result_slot::PostOutcome;
 /// A run with its result slot and its reports.
 struct Running {
     run: JoinHandle<Result<ToolOutput, Failure>>,
-    outside: ResultSlot,
+    slot: ResultSlot,
     reports: ReportReceiver,
     client: HttpClient,
 }
@@ -23,8 +23,8 @@ fn start(spec: Value) -> Running {
     let client = client(&["127.0.0.1"]);
     let (emitter, reports) = emitter::channel();
     let invocation = Invocation { emitter, ..invocation(json!({})) };
-    let outside = invocation.result_slot.clone();
-    Running { run: tokio::spawn(executor(spec, client.clone()).execute(invocation)), outside, reports, client }
+    let slot = invocation.result_slot.clone();
+    Running { run: tokio::spawn(executor(spec, client.clone()).execute(invocation)), slot, reports, client }
 }
 
 fn text(text: &str) -> ToolOutput {
@@ -57,9 +57,9 @@ async fn after_a_202_the_result_is_awaited_and_its_body_is_ignored() {
         let external = StatusUpdate { phase: Some(Phase::External), ..StatusUpdate::default() };
         assert_eq!(running.reports.next().await, Report::Status(external));
         assert!(!running.run.is_finished());
-        assert_eq!(running.outside.post(ToolOutput::Json(json!({"n": 1}))), PostOutcome::Accepted);
+        assert_eq!(running.slot.post(ToolOutput::Json(json!({"n": 1}))), PostOutcome::Accepted);
         assert_eq!(running.run.await.unwrap(), Ok(ToolOutput::Json(json!({"n": 1}))));
-        assert_eq!(running.outside.post(ToolOutput::Nothing), PostOutcome::TooLate);
+        assert_eq!(running.slot.post(ToolOutput::Nothing), PostOutcome::TooLate);
     }
 }
 
@@ -70,7 +70,7 @@ async fn a_202_whose_body_never_ends_is_no_reason_to_wait_longer() {
     let mut stream = accepted.await.unwrap();
     stream.write_all(b"HTTP/1.1 202 Accepted\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n").await.unwrap();
     assert!(matches!(running.reports.next().await, Report::Status(StatusUpdate { phase: Some(Phase::External), .. })));
-    assert_eq!(running.outside.post(text("posted")), PostOutcome::Accepted);
+    assert_eq!(running.slot.post(text("posted")), PostOutcome::Accepted);
     assert_eq!(running.run.await.unwrap(), Ok(text("posted")));
     closed(&mut stream).await;
 }
@@ -87,7 +87,7 @@ async fn a_posted_result_wins_and_closes_the_connection() {
         let running = start(json!({"url": url}));
         let mut stream = accepted.await.unwrap();
         stream.write_all(begun.as_bytes()).await.unwrap();
-        assert_eq!(running.outside.post(text("posted")), PostOutcome::Accepted);
+        assert_eq!(running.slot.post(text("posted")), PostOutcome::Accepted);
         assert_eq!(running.run.await.unwrap(), Ok(text("posted")), "{begun:?}");
         closed(&mut stream).await;
         drop(running.client);
@@ -101,7 +101,7 @@ async fn a_response_before_a_posted_result_is_the_result() {
         let server = TestServer::answering(response(head, body)).await;
         let running = start(json!({"url": server.url("/")}));
         assert_eq!(running.run.await.unwrap(), Ok(answer));
-        assert_eq!(running.outside.post(text("posted")), PostOutcome::TooLate, "{head}");
+        assert_eq!(running.slot.post(text("posted")), PostOutcome::TooLate, "{head}");
     }
 }
 

@@ -75,7 +75,7 @@ async fn a_post_is_sent_again_by_307_and_308_and_becomes_a_get_by_the_others() {
 
 #[tokio::test]
 async fn every_target_passes_the_guard() {
-    for (location, said) in [
+    for (location, expected) in [
         ("http://169.254.169.254/latest/meta-data/", "address 169.254.169.254 is not allowed"),
         ("http://127.2.3.4/", "address 127.2.3.4 is not allowed"),
         ("//0x7f000002/", "address 127.0.0.2 is not allowed"),
@@ -87,7 +87,7 @@ async fn every_target_passes_the_guard() {
     ] {
         let server = redirecting(302, location.into()).await;
         let failure = run(spec(&server, "GET"), json!({})).await.unwrap_err();
-        assert!(failure.message.contains(said), "{location}: {}", failure.message);
+        assert!(failure.message.contains(expected), "{location}: {}", failure.message);
         assert_eq!((failure.retryable, &failure.details.unwrap()["request_sent"]), (false, &json!(true)));
     }
     // An allowed name does not allow a literal address.
