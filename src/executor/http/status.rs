@@ -76,7 +76,7 @@ fn wait_ms(text: &str, now: Time) -> Option<u64> {
     Some(Time(at.as_microsecond()).millis_since(now))
 }
 
-/// Returns the part of an `Authorization` value after the scheme, if it is too long to be an ordinary word.
+/// Returns the part of an `Authorization` value after the scheme, unless it is so short that it may be an ordinary word.
 pub fn secret_part(value: &HeaderValue) -> Option<String> {
     let (_, secret) = value.to_str().ok()?.split_once(' ')?;
     (secret.len() >= 6).then(|| secret.to_owned())
