@@ -1,5 +1,13 @@
 //! The hot path inside the process: from a call's JSON to its answer's JSON, without HTTP; and what it is made of.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a benchmark that cannot go on fails"
+)]
+
 use std::fmt::Write;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -77,7 +85,7 @@ fn streams(criterion: &mut Criterion) {
     }
     criterion.bench_function("1 MiB of arguments, as a stream", |bench| {
         bench.iter(|| {
-            let (mut parser, mut said, mut partial) = (Parser::new(None), Vec::new(), Partial::new());
+            let (mut parser, mut said, mut partial) = (Parser::new(None), Vec::new(), Partial::default());
             for bytes in body.as_bytes().chunks(1400) {
                 parser.push(black_box(bytes), &mut said).expect("it is a stream");
                 for said in said.drain(..) {
@@ -89,7 +97,7 @@ fn streams(criterion: &mut Criterion) {
             reading::parse(partial.text().as_bytes())
         });
     });
-    let mut partial = Partial::new();
+    let mut partial = Partial::default();
     partial.push(&arguments[..arguments.len() - 2]).expect("it is not too long");
     criterion.bench_function("1 MiB of arguments, read in part", |bench| bench.iter(|| partial.readable()));
 }

@@ -1,5 +1,13 @@
 //! A thousand tools: listed for a model's request, from what is kept and anew, and searched.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a benchmark that cannot go on fails"
+)]
+
 use std::hint::black_box;
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use crate::app::{App, Builder};
+use crate::config::Config;
 use clap::{Parser, Subcommand};
-use toolpost::app::{App, Builder};
-use toolpost::config::Config;
 
 mod call;
 mod doctor;
@@ -52,7 +52,7 @@ Flags take precedence over their environment variables, then TOOLPOST__SECTION__
 /// Runs the tool calls of LLM agents.
 #[derive(Debug, Parser)]
 #[command(name = "toolpost", version, after_help = EXAMPLES, disable_help_subcommand = true)]
-pub struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
@@ -112,8 +112,18 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Runs a command to its end and prints its error on standard error.
-pub fn main(cli: Cli) -> Exit {
+/// Runs the program: a helper of the process executor, or the command that its arguments name. Errors are printed on standard
+/// error.
+#[must_use]
+pub fn main() -> ExitCode {
+    if let Some(ended) = crate::executor::process::run_helper_if_asked() {
+        return ended;
+    }
+    crate::executor::http::install_crypto_provider();
+    run_to_end(Cli::parse()).into()
+}
+
+fn run_to_end(cli: Cli) -> Exit {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return print::error(&CliError::unavailable(format!("cannot start threads: {error}"))),
@@ -151,7 +161,7 @@ async fn start_command_line(config: Config) -> Result<App, CliError> {
 }
 
 async fn finish(config: Config, build: impl FnOnce(Config) -> Builder) -> Result<App, CliError> {
-    toolpost::telemetry::start(&config.log);
+    crate::telemetry::start(&config.log);
     let database = config.database_url();
     build(config).start().await.map_err(|error| CliError::start(error, &database))
 }

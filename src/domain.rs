@@ -13,6 +13,7 @@ pub mod hook;
 pub mod idempotency;
 pub mod image_data;
 pub mod json;
+pub mod jwt;
 pub mod limits;
 pub mod moment;
 pub mod naming;

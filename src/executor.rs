@@ -27,9 +27,9 @@ pub mod vault;
 
 pub use emitter::Emitter;
 pub use external::ExternalExecutor;
-pub use http::{Egress, HttpClient, HttpExecutor, Reporting};
+pub use http::{Egress, HttpClient, Reporting};
 pub use instances::{InstanceScope, Instances, Pool};
-pub use process::{ProcessExecutor, Processes};
+pub use process::Processes;
 pub use redaction::Redaction;
 pub use result_slot::ResultSlot;
 pub use secrets::{Secrets, SecretsFile};

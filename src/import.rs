@@ -28,7 +28,7 @@ mod tests;
 mod version;
 mod walk;
 
-pub use credentials::{Credential, InvalidCredential};
+pub use credentials::Credential;
 pub use walk::openapi;
 
 /// What is asked of an import.

@@ -115,29 +115,105 @@
 //! A call's path is [`http`] → [`engine`] → [`registry`] and [`schema`] → [`policy`] → [`executor`] → [`store`] →
 //! [`events`]; [`app`] joins them, and [`domain`] has the words that all of them speak.
 
-#![forbid(unsafe_code)]
-
-pub mod access;
 pub mod app;
-pub mod auth;
-pub mod callbacks;
 pub mod config;
-pub mod dispatch;
 pub mod domain;
-pub mod engine;
-pub mod events;
-pub mod executor;
-pub mod fault;
-pub mod formats;
 pub mod hooks;
 pub mod http;
-pub mod import;
-pub mod lifecycle;
-pub mod mcp;
-pub mod policy;
-pub mod registry;
-pub mod schema;
-pub mod store;
-pub mod telemetry;
 pub mod tool;
+
+#[doc(hidden)]
+pub mod cli;
+
+// The feature `internals` makes the other modules public for the tests and benchmarks of the project.
+#[cfg(not(feature = "internals"))]
+mod access;
+#[cfg(not(feature = "internals"))]
+mod auth;
+#[cfg(not(feature = "internals"))]
+mod callbacks;
+#[cfg(not(feature = "internals"))]
+mod dispatch;
+#[cfg(not(feature = "internals"))]
+mod engine;
+#[cfg(not(feature = "internals"))]
+mod events;
+#[cfg(not(feature = "internals"))]
+mod executor;
+#[cfg(not(feature = "internals"))]
+mod fault;
+#[cfg(not(feature = "internals"))]
+mod formats;
+#[cfg(not(feature = "internals"))]
+mod import;
+#[cfg(not(feature = "internals"))]
+mod lifecycle;
+#[cfg(not(feature = "internals"))]
+mod mcp;
+#[cfg(not(feature = "internals"))]
+mod policy;
+#[cfg(not(feature = "internals"))]
+mod registry;
+#[cfg(not(feature = "internals"))]
+mod schema;
+#[cfg(not(feature = "internals"))]
+mod store;
+#[cfg(not(feature = "internals"))]
+mod telemetry;
+#[cfg(not(feature = "internals"))]
+mod upstreams;
+
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod access;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod auth;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod callbacks;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod dispatch;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod engine;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod events;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod executor;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod fault;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod formats;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod import;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod lifecycle;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod mcp;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod policy;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod registry;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod schema;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod store;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod telemetry;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
 pub mod upstreams;

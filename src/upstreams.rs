@@ -25,7 +25,7 @@ mod sync;
 mod view;
 
 pub use declared::Declarations;
-pub use view::{ChangeView, Implementation, LastError, LeftOut, UpstreamDetails, UpstreamView};
+pub use view::{UpstreamDetails, UpstreamView};
 
 use reconcile::ReconcileJob;
 

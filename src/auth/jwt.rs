@@ -11,7 +11,7 @@ use url::Url;
 use super::AuthError;
 use super::jwks::{Jwks, KeyLookupError};
 use super::limits::Bounds;
-use crate::config::JwtConfig;
+use crate::domain::jwt::JwtConfig;
 use crate::domain::{Caller, Clock, Scope, Scopes, Tenant, Time};
 use crate::executor::{Egress, HttpClient, Reporting, Secrets};
 

@@ -5,14 +5,14 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::app::App;
+use crate::domain::event::Stage;
+use crate::domain::{Call, CallRequest, LimitsSpec, json};
+use crate::engine::{PendingCall, RecordError, Submission, Wait};
+use crate::events::bus::CallSubscription;
+use crate::formats::native::ToolCall;
 use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use toolpost::app::App;
-use toolpost::domain::event::Stage;
-use toolpost::domain::{Call, CallRequest, LimitsSpec, json};
-use toolpost::engine::{PendingCall, RecordError, Submission, Wait};
-use toolpost::events::bus::CallSubscription;
-use toolpost::formats::native::ToolCall;
 
 use super::error::CliError;
 use super::options::Options;

@@ -1,7 +1,7 @@
 //! `toolpost doctor`: checks everything that a service needs, without changing it, and suggests fixes.
 
+use crate::config::Config;
 use serde::Serialize;
-use toolpost::config::Config;
 
 use super::error::CliError;
 use super::options::{self, Options};
@@ -89,7 +89,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
                 config.server.listen = listen;
             }
             config.auth.insecure_no_auth |= args.insecure_no_auth;
-            toolpost::telemetry::start(&config.log);
+            crate::telemetry::start(&config.log);
             all(&config).await
         }
         Err(error) => {

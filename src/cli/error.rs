@@ -1,9 +1,9 @@
 //! Errors that end a command: a message, a hint and the exit code.
 
-use toolpost::app::StartError;
-use toolpost::config::ConfigError;
-use toolpost::store::StoreError;
-use toolpost::store::db::without_password;
+use crate::app::StartError;
+use crate::config::ConfigError;
+use crate::store::StoreError;
+use crate::store::db::without_password;
 
 use super::Exit;
 

@@ -5,12 +5,12 @@ use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::domain::{Clock, Tenant, Time};
+use crate::formats::native::ToolCall;
+use crate::store::export::ExportFilter;
+use crate::store::{Store, Stores};
 use clap::builder::NonEmptyStringValueParser;
 use tokio::time::Instant;
-use toolpost::domain::{Clock, Tenant, Time};
-use toolpost::formats::native::ToolCall;
-use toolpost::store::export::ExportFilter;
-use toolpost::store::{Store, Stores};
 
 use super::error::CliError;
 use super::options::Options;
@@ -44,7 +44,7 @@ pub struct Args {
 
 pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     let config = options.quiet_settings()?;
-    toolpost::telemetry::start(&config.log);
+    crate::telemetry::start(&config.log);
     let database = config.database_url();
     let Args { since, until, session, name, tenant, out } = args;
     let until = until.unwrap_or_else(|| Clock::system().now());

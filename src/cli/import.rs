@@ -1,10 +1,10 @@
 //! `toolpost import`: imports tools from API documents into this database, a running service or a file.
 
+use crate::app::App;
+use crate::import::document::{self, Bounds};
+use crate::import::{Credential, ImportError, ImportPlan, Options as Wanted, Report};
+use crate::registry::imports::{ImportMode, register};
 use clap::builder::NonEmptyStringValueParser;
-use toolpost::app::App;
-use toolpost::import::document::{self, Bounds};
-use toolpost::import::{Credential, ImportError, ImportPlan, Options as Wanted, Report};
-use toolpost::registry::imports::{ImportMode, register};
 
 use super::error::CliError;
 use super::options::Options;

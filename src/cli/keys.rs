@@ -1,8 +1,8 @@
 //! `toolpost keys`: manages API keys and shows the signing secret.
 
+use crate::app;
+use crate::store::Store;
 use serde::Serialize;
-use toolpost::app;
-use toolpost::store::Store;
 
 use super::error::CliError;
 use super::options::Options;
@@ -49,7 +49,7 @@ pub async fn run(Args { command }: Args, options: &Options) -> Result<Exit, CliE
         Command::SigningSecret { json } => json,
     };
     let config = options.quiet_settings()?;
-    toolpost::telemetry::start(&config.log);
+    crate::telemetry::start(&config.log);
     let database = config.database_url();
     let secret = match app::given_signing_secret(&config) {
         Ok(Some(secret)) => Ok(secret),

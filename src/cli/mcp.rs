@@ -1,7 +1,7 @@
 //! `toolpost mcp`: serves the tools over standard input and output to a client that starts and stops this program.
 
+use crate::mcp::{Server, serve_stdio};
 use tokio_util::sync::CancellationToken;
-use toolpost::mcp::{Server, serve_stdio};
 
 use super::Exit;
 use super::error::CliError;
@@ -10,7 +10,7 @@ use super::options::Options;
 pub async fn run(options: &Options) -> Result<Exit, CliError> {
     let config = options.quiet_settings()?;
     let stop = CancellationToken::new();
-    toolpost::lifecycle::on_signals(stop.clone())
+    crate::lifecycle::on_signals(stop.clone())
         .map_err(|error| CliError::unavailable(format!("cannot install signal handlers: {error}")))?;
     // A service may run on the same database; it adopts orphaned calls.
     let app = super::start_command_line(config).await?;

@@ -4,6 +4,6 @@ use super::error::CliError;
 use super::{Exit, print};
 
 pub fn run() -> Result<Exit, CliError> {
-    print::json(&toolpost::http::openapi())?;
+    print::json(&crate::http::openapi())?;
     Ok(Exit::Success)
 }

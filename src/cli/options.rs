@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::config::{Config, LogFormat, SecretObjects, SecretString};
 use clap::builder::NonEmptyStringValueParser;
-use toolpost::config::{Config, LogFormat, SecretObjects, SecretString};
 
 use super::error::CliError;
 

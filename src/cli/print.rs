@@ -3,9 +3,9 @@
 
 use std::io::{ErrorKind, Write};
 
+use crate::domain::json;
 use comfy_table::{CellAlignment, Row, Table, presets};
 use serde::Serialize;
-use toolpost::domain::json;
 
 use super::Exit;
 use super::error::CliError;

@@ -3,11 +3,11 @@
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 
+use crate::config::Config;
+use crate::store::{Db, Stores};
 use clap::builder::NonEmptyStringValueParser;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use toolpost::config::Config;
-use toolpost::store::{Db, Stores};
 
 use super::Exit;
 use super::error::CliError;
@@ -38,7 +38,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     require_auth_unless_loopback(&addresses, is_insecure, &config).await?;
     let address = listener.local_addr().map_err(|error| CliError::unavailable(error.to_string()))?;
     let drain = CancellationToken::new();
-    toolpost::lifecycle::on_signals(drain.clone())
+    crate::lifecycle::on_signals(drain.clone())
         .map_err(|error| CliError::unavailable(format!("cannot install signal handlers: {error}")))?;
     let connections = config.server.max_connections;
     let app = tokio::select! {
@@ -57,7 +57,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
     }
     // Files, the database and tools need descriptors as well.
     let required = connections as u64 + 1000;
-    if let Some(descriptors) = toolpost::lifecycle::raise_descriptors(required)
+    if let Some(descriptors) = crate::lifecycle::raise_descriptors(required)
         && descriptors < required
     {
         tracing::warn!(
@@ -67,7 +67,7 @@ pub async fn run(args: Args, options: &Options) -> Result<Exit, CliError> {
         );
     }
     announce(address);
-    toolpost::http::serve(app, listener, drain)
+    crate::http::serve(app, listener, drain)
         .await
         .map_err(|error| CliError::unavailable(format!("the server failed: {error}")))?;
     Ok(Exit::Success)

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::app::App;
+use crate::domain::Time;
+use crate::domain::stats::{ToolStats, UNKNOWN_TOOL};
 use serde::Serialize;
-use toolpost::app::App;
-use toolpost::domain::Time;
-use toolpost::domain::stats::{ToolStats, UNKNOWN_TOOL};
 
 use super::error::CliError;
 use super::options::Options;

@@ -1,8 +1,8 @@
 //! `--tenant`: the tenant that a command applies to.
 
-use toolpost::access::Access;
-use toolpost::app::App;
-use toolpost::domain::{Caller, Tenant};
+use crate::access::Access;
+use crate::app::App;
+use crate::domain::{Caller, Tenant};
 
 use super::error::CliError;
 use super::keys;

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::access::Access;
+use crate::app::App;
+use crate::domain::{ExecutorSpec, Source, ToolDefinition};
+use crate::formats::definitions::Format;
+use crate::registry::entry::ToolView;
+use crate::registry::{Entry, Snapshot, View};
+use crate::schema;
 use serde::Serialize;
-use toolpost::access::Access;
-use toolpost::app::App;
-use toolpost::domain::{ExecutorSpec, Source, ToolDefinition};
-use toolpost::formats::definitions::Format;
-use toolpost::registry::entry::ToolView;
-use toolpost::registry::{Entry, Snapshot, View};
-use toolpost::schema;
 
 use super::error::CliError;
 use super::options::Options;

@@ -47,7 +47,7 @@ pub use egress::Egress;
 pub use limits::MAX_ANSWER_BYTES;
 pub use page::{Page, PageError};
 pub use reporting::Reporting;
-pub use webhook::{MAX_WEBHOOK_ANSWER, WebhookAnswer, check_url, webhook_headers};
+pub use webhook::{WebhookAnswer, check_url, webhook_headers};
 
 use plan::Plan;
 

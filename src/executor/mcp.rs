@@ -37,7 +37,7 @@ pub use context::ServerContext;
 pub use listed_tool::{ListedTool, definition};
 pub use server::Server;
 pub use servers::Servers;
-pub use status::{ServerState, ServerStatus, ToolList, ToolListObserver};
+pub use status::{ServerState, ToolList, ToolListObserver};
 pub use timing::ServerTiming;
 
 /// An executor for calls of one tool of an upstream server.

@@ -39,7 +39,9 @@ mod workdir;
 
 pub use program::Program;
 pub use protocol::{ExitKind, ExitReport, WorkDirSpec};
-pub use run::{ProcessEvent, RunningProcess};
+pub use run::ProcessEvent;
+#[cfg(feature = "internals")]
+pub use run::RunningProcess;
 pub use supervised::supervised_command;
 
 use plan::Plan;

@@ -143,12 +143,6 @@ impl Continuation {
         self.push(id.as_deref(), name, Kind::Function);
     }
 
-    /// Whose shape the messages have.
-    #[must_use]
-    pub fn vendor(&self) -> Vendor {
-        self.vendor
-    }
-
     /// The messages to append to the conversation: always an array, with a result for every call. `calls` are in the order
     /// in which they were added.
     #[must_use]

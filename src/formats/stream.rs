@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use self::calls::Calls;
 use self::dialect::Dialect;
-pub use self::error::{MAX_CALLS, MAX_EVENT, StreamError};
+pub use self::error::StreamError;
 use self::framing::Framing;
 use crate::domain::{Vendor, json};
 

@@ -66,6 +66,7 @@ const MARKS_PER_NODE: usize = 2;
 ///
 /// # Errors
 /// What is neither JSON nor YAML, where, and what is beyond the bounds.
+#[cfg(feature = "internals")]
 pub fn parse(bytes: &[u8], bounds: Bounds) -> Result<Value, ImportError> {
     read(bytes, bounds).map(|document| document.value)
 }

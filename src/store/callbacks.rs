@@ -14,7 +14,7 @@ mod outcome;
 mod state;
 
 pub use outcome::{AttemptRecord, RecordedOutcome};
-pub use state::{CallbackState, Delivery};
+pub use state::Delivery;
 
 /// A callback as it is accepted with its call. It sleeps until the call has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,8 +19,7 @@ mod tools;
 mod upstreams;
 
 pub use routes::{InFlightRequest, RouteHandle, Routes};
-pub use tools::{MOST_TOOLS, OTHER_TOOL, UNKNOWN_TOOL};
-pub use upstreams::{MOST_UPSTREAMS, OTHER_UPSTREAM, UpstreamCall, UpstreamCounts, UpstreamOutcome, UpstreamStatus};
+pub use upstreams::{UpstreamCounts, UpstreamOutcome, UpstreamStatus};
 
 use catalog::{CATALOG, Kind, MetricDescription};
 use tools::Tools;
@@ -181,6 +180,7 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use super::tools::MOST_TOOLS;
     use super::*;
     use crate::domain::{Call, Failure, IdGenerator, Outcome, Time};
 

@@ -1,5 +1,7 @@
 //! The service as a caller meets it: one running service and one fresh database per test, everything over HTTP.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
 #[macro_use]
 mod support;
 

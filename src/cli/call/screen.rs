@@ -1,9 +1,9 @@
 //! The progress of a running call on standard error, line by line.
 
+use crate::domain::call::Coercion;
+use crate::domain::event::{Event, Reported, Stage};
+use crate::domain::{Call, ContentBlock, Progress, Status};
 use serde::Deserialize;
-use toolpost::domain::call::Coercion;
-use toolpost::domain::event::{Event, Reported, Stage};
-use toolpost::domain::{Call, ContentBlock, Progress, Status};
 
 use crate::cli::print;
 
@@ -117,9 +117,9 @@ fn last_lines(call: &Call) -> Vec<String> {
 mod tests {
     use std::sync::Arc;
 
-    use toolpost::domain::call::CallRecord;
-    use toolpost::domain::event::EventKind;
-    use toolpost::domain::{Failure, IdGenerator, Outcome, Time};
+    use crate::domain::call::CallRecord;
+    use crate::domain::event::EventKind;
+    use crate::domain::{Failure, IdGenerator, Outcome, Time};
 
     use super::*;
 

@@ -1,10 +1,10 @@
 //! Checks of the database: its existence, its migrations and whether it is writable.
 
-use toolpost::config::Config;
-use toolpost::domain::Time;
-use toolpost::store::StoreError;
-use toolpost::store::db::without_password;
-use toolpost::store::inspect::{DatabaseInfo, Inspection, examine};
+use crate::config::Config;
+use crate::domain::Time;
+use crate::store::StoreError;
+use crate::store::db::without_password;
+use crate::store::inspect::{DatabaseInfo, Inspection, examine};
 
 use super::Check;
 

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use toolpost::config::Config;
-use toolpost::domain::{Clock, Time};
-use toolpost::telemetry::metrics::process;
+use crate::config::Config;
+use crate::domain::{Clock, Time};
+use crate::telemetry::metrics::process;
 
 use super::super::serve;
 use super::Check;
@@ -153,7 +153,7 @@ pub async fn traces(config: &Config) -> Option<Check> {
     if endpoint.is_empty() {
         return None;
     }
-    if let Err(reason) = toolpost::telemetry::Tracer::new(&config.telemetry) {
+    if let Err(reason) = crate::telemetry::Tracer::new(&config.telemetry) {
         return Some(Check::fail(NAME, reason, "Fix `telemetry.otlp_endpoint` or OTEL_EXPORTER_OTLP_ENDPOINT."));
     }
     let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));

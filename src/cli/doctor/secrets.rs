@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use toolpost::app;
-use toolpost::config::Config;
-use toolpost::executor::{Egress, SecretsFile, Vault};
+use crate::app;
+use crate::config::Config;
+use crate::executor::{Egress, SecretsFile, Vault};
 
 use super::Check;
 

@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 
+use crate::app::App;
+use crate::config::Config;
+use crate::domain::{Time, tool};
+use crate::executor::Egress;
+use crate::registry::files::ToolsFolder;
+use crate::tool::workspace::Workspace;
 use serde_json::{Value, json};
-use toolpost::app::App;
-use toolpost::config::Config;
-use toolpost::domain::{Time, tool};
-use toolpost::executor::Egress;
-use toolpost::registry::files::ToolsFolder;
-use toolpost::tool::workspace::Workspace;
 
 use super::{Check, secrets};
 
@@ -108,7 +108,7 @@ async fn sandbox(app: &App) -> Check {
     });
     let result = tool::read_definition(definition).map_err(|error| error.to_string()).and_then(|definition| {
         let result = app.engine.registry().show_files(vec![(definition, Time(0))]);
-        result.map_err(|(_, faults)| toolpost::registry::check::summary(&faults))
+        result.map_err(|(_, faults)| crate::registry::check::summary(&faults))
     });
     let advice = "`process` tools do not run on this machine; other tools do. See `process.helper`.";
     if let Err(reason) = result {

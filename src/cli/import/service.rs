@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::domain::json as reading;
+use crate::import::Report;
 use serde_json::{Value, json};
-use toolpost::domain::json as reading;
-use toolpost::import::Report;
 
 use super::Openapi;
 use super::source::{self, Document};

@@ -1,6 +1,6 @@
 //! The report of an import as text.
 
-use toolpost::import::Report;
+use crate::import::Report;
 
 use super::Openapi;
 use crate::cli::print;

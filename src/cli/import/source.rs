@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use toolpost::executor::http::install_crypto_provider;
-use toolpost::import::document::Bounds;
+use crate::executor::http::install_crypto_provider;
+use crate::import::document::Bounds;
 use url::Url;
 
 use crate::cli::error::CliError;

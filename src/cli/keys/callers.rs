@@ -1,10 +1,10 @@
 //! `toolpost keys create|list|revoke`: manages API keys directly in the database.
 
+use crate::auth::create::NewKey;
+use crate::domain::{Clock, IdGenerator, Scope, Tenant, Time};
+use crate::store::keys::StoredKey;
+use crate::store::{StoreError, Stores};
 use serde::Serialize;
-use toolpost::auth::create::NewKey;
-use toolpost::domain::{Clock, IdGenerator, Scope, Tenant, Time};
-use toolpost::store::keys::StoredKey;
-use toolpost::store::{StoreError, Stores};
 use uuid::Uuid;
 
 use crate::cli::error::CliError;
@@ -194,7 +194,7 @@ async fn on_store<T>(
     work: impl AsyncFnOnce(&Stores) -> Result<T, StoreError>,
 ) -> Result<T, CliError> {
     let config = options.quiet_settings()?;
-    toolpost::telemetry::start(&config.log);
+    crate::telemetry::start(&config.log);
     let database = config.database_url();
     let done = async {
         let stores = Stores::open(&database).await?;

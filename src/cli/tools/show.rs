@@ -1,8 +1,8 @@
 //! A tool as text.
 
+use crate::domain::ToolDefinition;
+use crate::registry::Entry;
 use serde_json::Value;
-use toolpost::domain::ToolDefinition;
-use toolpost::registry::Entry;
 
 use crate::cli::print;
 

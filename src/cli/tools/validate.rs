@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::domain::decode::DecodeError;
+use crate::domain::tool::Readable;
+use crate::domain::{ToolDefinition, json};
+use crate::registry::check::Fault;
+use crate::registry::{Registry, files};
 use serde::Serialize;
 use serde_json::Value;
-use toolpost::domain::decode::DecodeError;
-use toolpost::domain::tool::Readable;
-use toolpost::domain::{ToolDefinition, json};
-use toolpost::registry::check::Fault;
-use toolpost::registry::{Registry, files};
 
 use crate::cli::error::CliError;
 use crate::cli::options::Options;

@@ -24,12 +24,6 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// No text yet.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Appends a piece.
     ///
     /// # Errors
@@ -103,7 +97,7 @@ mod tests {
     use super::*;
 
     fn readable(text: &str) -> Option<Value> {
-        let mut partial = Partial::new();
+        let mut partial = Partial::default();
         text.chars().for_each(|letter| partial.push(&letter.to_string()).unwrap());
         assert_eq!(partial.text(), text);
         partial.readable().map(Value::Object)
@@ -155,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_text_has_a_limit() {
-        let mut partial = Partial::new();
+        let mut partial = Partial::default();
         partial.push(&"x".repeat(LIMIT)).unwrap();
         assert_eq!(partial.push("x"), Err(TooLong));
         assert_eq!(partial.into_text().len(), LIMIT);
@@ -167,7 +161,7 @@ mod tests {
         fn nothing_is_readable_that_is_not_there(text in any::<String>(), other in "[a-z\"\\\\é😀]{0,8}", number in any::<i64>()) {
             let whole = json!({"text": text, "list": [{"other": other}, number], "last": true});
             let Value::Object(members) = &whole else { unreachable!() };
-            let (json, mut partial) = (whole.to_string(), Partial::new());
+            let (json, mut partial) = (whole.to_string(), Partial::default());
             for letter in json.chars() {
                 partial.push(letter.encode_utf8(&mut [0; 4])).unwrap();
                 for (key, value) in partial.readable().unwrap() {

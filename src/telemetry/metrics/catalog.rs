@@ -1,6 +1,7 @@
 //! Every metric that there is: its name, its kind, its labels and what it says. The reference in `docs/metrics.md` is made
 //! of it, and nothing else is exported.
 
+#[cfg(feature = "internals")]
 use std::fmt::Write;
 
 /// What a metric is.
@@ -172,10 +173,12 @@ pub(super) fn has(name: &str, labels: &[(&'static str, &str)]) -> bool {
 
 /// `docs/metrics.md`.
 #[must_use]
+#[cfg(feature = "internals")]
 pub fn reference() -> String {
     format!("{}\n{}", include_str!("reference.md"), table())
 }
 
+#[cfg(feature = "internals")]
 fn table() -> String {
     let mut table = "| metric | kind | labels | what it says |\n|---|---|---|---|\n".to_owned();
     for MetricDescription { name, kind, labels, help } in CATALOG {

@@ -59,7 +59,7 @@ on_both_databases!(
                             6 => drop(store.change_groups(&[off("g", false)], Time(round)).await.unwrap()),
                             5 => drop(store.delete_tool(&name, None).await.unwrap()),
                             _ => {
-                                drop(store.put_tool(&name, &definition, Precondition::Anything, Time(n)).await.unwrap())
+                                store.put_tool(&name, &definition, Precondition::Anything, Time(n)).await.unwrap();
                             }
                         }
                     })

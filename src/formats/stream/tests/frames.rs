@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::formats::stream::error::MAX_CALLS;
 
 fn calls() -> [Value; 2] {
     let entry = json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":\"é\"}"}});
