@@ -1,5 +1,11 @@
-//! The path of a call, in order: look up → parse → coerce and validate → record → run → convert → check the result →
-//! settle. Every accepted call reaches exactly one end.
+//! The engine: runs tool calls from submission to their committed end.
+//!
+//! [`Engine`] is a handle that passes requests on. The path of a call has six steps, which `engine/call.rs` lists: plan
+//! → accept → prepare → admit → execute → settle. Every accepted call is settled exactly once.
+//!
+//! The other modules serve this path: `submit` and `schedule` start the calls of a request, `control` delivers
+//! cancellations, reports and posted results, `recovery` resumes calls of stopped nodes, and `sessions` ends the calls
+//! of a session.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,13 +75,13 @@ use pauses::Pauses;
 use recovery::Recovery;
 use sessions::{SessionCalls, Sessions};
 
-/// Memory that a call is counted with beside its request, in KiB.
+/// Memory reserved for each call in addition to its request, in KiB.
 const KIB_PER_CALL: usize = 16;
-/// Memory for the bodies of requests that make no calls, as results and definitions, in KiB. Calls that wait for what such a
-/// request brings cannot take it.
+/// Memory for the bodies of requests without calls, such as results and definitions, in KiB. It is a separate budget
+/// because calls can wait for such a request.
 const OTHERS_KIB: usize = 32 * 1024;
 
-/// Runs calls. One per node.
+/// The engine of one node, which runs its calls.
 #[derive(Debug)]
 pub struct Engine {
     registry: Arc<Registry>,
@@ -86,21 +92,20 @@ pub struct Engine {
     stores: Stores,
     room: MemoryBudget,
     others: MemoryBudget,
-    /// Places for calls that nobody waits for.
+    /// Permits of detached calls, whose caller does not wait for them.
     queue: Arc<Semaphore>,
     slots: Slots,
     pauses: Pauses,
     live: LiveCalls,
     inbox: Inbox,
     results: Results,
-    /// The calls of sessions.
     sessions: SessionCalls,
     tasks: TaskTracker,
     shutdown: Shutdown,
 }
 
 impl Engine {
-    /// An engine that is ready.
+    /// Creates an engine. It accepts calls immediately.
     #[must_use]
     pub fn new(
         registry: Arc<Registry>,
@@ -132,47 +137,49 @@ impl Engine {
         }
     }
 
-    /// This node's name.
+    /// Returns the name of this node.
     #[must_use]
     pub fn node(&self) -> &Arc<str> {
         &self.settings.node
     }
 
-    /// Who is asked around calls.
+    /// Returns the hooks around calls.
     #[must_use]
     pub fn hooks(&self) -> &Arc<Hooks> {
         &self.settings.hooks
     }
 
-    /// Which tools rest.
+    /// Returns the table of paused tools.
     #[must_use]
     pub fn pauses(&self) -> &Pauses {
         &self.pauses
     }
 
-    /// Ids for as many calls, so that they can be watched before they are submitted.
+    /// Creates the given number of call ids, so that a caller can subscribe to its calls before it submits them.
     #[must_use]
     pub fn ids(&self, calls: usize) -> Vec<Uuid> {
         (0..calls).map(|_| self.ids.next()).collect()
     }
 
-    /// Where the arguments of a tenant's call of this node come piece by piece; `None` once it has ended, or if they do not.
+    /// Returns the argument stream of a tenant's call on this node; `None` if the call has ended or is not streamed.
     #[must_use]
     pub fn draft(&self, tenant: &Tenant, id: Uuid) -> Option<ArgumentStream> {
         self.live.of(tenant, id)?.draft
     }
 
-    /// An id for anything else that wants one, as a request.
+    /// Creates an id for something other than a call, such as a request.
     #[must_use]
     pub fn new_id(&self) -> Uuid {
         self.ids.next()
     }
 
-    /// Submits calls whose session is joined already, and which can be planned at once. They run whether or not their caller
-    /// waits. `ids` are from [`Engine::ids`], one for each call; `request` is what the request takes, or its size.
+    /// Submits calls that can be planned immediately and whose session is joined already. They run even if the caller
+    /// does not wait.
+    ///
+    /// `ids` come from [`Engine::ids`], one for each call. `request` is the memory permit of the request, or its size.
     ///
     /// # Errors
-    /// Returns [`SubmitError::Overloaded`] or [`SubmitError::ShuttingDown`]. Then no call was accepted.
+    /// Returns [`SubmitError::Overloaded`] or [`SubmitError::ShuttingDown`]. In both cases no call was accepted.
     pub fn submit_now(
         self: &Arc<Self>,
         access: &Access,
@@ -183,10 +190,10 @@ impl Engine {
         submit::plan(self, access, submission.into(), ids, request.into())
     }
 
-    /// Submits calls: joins their session, and checks large arguments on a thread of their own.
+    /// Submits calls. Joins their session first, and checks large arguments on a separate thread.
     ///
     /// # Errors
-    /// Returns a [`SubmitError`]. Then no call was accepted.
+    /// Returns a [`SubmitError`]. In this case no call was accepted.
     pub async fn submit(
         self: &Arc<Self>,
         access: &Access,
@@ -198,14 +205,14 @@ impl Engine {
         if submit::is_immediate(&submission, &request) {
             return submit::plan(self, access, submission, &ids, request);
         }
-        // Boxed: few requests come this way, and a future is as large as the largest of its parts.
+        // Boxed because few requests need it, and a future is as large as its largest branch.
         Box::pin(submit::submit(self, access, submission, ids, request)).await
     }
 
-    /// Submits calls of which some have idempotency keys: calls that exist are found, the others are accepted.
+    /// Submits calls with idempotency keys: looks up the calls that exist, and accepts the others.
     ///
     /// # Errors
-    /// Returns a [`KeyedError`]. Then no call was accepted.
+    /// Returns a [`KeyedError`]. In this case no new call runs, unless the error says `accepted`.
     pub async fn submit_keyed(
         self: &Arc<Self>,
         access: &Access,
@@ -216,7 +223,7 @@ impl Engine {
         submit::submit_keyed(self, access, submission, ids, request).await
     }
 
-    /// Reads the session of a submission, or creates it, for calls that follow one by one.
+    /// Reads or creates the session of a submission whose calls are submitted one at a time.
     ///
     /// # Errors
     /// Returns [`SubmitError::Store`] or [`SubmitError::Overloaded`].
@@ -224,37 +231,37 @@ impl Engine {
         submit::join_session(self, access, submission).await
     }
 
-    /// Whether it takes calls at this moment, whatever they are. Whoever can ask so does before anybody reads them: a refusal
-    /// that costs as much as a call would be of no help.
+    /// Returns `true` if the backlog allows new calls at this moment. Check this before parsing a request, so that a
+    /// rejection stays cheap.
     #[must_use]
     pub fn takes_calls(&self) -> bool {
         self.settings.rush.admits(self.journal.awaited())
     }
 
-    /// Memory for requests that make calls.
+    /// Returns the memory budget of requests that submit calls.
     #[must_use]
     pub fn room(&self) -> &MemoryBudget {
         &self.room
     }
 
-    /// Memory for requests that make none.
+    /// Returns the memory budget of all other requests.
     #[must_use]
     pub fn room_of_others(&self) -> &MemoryBudget {
         &self.others
     }
 
-    /// The steps of calls after their acceptance.
+    /// Builds the steps that follow the acceptance of a call.
     fn steps(&self) -> Steps<'_> {
         Steps::from(self)
     }
 
-    /// The tools.
+    /// Returns the registry of all tools.
     #[must_use]
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// How busy it is.
+    /// Returns the current load.
     #[must_use]
     pub fn load(&self) -> Load {
         let Settings { room_kib, max_queued, .. } = self.settings;
@@ -286,7 +293,7 @@ impl Engine {
         self.reach().owner_of(id).await
     }
 
-    /// Cancels a tenant's call. A call that has ended stays as it is.
+    /// Cancels a tenant's call. Does nothing if the call has ended.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -294,7 +301,8 @@ impl Engine {
         self.reach().cancel(tenant, id).await
     }
 
-    /// Reports on a call for its tool, which has shown that it may. `value` is what `report` was read from.
+    /// Delivers a report of a tool about its call. The caller has checked that the sender may report. `value` is the
+    /// JSON that `report` was parsed from.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -302,7 +310,8 @@ impl Engine {
         self.reach().report(id, report, value).await
     }
 
-    /// Posts the result of a call whose work is done outside, for a client that has shown that it may. The first one wins.
+    /// Delivers the posted result of a call whose work is done outside this process. The caller has checked that the
+    /// client may post it. Only the first result counts.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -310,7 +319,7 @@ impl Engine {
         self.reach().post_result(id, answer).await
     }
 
-    /// Returns `true` if a call can be reported on with its token only.
+    /// Returns `true` if reports on the call require its token.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -327,7 +336,7 @@ impl Engine {
         self.sessions().tools_that_end_with(store, session).await
     }
 
-    /// Returns the name of the tool whose call waits for the end of a session, if one does.
+    /// Returns the name of the tool whose call waits for a session to end, if such a call exists.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -335,7 +344,8 @@ impl Engine {
         self.sessions().tool_that_awaits(store, session).await
     }
 
-    /// Ends a session and those of its tasks, and cancels their calls on every node. A completed session stays completed.
+    /// Ends a session and the sessions of its tasks, and cancels their calls on every node. A completed session stays
+    /// completed.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -343,7 +353,7 @@ impl Engine {
         self.sessions().abort(store, session).await
     }
 
-    /// Aborts a session and deletes it. Returns `false` if it did not exist any more.
+    /// Aborts and deletes a session. Returns `false` if the session no longer existed.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -351,8 +361,8 @@ impl Engine {
         self.sessions().delete(store, session).await
     }
 
-    /// Completes a session, and gives its completion to the call of its parent that waits for it. Returns `false` if another
-    /// completion came first.
+    /// Completes a session, and passes the completion to the call of its parent that waits for it. Returns `false` if
+    /// the session was already completed.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -365,12 +375,12 @@ impl Engine {
         self.sessions().complete(store, session, completion).await
     }
 
-    /// Deletes sessions that were not used for `idle`, until `stop` fires.
+    /// Deletes sessions that have been idle for `idle`, until `stop` fires.
     pub async fn keep_sessions(self: Arc<Self>, idle: Duration, stop: CancellationToken) {
         self.sessions().keep(idle, stop).await;
     }
 
-    /// Records the first heartbeat of this node, before it takes any call.
+    /// Records the first heartbeat of this node, before it accepts any call.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -383,19 +393,19 @@ impl Engine {
         Recovery { engine: &self, lease }.run_heartbeat(stop).await;
     }
 
-    /// Whether it takes no more calls.
+    /// Returns `true` if the engine no longer accepts calls.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.shutdown.drain.is_cancelled()
     }
 
-    /// Takes no more calls, lets running ones end until `deadline`, then settles the rest as `SHUTTING_DOWN`. A database
-    /// that is away then is waited for no longer than callers would.
+    /// Stops accepting calls, waits until running calls have ended or `deadline` has passed, and then settles the rest
+    /// as `SHUTTING_DOWN`. If the database is unavailable, waits no longer than a caller would.
     pub async fn drain(&self, deadline: Duration) {
         self.shutdown.drain.cancel();
         self.tasks.close();
         if self.shutdown.stop.is_cancelled() {
-            // They were waited for already.
+            // A previous drain has already waited for the calls.
             return;
         }
         if tokio::time::timeout(deadline, self.tasks.wait()).await.is_ok() {
@@ -403,7 +413,10 @@ impl Engine {
         }
         self.shutdown.stop.cancel();
         if tokio::time::timeout(self.settings.store_patience, self.tasks.wait()).await.is_err() {
-            tracing::error!(calls = self.tasks.len(), "the database is away; the ends of these calls are not recorded");
+            tracing::error!(
+                calls = self.tasks.len(),
+                "the database is unavailable; the outcomes of these calls are not recorded"
+            );
         }
     }
 }

@@ -1,11 +1,19 @@
-//! The path of a call. Each step takes the call as the step before left it:
+//! The path of a call: six steps, the same for every tool and every entry point.
 //!
 //! ```text
 //! plan → accept → prepare → admit → execute → settle
 //! ```
 //!
-//! [`plan`] and [`accept`] are called for all calls of a request together; [`Steps::run`] takes each call from there to its
-//! end. A step that ends a call early returns it as [`Executed`], which only [`settle`] takes.
+//! - [`plan`] resolves the tool and validates the arguments, without I/O.
+//! - [`accept`] commits calls that must be durable before they run.
+//! - [`prepare`] collects streamed arguments, runs the before-hooks and injects presets, secrets and context.
+//! - [`admit`] applies the rate limit, waits for a slot, and rejects calls of a paused tool.
+//! - [`execute`] runs attempts until the call has a result or no attempt is left.
+//! - [`settle`] commits the end of the call, and answers the caller.
+//!
+//! Each step consumes the call and returns it in the state that the next step requires. The first two steps handle all
+//! calls of a request together; [`Steps::run`] takes each call from there to its end. A step that ends a call early
+//! returns [`Executed`], which only [`settle`] accepts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +57,7 @@ use recorder::Recorded;
 use settle::Settler;
 use state::{Executed, Planned, RunExit};
 
-/// The steps of a call after its acceptance, with what each of them works with.
+/// The steps of a call after its acceptance, each with the parts of the engine that it uses.
 #[derive(Debug)]
 pub(super) struct Steps<'a> {
     prepare: Preparer<'a>,
@@ -60,7 +68,7 @@ pub(super) struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Takes a call to its end, and returns whether its caller was still waiting for it.
+    /// Runs a call to its end. Returns whether the caller still waited for it.
     pub async fn run(&self, mut planned: Planned) -> Recorded {
         let mut span = call_span(self.execute.attempts.tracer, &planned);
         let job = &mut planned.ongoing;
@@ -80,10 +88,10 @@ impl Steps<'_> {
         context.scope(steps).await
     }
 
-    /// Runs a prepared call, or ends it with the kept result of an equal call.
+    /// Runs a prepared call, or ends it with the cached result of an equal call.
     async fn run_or_reuse(&self, mut prepared: Prepared) -> Executed {
         let Some(cache) = prepared.entry.definition.cache else { return self.admit_and_execute(prepared).await };
-        // Boxed: few calls come this way.
+        // Boxed because few calls have a cache.
         let flight = match Box::pin(self.lookup.find(&mut prepared, cache)).await {
             Ok(Looked::Run(flight)) => flight,
             Ok(Looked::Kept(outcome)) => return prepared.ended(RunExit::Done(outcome)),

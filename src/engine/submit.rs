@@ -1,4 +1,8 @@
-//! Submitting the calls of a request: its session is joined, its idempotency keys are looked up, and its calls are planned.
+//! Submission of the calls of a request.
+//!
+//! [`submit`] joins the session and plans the calls; [`submit_keyed`] looks up idempotency keys before it does so.
+//! [`plan`] checks whether the engine accepts calls, plans them and starts the rest of their path, with or without
+//! acceptance.
 
 use std::sync::Arc;
 
@@ -19,41 +23,41 @@ use crate::access::Access;
 use crate::domain::{Session, SessionState};
 use crate::telemetry::Context;
 
-/// Largest request, in bytes, whose arguments are checked on the thread of the caller.
+/// Maximum size of a request whose arguments are checked on the caller's thread, in bytes.
 const QUICKLY_CHECKED: usize = 64 * 1024;
-/// How often keys and sessions are looked up again that other requests create at the same moment.
+/// Maximum number of lookups of a key or session that concurrent requests create or delete.
 const TRIES: usize = 5;
-/// After this fraction of its idle time a session is recorded as used: not every call writes.
+/// A session is recorded as used after this fraction of its idle time, so that not every call writes.
 const IDLE_PARTS: u64 = 4;
 
-/// The calls of a submission with idempotency keys.
+/// The result of a submission with idempotency keys.
 #[derive(Debug)]
 pub enum Keyed {
-    /// All of them exist; the request is a repetition.
+    /// All calls exist: the request is a repetition.
     Known {
-        /// Their batch, if the key of the request names one.
+        /// The batch of the calls, if the key of the request names one.
         batch_id: Option<Uuid>,
-        /// Their ids, in request order.
+        /// The ids of the calls, in request order.
         calls: Vec<Uuid>,
     },
-    /// Some of them are new, and are accepted.
+    /// At least one call is new and was accepted.
     New {
         /// The new calls.
         submitted: InFlightCalls,
-        /// Their ids, in request order.
+        /// The ids of the new calls, in request order.
         ids: Vec<Uuid>,
-        /// The calls that exist, with their index in the request.
+        /// The existing calls, each with its index in the request.
         known: Vec<(usize, Uuid)>,
     },
 }
 
-/// Returns `true` if a submission can be planned without waiting for anything.
+/// Returns `true` if a submission can be planned without I/O and without a separate thread.
 pub(super) fn is_immediate(submission: &Submission, request: &Footprint) -> bool {
     submission.session.is_none() && request.bytes <= QUICKLY_CHECKED
 }
 
-/// Joins the session of a submission, and plans its calls. Arguments that take long to check are checked on a thread of their
-/// own.
+/// Joins the session of a submission and plans its calls. Large arguments are checked on a separate thread, because the
+/// check would block other tasks.
 pub(super) async fn submit(
     engine: &Arc<Engine>,
     access: &Access,
@@ -73,7 +77,8 @@ pub(super) async fn submit(
     tokio::task::spawn_blocking(planned).await.map_err(|_| SubmitError::Failed)?
 }
 
-/// Submits the calls whose idempotency keys are new, and finds the others. `ids` has one id for each call of the submission.
+/// Submits the calls whose idempotency keys are new, and looks up the others. `ids` has one id for each call of the
+/// submission.
 pub(super) async fn submit_keyed(
     engine: &Arc<Engine>,
     access: &Access,
@@ -91,13 +96,13 @@ pub(super) async fn submit_keyed(
         let indices = || (0..submission.calls.len()).filter(|index| is_new(*index));
         let new: Vec<_> = indices().map(|index| submission.call_at(index)).collect();
         let ids: Vec<Uuid> = indices().filter_map(|index| ids.get(index).copied()).collect();
-        // What the request holds is given up with the first try; a later one acquires it again.
+        // The first attempt consumes the memory permit of the request; later attempts acquire it again.
         let request = Footprint { is_kept: true, held: footprint.held.take(), ..footprint };
         let submission = submission.with_calls(new, known.clone()).into();
         let mut submitted = submit(engine, access, submission, ids.clone(), request).await?;
         match submitted.accepted().await {
             Ok(()) => return Ok(Keyed::New { submitted, ids, known }),
-            // Another request has claimed one of the keys meanwhile. Nothing was accepted.
+            // A concurrent request has claimed one of the keys. No call was accepted; look the keys up again.
             Err(AcceptError::Claimed) => {}
             Err(AcceptError::NotRecorded(RecordError { accepted })) => {
                 return Err(KeyedError::NotRecorded {
@@ -111,7 +116,7 @@ pub(super) async fn submit_keyed(
     Err(SubmitError::Overloaded.into())
 }
 
-/// Plans calls and spawns the rest of their path. Either all of them are taken, or none.
+/// Plans calls and starts the rest of their path. Accepts either all of them or none.
 pub(super) fn plan(
     engine: &Arc<Engine>,
     access: &Access,
@@ -156,7 +161,7 @@ pub(super) fn plan(
     Ok(if is_cancelled_with_caller { submitted.cancelled_with_caller(handles) } else { submitted })
 }
 
-/// Acquires the memory of a request, unless the service drains or too many calls wait to be recorded.
+/// Acquires the memory of a request, unless the service drains or the backlog is too large.
 fn admit(engine: &Engine, calls: usize, request: &mut Footprint) -> Result<(), SubmitError> {
     if engine.shutdown.drain.is_cancelled() {
         return Err(SubmitError::ShuttingDown);
@@ -180,7 +185,7 @@ fn acceptor(engine: &Engine) -> Acceptor<'_> {
     Acceptor { journal, clock, ids, live, patience: *store_patience, callbacks_kick }
 }
 
-/// Reads the session of a submission; creates it on first use. A session that has ended becomes active again.
+/// Reads the session of a submission, or creates it on first use. An ended session becomes active again.
 pub(super) async fn join_session(
     engine: &Engine,
     access: &Access,
@@ -199,7 +204,7 @@ async fn find_session(engine: &Engine, access: &Access, id: &Arc<str>) -> Result
     for _ in 0..TRIES {
         let now = engine.clock.now();
         let Some(mut session) = access.store().session(id).await? else {
-            // Another request that creates it at this moment creates the same session.
+            // A concurrent request can only create the same session.
             access.store().make_session(&Session::new(id.clone(), now)).await?;
             continue;
         };
@@ -209,7 +214,7 @@ async fn find_session(engine: &Engine, access: &Access, id: &Arc<str>) -> Result
             (session.state, session.completion) = (SessionState::Active, None);
             is_resumed
         } else if idle_ms > 0 && now.millis_since(session.updated_at) >= idle_ms / IDLE_PARTS {
-            // It is not deleted under this call.
+            // Keeps the session from being deleted as idle while the call runs.
             access.store().touch_session(id, now).await?
         } else {
             true

@@ -1,5 +1,7 @@
-//! The second step of a call, where it has to be durable before it runs: idempotency keys are looked up and claimed, and the
-//! call is committed. Its caller can then disconnect, or send the request again and find the call.
+//! Step 2, accept: claims idempotency keys and commits calls that must be durable before they run.
+//!
+//! The caller can then disconnect, or repeat the request and receive the same calls. [`KeyLookup`] finds the calls of
+//! earlier requests before new calls are planned.
 
 use std::time::Duration;
 
@@ -17,19 +19,19 @@ use crate::fault::{self, Point};
 use crate::store::Journal;
 use crate::store::journal::{Change, JournalError};
 
-/// Why calls were not accepted.
+/// An error returned when calls could not be accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcceptError {
-    /// An idempotency key of theirs is taken: other calls stand for them.
+    /// Another request has claimed one of the idempotency keys.
     Claimed,
-    /// They could not be recorded in time.
+    /// The calls could not be recorded in time.
     NotRecorded(RecordError),
 }
 
-/// Where it is told whether calls are on disk.
+/// The channel on which the caller learns whether its calls are committed.
 pub(in crate::engine) type AcceptedSender = oneshot::Sender<Result<(), AcceptError>>;
 
-/// Accepts calls on disk.
+/// The second step of a call.
 #[derive(Debug)]
 pub(in crate::engine) struct Acceptor<'a> {
     pub journal: &'a Journal,
@@ -41,8 +43,9 @@ pub(in crate::engine) struct Acceptor<'a> {
 }
 
 impl Acceptor<'_> {
-    /// Accepts all or none, and says which. Returns those that are to be run; the refused ones have ended by then.
-    pub async fn accept(&self, mut jobs: Vec<Planned>, word: AcceptedSender) -> Vec<Planned> {
+    /// Accepts all calls or none, and sends the result on `sender`. Returns the calls to run; calls that `plan`
+    /// rejected have ended with the commit.
+    pub async fn accept(&self, mut jobs: Vec<Planned>, sender: AcceptedSender) -> Vec<Planned> {
         let mut changes = Vec::with_capacity(jobs.len());
         for job in &mut jobs {
             changes.push(self.acceptance(job));
@@ -51,31 +54,31 @@ impl Acceptor<'_> {
         fault::pass(Point::BeforeAccept);
         let awaiting = self.journal.register_waiters(changes.len());
         let mut writing = std::pin::pin!(self.journal.write_atomic(changes));
-        let (written, is_late, mut word) = match tokio::time::timeout(self.patience, &mut writing).await {
-            Ok(written) => (written, false, Some(word)),
+        let (written, is_late, mut sender) = match tokio::time::timeout(self.patience, &mut writing).await {
+            Ok(written) => (written, false, Some(sender)),
             Err(_) => {
                 drop(awaiting);
-                // Whoever waited may have gone.
-                let _ = word.send(Err(AcceptError::NotRecorded(RecordError { accepted: false })));
+                // The caller may have disconnected, so a closed channel is no error.
+                let _ = sender.send(Err(AcceptError::NotRecorded(RecordError { accepted: false })));
                 (writing.await, true, None)
             }
         };
-        let mut say = |said| {
-            if let Some(word) = word.take() {
-                let _ = word.send(said);
+        let mut reply = |result| {
+            if let Some(sender) = sender.take() {
+                let _ = sender.send(result);
             }
         };
         match written {
             Ok(()) => {}
             Err(JournalError::Claimed) => {
-                // Their ids can be used again as soon as the caller knows.
+                // The ids must be free before the caller learns the result, so that it can use them again.
                 drop(jobs);
-                say(Err(AcceptError::Claimed));
+                reply(Err(AcceptError::Claimed));
                 return Vec::new();
             }
             Err(error) => {
                 tracing::error!(%error, "calls were not accepted");
-                say(Err(AcceptError::NotRecorded(RecordError { accepted: false })));
+                reply(Err(AcceptError::NotRecorded(RecordError { accepted: false })));
                 return Vec::new();
             }
         }
@@ -90,14 +93,15 @@ impl Acceptor<'_> {
                 continue;
             }
             if is_late && !is_keyed {
-                // Its caller was told that it was not accepted, and may send it again. Nothing more comes for it.
+                // The caller was informed that the call was not accepted, and may repeat it. No more arguments will
+                // arrive.
                 job.ongoing.handle.draft = None;
                 let failure = Failure::overloaded("The call could not be recorded in time and was not run");
                 job.next = Disposition::Reject(failure.into());
             }
             going.push(job);
         }
-        say(Ok(()));
+        reply(Ok(()));
         going
     }
 
@@ -106,7 +110,7 @@ impl Acceptor<'_> {
         ongoing.register(self.live);
     }
 
-    /// The first change of a call; a refused one ends with it.
+    /// Builds the first change of a call. A rejected call ends with it.
     fn acceptance(&self, job: &mut Planned) -> Change {
         let is_streamed = job.is_streamed();
         match &mut job.next {
@@ -129,25 +133,26 @@ impl Acceptor<'_> {
     }
 }
 
-/// The calls that the idempotency keys of a submission stand for already.
+/// The existing calls to which the idempotency keys of a submission belong.
 pub(in crate::engine) enum KnownCalls {
-    /// All calls of the submission exist: these, in request order.
+    /// All calls of the submission exist; their ids are in request order.
     All { batch_id: Option<Uuid>, calls: Vec<Uuid> },
-    /// These exist, by their index in the request. The others are new.
+    /// Some calls exist, each with its index in the request. The others are new.
     Some(Vec<(usize, Uuid)>),
 }
 
-/// Looks up idempotency keys (docs/reference/contract.md, section 3).
+/// A lookup of idempotency keys (docs/reference/contract.md, section 3).
 pub(in crate::engine) struct KeyLookup<'a> {
     pub access: &'a Access,
     pub clock: &'a Clock,
 }
 
 impl KeyLookup<'_> {
-    /// Finds the calls that the keys of a submission stand for.
+    /// Finds the existing calls that belong to the keys of a submission.
     ///
     /// # Errors
-    /// Returns [`KeyedError::Reused`] if a key stands for another request, and [`KeyedError::Refused`] if the database fails.
+    /// Returns [`KeyedError::Reused`] if a key belongs to a different request, and [`KeyedError::Refused`] if the
+    /// database fails.
     pub async fn find(&self, submission: &Submission) -> Result<KnownCalls, KeyedError> {
         if let Some(once) = submission.idempotency_key
             && let Some(KeyClaim { batch_id, calls, .. }) = self.claim_of(once, None).await?
@@ -167,7 +172,7 @@ impl KeyLookup<'_> {
         Ok(KnownCalls::Some(known))
     }
 
-    /// Returns what a key stands for, if it is claimed.
+    /// Returns the claim of a key, if the key is claimed.
     async fn claim_of(&self, once: IdempotencyKey, call: Option<usize>) -> Result<Option<KeyClaim>, KeyedError> {
         match self.access.store().claim(&once.key, self.clock.now()).await? {
             Some(claim) if claim.once.fingerprint != once.fingerprint || !self.may_replay(&claim).await? => {
@@ -177,8 +182,8 @@ impl KeyLookup<'_> {
         }
     }
 
-    /// Returns `true` if the caller may see the outcomes of these calls: a caller with another allow-list gets no outcome of
-    /// a tool that is not on it.
+    /// Returns `true` if the caller may see the outcomes of these calls. A caller with an allow-list does not receive
+    /// the outcome of a tool outside it.
     async fn may_replay(&self, claim: &KeyClaim) -> Result<bool, KeyedError> {
         if self.access.allowed().is_none() {
             return Ok(true);

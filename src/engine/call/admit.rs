@@ -1,4 +1,4 @@
-//! The fourth step of a call: the rate limit of its tool, its place in the queue, and the pause of a tool that times out.
+//! Step 4, admit: applies the rate limit of the tool, waits for a slot, and rejects calls of a paused tool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::executor::instances::CallInstanceGuard;
 use crate::registry::Entry;
 use crate::telemetry::Metrics;
 
-/// A call that may run as long as this is held.
+/// A call that may run. It occupies its slot until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub job: Box<Ongoing>,
@@ -27,11 +27,11 @@ pub(super) struct Admitted {
     pub equipment: ExecutorInputs,
     pub turn: Option<OrderGuard>,
     pub slot: Option<Slot>,
-    /// Ends the instance that its tool has for this call alone.
+    /// Ends the tool's instance of this call when dropped.
     pub call_end: Option<CallInstanceGuard>,
 }
 
-/// Admits calls.
+/// The fourth step of a call.
 #[derive(Debug)]
 pub(in crate::engine) struct Admitter<'a> {
     pub rates: &'a Rates,
@@ -44,7 +44,7 @@ pub(in crate::engine) struct Admitter<'a> {
 }
 
 impl Admitter<'_> {
-    /// Waits until a call may run.
+    /// Waits until the call may run.
     ///
     /// # Errors
     /// Returns the call with its end if it must not run.
@@ -73,17 +73,18 @@ impl Admitter<'_> {
         if job.begin == StartMode::Start {
             self.rates.admit(&job.call, entry).map_err(|failure| *failure)?;
         }
-        // What few calls come to is boxed: a future is as large as the largest of its parts.
+        // Boxed because few calls need a slot, and a future is as large as its largest branch.
         match place.take().or_else(|| self.queue(job, entry)) {
             Some(place) => Ok(Some(Box::pin(self.slot(job, place)).await?)),
             None => Ok(None),
         }
     }
 
-    /// Returns the place of a call in the queue, if it needs one. Many may run at once.
+    /// Enters the call in the queue. Returns `None` if the call needs no slot: it is not detached, and its tool has no
+    /// concurrency limit.
     pub fn queue(&self, job: &Ongoing, entry: &Entry) -> Option<QueuedSlot> {
         let max_concurrency = job.call.limits.and_then(|limits| limits.max_concurrency);
-        // Work that is done outside takes nothing of this node.
+        // A call that is worked on outside this process uses no capacity of this node.
         let counts = job.is_queued && !entry.works_outside();
         if max_concurrency.is_none() && !counts {
             return None;
@@ -98,7 +99,7 @@ impl Admitter<'_> {
         }))
     }
 
-    /// Waits until the call may run.
+    /// Waits for the slot of a queued call, until an interrupt or the queue timeout.
     async fn slot(&self, job: &mut Ongoing, mut place: QueuedSlot) -> Result<Slot, RunExit> {
         let waited_ms = job.call.waited_ms(self.clock.moment());
         let queue_timeout = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
@@ -116,7 +117,7 @@ impl Admitter<'_> {
     }
 }
 
-/// The name of the slots that a call takes.
+/// Returns the name under which slots of the tool are counted: tools of a tenant are counted separately.
 fn slots_of(call: &Call, entry: &Entry) -> Arc<str> {
     match entry.owner(&call.tenant) {
         Some(owner) => format!("{}\0{}", owner.as_str(), entry.name).into(),

@@ -1,4 +1,4 @@
-//! The fifth step of a call: its attempts, each recorded before it runs, with backoff in between.
+//! Step 5, execute: runs attempts with backoff in between, each recorded before it runs.
 
 use futures_util::future::FutureExt;
 
@@ -19,17 +19,17 @@ use crate::fault::{self, Point};
 use crate::registry::Entry;
 use crate::store::journal::{Change, JournalError};
 
-/// Whether the start of an attempt is on disk.
+/// The result of recording the start of an attempt.
 enum Ahead {
-    /// It is, so the tool may run.
+    /// The start is committed, so the tool may run.
     Recorded,
-    /// Only after the caller was told that it could not be recorded: the tool must not run.
+    /// The start was committed after the caller received a failure, so the tool must not run.
     Late,
-    /// It never will be.
+    /// The journal rejected the start.
     Refused(JournalError),
 }
 
-/// Executes calls.
+/// The fifth step of a call.
 #[derive(Debug)]
 pub(super) struct Execution<'a> {
     pub attempts: Attempts<'a>,
@@ -84,7 +84,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Returns what a tool answered as the result of the call: checked, and with images of a size for models.
+    /// Converts the outcome of an attempt to the result of the call: checks it against the output schema and scales
+    /// images for models.
     async fn result_of(&self, job: &Ongoing, entry: &Entry, outcome: Box<Outcome>) -> Result<Box<Outcome>, RunExit> {
         let outcome = check_output(entry, outcome);
         if !images::has_any(&outcome) {
@@ -94,8 +95,8 @@ impl Execution<'_> {
         Ok(race.run(images::fitted(outcome).boxed()).await?)
     }
 
-    /// The start of a tool that is not read-only is on disk before the tool runs, and so is any start of a call that is on disk
-    /// already: what a crash leaves behind is then known, and how often the tool has run.
+    /// Starts the first attempt. The start is committed before the tool runs, unless the tool is read-only and the call
+    /// is not stored yet. After a crash the row therefore shows whether, and how often, the tool has run.
     async fn start(&self, job: &mut Ongoing, entry: &Entry) -> Result<(), RunExit> {
         job.call.start(self.clock.moment()).map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
         if entry.definition.annotations.read_only && !job.recorder.has_announced() {
@@ -112,7 +113,8 @@ impl Execution<'_> {
         Err(Failure::overloaded(&unrecorded).into())
     }
 
-    /// Begins the next attempt, after one that failed so; without `failed`, the process that ran it was lost.
+    /// Starts a further attempt after the failure `failed`. `None` means that the process of the previous attempt was
+    /// lost.
     async fn start_again(&self, job: &mut Ongoing, entry: &Entry, failed: Option<Failure>) -> Result<(), RunExit> {
         job.call.start_again().map_err(|error| Failure::execution(&job.call.name, error.to_string()))?;
         let tip = format!("Attempt {}", job.call.attempts);
@@ -121,20 +123,22 @@ impl Execution<'_> {
         if let Ahead::Recorded = self.write_ahead(job, entry, change).await? {
             return Ok(());
         }
-        // An earlier attempt has run, so its failure is the end of the call.
+        // The tool has run in an earlier attempt, so the call ends with that failure.
         job.call.never_ran();
-        let lost = || Failure::execution(&job.call.name, "its run was lost, and the next one could not be recorded");
+        let lost =
+            || Failure::execution(&job.call.name, "its run was lost, and the next attempt could not be recorded");
         Err(failed.unwrap_or_else(lost).into())
     }
 
-    /// Writes that the tool is about to run. If that cannot be done in time, it is not run: the caller may send it again.
+    /// Records that the tool is about to run. If this takes too long, the tool must not run, because the caller may
+    /// repeat the call.
     async fn write_ahead(&self, job: &mut Ongoing, entry: &Entry, change: Change) -> Result<Ahead, RunExit> {
         fault::pass(Point::BeforeAccept);
         let written = job.recorder.write(change).await;
         fault::pass(Point::AfterAccept);
         match written {
             Ok(Recorded::InTime) => Ok(Ahead::Recorded),
-            // Whoever sends it again finds it by its key or by its id, or it changes nothing.
+            // Safe despite the delay: a repeated call is found by its key or id, or the tool is read-only.
             Ok(Recorded::Late) if job.is_accepted_first || entry.definition.annotations.read_only => {
                 Ok(Ahead::Recorded)
             }

@@ -1,5 +1,5 @@
-//! Interruption of calls: the one place where a step of a call is raced against a cancel, the drain and the stop of the
-//! service, and a deadline.
+//! Interruption of calls: the only place where a step races against cancellation, the drain, the shutdown and a
+//! deadline.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -9,33 +9,33 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a call may wait or a read-only one run before it is announced to subscribers. A shorter one is written once, at
-/// its end.
+/// Delay before a waiting call or a running read-only call is announced to subscribers. A shorter call is written once,
+/// at its end.
 pub(in crate::engine) const ANNOUNCE_AFTER: Duration = Duration::from_millis(10);
 
-/// The two signals that end a service.
+/// The two signals of a shutdown.
 #[derive(Debug, Clone, Default)]
 pub(in crate::engine) struct Shutdown {
-    /// Fires when the drain begins: detached calls that wait are left to the next start.
+    /// Fires when the drain begins. Detached calls that wait are left to the next start.
     pub drain: CancellationToken,
-    /// Fires at the deadline of the drain: what still runs is settled as `SHUTTING_DOWN`.
+    /// Fires at the deadline of the drain. Calls that still run are settled as `SHUTTING_DOWN`.
     pub stop: CancellationToken,
 }
 
-/// A reason why a step ended before its work was done.
+/// The reason why a step was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum Interrupt {
     /// The call was cancelled.
     Cancelled,
-    /// The service drains, and the call is left to the next start.
+    /// The service drains. The next start continues the call.
     Drained,
-    /// The service stops.
+    /// The service stops now.
     Stopping,
-    /// The limit of this name, in milliseconds, has passed.
+    /// A limit has passed: its value in milliseconds, and its name.
     TimedOut(u64, &'static str),
 }
 
-/// A moment at which a step is given up, and the limit that sets it.
+/// A point in time at which a step is abandoned, and the limit that sets it.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine) struct Deadline {
     at: Instant,
@@ -44,19 +44,20 @@ pub(in crate::engine) struct Deadline {
 }
 
 impl Deadline {
-    /// The deadline of a limit in milliseconds, of which `spent_ms` have passed. A limit beyond the clock's range is none.
+    /// Creates the deadline of a limit in milliseconds, less the time already spent. Returns `None` if the limit
+    /// exceeds the range of the clock.
     pub fn of(limit_ms: u64, spent_ms: u64, name: &'static str) -> Option<Self> {
         let at = Instant::now().checked_add(Duration::from_millis(limit_ms.saturating_sub(spent_ms)))?;
         Some(Self { at, limit_ms, name })
     }
 
-    /// Returns the earlier one of two.
+    /// Returns the earlier of two deadlines.
     pub fn earlier(self, other: Option<Self>) -> Self {
         other.filter(|other| other.at < self.at).unwrap_or(self)
     }
 }
 
-/// A race of one step of a call against what may interrupt it.
+/// A race of one step of a call against its interruptions.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine) struct Race<'a> {
     cancel: Option<&'a CancellationToken>,
@@ -67,49 +68,49 @@ pub(in crate::engine) struct Race<'a> {
 }
 
 impl<'a> Race<'a> {
-    /// A race against the cancel of the call and the stop of the service.
+    /// Creates a race against cancellation of the call and the stop of the service.
     pub fn new(cancel: &'a CancellationToken, shutdown: &'a Shutdown) -> Self {
         Self { stop: Some(&shutdown.stop), ..Self::against_cancel(cancel) }
     }
 
-    /// A race against the cancel of the call only.
+    /// Creates a race against cancellation of the call only.
     pub fn against_cancel(cancel: &'a CancellationToken) -> Self {
         Self { cancel: Some(cancel), drain: None, stop: None, deadline: None, is_work_first: false }
     }
 
-    /// A race against the stop of the service only.
+    /// Creates a race against the stop of the service only.
     pub fn against_stop(shutdown: &'a Shutdown) -> Self {
         Self { cancel: None, drain: None, stop: Some(&shutdown.stop), deadline: None, is_work_first: false }
     }
 
-    /// Lets the drain interrupt the step, too, if `is_left`: the next start continues the call.
+    /// Adds the drain if `is_left`: the next start then continues the call.
     pub fn left_on_drain(self, is_left: bool, shutdown: &'a Shutdown) -> Self {
         Self { drain: is_left.then_some(&shutdown.drain), ..self }
     }
 
-    /// Lets a deadline interrupt the step, too.
+    /// Adds a deadline.
     pub fn until(self, deadline: Option<Deadline>) -> Self {
         Self { deadline, ..self }
     }
 
-    /// Lets work that is done win over an interruption at the same moment.
+    /// Gives completed work precedence over a simultaneous interruption.
     pub fn work_first(self) -> Self {
         Self { is_work_first: true, ..self }
     }
 
-    /// Waits for the work, or for the first interruption, which drops the work.
+    /// Waits for the work or for the first interruption, which drops the work.
     ///
     /// # Errors
-    /// Returns the [`Interrupt`] that came first.
+    /// Returns the first [`Interrupt`].
     pub async fn run<T>(self, work: impl Future<Output = T>) -> Result<T, Interrupt> {
         self.run_announcing(None, async {}, work).await
     }
 
-    /// Does the same and runs `announce` at the given moment, if the work still lasts then. An announcement that has begun is
-    /// completed.
+    /// Like [`Race::run`], but also runs `announce` at the given time if the work has not ended by then. An
+    /// announcement that has begun is completed.
     ///
     /// # Errors
-    /// Returns the [`Interrupt`] that came first.
+    /// Returns the first [`Interrupt`].
     pub async fn run_announcing<T>(
         self,
         announce_at: Option<Instant>,

@@ -1,4 +1,4 @@
-//! The first step of a call: its tool is looked up, and its arguments are parsed, coerced and validated. No I/O.
+//! Step 1, plan: resolves the tool of a call, and parses, coerces and validates its arguments. No I/O.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::registry::{Entry, presets};
 use crate::schema::Checked;
 use crate::store::{Journal, Stores};
 
-/// Plans calls.
+/// The first step of a call.
 #[derive(Debug)]
 pub(in crate::engine) struct Planner<'a> {
     pub room: &'a MemoryBudget,
@@ -39,7 +39,8 @@ pub(in crate::engine) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Plans the calls of a submission. With them comes what the values of arguments hold that came as texts.
+    /// Plans the calls of a submission. The returned permit covers the memory of arguments that were sent as JSON text
+    /// and are parsed here.
     pub fn plan(
         &self,
         access: &Access,
@@ -57,7 +58,7 @@ impl Planner<'_> {
         let is_alone = calls.len() + known.len() == 1;
         let jobs = calls.into_iter().zip(ids).enumerate().map(|(place, (mut request, id))| {
             let truncated = truncated || request.truncated;
-            // Whom a call is for whose arguments are still to come may stand in those.
+            // The tool that `call_tool` names is in its arguments, which may be incomplete.
             let is_unknown = truncated || request.streamed;
             let sought = forward::resolve_tool(view, &mut request, is_unknown);
             let naming = request.naming();
@@ -102,7 +103,8 @@ impl Planner<'_> {
                     }
                 }
                 None => {
-                    // What `call_tool` names, `find_tools` has shown; it has names of its own for clients of MCP only.
+                    // The model knows the target of `call_tool` from `find_tools`, which shows MCP names only to MCP
+                    // clients.
                     let is_own = sought.forwarded_from.is_some() && naming != Naming::Mcp;
                     let naming = if is_own { Naming::Own } else { naming };
                     Disposition::Reject(view.not_found(&call.name, naming).into())
@@ -148,12 +150,15 @@ impl Planner<'_> {
     }
 }
 
-/// What must be the only call of its batch.
+/// The role of a tool that must be the only call of its batch.
 pub(in crate::engine) const COMPLETION: ToolRole = ToolRole::Session(SystemTool::AttemptCompletion);
 
-/// It completes nothing beside other calls, whose results the model has not seen.
+/// Returns the failure of a completion next to other calls, whose results the model has not seen yet.
 pub(in crate::engine) fn must_run_alone(name: &str) -> Failure {
-    Failure::execution(name, "it must be the only call of its message; nothing was completed. Call it again, alone")
+    Failure::execution(
+        name,
+        "it must be the only call in its message; the task was not completed. Call it again on its own",
+    )
 }
 
 fn resolve(
@@ -175,23 +180,24 @@ fn resolve(
     next(call, entry, checked)
 }
 
-/// What the values of arguments hold that came as texts, which are read only here.
+/// The memory of arguments that were sent as JSON text and are parsed while planning.
 struct Texts<'a> {
     room: &'a MemoryBudget,
     held: Option<MemoryPermit>,
-    /// What the calls before have taken.
+    /// The memory of the calls that are planned already, in KiB.
     kib: usize,
 }
 
 impl Texts<'_> {
-    /// Whether there is room for another call's, with as much again where they are mended or repeated.
+    /// Acquires memory for the parsed arguments of another call, twice: coercion and error messages can copy them.
+    /// Returns `false` if the budget is exhausted.
     fn has_room_for(&mut self, weight: usize) -> bool {
         let kib = self.kib + weight / 1024;
         self.room.cover(&mut self.held, kib * 2).is_ok()
     }
 }
 
-/// Notes in the call what is known of its arguments.
+/// Stores the checked arguments in the call, and decides whether it runs.
 pub(in crate::engine) fn next(
     call: &mut Call,
     entry: &Arc<Entry>,

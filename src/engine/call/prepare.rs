@@ -1,4 +1,4 @@
-//! The third step of a call: its arguments are complete, its hooks are asked, and it gets what it runs with.
+//! Step 3, prepare: collects streamed arguments, runs the before-hooks, and injects presets, secrets and context.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use crate::registry::Entry;
 pub(super) struct Prepared {
     pub job: Box<Ongoing>,
     pub entry: Arc<Entry>,
-    /// What only its executor sees.
+    /// The inputs that only the executor receives.
     pub equipment: ExecutorInputs,
-    /// Its place in the queue, where it was taken beforehand.
+    /// The place in the queue, if one was acquired in advance.
     pub place: Option<QueuedSlot>,
-    /// Its turn among the calls of one stream.
+    /// The guard of the call's turn among the calls of one stream.
     pub turn: Option<OrderGuard>,
 }
 
 impl Prepared {
-    /// Ends the call before it was admitted.
+    /// Ends the call before it is admitted.
     pub fn ended(self, end: RunExit) -> Executed {
         let Self { job, entry, equipment, turn, .. } = self;
         Executed { job, entry: Some(entry), inputs: equipment, turn, instance_guard: None, end }
     }
 }
 
-/// Prepares calls.
+/// The third step of a call.
 #[derive(Debug)]
 pub(super) struct Preparer<'a> {
     pub gatherer: Gatherer<'a>,
@@ -41,14 +41,14 @@ pub(super) struct Preparer<'a> {
 }
 
 impl Preparer<'_> {
-    /// Prepares a call.
+    /// Prepares a call for its executor.
     ///
     /// # Errors
     /// Returns the call with its end if it must not run.
     pub async fn prepare(&self, mut planned: Planned) -> Result<Prepared, Executed> {
         let mut turn = None;
         if let Some(draft) = planned.ongoing.handle.draft.clone() {
-            // Boxed: few calls come this way.
+            // Boxed because few calls have streamed arguments.
             match Box::pin(self.gatherer.collect_arguments(&mut planned, &draft)).await {
                 Ok(permit) => turn = permit,
                 Err(end) => return Err(planned.ended(end)),

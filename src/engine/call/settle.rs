@@ -1,4 +1,4 @@
-//! The last step of a call: its end is stored, answered and published.
+//! Step 6, settle: truncates the output, runs the persist hooks, commits the end of the call, and answers the caller.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::domain::Clock;
 use crate::domain::limits::Bounds;
 use crate::telemetry::trace::Span;
 
-/// Settles calls.
+/// The last step of a call.
 #[derive(Debug)]
 pub(super) struct Settler<'a> {
     pub last_result: LastResult<'a>,
@@ -23,11 +23,11 @@ pub(super) struct Settler<'a> {
 }
 
 impl Settler<'_> {
-    /// Settles a call, and returns whether its caller was still waiting for its end.
+    /// Settles a call. Returns whether the caller still waited for it.
     pub async fn settle(&self, executed: Executed, span: &mut Span) -> Recorded {
         let Executed { mut job, entry, inputs: equipment, turn, instance_guard: call_end, end } = executed;
         let end = match (end, entry) {
-            // Boxed: few calls come this way.
+            // Boxed because few calls can have a posted result.
             (RunExit::Settle(outcome), Some(entry)) if job.may_have_result() => {
                 Box::pin(self.last_result.find(&mut job, &entry, &equipment, outcome)).await
             }
@@ -44,14 +44,14 @@ impl Settler<'_> {
             }
             end => end,
         };
-        // Whatever is posted from now on comes too late.
+        // A result that is posted from here on is rejected as late.
         drop(job.handle.outside.close());
         let now = self.clock.moment();
         let stored = match &end {
             RunExit::Done(outcome) | RunExit::Settle(outcome) => self.hooks.persist(&mut job, outcome, now).await,
             RunExit::LeaveQueued | RunExit::TakenOver => None,
         };
-        // What is kept for the call is freed once its end is on disk.
+        // The resources of the call are released after its end is committed.
         let Ongoing { mut call, mut recorder, registration, permits: holds, .. } = *job;
         match end {
             RunExit::Done(outcome) | RunExit::Settle(outcome) => match call.settle(*outcome, now) {

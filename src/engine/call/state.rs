@@ -1,4 +1,7 @@
-//! One call on its way through the engine, and why a step ends it early.
+//! The state of a call between the steps.
+//!
+//! [`Ongoing`] is the part that every step uses. [`Planned`] and [`Executed`] wrap it before the third and the last
+//! step; [`RunExit`] is the way in which a call ends.
 
 use std::sync::Arc;
 
@@ -27,56 +30,56 @@ use crate::registry::Entry;
 use crate::store::journal::Change;
 use crate::telemetry::Context;
 
-/// A call on its way: what every step works with.
+/// A call that has not ended: the data that every step uses.
 #[derive(Debug)]
 pub(in crate::engine) struct Ongoing {
-    /// The caller that it runs for.
+    /// The caller of the call.
     pub access: Access,
     pub call: Call,
     pub recorder: Recorder,
     pub handle: CallHandle,
     pub reports: ReportReceiver,
-    /// Makes it reachable while it is held.
+    /// Makes the call reachable for cancellations and reports until it is dropped.
     pub registration: Option<Registration>,
     pub begin: StartMode,
-    /// It was on disk before anything ran: a caller that repeats it finds it.
+    /// `true` if the call was committed before it ran, so that a repeated request finds it.
     pub is_accepted_first: bool,
-    /// It is detached: it has a place in the queue of such calls, and a drain leaves it to the next start.
+    /// `true` if the call is detached: it has a permit of the queue, and a drain leaves it to the next start.
     pub is_queued: bool,
     pub traceparent: Option<Arc<str>>,
-    /// The request that it came with, for the log.
+    /// The log context of the request.
     pub context: Context,
-    /// The names under which its caller is shown tools.
+    /// The names under which the caller sees tools.
     pub naming: Naming,
-    /// Its session, as it was when the call was submitted.
+    /// The session, as it was when the call was submitted.
     pub conversation: Option<Arc<Session>>,
-    /// Its entry among the calls of its session.
+    /// The entry of the call in its session.
     pub session_guard: Option<SessionGuard>,
-    /// What it holds until it is settled: memory, and its place among detached calls.
+    /// Permits held until the call is settled: memory, and the permit of a detached call.
     pub permits: Vec<Arc<OwnedSemaphorePermit>>,
 }
 
-/// A call that is planned: it will run, or is refused.
+/// A planned call: it has a tool to run, or a failure to end with.
 #[derive(Debug)]
 pub(in crate::engine) struct Planned {
     pub ongoing: Box<Ongoing>,
     pub next: Disposition,
-    /// Its idempotency keys, which are claimed on disk before it runs.
+    /// The idempotency keys, which are claimed in the accepting commit.
     pub claims: Vec<KeyClaim>,
-    /// What was asked for, as long as its arguments are still streamed.
+    /// The parts of the request that are needed when its arguments are complete.
     pub deferred: Option<Box<DeferredRequest>>,
-    /// Its place in the queue, where it was taken beforehand.
+    /// The place in the queue, if one was acquired in advance.
     pub place: Option<QueuedSlot>,
 }
 
-/// What becomes of a planned call.
+/// The decision about a planned call.
 #[derive(Debug)]
 pub(in crate::engine) enum Disposition {
     Run(Arc<Entry>),
     Reject(Box<Failure>),
 }
 
-/// What a call was asked for with, as long as its arguments come.
+/// The parts of a request that are used only after its streamed arguments are complete.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct DeferredRequest {
     pub vendor: Option<Vendor>,
@@ -84,21 +87,21 @@ pub(in crate::engine) struct DeferredRequest {
     pub context: ContextObjects,
 }
 
-/// Where a call begins.
+/// The point at which the steps begin with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum StartMode {
-    /// At its beginning.
+    /// A new call, from its beginning.
     Start,
-    /// Its last run was lost, or waited for the next one: it is run again.
+    /// A stored call whose last attempt was lost, or that waited for its next attempt. It runs again.
     Rerun,
-    /// Its work is done outside; only the result is awaited.
+    /// A call that is worked on outside this process. Only its result is awaited.
     AwaitResult,
-    /// Its run was lost, and it may not be run again: only a result that was posted before counts.
+    /// A call whose attempt was lost and must not be repeated. Only a result that is posted already counts.
     Lost,
 }
 
 impl Planned {
-    /// Creates the plan of a call without anything else.
+    /// Creates a planned call without claims, session or permits.
     pub fn new(access: Access, call: Call, next: Disposition, recorder: Recorder) -> Self {
         let (emitter, reports) = emitter::channel();
         let has_token = matches!(&next, Disposition::Run(entry) if entry.definition.has_token());
@@ -112,7 +115,7 @@ impl Planned {
             has_token,
             may_be_outside: has_token || is_external,
         };
-        // Boxed, as it is large and every step hands it on.
+        // Boxed because it is large and every step moves it.
         let ongoing = Box::new(Ongoing {
             access,
             call,
@@ -133,7 +136,7 @@ impl Planned {
         Self { ongoing, next, claims: Vec::new(), deferred: None, place: None }
     }
 
-    /// Returns `true` if it may run next to its neighbours.
+    /// Returns `true` if the call may run concurrently with other calls of its batch.
     pub fn is_concurrency_safe(&self) -> bool {
         match &self.next {
             Disposition::Run(entry) => entry.definition.is_concurrency_safe(),
@@ -141,17 +144,18 @@ impl Planned {
         }
     }
 
-    /// Returns `true` if its arguments are streamed.
+    /// Returns `true` if the arguments are streamed.
     pub fn is_streamed(&self) -> bool {
         self.ongoing.handle.draft.is_some()
     }
 
-    /// Returns `true` if it is not refused.
+    /// Returns `true` if the call is not rejected.
     pub fn is_to_run(&self) -> bool {
         matches!(self.next, Disposition::Run(_))
     }
 
-    /// Returns `true` if there may be other values than those of its arguments: coerced ones, or those that a refusal repeats.
+    /// Returns `true` if the call may hold a second copy of argument values: coerced ones, or values in the details of
+    /// a failure.
     pub fn has_copies(&self) -> bool {
         match &self.next {
             Disposition::Reject(failure) => failure.details.is_some(),
@@ -162,7 +166,7 @@ impl Planned {
         }
     }
 
-    /// Returns `true` if the call is committed before it runs.
+    /// Returns `true` if the call must be committed before it runs.
     pub fn is_accepted_first(&self) -> bool {
         !self.claims.is_empty()
             || self.ongoing.call.callback_url.is_some()
@@ -170,21 +174,23 @@ impl Planned {
             || self.is_streamed()
     }
 
-    /// Returns `true` if its neighbours do not wait for it.
+    /// Returns `true` if the tool is asynchronous, so that the other calls of a batch do not wait for it.
     pub fn is_asynchronous(&self) -> bool {
         matches!(&self.next, Disposition::Run(entry) if entry.definition.asynchronous)
     }
 
-    /// Refuses a call whose caller was already told that the batch could not be recorded, and may send it again.
+    /// Rejects a call that was not accepted, after an earlier call of its batch could not be recorded: the caller has
+    /// received a failure and may repeat the batch.
     pub fn give_up(&mut self) {
         if self.is_to_run() && !self.ongoing.is_accepted_first {
-            let failure =
-                Failure::overloaded("An earlier call of the batch could not be recorded in time; this one was not run");
+            let failure = Failure::overloaded(
+                "An earlier call of the batch could not be recorded in time; this call was not run",
+            );
             self.next = Disposition::Reject(failure.into());
         }
     }
 
-    /// Ends the call before it was prepared.
+    /// Ends the call before it is prepared.
     pub fn ended(self, end: RunExit) -> Executed {
         let entry = match self.next {
             Disposition::Run(entry) => Some(entry),
@@ -195,22 +201,23 @@ impl Planned {
 }
 
 impl Ongoing {
-    /// Makes the call reachable: it can be cancelled and reported on from here on, before a client can know its id.
+    /// Makes the call reachable for cancellations and reports. Must precede any message that shows the call's id to a
+    /// client.
     pub fn register(&mut self, live: &LiveCalls) {
         if self.registration.is_none() {
             self.registration = Some(live.enter(self.call.id, self.handle.clone()));
         }
     }
 
-    /// Makes a call that has to wait reachable, and announces it to subscribers.
+    /// Makes a waiting call reachable, and publishes its status to subscribers.
     pub async fn publish_status(&mut self, live: &LiveCalls) {
         self.register(live);
         let change = self.recorder.change(&self.call);
-        // Its receipt does not matter: whatever the call does next follows in the same queue.
+        // The commit need not be awaited: later changes of the call follow in the same queue.
         let _ = self.recorder.journal().enqueue(change).await;
     }
 
-    /// Returns the state of the call as an event of its own, to be written.
+    /// Builds a change that records the current status of the call as an event.
     pub fn status_change(&self) -> Change {
         let call: &Call = &self.call;
         debug_assert!(!call.status.is_terminal());
@@ -218,25 +225,25 @@ impl Ongoing {
         self.recorder.reported(call, reported)
     }
 
-    /// When its session was made, where that is known: one of the same id may have been there before.
+    /// Returns the creation time of the session, if known. It distinguishes sessions that had the same id one after the
+    /// other.
     pub fn session_since(&self) -> Option<Time> {
         self.conversation.as_ref().map(|session| session.created_at)
     }
 
-    /// Whether a result may have been posted for it that it has not taken.
+    /// Returns `true` if a result may have been posted that the call has not consumed.
     pub fn may_have_result(&self) -> bool {
         let is_reachable = self.handle.may_be_outside && self.recorder.has_announced();
         is_reachable && self.call.status == Status::Doing && self.handle.outside.is_awaited()
     }
 
-    /// Whether a stop leaves it as it is: its work is done outside, and nobody waits for it here.
+    /// Returns `true` if a shutdown leaves the call unchanged: it is detached, and is worked on outside this process.
     pub fn is_left_at_once(&self) -> bool {
         self.is_queued && self.call.phase == Phase::External
     }
 }
 
-/// Returns the limits of a call of this tool: those that were asked for, those of the tool, of the session and of the server,
-/// in this order.
+/// Returns the limits of a call. The request takes precedence, followed by the tool, the session and the server.
 pub(in crate::engine) fn limits_of(
     server: &ServerLimits,
     entry: &Entry,
@@ -253,30 +260,30 @@ pub(in crate::engine) fn limits_of(
     }
 }
 
-/// A call that needs no further step but to be settled.
+/// A call that only needs to be settled.
 #[derive(Debug)]
 pub(in crate::engine) struct Executed {
     pub job: Box<Ongoing>,
-    /// Its tool, if it has one.
+    /// The tool, if the call was not rejected.
     pub entry: Option<Arc<Entry>>,
     pub inputs: ExecutorInputs,
-    /// Its turn among the calls of one stream, until it is settled.
+    /// The guard of the call's turn among the calls of one stream, held until the call is settled.
     pub turn: Option<OrderGuard>,
-    /// Ends the instance that its tool has for this call alone, when it is dropped.
+    /// Ends the tool's instance of this call when dropped.
     pub instance_guard: Option<CallInstanceGuard>,
     pub end: RunExit,
 }
 
-/// The way a call ends here.
+/// The way in which a call leaves the steps.
 #[derive(Debug)]
 pub(in crate::engine) enum RunExit {
-    /// Its tool has answered with this.
+    /// The tool returned this outcome.
     Done(Box<Outcome>),
-    /// It ends with this, without a result of its tool.
+    /// The call ends with this outcome, which is not from its tool.
     Settle(Box<Outcome>),
-    /// It is left as it is on disk: the next start, or another node, continues it.
+    /// The stored call stays unchanged; the next start or another node continues it.
     LeaveQueued,
-    /// Another node has taken it over.
+    /// Another node has adopted the call.
     TakenOver,
 }
 
