@@ -1,4 +1,4 @@
-//! The arguments of a call: read, mended, checked.
+//! The arguments of a call: parsing, coercion and validation.
 
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use crate::domain::{Failure, Vendor, json};
 use crate::registry::{Entry, presets};
 use crate::schema::{Checked, Violation};
 
-/// The arguments as the tool may get them. `has_room` is asked about those that came as a text: see [`json::parse_weighed`].
+/// Parses and validates arguments. `has_room` decides whether arguments that are JSON text fit into memory; see
+/// [`json::parse_weighed`].
 ///
 /// # Errors
-/// `ARGUMENTS_MALFORMED`, `TOOL_VALIDATION_ERROR`; `OVERLOADED` where there is no room for them.
+/// Returns `ARGUMENTS_MALFORMED`, `TOOL_VALIDATION_ERROR`, or `OVERLOADED` if they do not fit into memory.
 pub(in crate::engine) fn valid(
     entry: &Entry,
     given: &Arc<Value>,
@@ -23,10 +24,10 @@ pub(in crate::engine) fn valid(
     checked(entry, &parsed(entry, given, has_room)?, vendor)
 }
 
-/// The arguments as a value.
+/// Parses arguments to a value.
 ///
 /// # Errors
-/// `ARGUMENTS_MALFORMED`; `OVERLOADED` where there is no room for it.
+/// Returns `ARGUMENTS_MALFORMED`, or `OVERLOADED` if they do not fit into memory.
 pub(in crate::engine) fn parsed(
     entry: &Entry,
     given: &Arc<Value>,
@@ -37,39 +38,40 @@ pub(in crate::engine) fn parsed(
             Failure::malformed(&entry.name, &reason, given.as_str().unwrap_or_default()).into()
         }
         WeighedError::TooHeavy => {
-            Failure::overloaded("There is no room for the arguments of the call; it was not run").into()
+            Failure::overloaded("No memory is available for the arguments of the call; it was not run").into()
         }
     })
 }
 
-/// The arguments as the tool may get them. A model's own are tried as what its vendor was shown; what counts is the tool's
-/// own schema.
+/// Coerces and validates arguments against the schema of the tool. Arguments for a `vendor` are first restored from the
+/// schema that the vendor's model saw, and tried unchanged if that fails.
 ///
 /// # Errors
-/// `TOOL_VALIDATION_ERROR`.
+/// Returns `TOOL_VALIDATION_ERROR`.
 pub(in crate::engine) fn checked(
     entry: &Entry,
     arguments: &Arc<Value>,
     vendor: Option<Vendor>,
 ) -> Result<Checked, Box<Failure>> {
     let mut first = None;
-    // No model was told of these; what it guessed is not wrong, it only does not count.
+    // Presets are hidden from the model, so a guessed value is ignored and not an error.
     let arguments = &presets::without(&entry.definition.presets, arguments);
     let meant = restore_arguments::meant(entry, arguments, vendor);
     for arguments in meant.iter().chain([arguments]) {
         match check(entry, arguments) {
             Ok(checked) => return Ok(checked),
-            // What is closest to what the tool wants is what the model is told of.
+            // The first attempt is the closest to the tool's schema, so its violations are the most useful for the
+            // model.
             Err(violations) => drop(first.get_or_insert(violations)),
         }
     }
     Err(refused(entry, arguments, &first.unwrap_or_default()).into())
 }
 
-/// What a call with these arguments would run with.
+/// Returns the arguments that a call with the given ones would run with.
 ///
 /// # Errors
-/// Everything that is wrong with them.
+/// Returns all violations.
 pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
     let arguments = parse(given, |_| true).map_err(|reason| {
         vec![Violation {
@@ -83,8 +85,8 @@ pub fn try_arguments(entry: &Entry, given: &Arc<Value>) -> Result<Checked, Vec<V
     check(entry, &presets::without(&entry.definition.presets, &arguments))
 }
 
-/// The arguments as a value: a string is JSON; nothing, blanks and `null` are no arguments (docs/reference/contract.md,
-/// section 3).
+/// Parses arguments to a value. A string is parsed as JSON; `null` and blank text mean no arguments
+/// (docs/reference/contract.md, section 3).
 pub(in crate::engine) fn parse(
     given: &Arc<Value>,
     has_room: impl FnMut(usize) -> bool,
@@ -101,7 +103,7 @@ pub(in crate::engine) fn parse(
     }
 }
 
-/// Coerces, validates, applies defaults, and asks the tool's own check.
+/// Coerces and validates arguments, applies defaults, and runs the tool's own check.
 fn check(entry: &Entry, arguments: &Arc<Value>) -> Result<Checked, Vec<Violation>> {
     if !arguments.is_object() {
         let message = format!("arguments must be an object, got {}", json::type_name(arguments));

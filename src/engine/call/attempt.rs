@@ -1,4 +1,4 @@
-//! One run of a tool: what it reports meanwhile is merged into the call, written and so told.
+//! One attempt of a call: runs the tool, and records and publishes its reports.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -25,23 +25,23 @@ use crate::registry::Entry;
 use crate::store::journal::{Change, JournalError};
 use crate::telemetry::{Metrics, Tracer};
 
-/// How a run ended.
+/// The end of an attempt.
 #[derive(Debug)]
 pub(super) enum AttemptEnd {
-    /// The tool has answered, well or badly.
+    /// The tool returned an output, possibly an error.
     Answered(Box<Outcome>),
-    /// It has not.
+    /// The tool could not be run, timed out or panicked.
     Failed(Box<Failure>),
-    /// Somebody wanted it to end.
+    /// The call was cancelled.
     Cancelled,
     /// The service stops.
     ShuttingDown,
-    /// Another node has taken the call over, or it has ended there.
+    /// Another node has adopted or settled the call.
     Taken,
 }
 
 impl AttemptEnd {
-    /// Returns the code of the failure that an attempt ended with, if it ended with one.
+    /// Returns the failure code of the attempt, or `None` if it succeeded.
     fn failure(&self) -> Option<Code> {
         match self {
             Self::Answered(outcome) => outcome.error.as_ref().map(|failure| failure.code),
@@ -53,7 +53,7 @@ impl AttemptEnd {
     }
 }
 
-/// Runs the attempts of calls.
+/// Runs single attempts.
 #[derive(Debug)]
 pub(super) struct Attempts<'a> {
     pub clock: &'a Clock,
@@ -65,9 +65,9 @@ pub(super) struct Attempts<'a> {
 }
 
 impl Attempts<'_> {
-    /// Runs the tool once. What it reports meanwhile is merged into the call, written and published.
+    /// Runs the tool once. Reports of the tool are merged into the call, recorded and published.
     pub async fn run(&self, job: &mut Ongoing, entry: &Entry, equipment: &ExecutorInputs) -> AttemptEnd {
-        // The tool sees one token, whatever the reason to stop.
+        // The tool receives one token for every reason to stop.
         let cancel = job.handle.cancel.child_token();
         let _running = self.metrics.running();
         let mut span = attempt_span(self.tracer, job, entry);
@@ -77,9 +77,10 @@ impl Attempts<'_> {
         }
         let mut running = pin!(AssertUnwindSafe(entry.stack.clone().oneshot(invocation)).catch_unwind().fuse());
         let mut announce = pin!(async { tokio::time::sleep(ANNOUNCE_AFTER).await });
-        // One change at a time is under way; what is reported meanwhile gathers, so a chatty tool costs no more.
+        // Only one change is written at a time. Reports that arrive in the meantime are merged, which bounds the cost
+        // of a tool that reports often.
         let journal = job.recorder.journal().clone();
-        // Boxed, as all that few runs come to: a future is as large as the largest of its parts.
+        // Boxed because few attempts write a change, and a future is as large as its largest branch.
         let mut writing = Fuse::<BoxFuture<'_, Result<(), JournalError>>>::terminated();
         let mut is_taken = false;
         job.reports.are_recorded(true);
@@ -87,7 +88,7 @@ impl Attempts<'_> {
         let ended = loop {
             let idle = writing.is_terminated();
             let announced = job.recorder.has_announced_start();
-            // Work outside that is detached stays as it is: the next start goes on waiting for its result.
+            // A detached call with external work stays as it is; the next start continues to wait for its result.
             let is_left = job.is_left_at_once();
             let race = Race::new(&own_cancel, self.shutdown).left_on_drain(is_left, self.shutdown).work_first();
             let next = async {
@@ -125,7 +126,7 @@ impl Attempts<'_> {
         };
         job.reports.are_recorded(false);
         cancel.cancel();
-        // The work stops now, whenever the database takes what it said.
+        // Drop the work now: the commit of its reports may take longer.
         running.set(Fuse::terminated());
         if !writing.is_terminated() {
             note_unwritten(&job.call, writing.await);
@@ -136,7 +137,7 @@ impl Attempts<'_> {
         let ended = match ended {
             Ok(Some(Ok(Ok(answer)))) => {
                 let outcome = match answer {
-                    // What a tool gives back as it is was written already.
+                    // The tool returned its arguments unchanged, so their JSON text can be reused.
                     ToolOutput::Data(value) if Arc::ptr_eq(&value, &job.call.arguments) => {
                         Outcome::data_as(value, job.call.arguments_text.clone())
                     }
@@ -158,8 +159,8 @@ impl Attempts<'_> {
         ended
     }
 
-    /// Hands over what the tool reported last. The end of the call follows in the same queue, so its commit is theirs as
-    /// well.
+    /// Enqueues the last reports of the tool without waiting. The end of the call follows in the same queue, so its
+    /// commit implies theirs.
     async fn write_last_reports(&self, job: &mut Ongoing, equipment: &ExecutorInputs, first: Report) {
         let journal = job.recorder.journal().clone();
         let mut next = Some(first);
@@ -186,7 +187,7 @@ impl Attempts<'_> {
     fn invocation(&self, job: &Ongoing, equipment: &ExecutorInputs, cancel: CancellationToken) -> Invocation {
         let call = &job.call;
         let limits = call.limits;
-        // What was handed out before a restart has no more time than it had.
+        // A call that is awaited again after a restart keeps its original timeout.
         let elapsed_ms = match (job.begin, call.started_at) {
             (StartMode::AwaitResult, Some(started)) => self.clock.now().millis_since(started),
             _ => 0,
@@ -218,7 +219,7 @@ impl Attempts<'_> {
     }
 }
 
-/// Merges a report into the call; the change that tells of it.
+/// Merges a report into the call, and returns the change that records it.
 fn apply(job: &mut Ongoing, equipment: &ExecutorInputs, report: Report) -> Option<Change> {
     match equipment.report_without_secrets(report) {
         Report::Status(update) => {
@@ -237,12 +238,12 @@ fn emission_change(job: &Ongoing, emission: &Emission) -> Change {
     job.recorder.reported(&job.call, Reported { seq: job.call.last_seq, kind: EventKind::Progress, data })
 }
 
-/// Acknowledges reports to those who wait for that, once they are recorded. One that the database refuses is refused whenever
-/// it comes; after any other failure they are left for the node that has the call.
+/// Acknowledges reports that are committed, or that the database rejects permanently. After any other failure, the
+/// acknowledgement is left to the node that adopts the call.
 fn acknowledge(waiters: Waiters, written: &Result<(), JournalError>) {
     if matches!(written, Ok(()) | Err(JournalError::Refused)) {
         for waiter in waiters {
-            // Its receiver may be gone.
+            // The receiver may have been dropped.
             let _ = waiter.send(());
         }
     }
@@ -254,8 +255,8 @@ fn note_unwritten(call: &Call, written: Result<(), JournalError>) {
     }
 }
 
-/// What a panic said, if it said anything.
+/// Returns the message of a panic.
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it gave no message")
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no panic message")
 }

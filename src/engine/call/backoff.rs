@@ -1,4 +1,4 @@
-//! The time between two attempts: watchers are told when the next one is due, and a restart does not shorten it.
+//! Backoff between two attempts. Its end is published and stored, and a restart does not shorten it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Backoff<'a> {
 }
 
 impl Backoff<'_> {
-    /// Waits for the next attempt, and announces when it is due.
+    /// Waits for the next attempt, and publishes when it is due.
     pub async fn wait_backoff(
         &self,
         job: &mut Ongoing,
@@ -48,12 +48,12 @@ impl Backoff<'_> {
         self.sleep_until_due(job, wait).await
     }
 
-    /// Waits for what is left of a rest that was begun before a restart.
+    /// Waits for the rest of a backoff that began before a restart.
     pub async fn resume(&self, job: &mut Ongoing) -> Result<(), RunExit> {
         let rest = job.call.metadata.get("retry").filter(|_| job.call.phase == Phase::Retrying);
         let left_ms = rest.and_then(|rest| {
             let due = Time::parse(rest["next_attempt_at"].as_str()?)?;
-            // A clock that was set back meanwhile makes it no longer than it was.
+            // Bounded by the original wait, in case the clock was set back.
             Some(due.millis_since(self.clock.now()).min(rest["wait_ms"].as_u64()?))
         });
         match left_ms {

@@ -1,4 +1,4 @@
-//! Results that are known already: an equal call of before, or one that runs right now, spares a run.
+//! Reuse of results: a call of a tool with a `cache` takes the result of an equal call that has ended or still runs.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ mod weight;
 pub(in crate::engine) use results::Results;
 use results::{CacheLookup, InFlightRun};
 
-/// Finds the result of an equal call for a call of a tool whose good results are kept.
+/// A lookup of the cached result of an equal call.
 #[derive(Debug)]
 pub(super) struct Lookup<'a> {
     pub results: &'a Results,
@@ -30,21 +30,21 @@ pub(super) struct Lookup<'a> {
     pub shutdown: &'a Shutdown,
 }
 
-/// What a [`Lookup`] found.
+/// The result of a [`Lookup`].
 pub(super) enum Looked<'a> {
-    /// The result of an equal call, which the call has taken over.
+    /// The outcome of an equal call.
     Kept(Box<Outcome>),
-    /// No result: the call runs, and its good result goes to the flight, if there is one.
+    /// No outcome: the call must run. If it succeeds, its outcome is inserted into the given run.
     Run(Option<InFlightRun<'a>>),
 }
 
 impl<'a> Lookup<'a> {
-    /// Finds the result of an equal call of before, or waits for that of one that runs right now.
+    /// Finds the result of an equal call, or waits for an equal call that runs.
     ///
     /// # Errors
     /// Returns the reason why the call ended while it waited.
     pub async fn find(&self, prepared: &mut Prepared, cache: CacheSpec) -> Result<Looked<'a>, RunExit> {
-        // What has begun already goes on; its result may have changed the world in between.
+        // A resumed call bypasses the cache: its earlier attempt may have had effects.
         let Prepared { job, entry, equipment, place, .. } = prepared;
         let is_bypassed = job.begin != StartMode::Start || job.call.cache_control == CacheControl::NoStore;
         let key = key::of(job, equipment, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
@@ -63,21 +63,22 @@ impl<'a> Lookup<'a> {
         Ok(Looked::Run(Some(flight)))
     }
 
-    /// The result of an earlier call becomes this call's own.
+    /// Ends the call with the outcome of an equal call.
     fn take_over(&self, job: &mut Ongoing, outcome: &Outcome) -> Result<Looked<'a>, RunExit> {
         let name = job.call.name.clone();
         job.call.take_over(self.clock.moment()).map_err(|error| Failure::execution(&name, error.to_string()))?;
         Ok(Looked::Kept(Box::new(outcome.clone())))
     }
 
-    /// Waits, within the call's own clocks, for an equal call that runs. `None` if that has no good result.
+    /// Waits for an equal call that runs, within the timeouts of this call. Returns `None` if that call does not
+    /// succeed.
     async fn follow(
         &self,
         job: &mut Ongoing,
         place: &mut Option<QueuedSlot>,
         leader: watch::Receiver<Option<Arc<Outcome>>>,
     ) -> Result<Option<Arc<Outcome>>, RunExit> {
-        // A place in the queue would hold up the very call that it waits for.
+        // A place in the queue could block the very call that this call waits for.
         *place = None;
         let limits = job.call.limits;
         let waited_ms = job.call.waited_ms(self.clock.moment());
@@ -92,7 +93,7 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// The good result of a run, once it is there; `None` if there is none.
+/// Waits for the outcome of a run. Returns `None` if the run does not succeed.
 async fn landed(mut leader: watch::Receiver<Option<Arc<Outcome>>>) -> Option<Arc<Outcome>> {
     leader.wait_for(Option::is_some).await.ok()?.clone()
 }

@@ -1,5 +1,5 @@
-//! A call whose arguments come piece by piece: watchers see what is readable of them, and once they are complete it is a
-//! call like any other.
+//! Collection of streamed arguments: publishes the readable part as it grows, and completes the call when all arguments
+//! have arrived.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,31 +24,32 @@ use crate::registry::Entry;
 use crate::store::calls::CallFilter;
 use crate::store::journal::JournalError;
 
-/// Shortest time between two looks at what is readable: 20 events a second.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// Longest arguments, in bytes, that are checked on the spot.
+/// Minimum interval between two reads of partial arguments: 20 events a second.
+const READ_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum size of arguments that are checked on the current thread, in bytes.
 const QUICKLY_CHECKED: usize = 64 * 1024;
-/// How much longer than the reading itself the time between two looks is: long arguments are read less often.
-const REST: u32 = 20;
+/// Minimum ratio of the interval between reads to the duration of a read, so that long arguments are read less often.
+const READ_RATIO: u32 = 20;
 
-/// Gathers arguments that come piece by piece.
+/// Collects streamed arguments.
 #[derive(Debug)]
 pub(super) struct Gatherer<'a> {
     pub room: &'a MemoryBudget,
     pub limits: &'a ServerLimits,
-    /// How long the arguments may be silent.
+    /// Maximum time without a new chunk.
     pub silence: Duration,
     pub shutdown: &'a Shutdown,
 }
 
 impl Gatherer<'_> {
-    /// Waits for the arguments, and then for the call's turn. The call may run as long as the permit is held.
+    /// Waits until the arguments are complete and it is the call's turn. The returned guard must be held while the call
+    /// runs.
     pub async fn collect_arguments(
         &self,
         job: &mut Planned,
         draft: &ArgumentStream,
     ) -> Result<Option<OrderGuard>, RunExit> {
-        let complete = self.listen(job, draft).await;
+        let complete = self.receive(job, draft).await;
         draft.close();
         let CompleteArguments { arguments, turn, recorded } = match complete {
             Ok(complete) => complete,
@@ -60,13 +61,13 @@ impl Gatherer<'_> {
         self.resolve_arguments(job, arguments.unwrap_or_else(|| draft.arguments())).await?;
         let change = job.ongoing.status_change();
         let Some(recorded) = recorded else {
-            // Its receipt does not matter: whatever the call does next follows in the same queue.
+            // The commit need not be awaited: later changes of the call follow in the same queue.
             let _ = job.ongoing.recorder.journal().enqueue(change).await;
             return self.turn(job, turn).await;
         };
         match job.ongoing.recorder.journal().write(change).await {
             Ok(()) => {
-                // Whoever waited may have gone.
+                // The sender of the chunks may have disconnected.
                 let _ = recorded.send(());
                 self.turn(job, turn).await
             }
@@ -75,7 +76,7 @@ impl Gatherer<'_> {
         }
     }
 
-    /// What came of arguments that never were complete is shown once more, and kept.
+    /// Records and publishes arguments that were never completed.
     async fn save_partial(&self, job: &mut Planned, draft: &ArgumentStream) {
         let readable = draft.readable().unwrap_or_default();
         let came = draft.arguments();
@@ -84,17 +85,18 @@ impl Gatherer<'_> {
         }
     }
 
-    /// From here on the call knows its arguments, and whether it is run with them.
+    /// Stores the complete arguments in the call, and decides whether it runs.
     async fn resolve_arguments(&self, job: &mut Planned, arguments: Value) -> Result<(), RunExit> {
         let arguments = Arc::new(arguments);
-        // A text that is no JSON stays as it came; what is wrong with it is told below.
+        // Invalid JSON is kept as text here; the check below reports it.
         let mut held = None;
         let has_room = |weight: usize| self.room.cover(&mut held, weight / 1024 * 2).is_ok();
         let parsed = match arguments::parse(&arguments, has_room) {
             Err(WeighedError::TooHeavy) => {
-                return Err(
-                    Failure::overloaded("There is no room for the arguments of the call; it was not run").into()
-                );
+                return Err(Failure::overloaded(
+                    "No memory is available for the arguments of the call; it was not run",
+                )
+                .into());
             }
             parsed => parsed.unwrap_or_else(|_| arguments.clone()),
         };
@@ -112,7 +114,7 @@ impl Gatherer<'_> {
         let checked = if job.ongoing.call.arguments_text.get().len() <= QUICKLY_CHECKED {
             arguments::valid(&entry, &arguments, vendor, |_| true)
         } else {
-            // Not where others wait.
+            // A long check must not block other tasks of this thread.
             let checking = entry.clone();
             let checked =
                 tokio::task::spawn_blocking(move || arguments::valid(&checking, &arguments, vendor, |_| true)).await;
@@ -125,13 +127,13 @@ impl Gatherer<'_> {
         Ok(())
     }
 
-    /// Whether it is the only call of its stream so far, if it has to be.
+    /// Returns `false` if the call must be the only one of its batch, and is not.
     async fn is_alone(&self, job: &Planned, entry: &Entry) -> bool {
         let Some(batch_id) = job.ongoing.call.batch_id.filter(|_| entry.role == Some(plan::COMPLETION)) else {
             return true;
         };
         let filter = CallFilter { batch_id: Some(batch_id), limit: 2, ..CallFilter::default() };
-        // Each call of a stream is on disk before its arguments come.
+        // Each call of a stream is committed before its arguments arrive, so the database knows them all.
         job.ongoing.access.store().calls(&filter).await.is_ok_and(|(calls, is_cut)| calls.len() <= 1 && !is_cut)
     }
 
@@ -141,12 +143,12 @@ impl Gatherer<'_> {
         Ok(Some(race.run(turn.acquire()).await?))
     }
 
-    async fn listen(&self, job: &mut Planned, draft: &ArgumentStream) -> Result<CompleteArguments, RunExit> {
+    async fn receive(&self, job: &mut Planned, draft: &ArgumentStream) -> Result<CompleteArguments, RunExit> {
         let (silence, cancel) = (self.silence, job.ongoing.handle.cancel.clone());
         let journal = job.ongoing.recorder.journal().clone();
-        // One change at a time is under way; what comes meanwhile gathers.
+        // Only one change is written at a time. Chunks that arrive in the meantime are merged.
         let mut writing = pin!(Fuse::terminated());
-        let mut next_look = Instant::now();
+        let mut next_read = Instant::now();
         let end = loop {
             match draft.take_outcome() {
                 Some(ArgumentsEnd::Complete(complete)) => break Ok(complete),
@@ -155,13 +157,13 @@ impl Gatherer<'_> {
                 }
                 None => {}
             }
-            let (is_new, heard) = draft.poll_changes();
+            let (is_new, last_activity) = draft.poll_changes();
             let idle = writing.is_terminated();
             let next = async {
                 tokio::select! {
                     biased;
                     written = &mut writing, if !idle => return written != Err(JournalError::Fenced),
-                    () = tokio::time::sleep_until(next_look), if is_new && idle => {
+                    () = tokio::time::sleep_until(next_read), if is_new && idle => {
                         let began = Instant::now();
                         let readable = draft.readable().filter(|readable| *readable != job.ongoing.call.params);
                         if let Some(readable) = readable
@@ -169,12 +171,12 @@ impl Gatherer<'_> {
                         {
                             writing.set(journal.write(job.ongoing.status_change()).fuse());
                         }
-                        next_look = began + BETWEEN_LOOKS.max(began.elapsed() * REST);
+                        next_read = began + READ_INTERVAL.max(began.elapsed() * READ_RATIO);
                     }
                     () = draft.changed() => {}
-                    // Something that says nothing new may have come meanwhile.
-                    () = tokio::time::sleep_until(heard + silence) => if draft.poll_changes().1 == heard {
-                        draft.cut_off(&format!("nothing came for {} s", silence.as_secs_f32()));
+                    // A keep-alive without new data may have arrived in the meantime.
+                    () = tokio::time::sleep_until(last_activity + silence) => if draft.poll_changes().1 == last_activity {
+                        draft.cut_off(&format!("no data was received for {} s", silence.as_secs_f32()));
                     },
                 }
                 true

@@ -1,4 +1,4 @@
-//! A call of `call_tool` is one of the tool that it names: the same path, under that tool's name.
+//! Forwarding of `call_tool`: a call of it becomes a call of the tool that its arguments name, on the same path.
 
 use std::sync::Arc;
 
@@ -12,30 +12,30 @@ use crate::domain::{CallRequest, Failure, Naming};
 use crate::executor::ToolRole;
 use crate::registry::{Entry, Lookup, View};
 
-/// Whom a request is for.
+/// The tool of a request.
 #[derive(Debug)]
 pub(super) struct ResolvedTool {
-    /// The tool, if there is one.
+    /// The tool, if the caller can see it.
     pub entry: Option<Arc<Entry>>,
-    /// The tool that was called in its stead.
+    /// The name of the forwarding tool, if the request was forwarded.
     pub forwarded_from: Option<Arc<str>>,
-    /// Why the call ends here, although there is a tool.
+    /// The failure that the call ends with, although the tool exists.
     pub refused: Option<Box<Failure>>,
 }
 
-/// Looks a request's tool up. Where it is called through another, the request becomes that of the tool itself.
+/// Resolves the tool of a request. A forwarded request gets the name and the arguments of its target.
 pub(super) fn resolve_tool(view: View<'_>, request: &mut CallRequest, is_unknown: bool) -> ResolvedTool {
     let entry = match view.find(&request.name) {
         Lookup::Available(entry) => entry.clone(),
         found => return ResolvedTool::unavailable(found),
     };
-    // What was cut off may name a wrong tool, and what is still to come names none.
+    // Truncated arguments may name a wrong tool, and streamed ones have not arrived yet.
     if is_unknown || entry.role != Some(ToolRole::Forward) {
         return ResolvedTool { entry: Some(entry), forwarded_from: None, refused: None };
     }
     match inner(&entry, request) {
         Ok((name, arguments)) => {
-            // It saw the tool by its own name, whatever its vendor.
+            // Targets always have Toolpost's own names, regardless of the vendor.
             let found = view.find(&name);
             (request.name, request.arguments) = (name, arguments);
             let sought = match found {
@@ -52,7 +52,7 @@ pub(super) fn resolve_tool(view: View<'_>, request: &mut CallRequest, is_unknown
 }
 
 impl ResolvedTool {
-    /// A tool that cannot be called, or none.
+    /// Describes a tool that is unavailable or missing.
     fn unavailable(found: Lookup<'_>) -> Self {
         let entry = match found {
             Lookup::Available(entry) | Lookup::Unavailable(entry) => Some(entry.clone()),
@@ -63,7 +63,8 @@ impl ResolvedTool {
     }
 }
 
-/// The same for a call that was accepted before its arguments were known. Returns the arguments of the tool itself.
+/// Resolves the target of a call that was accepted before its arguments were known. Returns the arguments of the
+/// target.
 pub(super) fn forward_arguments(
     server: &ServerLimits,
     job: &mut Planned,
@@ -95,12 +96,12 @@ pub(super) fn forward_arguments(
     request.arguments.unwrap_or_default()
 }
 
-/// Metadata that names the tool as its caller did, where that is not its own name.
+/// Returns metadata with the name that the caller used, if it differs from the tool's name.
 pub(super) fn called_as(entry: Option<&Entry>, name: &str) -> Option<(String, Value)> {
     entry.filter(|entry| *entry.name != *name).map(|_| (CALLED_AS.to_owned(), name.into()))
 }
 
-/// The name and the arguments within the arguments.
+/// Extracts the name and the arguments of the target.
 fn inner(entry: &Entry, request: &CallRequest) -> Result<(String, Option<Value>), Box<Failure>> {
     let given = Arc::new(request.arguments.clone().unwrap_or_default());
     let outer = arguments::parsed(entry, &given, |_| true)?;
@@ -112,7 +113,8 @@ fn inner(entry: &Entry, request: &CallRequest) -> Result<(String, Option<Value>)
     Ok((name, checked.arguments.get("arguments").cloned()))
 }
 
-/// Arguments may also be a JSON text, as in any call: what is wrong with it is told as of the tool itself.
+/// Extracts the target from well-formed arguments without a schema check. The inner arguments may be JSON text; their
+/// errors are reported for the target.
 fn plain(outer: &Value) -> Option<(String, Option<Value>)> {
     let members = outer.as_object()?;
     let (name, arguments) = (members.get("name")?.as_str()?, members.get("arguments"));

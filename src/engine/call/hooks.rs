@@ -1,4 +1,4 @@
-//! Hooks around a call: before its run, and before and after its end is stored.
+//! Hooks around a call: before it runs, before its outcome is stored, and after it has ended.
 
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::events::render;
 use crate::hooks::{BeforeDecision, Hook, HookCall, Hooks, withhold};
 use crate::registry::{Entry, presets};
 
-/// Longest arguments, in bytes, that are checked on the spot.
+/// Maximum size of arguments that are checked on the current thread, in bytes.
 const QUICKLY_CHECKED: usize = 64 * 1024;
 
-/// When a call that waits for its hooks is announced and given up.
+/// The times at which a call that waits for its hooks is announced and abandoned.
 #[derive(Debug, Clone, Copy)]
 struct HookDeadlines {
     announce_at: Instant,
     deadline: Option<Deadline>,
 }
 
-/// Calls the hooks of calls.
+/// Invokes the hooks of calls.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallHooks<'a> {
     pub hooks: &'a Arc<Hooks>,
@@ -38,18 +38,18 @@ pub(super) struct CallHooks<'a> {
 }
 
 impl CallHooks<'_> {
-    /// Asks the hooks before a run: they may change the arguments, or block it.
+    /// Runs the before-hooks, which can change the arguments or block the call.
     pub async fn before(
         &self,
         job: &mut Ongoing,
         entry: &Arc<Entry>,
         place: &mut Option<QueuedSlot>,
     ) -> Result<(), RunExit> {
-        // One that has begun before was asked about then.
+        // The hooks of a resumed call have run already.
         if !self.hooks.has(HookEvent::BeforeToolCall) || job.begin != StartMode::Start {
             return Ok(());
         }
-        // Boxed: few calls come this way.
+        // Boxed because few calls have hooks.
         Box::pin(self.run_each(job, entry, place)).await
     }
 
@@ -64,13 +64,13 @@ impl CallHooks<'_> {
         if asked.is_empty() {
             return Ok(());
         }
-        // A slot that came meanwhile would be held while a hook hangs; its place is found again by its id.
+        // A slot must not be occupied while a hook hangs. The call gets the same place in the queue again by its id.
         drop(place.take());
         let patience = self.patience(job);
         for hook in asked {
             let call = HookCall::of(HookEvent::BeforeToolCall, &job.call);
-            let said = self.with_deadlines(job, patience, hooks.before(&hook, call)).await?;
-            match said {
+            let result = self.with_deadlines(job, patience, hooks.before(&hook, call)).await?;
+            match result {
                 Ok(BeforeDecision::Continue) => {}
                 Ok(BeforeDecision::Arguments(arguments)) => self.rewrite(job, entry, &hook, arguments).await?,
                 Ok(BeforeDecision::Block(reason)) => return Err(Failure::blocked(reason.as_deref(), hook.id()).into()),
@@ -92,7 +92,7 @@ impl CallHooks<'_> {
         HookDeadlines { announce_at: Instant::now() + ANNOUNCE_AFTER, deadline }
     }
 
-    /// Waits for a hook, unless the call ends before that.
+    /// Waits for a hook, or until the call is interrupted.
     async fn with_deadlines<T>(
         &self,
         job: &mut Ongoing,
@@ -105,7 +105,7 @@ impl CallHooks<'_> {
         Ok(race.run_announcing(announce_at, job.publish_status(self.live), asking).await?)
     }
 
-    /// Puts a hook's arguments over those that there are; together they have to be valid.
+    /// Merges the arguments of a hook into those of the call. The result must be valid.
     async fn rewrite(
         &self,
         job: &mut Ongoing,
@@ -121,7 +121,7 @@ impl CallHooks<'_> {
         let (merged, entry) = (Arc::new(merged), entry.clone());
         let is_long = merged.as_object().is_some_and(|members| crate::domain::json::size_of(members) > QUICKLY_CHECKED);
         let checked = if is_long {
-            // Not where others wait.
+            // A long check must not block other tasks of this thread.
             let checking = tokio::task::spawn_blocking(move || arguments::checked(&entry, &merged, None)).await;
             checking
                 .unwrap_or_else(|_| Err(Failure::execution(&job.call.name, "its arguments cannot be checked").into()))
@@ -133,7 +133,7 @@ impl CallHooks<'_> {
         Ok(())
     }
 
-    /// What is to be stored of a call that ends so, where hooks make another thing of it than its caller is told.
+    /// Runs the persist hooks. Returns the call as it must be stored, if that differs from what the caller receives.
     pub async fn persist(&self, job: &mut Ongoing, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
         if !self.hooks.has(HookEvent::ToolResultPersist) {
             return None;
@@ -148,20 +148,20 @@ impl CallHooks<'_> {
         }
         let mut image = Box::new(job.call.clone());
         image.settle(outcome.clone(), now).ok()?;
-        let told_before = job.call.last_seq;
+        let seq_before = job.call.last_seq;
         let (mut differs, announce) = (false, Instant::now() + ANNOUNCE_AFTER);
-        // A call that was cancelled ends at once; no tool's result is in it.
+        // A cancelled call ends immediately; its outcome contains no output of a tool.
         let failure = outcome.error.as_ref().map(|failure| failure.code);
         let is_cut_short = matches!(failure, Some(Code::Cancelled | Code::ShuttingDown));
         for hook in asked.into_iter().filter(|hook| hook.is_builtin() || !is_cut_short) {
             let announce_at = (!is_announced(job)).then_some(announce);
             let cancel = job.handle.cancel.clone();
-            // A cancel and a stop do not wait for a hook. The result exists already.
+            // Cancellation and shutdown do not wait for a hook, because the result already exists.
             let race = Race::new(&cancel, self.shutdown).work_first();
             let asking = self.hooks.persist(&hook, &mut image);
-            let said = race.run_announcing(announce_at, job.publish_status(self.live), asking).await;
-            let said = said.unwrap_or_else(|_| Err(HookFault::given_up(hook.id(), hook.event())));
-            match said {
+            let result = race.run_announcing(announce_at, job.publish_status(self.live), asking).await;
+            let result = result.unwrap_or_else(|_| Err(HookFault::given_up(hook.id(), hook.event())));
+            match result {
                 Ok(changed) => differs |= changed,
                 Err(fault) => {
                     self.note_hook_error(job, &fault).await;
@@ -172,12 +172,12 @@ impl CallHooks<'_> {
                 }
             }
         }
-        // What was told meanwhile took numbers of its own.
-        image.skip_events(job.call.last_seq - told_before);
+        // Events that were published while the hooks ran have used event numbers.
+        image.skip_events(job.call.last_seq - seq_before);
         differs.then_some(image)
     }
 
-    /// Tells hooks of a call that has ended, and waits for none of them.
+    /// Starts the after-hooks of an ended call without waiting for them.
     pub fn after(&self, access: &Access, call: &Arc<Call>) {
         let hooks = self.hooks;
         if hooks.has(HookEvent::AfterToolCall) {
@@ -188,24 +188,25 @@ impl CallHooks<'_> {
         }
     }
 
-    /// Nobody is asked about unknown tools and invalid arguments.
+    /// Returns the hooks to run for a call. Calls of unknown tools or with invalid arguments run no webhooks or
+    /// functions.
     fn matching_hooks(&self, event: HookEvent, access: &Access, call: &Call) -> Vec<Arc<Hook>> {
         let snapshot = access.snapshot();
         let groups = snapshot.get(&call.name).map_or(&[][..], |entry| &entry.definition.groups);
         let mut asked = self.hooks.matching(event, &call.tenant, &call.name, groups);
         if call.effective_arguments.is_none() {
-            // What is built in asks nobody: it keeps out of the store what is to be kept out.
+            // Built-in hooks do not call out; they keep secret or oversized data out of the store.
             asked.retain(|hook| event == HookEvent::ToolResultPersist && hook.is_builtin());
         }
         asked
     }
 
-    /// Tells watchers that a hook has failed.
+    /// Publishes a hook failure to the subscribers.
     async fn note_hook_error(&self, job: &mut Ongoing, fault: &HookFault) {
         job.register(self.live);
         if !is_announced(job) {
             let change = job.recorder.change(&job.call);
-            // Its receipt does not matter: whatever the call does next follows in the same queue.
+            // The commit need not be awaited: later changes of the call follow in the same queue.
             let _ = job.recorder.journal().enqueue(change).await;
         }
         let Ok(seq) = job.call.note() else { return };
@@ -215,16 +216,16 @@ impl CallHooks<'_> {
     }
 }
 
-/// Whether watchers know how the call stands.
+/// Returns `true` if subscribers know the current status of the call.
 fn is_announced(job: &Ongoing) -> bool {
     let is_behind = job.call.started_at.is_some() && !job.recorder.has_announced_start();
     job.recorder.has_announced() && !is_behind
 }
 
-/// The same failure, with the hook that is behind it.
+/// Adds the name of the responsible hook to a failure.
 fn attribute_to_hook(mut failure: Failure, hook: &str) -> Failure {
     failure.text.push_str(&format!("\nThe arguments were valid until the hook {hook} changed them."));
-    failure.message.push_str(&format!(": the hook {hook} made them so"));
+    failure.message.push_str(&format!(": made invalid by the hook {hook}"));
     if let Some(Value::Object(details)) = &mut failure.details {
         details.insert("hook".to_owned(), hook.into());
     }

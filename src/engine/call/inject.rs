@@ -1,4 +1,4 @@
-//! What a tool is given beside the model's arguments: presets, context, on whose behalf.
+//! Injection of inputs that the model does not supply: presets, secrets and context.
 
 use std::sync::Arc;
 
@@ -13,39 +13,39 @@ use crate::executor::vault::SealContext;
 use crate::executor::{Redaction, Secrets, Vault};
 use crate::registry::{Entry, presets};
 
-/// Under which name a call's metadata lists what a model sent in vain.
+/// The metadata member that lists ignored arguments.
 const DROPPED: &str = "dropped_arguments";
 
-/// What only the executor sees; not shown by `Debug`.
+/// Inputs that only the executor receives. `Debug` does not print them.
 #[derive(Clone, Default)]
 pub(in crate::engine) struct ExecutorInputs {
-    /// The arguments with the presets in them; `None` where there are none, and the call's own are all.
+    /// The arguments including presets. `None` if the tool has no presets and the call's own arguments are complete.
     pub arguments: Option<Arc<Value>>,
-    /// The secrets that it was given, which nobody is to hear from it.
+    /// The secrets given to the tool, which are removed from everything that it returns.
     pub redaction: Option<Arc<Redaction>>,
 }
 
 impl std::fmt::Debug for ExecutorInputs {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Equipment")
+        formatter.write_str("ExecutorInputs")
     }
 }
 
-/// Opens what tools are given beside the model's arguments.
+/// Resolves the inputs of executors.
 #[derive(Debug)]
 pub(in crate::engine) struct Equipper<'a> {
-    /// Where the secrets of presets come from.
+    /// The configured secrets to which presets and executors refer.
     pub secrets: &'a Secrets,
-    /// Opens the stored values of presets.
+    /// Decrypts stored preset values.
     pub vault: &'a Vault,
 }
 
 impl Equipper<'_> {
-    /// Adds to `equipment` what a call runs with. Nothing of it is ever recorded or shown. `is_first` says that the tool has
-    /// not been run for the call, and `is_handed_out` that only its result is awaited.
+    /// Adds presets and secrets to `equipment`, whose values are never recorded or shown. `is_first` means that the
+    /// tool has not run for this call, and `is_handed_out` that only its result is awaited.
     ///
     /// # Errors
-    /// Returns the [`Failure`] of a call that cannot be run.
+    /// Returns a [`Failure`] if an input is missing or invalid.
     pub fn inject_inputs(
         &self,
         call: &mut Call,
@@ -57,7 +57,7 @@ impl Equipper<'_> {
         let definition = &entry.definition;
         let missing = |name: &&String| !call.context.contains_key(name.as_str());
         if let Some(name) = definition.context.iter().find(missing) {
-            let message = format!("the context \"{name}\" is missing: the tool needs it, and nobody has given it");
+            let message = format!("the tool requires the context object \"{name}\", which was not provided");
             return Err(Failure::execution(&call.name, message).into());
         }
         let mut secrets = self.credentials(&definition.executor);
@@ -74,16 +74,15 @@ impl Equipper<'_> {
             equipment.arguments = Some(Arc::new(given));
         }
         if !secrets.is_empty() {
-            let redaction = Redaction::of(&secrets).map_err(|_| {
-                Failure::execution(&call.name, "the values of its presets are too long to be kept secret")
-            })?;
+            let redaction = Redaction::of(&secrets)
+                .map_err(|_| Failure::execution(&call.name, "its secret values are too long to be redacted"))?;
             equipment.redaction = redaction.map(Arc::new);
         }
         Ok(())
     }
 
-    /// What an `http` tool shows its server, or a `process` tool has in its environment. That one is not set is told when it
-    /// is to be used.
+    /// Returns the secrets in the definition of an executor: the credentials of an `http` tool, or environment values
+    /// of a `process` tool. Secrets that are not set are skipped; the executor reports them.
     fn credentials(&self, executor: &ExecutorSpec) -> Vec<Value> {
         let named: Vec<String> = match executor {
             ExecutorSpec::Http(spec) => match &spec.auth {
@@ -99,13 +98,13 @@ impl Equipper<'_> {
                 };
                 spec.env.values().filter_map(secret).collect()
             }
-            // What a server of its own is given is no part of the definition.
+            // Credentials of upstream servers are not part of the definition.
             ExecutorSpec::Builtin { .. } | ExecutorSpec::Mcp { .. } | ExecutorSpec::External {} => Vec::new(),
         };
         named.into_iter().filter_map(|named| self.secrets.get(&named).ok()).map(Value::String).collect()
     }
 
-    /// Returns the arguments with the presets, which come after everything else that makes them, and win.
+    /// Merges presets into the arguments. Presets are applied last and take precedence.
     fn inject(
         &self,
         call: &mut Call,
@@ -119,7 +118,7 @@ impl Equipper<'_> {
         let shown = presets::without(presets, &effective);
         let mut given = shown.as_object().cloned().unwrap_or_default();
         if !dropped.is_empty() {
-            // A hook has put them there: they do not count either, and are not shown.
+            // A hook has set these arguments. They are ignored and not shown.
             call.set_effective_arguments(shown);
             note_dropped(call, dropped);
         }
@@ -132,7 +131,7 @@ impl Equipper<'_> {
                     secrets.extend(is_secret.then(|| value.clone()));
                     given.insert(name.clone(), value);
                 }
-                // The tool has it already: only its result is awaited.
+                // The tool already has the value: only its result is awaited.
                 Err(_) if is_handed_out => {}
                 Err(fault) => {
                     let message = format!("preset \"{name}\": {fault}");
@@ -143,25 +142,25 @@ impl Equipper<'_> {
         Ok(Value::Object(given))
     }
 
-    /// The value of a preset, and whether it is a secret.
+    /// Returns the value of a preset, and whether it is a secret.
     fn value(&self, tenant: &Tenant, tool: &str, name: &str, preset: &Preset) -> Result<(Value, bool), String> {
         match &preset.origin {
-            // What the model may see is no secret; what it may not is to come back to it in no way.
+            // An overridable value is visible to the model; any other value must be redacted.
             PresetSource::Value(value) => Ok((value.clone(), !preset.overridable)),
             PresetSource::Secret(secret) => Ok((self.secrets.get(secret)?.into(), true)),
             PresetSource::Stored(Some(sealed)) => {
                 let place = SealContext { tenant, tool, name };
                 let opened = self.vault.open(sealed, &place).map_err(|error| error.to_string())?;
-                let value = json::parse(&opened).map_err(|_| "what is stored is no value".to_owned())?;
+                let value = json::parse(&opened).map_err(|_| "the stored value is not valid JSON".to_owned())?;
                 Ok((value, true))
             }
-            PresetSource::Stored(None) => Err(format!("it has no value; PUT /tools/{tool}/presets gives it one")),
+            PresetSource::Stored(None) => Err(format!("no value is stored; set one with PUT /tools/{tool}/presets")),
         }
     }
 }
 
 impl ExecutorInputs {
-    /// An outcome in which no secret is left.
+    /// Redacts all secrets in an outcome.
     pub fn without_secrets(&self, outcome: Outcome) -> Outcome {
         match &self.redaction {
             Some(redaction) => redaction.outcome(outcome),
@@ -169,7 +168,7 @@ impl ExecutorInputs {
         }
     }
 
-    /// A report in which no secret is left.
+    /// Redacts all secrets in a report.
     pub fn report_without_secrets(&self, report: Report) -> Report {
         match &self.redaction {
             Some(redaction) => redaction.report(report),
@@ -177,7 +176,7 @@ impl ExecutorInputs {
         }
     }
 
-    /// A failure in which no secret is left, and nothing of presets at all.
+    /// Redacts all secrets in a failure, and all details about presets.
     pub fn failure_of(&self, call: &Call, entry: &Entry, failure: Failure) -> Failure {
         let failure = match &self.arguments {
             Some(_) if failure.code == Code::ToolValidationError => {
@@ -194,7 +193,7 @@ impl ExecutorInputs {
     }
 }
 
-/// What a model may know of arguments that its tool refuses: a preset is none of its business.
+/// Removes presets from a validation failure, because the model must not see them.
 fn redact_violations<'a>(
     mut presets: impl Iterator<Item = &'a String>,
     shown: Option<&Value>,
@@ -211,14 +210,14 @@ fn redact_violations<'a>(
         pointers.filter_map(|pointer| pointer.strip_prefix(&place)).any(is_within)
     };
     if let Some(name) = presets.find(is_at) {
-        return Failure::execution(tool, format!("preset \"{name}\": its value is not what the tool takes"));
+        return Failure::execution(tool, format!("preset \"{name}\": its value is invalid for the tool"));
     }
     details.insert("received".to_owned(), shown.cloned().unwrap_or_default());
     details.insert("expected_schema".to_owned(), schema.clone());
     failure.with_details(Value::Object(details))
 }
 
-/// Notes names under which a model, or a hook, sent something that does not count.
+/// Lists ignored arguments of a model or a hook in the metadata of the call.
 pub(in crate::engine) fn note_dropped(call: &mut Call, names: Vec<String>) {
     if names.is_empty() {
         return;

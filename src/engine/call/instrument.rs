@@ -1,4 +1,4 @@
-//! A call as the log, the metrics and the traces see it. Without a collector no span is made.
+//! Instrumentation of calls: log, metrics and traces. Spans are created only if traces are exported.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::registry::Entry;
 use crate::telemetry::Tracer;
 use crate::telemetry::trace::{Span, SpanKind};
 
-/// What OpenTelemetry calls running a tool (semantic conventions for generative AI).
+/// The OpenTelemetry operation name of running a tool (semantic conventions for generative AI).
 const EXECUTE_TOOL: &str = "execute_tool";
 
 /// Starts the span of a call.
 pub(super) fn call_span(tracer: &Tracer, planned: &Planned) -> Span {
     let (job, call) = (&planned.ongoing, &planned.ongoing.call);
-    // A name that is no tool's may be anything.
+    // A name of an unknown tool is arbitrary text and is not recorded.
     let is_tool = planned.is_to_run() || call.limits.is_some();
     let mut span = tracer.span(SpanKind::Internal, job.traceparent.as_deref(), || {
         if is_tool { format!("{EXECUTE_TOOL} {}", call.name) } else { EXECUTE_TOOL.to_owned() }
@@ -31,7 +31,7 @@ pub(super) fn call_span(tracer: &Tracer, planned: &Planned) -> Span {
     span
 }
 
-/// Starts the span of an attempt, which a tool elsewhere continues.
+/// Starts the span of an attempt. A remote tool continues its trace.
 pub(super) fn attempt_span(tracer: &Tracer, job: &Ongoing, entry: &Entry) -> Span {
     let is_elsewhere = matches!(entry.definition.executor, ExecutorSpec::Http(_));
     let kind = if is_elsewhere { SpanKind::Client } else { SpanKind::Internal };
@@ -43,14 +43,14 @@ pub(super) fn attempt_span(tracer: &Tracer, job: &Ongoing, entry: &Entry) -> Spa
     span
 }
 
-/// Records how an attempt ended: with this failure, if with one.
+/// Records the end of an attempt, and its failure if it failed.
 pub(super) fn note_attempt(span: &mut Span, failure: Option<Code>) {
     if let Some(code) = failure.filter(|_| span.is_on()) {
         span.fail(code.as_str());
     }
 }
 
-/// How a call ended, once that is on disk.
+/// Records the end of a call after its commit.
 pub(super) fn note_end(span: &mut Span, call: &Arc<Call>) {
     let failure = call.outcome.as_ref().and_then(|outcome| outcome.error.as_ref());
     let code = failure.map_or("", |failure| failure.code.as_str());

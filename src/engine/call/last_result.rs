@@ -1,4 +1,4 @@
-//! The end of a call whose result might have been posted: nothing that was acknowledged is lost.
+//! The last check for a posted result before a call ends without one, so that no acknowledged result is lost.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::executor::images;
 use crate::registry::Entry;
 use crate::store::{StoreError, Stores};
 
-/// Between two tries while the database is away.
-const AGAIN: Duration = Duration::from_millis(500);
+/// Interval between retries while the database is unavailable.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Looks for a posted result at the end of a call.
+/// Looks up a posted result at the end of a call.
 #[derive(Debug)]
 pub(super) struct LastResult<'a> {
     pub stores: &'a Stores,
@@ -29,8 +29,8 @@ pub(super) struct LastResult<'a> {
 }
 
 impl LastResult<'_> {
-    /// How a call ends that is about to end with `outcome`, without a posted result: with the result that was posted in the
-    /// last moment, if there is one.
+    /// Returns the end of a call that would end with `outcome`: a result that was posted at the last moment takes
+    /// precedence.
     pub async fn find(
         &self,
         job: &mut Ongoing,
@@ -43,12 +43,12 @@ impl LastResult<'_> {
             None => {
                 let mut patience = pin!(tokio::time::sleep(self.patience));
                 let found = {
-                    let mut looking = pin!(self.posted_on_disk(&job.call, job.begin, entry, &outcome));
+                    let mut lookup = pin!(self.posted_on_disk(&job.call, job.begin, entry, &outcome));
                     tokio::select! {
-                        found = &mut looking => found,
+                        found = &mut lookup => found,
                         () = &mut patience => {
                             job.recorder.give_up_caller();
-                            looking.await
+                            lookup.await
                         }
                     }
                 };
@@ -64,8 +64,8 @@ impl LastResult<'_> {
         RunExit::Settle(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
     }
 
-    /// The result that is on disk, if there is one. A database that is away is waited for, up to the end of the service; then
-    /// the call is left to the next start: `None`.
+    /// Returns the stored result, if any. Retries while the database is unavailable. Returns `None` if the service
+    /// stops before that, so that the call is left to the next start.
     async fn posted_on_disk(
         &self,
         call: &Call,
@@ -74,23 +74,23 @@ impl LastResult<'_> {
         outcome: &Outcome,
     ) -> Option<Option<ToolOutput>> {
         loop {
-            match self.look_for_result(call, begin, entry, outcome).await {
+            match self.find_posted(call, begin, entry, outcome).await {
                 Ok(found) => return Some(found),
-                Err(error) => tracing::debug!(id = %call.id, %error, "a posted result cannot be looked for"),
+                Err(error) => tracing::debug!(id = %call.id, %error, "cannot look up a posted result"),
             }
-            Race::against_stop(self.shutdown).run(tokio::time::sleep(AGAIN)).await.ok()?;
+            Race::against_stop(self.shutdown).run(tokio::time::sleep(RETRY_INTERVAL)).await.ok()?;
         }
     }
 
-    async fn look_for_result(
+    async fn find_posted(
         &self,
         call: &Call,
         begin: StartMode,
         entry: &Entry,
         outcome: &Outcome,
     ) -> Result<Option<ToolOutput>, StoreError> {
-        // Where the tool may post a result, the first one to be on disk counts: a result, or this end. It costs a failed call
-        // one write, as another node may acknowledge a result at any moment before the end is on disk.
+        // If the tool may post a result, the first commit wins: the result, or this end. This costs a failed call one
+        // write, because another node may acknowledge a result at any moment before the end is committed.
         let may_post = entry.works_outside() || entry.definition.has_token();
         let is_handed_out = call.phase == Phase::External || begin == StartMode::Lost || may_post;
         let found = match outcome.error.as_ref().filter(|_| is_handed_out) {

@@ -4,7 +4,8 @@ use crate::domain::tool::OutputCheck;
 use crate::domain::{Failure, Outcome};
 use crate::registry::Entry;
 
-/// Checks a good result against the output schema, if the tool has one, and returns what becomes of it.
+/// Checks a successful outcome against the output schema of the tool. Returns the outcome, or the failure that replaces
+/// it.
 pub(super) fn check_output(entry: &Entry, mut outcome: Box<Outcome>) -> Box<Outcome> {
     let Some(schema) = entry.output.as_ref().filter(|_| !outcome.is_error()) else { return outcome };
     let text = serde_json::Value::String(outcome.output.clone());

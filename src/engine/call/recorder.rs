@@ -1,4 +1,4 @@
-//! One call's way into the journal, and the word to whoever waits for it.
+//! The recorder of one call: writes its changes to the journal, and replies to the waiting caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,37 +12,37 @@ use crate::fault::{self, Point};
 use crate::store::Stores;
 use crate::store::journal::{Change, Journal, JournalError, Transitions};
 
-/// The call could not be recorded within the caller's patience; the database is away.
+/// An error returned when a call could not be recorded in time because the database is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordError {
-    /// Whether it is on disk as accepted: then it goes on, and its end will be recorded.
+    /// `true` if the call is committed as accepted. It then continues, and its end will be recorded.
     pub accepted: bool,
 }
 
-/// Where the end of a call arrives.
+/// The receiver of the end of a call.
 pub(in crate::engine) type EndReceiver = oneshot::Receiver<Result<Arc<Call>, RecordError>>;
 
-/// One call on its way.
+/// A call that has not ended.
 #[derive(Debug)]
 pub struct PendingCall {
-    /// Its id.
+    /// The id of the call.
     pub id: Uuid,
-    /// Whether its caller waits for its end unless it says otherwise.
+    /// `true` if the caller waits for the end of this call by default.
     pub is_awaited: bool,
     pub(in crate::engine) end: EndReceiver,
 }
 
 impl PendingCall {
-    /// The call when it has ended and is on disk.
+    /// Waits until the call has ended and is committed.
     ///
     /// # Errors
-    /// If it could not be recorded in time; it may still be.
+    /// Returns a [`RecordError`] if the call could not be recorded in time. It may still be recorded later.
     pub async fn end(self) -> Result<Arc<Call>, RecordError> {
         self.end.await.unwrap_or(Err(RecordError { accepted: false }))
     }
 }
 
-/// Knows what of a call is in the journal already.
+/// Tracks the parts of a call that the journal already has.
 #[derive(Debug)]
 pub(in crate::engine) struct Recorder {
     journal: Journal,
@@ -54,7 +54,7 @@ pub(in crate::engine) struct Recorder {
     is_late: bool,
 }
 
-/// A recorder, and where the end arrives.
+/// Creates a recorder and the receiver of the end.
 pub(in crate::engine) fn channel(journal: Journal, stores: Stores, patience: Duration) -> (Recorder, EndReceiver) {
     let (waiting, end) = oneshot::channel();
     let waiting = Some(waiting);
@@ -62,13 +62,13 @@ pub(in crate::engine) fn channel(journal: Journal, stores: Stores, patience: Dur
 }
 
 impl Recorder {
-    /// A recorder of a call that is in the journal already, for which nobody waits.
+    /// Creates a recorder of a stored call that has no waiting caller.
     pub fn resumed(journal: Journal, stores: Stores, patience: Duration, call: &Call) -> Self {
         let started = call.started_at.is_some();
         Self { journal, stores, patience, waiting: None, accepted: true, started, is_late: false }
     }
 
-    /// What is new since the last change.
+    /// Returns the transitions since the last change.
     fn take_transitions(&mut self, call: &Call) -> Transitions {
         let started = call.started_at.is_some();
         Transitions {
@@ -78,32 +78,32 @@ impl Recorder {
         }
     }
 
-    /// Whether the call is in the journal.
+    /// Returns `true` if the call was passed to the journal.
     pub fn has_announced(&self) -> bool {
         self.accepted
     }
 
-    /// Whether watchers were told that the tool has started.
+    /// Returns `true` if the start of the tool was published.
     pub fn has_announced_start(&self) -> bool {
         self.started
     }
 
-    /// The call as it is, to be written.
+    /// Builds a change with the current call and its new transitions.
     pub fn change(&mut self, call: &Call) -> Change {
-        let news = self.take_transitions(call);
-        Change::new(Arc::new(call.clone()), news)
+        let transitions = self.take_transitions(call);
+        Change::new(Arc::new(call.clone()), transitions)
     }
 
-    /// Something that the running tool reported, to be written.
+    /// Builds a change for a report of the running tool.
     pub fn reported(&self, call: &Call, reported: Reported) -> Change {
         Change::reported(Arc::new(call.clone()), Arc::new(reported))
     }
 
-    /// Writes a change of a call that is not yet acknowledged to its caller; returns once it is on disk. Whoever waits
-    /// is told after the patience has passed, but the change is not taken back.
+    /// Writes a change of a call whose caller still waits, and returns after the commit. If the commit takes too long,
+    /// the caller receives a [`RecordError`], but the change is not withdrawn.
     ///
     /// # Errors
-    /// If the change is refused for good.
+    /// Returns a [`JournalError`] if the change is rejected permanently.
     pub async fn write(&mut self, change: Change) -> Result<Recorded, JournalError> {
         let was_accepted = self.accepted && !change.brings_acceptance();
         let journal = self.journal.clone();
@@ -121,13 +121,13 @@ impl Recorder {
         }
     }
 
-    /// Writes the end of a call and tells whoever waits; `image` is what is stored, where that is not what is told. Returns
-    /// the call, if this is its end.
+    /// Writes the end of a call and replies to the caller. `image` is stored instead of `call`, if given. Returns the
+    /// call, or `None` if it did not end here.
     pub async fn settle(&mut self, mut call: Arc<Call>, image: Option<Box<Call>>) -> Option<Arc<Call>> {
         let was_accepted = self.accepted;
-        let news = self.take_transitions(&call);
+        let transitions = self.take_transitions(&call);
         fault::pass(Point::BeforeSettle);
-        let mut change = Change::new(call.clone(), news);
+        let mut change = Change::new(call.clone(), transitions);
         if self.waiting.as_ref().is_some_and(|waiting| !waiting.is_closed()) {
             change = change.awaited();
         }
@@ -136,8 +136,8 @@ impl Recorder {
         }
         let mut written = self.write(change).await;
         if written == Err(JournalError::Refused) {
-            // Whatever it is that the database does not take, the call ends.
-            (call, written) = Box::pin(self.settle_without_result(&call, news)).await;
+            // The database rejects some value in the call. The call must end anyway.
+            (call, written) = Box::pin(self.settle_without_result(&call, transitions)).await;
         }
         match written {
             Ok(_) => {
@@ -157,63 +157,63 @@ impl Recorder {
     async fn settle_without_result(
         &mut self,
         call: &Call,
-        news: Transitions,
+        transitions: Transitions,
     ) -> (Arc<Call>, Result<Recorded, JournalError>) {
         let mut other = call.clone();
         other.give_up(Failure::execution(&call.name, "its result could not be recorded"));
         let call = Arc::new(other);
-        let written = self.write(Change::new(call.clone(), news)).await;
+        let written = self.write(Change::new(call.clone(), transitions)).await;
         (call, written)
     }
 
-    /// The end is on disk already.
+    /// Replies to the caller with a call whose end is committed already.
     pub fn end_is_written(&mut self, call: Call) {
         self.reply(Ok(Arc::new(call)));
     }
 
-    /// Another node has taken the call, or it has ended: whoever waits is told what is stored.
+    /// Replies to the caller with the stored call, because another node has adopted it or it has already ended.
     pub async fn reply_with_stored(&mut self, call: &Call) {
-        tracing::warn!(id = %call.id, "the call went on without this run");
+        tracing::warn!(id = %call.id, "the call was taken over by another node; this run's result is discarded");
         match self.stores.of(&call.tenant).call(call.id).await {
             Ok(Some(stored)) if stored.status.is_terminal() => self.reply(Ok(Arc::new(stored))),
             _ => self.leave(),
         }
     }
 
-    /// The call goes on elsewhere, or later.
+    /// Releases the caller: the call continues on another node or after the next start.
     pub fn leave(&mut self) {
         self.reply(Err(RecordError { accepted: true }));
     }
 
-    /// The caller has waited long enough; the call goes on.
+    /// Releases the caller because it has waited too long. The call continues.
     pub fn give_up_caller(&mut self) {
         self.is_late = true;
         self.reply(Err(RecordError { accepted: self.accepted }));
     }
 
-    /// Whether everything came to disk while the caller was waiting.
+    /// Returns whether all commits were in time for the caller.
     pub fn end(&self) -> Recorded {
         if self.is_late { Recorded::Late } else { Recorded::InTime }
     }
 
-    /// The journal, for changes that nobody waits for.
+    /// Returns the journal, for changes whose commit is not awaited.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
     fn reply(&mut self, end: Result<Arc<Call>, RecordError>) {
         if let Some(waiting) = self.waiting.take() {
-            // Whoever waited may have gone.
+            // The caller may have disconnected.
             let _ = waiting.send(end);
         }
     }
 }
 
-/// When a change came to disk.
+/// The time of a commit, relative to the caller's wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum Recorded {
-    /// While the caller was waiting.
+    /// The caller still waited.
     InTime,
-    /// After the caller was told that it could not be.
+    /// The caller had already received a [`RecordError`].
     Late,
 }

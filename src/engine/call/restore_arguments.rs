@@ -1,4 +1,4 @@
-//! Arguments that a model wrote for the schema that its vendor was shown, back in the tool's own.
+//! Restoration of arguments that a model wrote for a vendor's lowered schema to the tool's own schema.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use crate::domain::Vendor;
 use crate::registry::Entry;
 use crate::schema::lower::{Lowered, Target};
 
-/// What a vendor's models may have been shown, the narrower first: which of them it was is not told.
+/// Returns the lowerings that a vendor's models may have seen, the strictest first. The request does not name the
+/// lowering.
 fn targets(vendor: Vendor) -> &'static [Target] {
     match vendor {
         Vendor::OpenAi | Vendor::OpenAiResponses => &[Target::OpenAiStrict, Target::OpenAi],
@@ -17,10 +18,10 @@ fn targets(vendor: Vendor) -> &'static [Target] {
     }
 }
 
-/// What the arguments may have meant to be, the likeliest first. Nothing, where there is no way back.
+/// Returns the possible meanings of the arguments, the most likely first. Empty if no lowering changes the schema.
 ///
-/// A way back is taken before the arguments are as they are, even if they are valid: an object that is open takes almost
-/// anything, also what has another name in a vendor's schema.
+/// A restored form is tried before the arguments themselves, even if those are valid: an open object accepts almost any
+/// property, including one that has a different name in a vendor's schema.
 pub(super) fn meant(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Vec<Arc<Value>> {
     let Some(vendor) = vendor else { return Vec::new() };
     let is_valid = entry.input.is_valid(arguments);
@@ -37,8 +38,8 @@ pub(super) fn meant(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor
     meant
 }
 
-/// Whether a model wrote these for this schema. In strict mode it writes every property of it; of other lowerings each
-/// vendor has one.
+/// Returns `true` if the arguments may have been written for this lowering. In strict mode a model writes every
+/// property; the other vendors have one lowering each.
 fn may_have_been_shown(target: Target, lowered: &Lowered, arguments: &Value) -> bool {
     match target {
         Target::OpenAi => false,

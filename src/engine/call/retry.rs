@@ -1,4 +1,4 @@
-//! Whether and when a failed attempt is made again (docs/reference/contract.md, section 4).
+//! The decision whether and when a failed attempt is retried (docs/reference/contract.md, section 4).
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use uuid::Uuid;
 use crate::domain::tool::RetrySpec;
 use crate::domain::{Failure, ToolDefinition};
 
-/// A server that asks for a longer rest than this gets none: the call ends, and says when to come again.
-const LONGEST_REST_MS: u64 = 600_000;
+/// Maximum `retry_after_ms` of a failure that is still retried. Beyond it the call ends, and its failure names the
+/// time.
+const MAX_RETRY_AFTER_MS: u64 = 600_000;
 
-/// How long to wait before the next attempt, if there is to be one. `random` is at least 0 and below 1.
+/// Returns the wait before the next attempt, or `None` if the failure is final. `random` is at least 0 and below 1.
 pub(super) fn wait(
     definition: &ToolDefinition,
     retry: &RetrySpec,
@@ -23,13 +24,13 @@ pub(super) fn wait(
         return None;
     }
     let rest = failure.retry_after_ms.unwrap_or(0);
-    if rest > LONGEST_REST_MS {
+    if rest > MAX_RETRY_AFTER_MS {
         return None;
     }
     Some(backoff(retry, attempts, random).max(Duration::from_millis(rest)))
 }
 
-/// Exponential, up to the longest; a share of it, `jitter`, is random.
+/// Computes exponential backoff with a maximum. The fraction `jitter` of it is random.
 fn backoff(retry: &RetrySpec, attempts: u32, random: f64) -> Duration {
     let doublings = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX);
     let whole = retry.initial_backoff_ms as f64 * retry.backoff_multiplier.powi(doublings);
@@ -37,7 +38,7 @@ fn backoff(retry: &RetrySpec, attempts: u32, random: f64) -> Duration {
     Duration::from_secs_f64((whole * (1.0 - retry.jitter * random)).max(0.0) / 1000.0)
 }
 
-/// A number of at least 0 and below 1, out of the random part of an id (RFC 9562, section 5.7).
+/// Derives a number of at least 0 and below 1 from the random part of an id (RFC 9562, section 5.7).
 pub(super) fn random_of(id: Uuid) -> f64 {
     let low = id.as_u128() as u64 & ((1 << 53) - 1);
     low as f64 / (1_u64 << 53) as f64
@@ -74,7 +75,7 @@ mod tests {
         assert_eq!(own.code, Code::ToolExecutionError);
         assert!(wait(&tool(false, false), &three(), 1, &passing, 0.0).is_none());
         assert!(wait(&tool(false, false), &three(), 1, &passing.clone().never_left(), 0.0).is_some());
-        assert!(wait(&tool(true, true), &RetrySpec::default(), 1, &passing, 0.0).is_none(), "one attempt unless told");
+        assert!(wait(&tool(true, true), &RetrySpec::default(), 1, &passing, 0.0).is_none(), "one attempt by default");
         assert!(wait(&tool(true, true), &three(), 3, &passing, 0.0).is_none());
     }
 

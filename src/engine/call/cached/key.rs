@@ -1,4 +1,4 @@
-//! What makes two calls equal.
+//! The cache key of a call: two calls are equal if their keys are equal.
 
 use serde_json::{Map, Value, json};
 
@@ -9,25 +9,25 @@ use crate::engine::call::inject::ExecutorInputs;
 use crate::engine::call::state::Ongoing;
 use crate::registry::Entry;
 
-/// SHA-256 of everything that a result can depend on: secrets among it cannot be read back.
+/// The SHA-256 hash of everything on which a result can depend. A hash hides the secrets among it.
 pub type Key = [u8; 32];
 
-/// Everything that a result can depend on.
+/// The values on which a result can depend.
 #[derive(Debug, Clone, Copy)]
 struct Parts<'a> {
     tenant: &'a str,
     tool: &'a str,
     /// Changes with the definition, its revision and its source.
     etag: &'a str,
-    /// A session that was deleted and made anew is another one.
+    /// The id and the creation time: a session that was deleted and created again is a different one.
     session: Option<(&'a str, Option<Time>)>,
-    /// With the presets in them.
+    /// The arguments including presets.
     arguments: &'a Value,
     context: &'a Map<String, Value>,
     agent: Option<&'a Agent>,
 }
 
-/// The call's key; `None` if its results are nobody else's.
+/// Returns the key of a call, or `None` if results are cached by session and the call has no session.
 pub fn of(job: &Ongoing, equipment: &ExecutorInputs, entry: &Entry, scope: CacheScope) -> Option<Key> {
     let call = &job.call;
     let session = match (scope, &call.session) {

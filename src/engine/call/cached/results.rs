@@ -1,4 +1,4 @@
-//! The kept results of this node, within their bound of memory, and the calls whose results others wait for.
+//! The cached results of this node, bounded by memory, and the running calls that others follow.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,18 +14,18 @@ use super::key::Key;
 use super::weight;
 use crate::domain::{Clock, Outcome, Time};
 
-/// Results by key.
+/// Cached results and running calls by key.
 #[derive(Debug)]
 pub struct Results {
-    /// `None`: nothing is kept.
+    /// `None` if caching is disabled.
     kept: Option<Cache<Key, CachedResult>>,
     flights: Mutex<HashMap<Key, watch::Receiver<Option<Arc<Outcome>>>>>,
-    /// Counts runs, so that an older one never replaces the result of a newer one.
+    /// The number of runs so far: the result of an older run never replaces a newer one.
     begun: AtomicU64,
     clock: Clock,
 }
 
-/// One result.
+/// A cached outcome and its lifetime.
 #[derive(Debug, Clone)]
 struct CachedResult {
     outcome: Arc<Outcome>,
@@ -34,17 +34,17 @@ struct CachedResult {
     expires_at: Time,
 }
 
-/// What there is for a call.
+/// The result of a lookup.
 pub enum CacheLookup<'a> {
-    /// A result.
+    /// A cached outcome.
     Hit(Arc<Outcome>),
-    /// Nothing yet: it runs, and equal calls wait for it.
+    /// No outcome and no equal run: the call runs, and equal calls wait for it.
     Leader(InFlightRun<'a>),
-    /// An equal call that runs.
+    /// An equal call runs; the channel receives its outcome.
     Follower(watch::Receiver<Option<Arc<Outcome>>>),
 }
 
-/// A run whose result may be kept. Dropped without one, those who wait for it go on by themselves.
+/// A run whose outcome can be cached. If it is dropped without one, each follower runs its own call.
 #[derive(Debug)]
 pub struct InFlightRun<'a> {
     results: &'a Results,
@@ -54,7 +54,7 @@ pub struct InFlightRun<'a> {
 }
 
 impl Results {
-    /// Nothing yet, and at most so many bytes.
+    /// Creates an empty cache of at most the given size in bytes; 0 disables it.
     #[must_use]
     pub fn new(most_bytes: u64, clock: Clock) -> Self {
         let kept = (most_bytes > 0).then(|| {
@@ -67,12 +67,12 @@ impl Results {
         Self { kept, flights: Mutex::default(), begun: AtomicU64::new(0), clock }
     }
 
-    /// Whether anything is kept at all.
+    /// Returns `true` if caching is enabled.
     pub fn is_on(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// What there is for this key: of all that ask for it while there is nothing, one is the first.
+    /// Looks up a key. Of concurrent lookups that find no outcome, exactly one becomes the leader.
     pub async fn lookup(&self, key: Key) -> CacheLookup<'_> {
         if let Some(outcome) = self.get(&key).await {
             return CacheLookup::Hit(outcome);
@@ -86,7 +86,7 @@ impl Results {
             flights.insert(key, leader);
             InFlightRun { followers: Some(followers), ..self.alone(key) }
         };
-        // The one before may have landed in between.
+        // The previous leader may have inserted its outcome in the meantime.
         match self.get(&key).await {
             Some(outcome) => {
                 flight.notify_followers(&outcome);
@@ -96,7 +96,7 @@ impl Results {
         }
     }
 
-    /// A run that nobody waits for.
+    /// Creates a run without followers.
     pub fn alone(&self, key: Key) -> InFlightRun<'_> {
         InFlightRun { results: self, key, begun: self.begun.fetch_add(1, Ordering::Relaxed), followers: None }
     }
@@ -112,13 +112,13 @@ impl Results {
 }
 
 impl InFlightRun<'_> {
-    /// It has a good result, which serves equal calls for so long.
+    /// Caches the outcome of the run for `ttl`, and sends it to the followers.
     pub async fn insert(self, outcome: Arc<Outcome>, ttl: Duration) {
         let Some(cache) = &self.results.kept else { return };
         let expires_at =
             Time(self.results.clock.now().0.saturating_add(i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX)));
         let kept = CachedResult { outcome: outcome.clone(), begun: self.begun, ttl, expires_at };
-        // Kept first: whoever finds nobody to wait for any more finds it there.
+        // Insert before the followers are removed: a call that finds no leader then finds the outcome.
         let put = cache.entry(self.key).and_compute_with(|before| {
             let is_older = before.is_some_and(|before| before.value().begun > kept.begun);
             std::future::ready(if is_older { Op::Nop } else { Op::Put(kept) })
@@ -142,7 +142,7 @@ impl Drop for InFlightRun<'_> {
     }
 }
 
-/// Every result has a time of its own. The clock of calls decides whether it is over; this is what frees the memory.
+/// The lifetime of each entry, which frees its memory. Whether an outcome may be used is decided by the engine's clock.
 struct OwnTtl;
 
 impl Expiry<Key, CachedResult> for OwnTtl {
@@ -197,14 +197,14 @@ mod tests {
     #[tokio::test]
     async fn one_runs_and_the_others_get_its_result_or_hear_that_there_is_none() {
         let (results, _) = results(1 << 20);
-        let CacheLookup::Leader(flight) = results.lookup(KEY).await else { panic!("nobody was there") };
+        let CacheLookup::Leader(flight) = results.lookup(KEY).await else { panic!("expected a leader") };
         let CacheLookup::Follower(mut beside) = results.lookup(KEY).await else { panic!("one runs") };
         flight.insert(outcome("a"), HOUR).await;
         assert_eq!(beside.wait_for(Option::is_some).await.unwrap().as_ref().unwrap().output, "a");
         assert!(matches!(results.lookup(KEY).await, CacheLookup::Hit(_)));
 
         let other = [2; 32];
-        let CacheLookup::Leader(flight) = results.lookup(other).await else { panic!("nobody was there") };
+        let CacheLookup::Leader(flight) = results.lookup(other).await else { panic!("expected a leader") };
         let CacheLookup::Follower(mut beside) = results.lookup(other).await else { panic!("one runs") };
         drop(flight);
         assert!(beside.wait_for(Option::is_some).await.is_err());

@@ -1,13 +1,13 @@
-//! How much memory a result takes, about.
+//! The approximate memory of a cached outcome.
 
 use serde_json::{Map, Value};
 
 use crate::domain::{ContentBlock, Outcome};
 
-/// What every value takes beside its text.
+/// Memory of each JSON value in addition to its text, in bytes.
 const PER_VALUE: usize = 32;
 
-/// Bytes of a result and of what is kept about it.
+/// Returns the approximate memory of an outcome and its cache entry, in bytes.
 pub fn of(outcome: &Outcome) -> usize {
     let blocks = outcome.content.iter().map(|block| {
         PER_VALUE
@@ -27,7 +27,7 @@ pub fn of(outcome: &Outcome) -> usize {
         + of_members(&outcome.metadata)
 }
 
-/// Values are never nested deeper than the bounds of requests and answers.
+/// Recursion is safe because requests and tool outputs bound the nesting depth.
 fn of_value(value: &Value) -> usize {
     PER_VALUE
         + match value {
