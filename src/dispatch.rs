@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_never_runs_more_often_than_it_may_and_others_pass() {
+    fn max_concurrency_holds_and_other_tools_pass() {
         let slots = Slots::new(10);
         let mut places: Vec<QueuedSlot> = (0..3).map(|_| slots.queue(wanted("a", Some(2), 0))).collect();
         let mut served: Vec<Option<Slot>> = places.iter_mut().map(is_served).collect();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn those_wait_who_have_a_place_and_no_slot() {
+    fn waiting_counts_queued_calls_without_a_slot() {
         let slots = Slots::new(1);
         let mut places: Vec<QueuedSlot> = (0..3).map(|_| slots.queue(wanted("a", None, 0))).collect();
         assert_eq!(slots.waiting(), 2);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_higher_priority_goes_first_and_then_who_came_first() {
+    fn slots_follow_priority_then_arrival() {
         let slots = Slots::new(1);
         let mut first = slots.queue(wanted("a", None, 0));
         let running = is_served(&mut first).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_node_holds_back_only_those_that_count() {
+    fn full_node_blocks_only_detached_calls() {
         let slots = Slots::new(1);
         let mut one = slots.queue(wanted("a", None, 0));
         let slot = is_served(&mut one);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_behind_one_that_gives_up_runs_if_it_may() {
+    fn dropped_place_unblocks_the_calls_behind_it() {
         let slots = Slots::new(10);
         let mut first = slots.queue(wanted("a", None, 0));
         let _running = is_served(&mut first).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_given_up_is_passed_over_and_nothing_is_left_behind() {
+    fn dropped_place_is_skipped_and_leaves_no_state() {
         let slots = Slots::new(1);
         let mut one = slots.queue(wanted("a", None, 0));
         let slot = is_served(&mut one).unwrap();

@@ -212,7 +212,7 @@ impl Engine {
     /// Submits calls with idempotency keys: looks up the calls that exist, and accepts the others.
     ///
     /// # Errors
-    /// Returns a [`KeyedError`]. In this case no new call runs, unless the error says `accepted`.
+    /// Returns a [`KeyedError`]. No call was accepted, except where [`KeyedError::NotRecorded`] says so.
     pub async fn submit_keyed(
         self: &Arc<Self>,
         access: &Access,

@@ -1,35 +1,37 @@
-//! Who is taken while the database is behind.
+//! Admission control: rejects new calls while too many calls wait to be recorded by the database.
 //!
-//! A call that is taken waits for the database behind all that were taken before. If more come than can be recorded, those
-//! who wait become ever more, and all of them are answered late. So beyond a bound calls are refused at once. It is low, as
-//! one commit records many calls, and more than fill a commit only wait longer. A rush goes beyond that, and is soon
-//! over; so more may wait for a moment. It has lasted too long when in all that time not once fewer waited than the bound; then
-//! the bound holds until for as long nobody was refused.
+//! A new call is recorded after all calls that wait already. If calls arrive faster than they can be recorded, the
+//! backlog grows and every response is late. Calls beyond a limit are therefore rejected immediately. The limit is low,
+//! because one commit records many calls, and a longer backlog only adds waiting time.
+//!
+//! A burst may exceed the limit for a short time. If the backlog does not fall below the limit within that time, the
+//! limit applies until no call has been rejected for the same time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Decides whether calls are taken.
+/// Decides whether new calls are accepted.
 #[derive(Debug)]
 pub struct AdmissionControl {
     max_backlog: usize,
     burst: usize,
-    /// How long a rush may last, in microseconds.
+    /// The maximum duration of a burst, in microseconds.
     lasts: u64,
-    /// From here on time is counted, in microseconds.
+    /// The start of the microsecond clock below.
     made_at: Instant,
-    /// Whether fewer waited than the bound when it was last looked at.
+    /// `true` if the backlog was below the limit at the last check.
     is_below: AtomicBool,
-    /// When that was seen to be over.
+    /// The time at which the backlog reached the limit, in microseconds.
     begun_at: AtomicU64,
-    /// When somebody was refused last; 0 is never.
+    /// The time of the last rejection, in microseconds; 0 means never.
     refused_at: AtomicU64,
 }
 
 impl AdmissionControl {
-    /// So many may wait to be recorded, 0 for any number; in a rush, which lasts so long, as many as `burst`.
+    /// Creates admission control. At most `most` calls may wait to be recorded, or up to `burst` calls for the duration
+    /// `lasts`. A `most` of 0 disables the limit.
     #[must_use]
     pub fn new(most: usize, burst: usize, lasts: Duration) -> Self {
         let most = if most == 0 { usize::MAX } else { most };
@@ -44,16 +46,16 @@ impl AdmissionControl {
         }
     }
 
-    /// Whether a request is taken while so many calls wait.
+    /// Returns `true` if a request is accepted while `waiting` calls wait to be recorded.
     pub(super) fn admits(&self, waiting: usize) -> bool {
         if waiting < self.max_backlog {
-            // Mostly it is so, and was so before: then no clock is looked at and nothing written.
+            // In the common case the flag is set already: no clock is read and nothing is written.
             if !self.is_below.load(Ordering::Relaxed) {
                 self.is_below.store(true, Ordering::Relaxed);
             }
             return true;
         }
-        // Never 0, which is never.
+        // At least 1, because 0 means never.
         let now = u64::try_from(self.made_at.elapsed().as_micros()).unwrap_or(u64::MAX).saturating_add(1);
         if self.is_below.swap(false, Ordering::Relaxed) {
             self.begun_at.store(now, Ordering::Relaxed);
@@ -80,29 +82,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_burst_the_bound_holds_at_every_moment() {
+    async fn limit_without_a_burst_always_applies() {
         let rush = AdmissionControl::new(4, 0, MOMENT);
         assert!(rush.admits(0) && rush.admits(3) && !rush.admits(4) && !rush.admits(5000) && rush.admits(3));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rush_is_taken_as_far_as_it_may_go() {
+    async fn burst_is_admitted_up_to_its_size() {
         let rush = AdmissionControl::new(4, 10, MOMENT);
         assert!((0..10).all(|waiting| rush.admits(waiting)) && !rush.admits(10));
-        assert!(!rush.admits(9) && rush.admits(3), "somebody was refused a moment ago");
+        assert!(!rush.admits(9) && rush.admits(3), "a call was just rejected");
         after(1.0).await;
-        assert!(rush.admits(3) && rush.admits(9), "that was long ago");
+        assert!(rush.admits(3) && rush.admits(9), "the rejection was long ago");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_lasts_is_no_rush_and_the_bound_holds_while_anybody_is_refused() {
+    async fn limit_applies_after_a_long_burst_while_calls_are_rejected() {
         let rush = AdmissionControl::new(4, 10, MOMENT);
         assert!(rush.admits(0) && rush.admits(4));
         after(0.9).await;
         assert!(rush.admits(9));
         after(0.1).await;
-        assert!(!rush.admits(9), "all this time there were too many");
-        // Fewer are there again and again, and more come all the time.
+        assert!(!rush.admits(9), "the backlog was too large all the time");
+        // The backlog falls below the limit again and again, and new calls keep arriving.
         for _ in 0..20 {
             after(0.5).await;
             assert!(rush.admits(3) && !rush.admits(4));
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_that_are_recorded_again_and_again_are_no_overload() {
+    async fn repeatedly_recorded_backlog_is_no_overload() {
         let rush = AdmissionControl::new(4, 10, MOMENT);
         for _ in 0..100 {
             assert!((0..10).all(|waiting| rush.admits(waiting)));
@@ -121,14 +123,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_pause_a_rush_is_new() {
+    async fn burst_restarts_after_a_pause() {
         let rush = AdmissionControl::new(4, 10, MOMENT);
         after(1000.0).await;
         assert!((0..10).all(|waiting| rush.admits(waiting)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_bound_all_are_taken() {
+    async fn disabled_limit_admits_all_calls() {
         let rush = AdmissionControl::new(0, 0, MOMENT);
         assert!(rush.admits(0) && rush.admits(1_000_000));
     }

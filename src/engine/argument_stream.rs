@@ -1,4 +1,4 @@
-//! The arguments of one call while they come piece by piece: whoever sends them on one side, the call on the other.
+//! The stream of arguments of one call. A sender pushes chunks of text; the call reads them and waits for the end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::call_order::OrderTicket;
 use crate::formats::stream::partial::{LIMIT, Partial};
 
-/// Bytes of text for which room is taken at once.
+/// Size of the steps in which memory is acquired, in bytes of text.
 const STEP: usize = 64 * 1024;
 
-/// The sender's end. Cheap to clone.
+/// A handle to the streamed arguments of one call, for the sender and the call. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ArgumentStream(Arc<Shared>);
 
@@ -20,7 +20,7 @@ pub struct ArgumentStream(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     changed: Notify,
-    /// Memory for requests in flight.
+    /// The memory budget of requests.
     room: Arc<Semaphore>,
     is_concurrency_safe: bool,
     is_asynchronous: bool,
@@ -30,61 +30,61 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     text: Partial,
-    /// Arguments that come as a value; they count instead of the text.
+    /// Arguments received as a value. They replace the text.
     value: Option<Value>,
-    /// The number of the last piece.
+    /// The number of the last chunk.
     seq: u64,
     heard: Instant,
     is_new: bool,
     end: Option<ArgumentsEnd>,
     is_over: bool,
-    /// The room that it has taken, and for how many bytes of text.
+    /// The memory permits, and the number of bytes of text that they cover.
     held: Vec<OwnedSemaphorePermit>,
     covered: usize,
 }
 
-/// How the pieces end.
+/// The end of the stream.
 #[derive(Debug)]
 pub(super) enum ArgumentsEnd {
-    /// They are the arguments.
+    /// The arguments are complete.
     Complete(CompleteArguments),
-    /// There will be no more of them, for this reason.
+    /// The stream ended before the arguments were complete, for this reason.
     CutOff(String),
 }
 
-/// Complete arguments.
+/// The complete arguments of a call.
 #[derive(Debug, Default)]
 pub struct CompleteArguments {
-    /// What the model's vendor says that they are; the pieces, where it says nothing.
+    /// The arguments according to the vendor; `None` if the collected chunks are the arguments.
     pub arguments: Option<Value>,
-    /// Its place among the calls of the same stream.
+    /// The place of the call among the calls of the same stream.
     pub turn: Option<OrderTicket>,
-    /// Who waits until they are on disk.
+    /// Receives a value when the arguments are committed.
     pub recorded: Option<oneshot::Sender<()>>,
 }
 
-/// Why a piece was not taken.
+/// An error returned when a chunk is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ArgumentStreamError {
-    /// Pieces between the last one and this one are missing.
-    #[error("piece {expected} is the next")]
+    /// Chunks before this one are missing.
+    #[error("the next chunk is {expected}")]
     Gap {
-        /// The number of the next piece.
+        /// The number of the next chunk.
         expected: u64,
     },
-    /// They are complete, or the call has ended.
+    /// The arguments are complete, or the call has ended.
     #[error("the arguments are complete, or the call has ended")]
     Closed,
-    /// They are longer than arguments may be.
+    /// The arguments exceed the maximum length.
     #[error("the arguments are too long")]
     TooLong,
-    /// Too much is in flight.
+    /// The memory budget is exhausted.
     #[error("too many calls are in flight")]
     NoRoom,
 }
 
 impl ArgumentStream {
-    /// A draft that begins with this text, which is no longer than a request's body.
+    /// Creates a stream that begins with the given text.
     pub(super) fn new(is_concurrency_safe: bool, is_asynchronous: bool, beginning: &str, room: Arc<Semaphore>) -> Self {
         let mut state = State {
             text: Partial::default(),
@@ -95,7 +95,7 @@ impl ArgumentStream {
             end: None,
             is_over: false,
             held: Vec::new(),
-            // The request that opened it has room for its own.
+            // The request that opened the stream holds the memory of its own text.
             covered: beginning.len().max(STEP),
         };
         if state.text.push(beginning).is_err() {
@@ -112,24 +112,24 @@ impl ArgumentStream {
         }))
     }
 
-    /// The same of a call that comes after all others of its stream.
+    /// Sets whether the call must wait for the other calls of its stream.
     pub(super) fn last(self, is_last: bool) -> Self {
         Self(Arc::try_unwrap(self.0).map_or_else(|shared| shared, |shared| Arc::new(Shared { is_last, ..shared })))
     }
 
-    /// Whether the call is to run only once it is known whether there are others beside it.
+    /// Returns `true` if the call may run only after all other calls of its stream are known.
     #[must_use]
     pub fn is_last(&self) -> bool {
         self.0.is_last
     }
 
-    /// Whether the call may run beside its neighbours.
+    /// Returns `true` if the call may run concurrently with the other calls of its stream.
     #[must_use]
     pub fn is_concurrency_safe(&self) -> bool {
         self.0.is_concurrency_safe
     }
 
-    /// Whether its neighbours do not wait for it.
+    /// Returns `true` if the other calls of the stream do not wait for this call.
     #[must_use]
     pub fn is_asynchronous(&self) -> bool {
         self.0.is_asynchronous
@@ -144,11 +144,11 @@ impl ArgumentStream {
         if state.is_over { Err(ArgumentStreamError::Closed) } else { Ok(state) }
     }
 
-    /// Takes a piece of the arguments' text. Pieces are numbered from 1; one that was there before is ignored. Returns the
-    /// number of the last one.
+    /// Appends a chunk of text. Chunks are numbered from 1; a repeated chunk is ignored. Returns the number of the last
+    /// chunk.
     ///
     /// # Errors
-    /// If it is not the next one, or there is no place for it.
+    /// Returns an [`ArgumentStreamError`] if a chunk is missing, or this one cannot be stored.
     pub fn push(&self, seq: Option<u64>, piece: &str) -> Result<u64, ArgumentStreamError> {
         let mut state = self.open()?;
         state.heard = Instant::now();
@@ -160,7 +160,7 @@ impl ArgumentStream {
         }
         let length = state.text.text().len() + piece.len();
         if length > state.covered && length <= LIMIT {
-            // Text, its value, and what is shown of it.
+            // Four times the text: the text, its value, and the published parameters.
             let more = (length - state.covered).div_ceil(STEP);
             let permits = u32::try_from(more * STEP * 4 / 1024).unwrap_or(u32::MAX);
             let held = self.0.room.clone().try_acquire_many_owned(permits).map_err(|_| ArgumentStreamError::NoRoom)?;
@@ -174,31 +174,31 @@ impl ArgumentStream {
         Ok(expected)
     }
 
-    /// Takes the arguments so far as a value, instead of all that was known.
+    /// Replaces everything received so far with a value.
     pub fn replace(&self, value: Value) {
-        // Whoever sends them has nothing to be told.
+        // The sender does not need to know that the stream is closed.
         let Ok(mut state) = self.open() else { return };
         (state.value, state.heard, state.is_new) = (Some(value), Instant::now(), true);
         drop(state);
         self.0.changed.notify_one();
     }
 
-    /// More is still to come.
+    /// Records that the sender is still active.
     pub fn keep_alive(&self) {
         self.state().heard = Instant::now();
     }
 
-    /// They are complete.
+    /// Completes the arguments.
     ///
     /// # Errors
-    /// If they were before, or the call has ended.
+    /// Returns [`ArgumentStreamError::Closed`] if the arguments were complete before, or the call has ended.
     pub fn complete(&self, complete: CompleteArguments) -> Result<(), ArgumentStreamError> {
         self.end(ArgumentsEnd::Complete(complete))
     }
 
-    /// There will be no more, for this reason.
+    /// Ends the stream before the arguments are complete.
     pub fn cut_off(&self, reason: &str) {
-        // Arguments that are complete stay so.
+        // Has no effect on arguments that are complete.
         let _ = self.end(ArgumentsEnd::CutOff(reason.to_owned()));
     }
 
@@ -210,30 +210,30 @@ impl ArgumentStream {
         Ok(())
     }
 
-    // The call's side.
+    // The side of the call.
 
-    /// No more is taken.
+    /// Rejects further chunks.
     pub(super) fn close(&self) {
         self.state().is_over = true;
     }
 
-    /// Pends until something has come.
+    /// Waits until the stream has changed.
     pub(super) async fn changed(&self) {
         self.0.changed.notified().await;
     }
 
-    /// The end, once it has come.
+    /// Takes the end of the stream, if it has ended.
     pub(super) fn take_outcome(&self) -> Option<ArgumentsEnd> {
         self.state().end.take()
     }
 
-    /// Whether there is something that was not read yet, and when the last piece came.
+    /// Returns whether unread data exists, and the time of the last activity of the sender.
     pub(super) fn poll_changes(&self) -> (bool, Instant) {
         let state = self.state();
         (state.is_new, state.heard)
     }
 
-    /// The parameters that can be read so far.
+    /// Returns the parameters that can be parsed so far.
     pub(super) fn readable(&self) -> Option<Map<String, Value>> {
         let mut state = self.state();
         state.is_new = false;
@@ -243,7 +243,7 @@ impl ArgumentStream {
         }
     }
 
-    /// All that has come: a value, or a text.
+    /// Takes everything received: a value, or text.
     pub(super) fn arguments(&self) -> Value {
         let mut state = self.state();
         let text = std::mem::take(&mut state.text).into_text();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pieces_are_taken_once_and_in_order() {
+    async fn chunks_are_accepted_once_and_in_order() {
         let draft = draft();
         assert_eq!(draft.push(Some(1), "{\"a\":"), Ok(1));
         assert_eq!(draft.push(Some(1), "again"), Ok(1));
@@ -275,11 +275,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_arguments_take_room_as_they_come_and_give_it_back() {
+    async fn long_arguments_acquire_memory_and_release_it() {
         let room = Arc::new(Semaphore::new(256));
         let draft = ArgumentStream::new(true, false, "", room.clone());
         let piece = "x".repeat(STEP);
-        assert_eq!(draft.push(None, &piece), Ok(1), "the request that opened it has room for that");
+        assert_eq!(draft.push(None, &piece), Ok(1), "covered by the memory of the request that opened the stream");
         assert_eq!(draft.push(None, &piece), Ok(2));
         assert_eq!(room.available_permits(), 0);
         assert_eq!(draft.push(None, "x"), Err(ArgumentStreamError::NoRoom));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_as_a_value_counts_and_complete_arguments_are_not_cut_off() {
+    async fn value_replaces_text_and_complete_arguments_are_not_cut_off() {
         let draft = draft();
         draft.push(None, "{").unwrap();
         draft.replace(serde_json::json!({"a": "x"}));

@@ -1,4 +1,4 @@
-//! The order in which calls run that come one after the other: safe ones together, any other alone and in its turn.
+//! The order of calls that arrive one after another: concurrency-safe calls share a turn, any other call has its own.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,45 +7,45 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::submission::Mode;
 
-/// A line of calls. The lock is a fair one: whoever comes later waits for those before it that must run alone.
+/// A queue of calls. The lock is fair: a call waits for all earlier calls that must run exclusively.
 #[derive(Debug, Clone)]
 pub struct CallOrder {
-    line: Arc<RwLock<()>>,
+    lock: Arc<RwLock<()>>,
     mode: Mode,
 }
 
-/// A place in the line.
+/// A place in the queue.
 pub struct OrderTicket(Pin<Box<dyn Future<Output = OrderGuard> + Send>>);
 
-/// As long as it is held the call has its turn.
+/// The turn of a call, which ends when the guard is dropped.
 #[derive(Debug)]
 pub enum OrderGuard {
-    /// Beside others.
+    /// A turn shared with other concurrency-safe calls.
     Shared(OwnedRwLockReadGuard<()>),
-    /// Alone.
+    /// A turn of a single call.
     Exclusive(OwnedRwLockWriteGuard<()>),
 }
 
 impl CallOrder {
-    /// A line with nobody in it.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
-        Self { line: Arc::default(), mode }
+        Self { lock: Arc::default(), mode }
     }
 
-    /// Takes the last place in the line; `None` if the call need not wait for anybody.
+    /// Enters the queue. Returns `None` if the call does not need to wait for others.
     pub async fn enqueue(&self, is_concurrency_safe: bool) -> Option<OrderTicket> {
-        let line = self.line.clone();
+        let lock = self.lock.clone();
         let mut turn = match self.mode {
             Mode::Parallel => return None,
             Mode::Auto if is_concurrency_safe => {
-                OrderTicket(Box::pin(async { OrderGuard::Shared(line.read_owned().await) }))
+                OrderTicket(Box::pin(async { OrderGuard::Shared(lock.read_owned().await) }))
             }
             Mode::Auto | Mode::Serial => {
-                OrderTicket(Box::pin(async { OrderGuard::Exclusive(line.write_owned().await) }))
+                OrderTicket(Box::pin(async { OrderGuard::Exclusive(lock.write_owned().await) }))
             }
         };
-        // The place is taken when it is first asked for.
+        // The lock assigns the place on the first poll.
         if let std::task::Poll::Ready(permit) = futures_util::poll!(&mut turn.0) {
             turn.0 = Box::pin(std::future::ready(permit));
         }
@@ -54,7 +54,7 @@ impl CallOrder {
 }
 
 impl OrderTicket {
-    /// Waits until it has come.
+    /// Waits for the turn of the call.
     pub async fn acquire(self) -> OrderGuard {
         self.0.await
     }
@@ -62,7 +62,7 @@ impl OrderTicket {
 
 impl std::fmt::Debug for OrderTicket {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Turn")
+        formatter.write_str("OrderTicket")
     }
 }
 
@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn safe_calls_run_together_and_others_alone_in_the_order_in_which_they_came() {
+    async fn safe_calls_share_a_turn_and_others_run_alone_in_order() {
         let turns = CallOrder::new(Mode::Auto);
         let (first, second) = (turns.enqueue(true).await.unwrap(), turns.enqueue(true).await.unwrap());
         let (alone, later) = (turns.enqueue(false).await.unwrap(), turns.enqueue(true).await.unwrap());
         let (first, second) = (first.acquire().await, second.acquire().await);
         let (mut alone, mut later) = (Box::pin(alone.acquire()), Box::pin(later.acquire()));
-        assert!(futures_util::poll!(&mut later).is_pending(), "it stands behind one that runs alone");
+        assert!(futures_util::poll!(&mut later).is_pending(), "it waits for an exclusive call");
         drop(first);
         assert!(futures_util::poll!(&mut alone).is_pending());
         drop(second);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn in_parallel_nobody_waits_and_in_series_everybody_does() {
+    async fn parallel_calls_never_wait_and_serial_calls_always_do() {
         assert!(CallOrder::new(Mode::Parallel).enqueue(false).await.is_none());
         let turns = CallOrder::new(Mode::Serial);
         let (first, second) = (turns.enqueue(true).await.unwrap(), turns.enqueue(true).await.unwrap());

@@ -1,4 +1,4 @@
-//! Context: objects by name for tools that name them, from the server's settings, the session and the request.
+//! Context objects of the settings, the session and the request, for tools that list their names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::submission::Submission;
 use crate::domain::ToolDefinition;
 
-/// Objects by name; not shown by `Debug`.
+/// Context objects by name. `Debug` does not print them.
 #[derive(Clone, Default)]
 pub struct ContextObjects(Arc<Map<String, Value>>);
 
@@ -25,7 +25,7 @@ impl std::fmt::Debug for ContextObjects {
 }
 
 impl ContextObjects {
-    /// These with those of a request and of its session: a whole object at a time.
+    /// Adds the objects of a session and a request. An object replaces another of the same name as a unit.
     #[must_use]
     pub(super) fn with(&self, submission: &Submission) -> Self {
         let session = submission.conversation.as_ref().map(|session| &session.context);
@@ -39,7 +39,7 @@ impl ContextObjects {
         Self(Arc::new(all))
     }
 
-    /// What of them a tool names; what is missing is told when it is to run.
+    /// Returns the objects that a tool lists. A missing object is reported when the call is prepared.
     pub(super) fn of(&self, definition: &ToolDefinition) -> Arc<Map<String, Value>> {
         let named = definition.context.iter().filter_map(|name| Some((name.clone(), self.0.get(name)?.clone())));
         Arc::new(named.collect())
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_comes_before_the_session_before_the_server_and_a_tool_gets_only_what_it_names() {
+    fn request_overrides_session_and_server_and_tools_get_listed_objects_only() {
         let server: BTreeMap<_, _> =
             ["a", "b", "c", "d"].map(|name| (name.to_owned(), object(json!({"from": "server", "x": 1})))).into();
         let mut session = Session::new("s".into(), Time(0));

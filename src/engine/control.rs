@@ -1,6 +1,7 @@
-//! Reaching a call that is on its way: cancel it, report on it, post its result. Whatever is said to a call is on disk for
-//! whichever node has the call, or recorded, before it is acknowledged: the node that is asked may have lost the call
-//! without knowing.
+//! The control plane of a call: cancellations, reports and posted results.
+//!
+//! A message is acknowledged only after it is stored in the inbox or recorded by its call. It therefore reaches the
+//! node that owns the call, even if the node that received the message has lost the call without knowing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,51 +17,52 @@ use crate::executor::report::Report;
 use crate::registry::{Entry, Registry};
 use crate::store::{StoreError, Stores};
 
-/// How long a report waits until its call has recorded it.
+/// Maximum time for a call to record a report.
 const LISTENING: Duration = Duration::from_secs(2);
 
-/// How long a result waits for its call to be handed out. One that still waits for its turn then takes none.
+/// Maximum time that a posted result waits for its call to start. A call that is still queued then does not accept it.
 const HANDING_OUT: Duration = Duration::from_secs(1);
 
-/// How long a call that can be reached may take until it is on disk.
+/// Maximum time until a reachable call is committed.
 const WRITTEN: Duration = Duration::from_secs(2);
 
-/// How long a result waits to be known as the end of a call of another node: longer than a lost node's lease.
+/// Maximum time until it is known whether a posted result ended a call on another node. Longer than the lease of a lost
+/// node.
 const DECIDING: Duration = Duration::from_secs(30);
 
-/// Between two looks at a call.
+/// Interval between two checks of a call.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What became of something that was said to a call.
+/// The result of sending a message to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlOutcome {
-    /// It is on disk.
+    /// The message is stored or recorded.
     Delivered,
-    /// The call has ended already, or has its result.
+    /// The call has ended, or already has a result.
     TooLate,
-    /// Nobody outside works on this call.
+    /// The call does not accept a posted result.
     NotExternal,
-    /// It has not yet taken in what it was told before, or it is about to end.
+    /// The call has not processed earlier messages yet, or is about to end.
     Busy,
-    /// There is no such call.
+    /// The call does not exist.
     NoSuchCall,
 }
 
-/// Where a call is, as the database has it.
+/// The location of a call, according to the database.
 enum Standing {
-    /// There is no such call.
+    /// The call does not exist.
     Nowhere,
-    /// It can be reached here, and is not on disk yet.
+    /// The call is on this node and is not committed yet.
     Unwritten,
-    /// It has ended.
+    /// The call has ended.
     Ended,
-    /// This node has it.
+    /// This node owns the call.
     Here(Box<CallHandle>),
-    /// Another node has it, or none has it now.
+    /// Another node owns the call, or it is orphaned.
     Elsewhere(Box<Call>),
 }
 
-/// Reaches calls on their way, wherever they are.
+/// Sends messages to calls on any node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reach<'a> {
     pub registry: &'a Registry,
@@ -72,10 +74,10 @@ pub(super) struct Reach<'a> {
 }
 
 impl Reach<'_> {
-    /// Whose a call is; `None` if there is no such call.
+    /// Returns the tenant of a call; `None` if the call does not exist.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn owner_of(&self, id: Uuid) -> Result<Option<Tenant>, StoreError> {
         match self.live.get(id) {
             Some(handle) => Ok(Some(handle.tenant)),
@@ -83,10 +85,10 @@ impl Reach<'_> {
         }
     }
 
-    /// Wants a tenant's call to end. One that has ended is left as it is.
+    /// Cancels a tenant's call. Does nothing if the call has ended.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<ControlOutcome, StoreError> {
         if self.owner_of(id).await?.as_ref() != Some(tenant) {
             return Ok(ControlOutcome::NoSuchCall);
@@ -97,17 +99,18 @@ impl Reach<'_> {
         Ok(ControlOutcome::Delivered)
     }
 
-    /// At once, whatever the database does. Where the call is another node's by now, this changes nothing.
+    /// Cancels the run of a call on this node without waiting for the database. Has no effect if another node owns the
+    /// call.
     fn cancel_here(&self, id: Uuid) {
         if let Some(handle) = self.live.get(id) {
             handle.cancel.cancel();
         }
     }
 
-    /// Wants calls to end that are on disk.
+    /// Cancels committed calls.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn cancel_each(&self, ids: &[Uuid]) -> Result<(), StoreError> {
         let mut calls = Vec::with_capacity(ids.len());
         for id in ids {
@@ -118,11 +121,11 @@ impl Reach<'_> {
         self.stores.leave_cancels(&calls, &body).await
     }
 
-    /// Reports on a call for its tool, which has shown that it may, whosever the call is: `value` is what `report` was read
-    /// from.
+    /// Delivers a report about a call of any tenant. The caller has checked that the sender may report. `value` is the
+    /// JSON that `report` was parsed from.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn report(
         &self,
         id: Uuid,
@@ -136,7 +139,7 @@ impl Reach<'_> {
             let told = async { report.tell(&handle.emitter).await.await };
             match tokio::time::timeout(LISTENING, told).await {
                 Ok(Ok(())) => return Ok(ControlOutcome::Delivered),
-                // It has ended, or is another node's by now.
+                // The call has ended here, or another node has adopted it.
                 Ok(Err(_)) => {}
                 Err(_) => return Ok(ControlOutcome::Busy),
             }
@@ -155,10 +158,11 @@ impl Reach<'_> {
         })
     }
 
-    /// Posts the result of a call whose work is done outside, for somebody who has shown that they may. The first one wins.
+    /// Delivers the posted result of a call whose work is done outside this process. The caller has checked that the
+    /// client may post it. Only the first result counts.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<ControlOutcome, StoreError> {
         let said = ControlMessage::Result { answer: answer.into() }.message(id)?;
         let until = Instant::now() + HANDING_OUT;
@@ -179,7 +183,7 @@ impl Reach<'_> {
                         let is_late = handle.outside.is_answered();
                         return Ok(if is_late { ControlOutcome::TooLate } else { ControlOutcome::Delivered });
                     }
-                    // The result may be faster than the call.
+                    // The result may arrive before the call has been handed out.
                     None if handle.outside.is_shut() => ControlOutcome::NotExternal,
                     None => ControlOutcome::Busy,
                 },
@@ -205,8 +209,8 @@ impl Reach<'_> {
         }
     }
 
-    /// Waits until it is known whether a posted result, which is on disk, is the end of a call of another node: the tool may
-    /// answer the request that runs it as well, and the answer counts if it comes first.
+    /// Waits until it is known whether a stored result ends a call on another node. The tool may also answer the
+    /// request that runs it, and the first of the two counts.
     async fn counts_elsewhere(&self, id: Uuid) -> Result<ControlOutcome, StoreError> {
         let until = Instant::now() + DECIDING;
         loop {
@@ -221,18 +225,18 @@ impl Reach<'_> {
         }
     }
 
-    /// Whether a call's work may be done outside.
+    /// Returns `true` if the call may accept a posted result.
     async fn is_for_outside(&self, call: &Call) -> Result<bool, StoreError> {
         let may_post = |entry: &Entry| entry.works_outside() || entry.definition.has_token();
         Ok(call.phase == Phase::External || self.has_tool(call, may_post).await?)
     }
 
-    /// Whether a running call ends with a posted result or not at all.
+    /// Returns `true` if a posted result is the only result that the call can have.
     async fn can_only_be_posted(&self, call: &Call) -> Result<bool, StoreError> {
         Ok(call.phase == Phase::External || self.has_tool(call, Entry::works_outside).await?)
     }
 
-    /// Whether a call's tool is known, and is like this.
+    /// Returns `true` if the tool of the call is known and matches the predicate.
     async fn has_tool(&self, call: &Call, is_so: impl Fn(&Entry) -> bool) -> Result<bool, StoreError> {
         let store = self.stores.of(&call.tenant);
         let shelf = self.registry.open(&store).await?;
@@ -244,7 +248,7 @@ impl Reach<'_> {
         if let Some(known) = look() {
             return Ok(known);
         }
-        // Another node may have registered it just now.
+        // Another node may have just registered the tool.
         self.registry.reload(&store).await?;
         Ok(look().unwrap_or(false))
     }
@@ -261,7 +265,7 @@ impl Reach<'_> {
         })
     }
 
-    /// Waits until a call that can be reached here is on disk, too: it is about to be written.
+    /// Waits until a call on this node is committed, which is about to happen.
     async fn written(&self, id: Uuid) -> Result<(), StoreError> {
         let until = Instant::now() + WRITTEN;
         while self.live.get(id).is_some() && Instant::now() < until && self.stores.owner_of(id).await?.is_none() {
@@ -270,10 +274,10 @@ impl Reach<'_> {
         Ok(())
     }
 
-    /// Whether only a token speaks for this call. Of one that there is not, it does not.
+    /// Returns `true` if reports on the call require its token. Returns `false` if the call does not exist.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn has_token(&self, id: Uuid) -> Result<bool, StoreError> {
         if let Some(handle) = self.live.get(id) {
             return Ok(handle.has_token);

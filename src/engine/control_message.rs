@@ -1,4 +1,4 @@
-//! What is said to a running call, as it is kept until the call has heard it.
+//! Messages to running calls, in the form in which the inbox stores them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::domain::{Failure, Outcome, ToolOutput};
 use crate::store::StoreError;
 use crate::store::inbox::{CANCEL, Message, PROGRESS, RESULT};
 
-/// What is said to a call.
+/// A message to a call.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum ControlMessage {
@@ -21,7 +21,7 @@ pub(super) enum ControlMessage {
     Result { answer: WireOutput },
 }
 
-/// A result.
+/// The stored form of a tool output.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum WireOutput {
@@ -32,7 +32,7 @@ pub(super) enum WireOutput {
         data: String,
         mime_type: String,
     },
-    /// No result came before the call ended with this.
+    /// The call ended with this failure before a result was posted.
     Failure {
         failure: Failure,
         text: String,

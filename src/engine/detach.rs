@@ -1,4 +1,4 @@
-//! Work that is done where it is awaited, and goes on by itself once nobody awaits it any more.
+//! Work that runs in the task of its caller, and moves to a task of its own if the caller disconnects.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-/// The rest of a submission. A caller that stays runs it in its own task, which saves handing it to another; a caller
-/// that goes away does not stop it.
+/// The rest of a submission. It runs in the task that polls it, which saves a task switch, and is spawned if it is
+/// dropped before its end.
 pub struct DetachOnDrop {
     rest: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     tasks: TaskTracker,
@@ -35,7 +35,7 @@ impl Future for DetachOnDrop {
 impl Drop for DetachOnDrop {
     fn drop(&mut self) {
         let Some(rest) = self.rest.take() else { return };
-        // Without a runtime the process is ending, and no task goes on.
+        // Without a runtime the process is ending, so the work cannot continue.
         if let Ok(runtime) = Handle::try_current() {
             self.tasks.spawn_on(rest, &runtime);
         }
@@ -44,7 +44,7 @@ impl Drop for DetachOnDrop {
 
 impl std::fmt::Debug for DetachOnDrop {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Work").field("is_done", &self.rest.is_none()).finish_non_exhaustive()
+        formatter.debug_struct("DetachOnDrop").field("is_done", &self.rest.is_none()).finish_non_exhaustive()
     }
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_goes_on_when_its_caller_goes_away() {
+    async fn dropped_work_continues_in_its_own_task() {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let (go, gone) = tokio::sync::oneshot::channel();
         let tasks = TaskTracker::new();

@@ -1,4 +1,4 @@
-//! The memory that the calls of one request hold.
+//! The memory held by the calls of one request.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use super::call::state::Planned;
 use super::memory_budget::{self, Footprint, MemoryPermit};
 use crate::domain::call::Counted;
 
-/// Gives back what turns out not to be needed, and has the rest counted for as long as there is any image of a large
-/// request's calls. `texts` is what arguments take that came as texts.
+/// Releases memory that is not needed after planning, and attaches the rest to all copies of the calls of a large
+/// request. `texts` is the memory of arguments that were parsed from text.
 pub(super) fn hold(jobs: &mut [Planned], request: Footprint, texts: Option<MemoryPermit>) -> Option<Holding> {
     let is_large = request.is_large() || texts.is_some();
     let has_copies = || jobs.iter().any(|job| job.has_copies());
@@ -27,7 +27,7 @@ pub(super) fn hold(jobs: &mut [Planned], request: Footprint, texts: Option<Memor
     Some(Holding::OfLarge(held))
 }
 
-/// What a request holds. That of a small one is nowhere else.
+/// The memory of a request. The memory of a large request is shared with its calls.
 pub(super) enum Holding {
     OfSmall(MemoryPermit),
     OfLarge(Arc<MemoryPermit>),

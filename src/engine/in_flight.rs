@@ -1,4 +1,4 @@
-//! Calls on their way, as their caller sees them.
+//! Submitted calls that have not ended, as seen by their caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use super::detach::DetachOnDrop;
 use super::submission::Wait;
 use crate::domain::Call;
 
-/// Calls on their way. Dropped, they go on by themselves.
+/// Submitted calls that have not ended. They continue to run if this value is dropped.
 #[derive(Debug)]
 pub struct InFlightCalls {
-    /// The batch, if it is one.
+    /// The batch of the calls, if they are one.
     pub batch_id: Option<Uuid>,
     /// The calls, in request order.
     pub calls: Vec<PendingCall>,
     work: DetachOnDrop,
     accepted: Option<oneshot::Receiver<Result<(), AcceptError>>>,
-    /// Calls that end with their caller.
+    /// Cancel the calls when the caller disconnects.
     guards: Vec<DropGuard>,
 }
 
-/// A call as its caller sees it in the end.
+/// The result of waiting for a call.
 #[derive(Debug)]
 pub enum WaitOutcome {
-    /// It has ended.
+    /// The call has ended.
     Settled(Arc<Call>),
-    /// It goes on.
+    /// The call continues.
     Pending(Uuid),
 }
 
@@ -49,16 +49,16 @@ impl InFlightCalls {
         Self { guards: calls.into_iter().map(CancellationToken::drop_guard).collect(), ..self }
     }
 
-    /// Whether nothing has to be on disk before it runs, and its caller waits for everything.
+    /// Returns `true` if the calls are not accepted first, so that the caller waits for all of them.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.accepted.is_none()
     }
 
-    /// Returns once the calls are on disk, where that comes first.
+    /// Waits until the calls are committed. Returns immediately if they are not accepted first.
     ///
     /// # Errors
-    /// If they are not, or others stand for them.
+    /// Returns an [`AcceptError`] if they were not committed, or another request has claimed one of their keys.
     pub async fn accepted(&mut self) -> Result<(), AcceptError> {
         let Some(accepted) = &mut self.accepted else { return Ok(()) };
         let lost = AcceptError::NotRecorded(RecordError { accepted: false });
@@ -71,13 +71,14 @@ impl InFlightCalls {
         accepted
     }
 
-    /// All calls when they have ended and are on disk, in request order. They run here as long as this is awaited.
+    /// Waits until all calls have ended and are committed. Returns them in request order. The calls run in this task
+    /// while it waits.
     ///
     /// # Errors
-    /// If one could not be recorded in time; it may still be.
+    /// Returns a [`RecordError`] if a call could not be recorded in time. It may still be recorded later.
     pub async fn wait_all(self) -> Result<Vec<Arc<Call>>, RecordError> {
         let Self { calls, mut work, guards, .. } = self;
-        // The first that is not recorded in time ends the wait: what comes after it in a batch waits for the database.
+        // Stop at the first call that is not recorded in time: later calls of the batch wait for the same database.
         let mut ends = std::pin::pin!(async move {
             let mut calls = calls;
             match calls.pop() {
@@ -94,10 +95,11 @@ impl InFlightCalls {
         ended
     }
 
-    /// The calls, in request order, after as long as the caller waits for them. What has not ended by then goes on.
+    /// Waits for the calls as `wait` requires. Returns them in request order. Calls that have not ended by then
+    /// continue.
     ///
     /// # Errors
-    /// If one that is waited for could not be recorded in time; it may still be.
+    /// Returns a [`RecordError`] if a call could not be recorded in time. It may still be recorded later.
     pub async fn wait_for(self, wait: Wait) -> Result<Vec<WaitOutcome>, RecordError> {
         let Self { calls, mut work, guards, .. } = self;
         let longest = match wait {
@@ -137,19 +139,19 @@ impl InFlightCalls {
         });
         let views = views.collect();
         disarm(guards);
-        // What is left of the work goes on by itself.
+        // Dropping the work moves the rest of it to a task of its own.
         drop(work);
         Ok(views)
     }
 
-    /// Lets the calls run by themselves.
+    /// Moves the calls to a task of their own. Dropping a returned guard cancels its call.
     #[must_use]
     pub fn detach(self) -> (Vec<PendingCall>, Vec<DropGuard>) {
         (self.calls, self.guards)
     }
 }
 
-/// The caller has its answer; what goes on is not stopped.
+/// Disarms the guards: the caller has its response, so calls that continue must not be cancelled.
 fn disarm(guards: Vec<DropGuard>) {
     guards.into_iter().for_each(|guard| drop(guard.disarm()));
 }

@@ -1,5 +1,7 @@
-//! Hearing what was left for calls of this node. A cancel and a result stay until their call has ended, so that the node that
-//! takes the call over hears them, too; hearing them again changes nothing. A report stays until it is recorded.
+//! Delivery of stored messages to the calls of this node.
+//!
+//! Cancellations and results stay in the inbox until their call has ended, so that a node that adopts the call receives
+//! them, too. Repeated delivery has no effect. A report stays until the call has recorded it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,17 +17,17 @@ use crate::executor::report::Report;
 use crate::store::inbox::Message;
 use crate::store::{StoreError, Stores};
 
-/// Reports that were handed to their calls and are not forgotten on disk yet: none is handed over twice.
+/// Reports that were delivered to their calls and are still stored, so that none is delivered twice.
 #[derive(Debug, Default)]
 struct InHand(Mutex<HashMap<Uuid, State>>);
 
 #[derive(Debug)]
 enum State {
-    /// It is being handed over.
+    /// The report is being delivered.
     Taken,
-    /// Its call has it.
+    /// The call has received the report and will signal its commit.
     HandedOver(Recorded),
-    /// It is recorded.
+    /// The call has recorded the report.
     Recorded,
 }
 
@@ -34,7 +36,7 @@ impl InHand {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a report to hand it over; `false` if that was done before.
+    /// Reserves a report for delivery. Returns `false` if it was reserved before.
     fn take(&self, id: Uuid) -> bool {
         let mut reports = self.reports();
         let is_new = !reports.contains_key(&id);
@@ -52,7 +54,7 @@ impl InHand {
         self.reports().remove(&id);
     }
 
-    /// Those that are recorded. One that its call has not recorded is given back, to be handed over again.
+    /// Returns the recorded reports. A report that its call dropped is released, to be delivered again.
     fn recorded(&self) -> Vec<Uuid> {
         let mut recorded = Vec::new();
         self.reports().retain(|id, state| {
@@ -72,18 +74,18 @@ impl InHand {
     }
 }
 
-/// What became of a message.
+/// The result of delivering a message.
 #[derive(Debug, PartialEq, Eq)]
 enum DeliveryOutcome {
-    /// It stays on disk, for the node that goes on with the call.
+    /// The message stays in the inbox, for a node that adopts the call.
     Kept,
-    /// It cannot be read.
+    /// The message is corrupt.
     Unreadable,
-    /// There is no room for it now.
+    /// The call cannot accept a report at this moment.
     Later,
 }
 
-/// The messages that were left for the calls of this node.
+/// The stored messages to the calls of this node.
 #[derive(Debug)]
 pub(super) struct Inbox {
     stores: Stores,
@@ -98,8 +100,8 @@ impl Inbox {
         Self { stores, node, live, in_hand: InHand::default() }
     }
 
-    /// Hears what was left for all calls of this node. It never waits for a call: this node has to say meanwhile that it
-    /// lives.
+    /// Delivers the messages to all calls of this node. Never waits for a call, because heartbeats are sent by the same
+    /// loop.
     pub async fn process_inbox(&self) -> Result<(), StoreError> {
         for id in self.in_hand.recorded() {
             self.stores.forget_message(id).await?;
@@ -118,7 +120,8 @@ impl Inbox {
         }
     }
 
-    /// Hears what was left for one call, if this node has it. Where that fails, it is heard with all the others.
+    /// Delivers the messages to one call, if it is on this node. Failed deliveries are retried by
+    /// [`Inbox::process_inbox`].
     pub async fn process_messages_of(&self, call: Uuid) {
         let heard = async {
             let (mut after, mut full) = (Uuid::nil(), HashSet::new());
@@ -130,14 +133,15 @@ impl Inbox {
             }
         };
         if let Err(error) = heard.await {
-            tracing::debug!(%call, %error, "messages of a call cannot be read now");
+            tracing::debug!(%call, %error, "cannot read the messages of a call");
         }
     }
 
-    /// `full` are the calls that have no room for a report now: later ones wait for their turn.
+    /// Delivers a page of messages. `full` collects the calls that cannot accept a report now; their later reports
+    /// wait.
     async fn process_page(&self, page: Vec<(Uuid, Message)>, full: &mut HashSet<Uuid>) -> Result<(), StoreError> {
         for (id, Message { call, body, .. }) in page {
-            // A call that this node has left stays where it is, with what was said to it.
+            // The messages of a call that is no longer here are left to the node that adopts it.
             let Some(handle) = self.live.get(call) else { continue };
             let heard = match serde_json::from_str(&body) {
                 Ok(ControlMessage::Progress { .. }) if full.contains(&call) => DeliveryOutcome::Later,
@@ -161,10 +165,10 @@ impl Inbox {
     fn deliver(&self, handle: &CallHandle, id: Uuid, said: ControlMessage) -> DeliveryOutcome {
         match said {
             ControlMessage::Cancel => handle.cancel.cancel(),
-            // Of several results only the first is here: the same one was heard before, or the call has its end.
+            // Only the first result is stored, so a rejected post is a repetition, or the call has ended.
             ControlMessage::Result { answer } => drop(handle.outside.post(answer.into())),
             ControlMessage::Progress { report } => {
-                // It was read once already, where it came in.
+                // The report was validated when it was received.
                 let Ok(report) = Report::read(report) else { return DeliveryOutcome::Unreadable };
                 if !self.in_hand.take(id) {
                     return DeliveryOutcome::Kept;

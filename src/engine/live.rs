@@ -1,4 +1,4 @@
-//! The calls of this node that can be reached from outside while they wait or run: to be cancelled, or to be reported on.
+//! The reachable calls of this node: calls that can be cancelled and reported on while they wait or run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,30 +10,30 @@ use super::argument_stream::ArgumentStream;
 use crate::domain::Tenant;
 use crate::executor::{Emitter, ResultSlot};
 
-/// The way to one call. Cheap to clone.
+/// A handle to a reachable call. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct CallHandle {
-    /// Whose it is.
+    /// The tenant of the call.
     pub tenant: Tenant,
-    /// Fires when somebody wants the call to end.
+    /// Cancels the call.
     pub cancel: CancellationToken,
-    /// Where its tool reports.
+    /// Receives the reports of the tool.
     pub emitter: Emitter,
-    /// Where its result may be posted.
+    /// Receives a posted result.
     pub outside: ResultSlot,
-    /// Where its arguments come piece by piece, if they do.
+    /// The argument stream, if the arguments are streamed.
     pub draft: Option<ArgumentStream>,
-    /// Whether its tool was sent a token: then only that speaks for it.
+    /// `true` if a token was sent to the tool. Reports then require the token.
     pub has_token: bool,
-    /// Whether its work may be done outside.
+    /// `true` if the call may accept a posted result.
     pub may_be_outside: bool,
 }
 
-/// All calls that were told of. Cheap to clone.
+/// All reachable calls of this node. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct LiveCalls(Arc<Mutex<HashMap<Uuid, CallHandle>>>);
 
-/// A call that can be reached. Dropped, it cannot any more.
+/// The registration of a reachable call, removed when dropped.
 #[derive(Debug)]
 pub struct Registration {
     live: LiveCalls,
@@ -45,26 +45,26 @@ impl LiveCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the call can be reached. This comes before anybody can know its id.
+    /// Makes a call reachable. Must precede any message that shows the call's id to a client.
     #[must_use]
     pub fn enter(&self, id: Uuid, handle: CallHandle) -> Registration {
         self.calls().insert(id, handle);
         Registration { live: self.clone(), id }
     }
 
-    /// The calls that can be reached.
+    /// Returns the ids of all reachable calls.
     #[must_use]
     pub fn ids(&self) -> Vec<Uuid> {
         self.calls().keys().copied().collect()
     }
 
-    /// The way to a tenant's call of this node that has not ended.
+    /// Returns the handle to a tenant's call, if it is reachable on this node.
     #[must_use]
     pub fn of(&self, tenant: &Tenant, id: Uuid) -> Option<CallHandle> {
         self.get(id).filter(|handle| handle.tenant == *tenant)
     }
 
-    /// The way to a call of this node that has not ended, whosever it is.
+    /// Returns the handle to a call of any tenant, if it is reachable on this node.
     #[must_use]
     pub fn get(&self, id: Uuid) -> Option<CallHandle> {
         self.calls().get(&id).cloned()
@@ -74,7 +74,7 @@ impl LiveCalls {
 impl Drop for Registration {
     fn drop(&mut self) {
         let gone = self.live.calls().remove(&self.id);
-        // Its parts are freed outside of the lock.
+        // Drop the handle after the lock is released.
         drop(gone);
     }
 }

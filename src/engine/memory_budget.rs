@@ -1,4 +1,4 @@
-//! Memory of requests on their way: what they hold is taken out of a room, and given back once nothing of them is left.
+//! The memory budget of requests: each request holds a permit for its memory until its last copy is freed.
 
 use std::sync::Arc;
 
@@ -8,58 +8,58 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::KIB_PER_CALL;
 use crate::domain::json::{self, JsonError, WeighedError};
 
-/// Copies of a request's text that exist at the same time, with what the allocator keeps of freed ones: as it came and as
-/// values, and then as values, as arguments, as record, in the statement of the commit, as events and as answer. Measured with
-/// many requests of 4 MB at once (`tests/it/memory.rs`).
+/// Simultaneous copies of a request's text, including memory that the allocator keeps after a free: the body and its
+/// values, then the values, arguments, record, statement of the commit, events and response. Measured with many
+/// concurrent requests of 4 MB (`tests/it/memory.rs`).
 const COPIES_OF_TEXT: usize = 8;
-/// Copies of its values: its own, and those that were mended or that a refusal repeats.
+/// Simultaneous copies of a request's values: the values themselves, and coerced values or a copy in a failure.
 const COPIES_OF_VALUES: usize = 2;
-/// Footprints up to this many KiB are counted once their calls are submitted, and not before.
+/// Maximum footprint that is not counted before its calls are submitted, in KiB.
 const SMALL_KIB: usize = 64;
-/// Footprints from this many KiB on are counted for as long as there is any image of their calls.
+/// Minimum footprint that stays counted until the last copy of its calls is freed, in KiB.
 const LARGE_KIB: usize = 256;
 
-/// Memory of which requests take parts.
+/// Memory that requests share.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget {
     free: Arc<Semaphore>,
     kib: usize,
 }
 
-/// A request's part of a room. Dropped, it is given back.
+/// A request's share of a memory budget, released when dropped.
 pub type MemoryPermit = OwnedSemaphorePermit;
 
-/// There is no room for a request.
+/// An error returned when a request does not fit into the memory budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRoom {
-    /// Whether there never will be: it takes more than all of the room.
+    /// `true` if the request exceeds the total budget, so that a retry cannot succeed.
     pub ever: bool,
 }
 
-/// Why a body was not read.
+/// An error returned when a body could not be parsed.
 #[derive(Debug)]
 pub enum Unread {
-    /// It is no JSON that the service takes.
+    /// The body is invalid JSON.
     Json(JsonError),
-    /// There is no room for its values.
+    /// The values of the body do not fit into the memory budget.
     NoRoom(NoRoom),
 }
 
-/// What a request takes.
+/// The memory that a request needs.
 #[derive(Debug, Default)]
 pub struct Footprint {
-    /// The size of its text, in bytes.
+    /// The size of the body, in bytes.
     pub bytes: usize,
-    /// What its values take, in bytes.
+    /// The size of the parsed values, in bytes.
     pub weight: usize,
-    /// Whether its calls are kept a second time, as one with a key may have to be submitted again.
+    /// `true` if a second copy of the calls is kept, because a request with a key may have to be submitted again.
     pub is_kept: bool,
-    /// What it holds already.
+    /// The permit that is already held.
     pub held: Option<MemoryPermit>,
 }
 
 impl MemoryBudget {
-    /// A room of this size.
+    /// Creates a budget of the given size in KiB.
     pub(super) fn new(kib: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(kib)), kib }
     }
@@ -68,12 +68,13 @@ impl MemoryBudget {
         &self.free
     }
 
-    /// How much of it is taken, in KiB.
+    /// Returns the memory in use, in KiB.
     pub(super) fn taken_kib(&self) -> usize {
         self.kib.saturating_sub(self.free.available_permits())
     }
 
-    /// Takes more until this much is held. A request that is larger than the room takes all of it, and so is alone.
+    /// Extends a permit to at least `kib`. A request larger than the budget acquires all of it, and therefore runs
+    /// alone.
     pub(super) fn cover(&self, held: &mut Option<MemoryPermit>, kib: usize) -> Result<(), NoRoom> {
         let has = held.as_ref().map_or(0, MemoryPermit::num_permits);
         let more = kib.min(self.kib).saturating_sub(has);
@@ -90,7 +91,7 @@ impl MemoryBudget {
     }
 }
 
-/// Gives back what is held beyond this much.
+/// Reduces a permit to at most `kib`.
 pub(super) fn shrink(held: &mut Option<MemoryPermit>, kib: usize) {
     if let Some(held) = held {
         drop(held.split(held.num_permits().saturating_sub(kib)));
@@ -98,25 +99,25 @@ pub(super) fn shrink(held: &mut Option<MemoryPermit>, kib: usize) {
 }
 
 impl From<usize> for Footprint {
-    /// A request of which only the size is known.
+    /// Creates the footprint of a request whose parsed size is not known yet.
     fn from(bytes: usize) -> Self {
         Self { bytes, weight: bytes, ..Self::default() }
     }
 }
 
 impl Footprint {
-    /// Counts what has come of the body so far, with the memory that was made for it.
+    /// Counts the part of the body that has been received, with its buffer.
     ///
     /// # Errors
-    /// If there is no room for it.
+    /// Returns [`NoRoom`] if it does not fit into the budget.
     pub fn arrive(&mut self, room: &MemoryBudget, bytes: usize) -> Result<(), NoRoom> {
         room.cover(&mut self.held, bytes.div_ceil(json::STEP) * (json::STEP / 1024))
     }
 
-    /// Reads the body, and counts what it comes to.
+    /// Parses the body and counts its values.
     ///
     /// # Errors
-    /// If it is no JSON, or there is no room for its values.
+    /// Returns [`Unread`] if the body is invalid JSON, or its values do not fit into the budget.
     pub fn parse(&mut self, room: &MemoryBudget, text: &[u8]) -> Result<Value, Unread> {
         self.bytes = text.len();
         let mut refused = None;
@@ -136,17 +137,17 @@ impl Footprint {
         }
     }
 
-    /// Counts a body that is taken as it is.
+    /// Counts a body that is used without parsing.
     ///
     /// # Errors
-    /// If there is no room for it.
+    /// Returns [`NoRoom`] if it does not fit into the budget.
     pub fn take(&mut self, room: &MemoryBudget, bytes: usize) -> Result<(), NoRoom> {
         (self.bytes, self.weight) = (bytes, bytes);
         self.cover(room)
     }
 
     fn cover(&mut self, room: &MemoryBudget) -> Result<(), NoRoom> {
-        // All copies of it may not fit; that it is alone then has to do. Its values have to fit.
+        // Only the values must fit. If the copies do not, the request acquires the whole budget and runs alone.
         if self.beyond_text() / 1024 > room.kib {
             return Err(NoRoom { ever: true });
         }
@@ -156,28 +157,28 @@ impl Footprint {
         }
     }
 
-    /// What the values take that is more than their text.
+    /// Returns the memory of the values beyond the size of their text, in bytes.
     fn beyond_text(&self) -> usize {
         self.weight.saturating_sub(self.bytes)
     }
 
-    /// The most that it may take beside its calls, in KiB.
+    /// Returns the maximum memory of the request without its calls, in KiB.
     fn kib(&self) -> usize {
         let copies = COPIES_OF_VALUES + usize::from(self.is_kept);
         (self.bytes * COPIES_OF_TEXT + self.beyond_text() * copies) / 1024
     }
 
-    /// The same with so many calls.
+    /// Returns the maximum memory of the request with the given number of calls, in KiB.
     pub(super) fn kib_with(&self, calls: usize) -> usize {
         calls * KIB_PER_CALL + self.kib()
     }
 
-    /// What it takes with so many calls where no value was copied.
+    /// Returns the memory of the request and its calls if no value is copied, in KiB.
     pub(super) fn least_kib_with(&self, calls: usize) -> usize {
         calls * KIB_PER_CALL + (self.bytes * COPIES_OF_TEXT + self.beyond_text()) / 1024
     }
 
-    /// Whether it is counted for as long as there is any image of its calls.
+    /// Returns `true` if the request stays counted until the last copy of its calls is freed.
     pub(super) fn is_large(&self) -> bool {
         self.kib() >= LARGE_KIB
     }
@@ -188,11 +189,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_counted_by_what_they_take() {
+    fn values_are_counted_by_their_memory() {
         let room = MemoryBudget::new(64 * 1024);
         let mut small = Footprint::default();
         small.parse(&room, br#"{"a":[1,2]}"#).unwrap();
-        assert_eq!((room.taken_kib(), small.bytes), (0, 11), "what is small is counted with its calls");
+        assert_eq!((room.taken_kib(), small.bytes), (0, 11), "small requests are counted with their calls");
 
         let text = format!("\"{}\"", "x".repeat(1024 * 1024));
         let mut long = Footprint::default();
@@ -204,7 +205,7 @@ mod tests {
         let many = format!("[{}0]", "0,".repeat(512 * 1024));
         let mut dense = Footprint::default();
         dense.parse(&room, many.as_bytes()).unwrap();
-        assert_eq!(room.taken_kib(), 64 * 1024, "two copies of it are more than all, so it is alone");
+        assert_eq!(room.taken_kib(), 64 * 1024, "two copies exceed the budget, so the request runs alone");
         let mut other = Footprint::default();
         assert!(matches!(other.parse(&room, text.as_bytes()), Err(Unread::NoRoom(NoRoom { ever: false }))));
 
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_counted_while_it_arrives_and_only_once() {
+    fn body_is_counted_once_while_it_arrives() {
         let room = MemoryBudget::new(1024);
         let mut request = Footprint::default();
         request.arrive(&room, 1).unwrap();

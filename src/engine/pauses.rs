@@ -1,4 +1,4 @@
-//! Tools that time out again and again rest for a while; tools never share a count.
+//! Pauses of tools after repeated timeouts, counted for each tool and tenant.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -6,28 +6,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domain::{Clock, Paused, Tenant};
 
-/// When a tool rests.
+/// The rule that pauses a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PauseRule {
-    /// After so many timeouts in a row; 0 is never.
+    /// Number of consecutive timeouts after which a tool is paused; 0 means never.
     pub after_timeouts: u32,
-    /// For so long, in milliseconds.
+    /// Duration of a pause, in milliseconds.
     pub cooldown_ms: u64,
 }
 
-/// The counts of one node's tools.
+/// The timeouts and pauses of tools on this node.
 #[derive(Debug)]
 pub struct Pauses {
     rule: PauseRule,
     clock: Clock,
     tools: Mutex<Counted>,
-    /// How many tools have a count: mostly none, and then nothing is looked up.
+    /// The number of tools with a count. It is usually 0, which saves a lookup.
     counted: AtomicUsize,
-    /// How often a tool was paused.
+    /// The number of pauses since the start.
     paused: AtomicU64,
 }
 
-/// By tenant: what one makes of a tool does not concern another.
+/// Counts by tenant: the calls of one tenant do not pause a tool for another.
 type Counted = HashMap<Tenant, HashMap<Arc<str>, Count>>;
 
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +37,7 @@ enum Count {
 }
 
 impl Pauses {
-    /// Nobody rests.
+    /// Creates a table without paused tools.
     #[must_use]
     pub fn new(rule: PauseRule, clock: Clock) -> Self {
         Self { rule, clock, tools: Mutex::default(), counted: AtomicUsize::new(0), paused: AtomicU64::new(0) }
@@ -47,7 +47,7 @@ impl Pauses {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the tool rests now, for this tenant.
+    /// Returns the pause of a tool for a tenant, if it is paused.
     #[must_use]
     pub fn of(&self, tenant: &Tenant, tool: &str) -> Option<Paused> {
         if self.counted.load(Ordering::Relaxed) == 0 {
@@ -63,13 +63,13 @@ impl Pauses {
         }
     }
 
-    /// Whether any tool rests for this tenant, or did not long ago.
+    /// Returns `true` if a tool of this tenant is paused or has counted timeouts.
     #[must_use]
     pub fn any(&self, tenant: &Tenant) -> bool {
         self.counted.load(Ordering::Relaxed) > 0 && self.tools().contains_key(tenant)
     }
 
-    /// How many tools rest now, those of all tenants together.
+    /// Returns the number of paused tools of all tenants.
     #[must_use]
     pub fn resting(&self) -> usize {
         if self.counted.load(Ordering::Relaxed) == 0 {
@@ -79,19 +79,19 @@ impl Pauses {
         all.values().flat_map(HashMap::values).filter(|count| self.of_count(Some(count)).is_some()).count()
     }
 
-    /// How often a tool was paused since the start.
+    /// Returns the number of pauses since the start.
     #[must_use]
     pub fn paused(&self) -> u64 {
         self.paused.load(Ordering::Relaxed)
     }
 
-    /// Milliseconds until the tool may run again.
+    /// Returns the remaining time of a pause, in milliseconds.
     #[must_use]
     pub fn left_ms(&self, paused: &Paused) -> u64 {
         paused.until.millis_since(self.clock.now())
     }
 
-    /// An attempt has ended.
+    /// Counts the end of an attempt.
     pub fn note(&self, tenant: &Tenant, tool: &Arc<str>, timed_out: bool) {
         if self.rule.after_timeouts == 0 || !timed_out && self.counted.load(Ordering::Relaxed) == 0 {
             return;
@@ -106,7 +106,7 @@ impl Pauses {
             let count = tools.entry(tool.clone()).or_insert(Count::Timeouts(0));
             let timeouts = match *count {
                 Count::Timeouts(before) => before + 1,
-                // One that was running when the tool was paused.
+                // The attempt began before the pause.
                 Count::Paused(paused) if now < paused.until => return,
                 Count::Paused(_) => 1,
             };
@@ -124,7 +124,7 @@ impl Pauses {
         self.count(&mut all, tenant);
     }
 
-    /// Lets the tool run again for this tenant; its count starts anew.
+    /// Ends the pause of a tool for a tenant and resets its count.
     pub fn resume(&self, tenant: &Tenant, tool: &str) {
         let mut all = self.tools();
         all.get_mut(tenant).map(|tools| tools.remove(tool));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn three_timeouts_in_a_row_pause_a_tool_until_the_cool_down_has_passed() {
+    fn three_consecutive_timeouts_pause_a_tool_for_the_cooldown() {
         let ((pauses, clock, tool), of) = (pauses(), Tenant::default());
         (0..2).for_each(|_| pauses.note(&of, &tool, true));
         assert_eq!(pauses.of(&of, "a"), None);
@@ -161,11 +161,11 @@ mod tests {
         clock.advance_ms(1000);
         assert_eq!((pauses.of(&of, "a"), pauses.resting()), (None, 0));
         (0..2).for_each(|_| pauses.note(&of, &tool, true));
-        assert_eq!((pauses.of(&of, "a"), pauses.paused()), (None, 1), "it starts from nothing");
+        assert_eq!((pauses.of(&of, "a"), pauses.paused()), (None, 1), "the count starts at zero");
     }
 
     #[test]
-    fn a_success_or_a_resume_resets_the_count() {
+    fn success_or_resume_resets_the_count() {
         let ((pauses, _, tool), of) = (pauses(), Tenant::default());
         (0..2).for_each(|_| pauses.note(&of, &tool, true));
         pauses.note(&of, &tool, false);
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(pauses.of(&of, "a"), None);
         pauses.note(&of, &tool, true);
         assert!(pauses.of(&of, "a").is_some());
-        assert_eq!(pauses.of(&Tenant::stored("other"), "a"), None, "another tenant's count is its own");
+        assert_eq!(pauses.of(&Tenant::stored("other"), "a"), None, "each tenant has its own count");
         pauses.resume(&of, "a");
         assert_eq!(pauses.of(&of, "a"), None);
     }

@@ -1,4 +1,4 @@
-//! How often tools may be called, whoever calls them.
+//! Rate limits of tools, shared by all callers.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -10,18 +10,19 @@ use governor::{Quota, RateLimiter};
 use crate::domain::{Call, Failure, Tenant};
 use crate::registry::Entry;
 
-/// Tenants whose counts are kept at least; beyond that those go that are as they were at first.
+/// Number of tenants above which unused counters are removed.
 const FEW: usize = 1_000;
 
-/// Counts of one tool: of the server's, and of each tenant's own of that name.
+/// The counters of one tool name: one for the server's tool, and one for each tenant that registered a tool of this
+/// name.
 type Limiter = RateLimiter<Option<Tenant>, governor::state::keyed::HashMapStateStore<Option<Tenant>>, DefaultClock>;
 
-/// The tools that have a bound.
+/// The tools that have a rate limit.
 #[derive(Debug, Default)]
 pub struct Rates(HashMap<String, (NonZeroU32, Limiter)>);
 
 impl Rates {
-    /// So many calls a minute of each; 0 is no bound.
+    /// Creates rate limits from the maximum number of calls per minute of each tool; 0 means no limit.
     #[must_use]
     pub fn new(rates: impl IntoIterator<Item = (String, u32)>) -> Self {
         let limiter = |rate| RateLimiter::hashmap(Quota::per_minute(rate));
@@ -32,7 +33,7 @@ impl Rates {
     /// Counts a call.
     ///
     /// # Errors
-    /// How many there may be a minute, and when the next may come, if there are too many.
+    /// Returns the limit per minute and the time until the next call is allowed, if the limit is reached.
     fn count(&self, tool: &str, owner: Option<&Tenant>) -> Result<(), (u32, Duration)> {
         let Some((rate, limiter)) = self.0.get(tool) else { return Ok(()) };
         if limiter.len() > FEW {
@@ -45,7 +46,7 @@ impl Rates {
     /// Counts a call that is about to run.
     ///
     /// # Errors
-    /// Returns the [`Failure`] of the call if its tool is called too often.
+    /// Returns the [`Failure`] of the call if the rate limit of the tool is reached.
     pub(super) fn admit(&self, call: &Call, entry: &Entry) -> Result<(), Box<Failure>> {
         self.count(&entry.name, entry.owner(&call.tenant)).map_err(|(rate, wait)| {
             let message =
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_tool_has_a_count_and_each_tenant_one_of_its_own_tools() {
+    fn each_tool_and_each_tenant_has_its_own_counter() {
         let rates = Rates::new([("mail".to_owned(), 2), ("other".to_owned(), 1), ("any".to_owned(), 0)]);
         let tenant = Tenant::stored("one");
         assert!((0..2).all(|_| rates.count("mail", None).is_ok()));

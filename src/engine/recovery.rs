@@ -1,5 +1,7 @@
-//! This node among others: it says that it lives, and sees to the calls that a lost one has left behind. Queued calls run;
-//! a running one is run again only if its tool may be, and else its outcome is unknown. Nothing stays `DOING`.
+//! Heartbeats of this node, and adoption of the calls of lost nodes.
+//!
+//! Queued calls run. A running call is repeated if its tool allows this; otherwise its outcome is unknown. No call
+//! stays `DOING`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,33 +22,34 @@ use crate::domain::{Call, Caller, Failure, Phase, Scopes, Session, Status};
 use crate::store::StoreError;
 use crate::store::nodes::Beaten;
 
-/// How often messages of other nodes are looked for.
+/// Interval between two checks for messages of other nodes.
 const LOOK_FOR_MESSAGES: Duration = Duration::from_millis(500);
-/// How often keys are forgotten whose time is over.
+/// Interval between two deletions of expired idempotency keys and tickets.
 const FORGET_KEYS: Duration = Duration::from_secs(600);
 
-/// Calls that are read at once.
+/// Number of calls read at a time.
 const FORGOTTEN: usize = 256;
 
-/// How a node holds its calls.
+/// The rules by which a node owns its calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Lease {
-    /// How often it says that it lives.
+    /// The interval between two heartbeats.
     pub heartbeat: Duration,
-    /// A node that has not said so for this long is lost.
+    /// The time without a heartbeat after which a node is lost.
     pub lease: Duration,
-    /// Whether it sees to the calls of lost nodes; a command line does not.
+    /// `true` if the node adopts the calls of lost nodes. Command-line runs do not.
     pub adopts_calls: bool,
-    /// Whether no other server can be alive on this database, as on SQLite.
+    /// `true` if no other server can run on this database, as on SQLite.
     pub is_alone: bool,
 }
 
-/// After a heartbeat that failed, the next one comes this soon: other nodes wait for it.
+/// Maximum wait after a failed heartbeat: other nodes depend on it.
 const BEAT_AGAIN: Duration = Duration::from_millis(500);
 
-/// Whether this node may judge the leases of others. They are judged by the clock of the database alone. While this node
-/// was frozen, or the database was away, the others may have been cut off as well: then they have the time of a lease to
-/// come back.
+/// The time during which this node must not declare other nodes lost.
+///
+/// Leases are judged only by the clock of the database. If this node was frozen or the database was unavailable, the
+/// other nodes may have been cut off, too. They then have one lease to return.
 #[derive(Debug, Default)]
 struct Doubt(Option<Instant>);
 
@@ -55,7 +58,7 @@ impl Doubt {
         self.0 = Instant::now().checked_add(lease);
     }
 
-    /// The nodes that are lost. The row of this node, `own`, is that of its last heartbeat.
+    /// Returns the lost nodes. The row of this node, `own`, is from its previous heartbeat.
     fn lost(&mut self, nodes: Vec<Beaten>, own: &str, lease: Duration) -> Vec<Beaten> {
         let has_lasted = nodes.iter().any(|node| node.node == own && !node.is_over);
         if !has_lasted {
@@ -69,7 +72,7 @@ impl Doubt {
     }
 }
 
-/// Keeps this node among others, and takes over the calls of lost ones.
+/// Runs the heartbeat of this node and adopts the calls of lost nodes.
 #[derive(Debug)]
 pub(super) struct Recovery<'a> {
     pub engine: &'a Arc<Engine>,
@@ -77,10 +80,10 @@ pub(super) struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    /// Says for the first time that this node lives, before it takes any call.
+    /// Records the first heartbeat of this node, before it accepts any call.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn register(&self) -> Result<(), StoreError> {
         self.engine.stores.beat(&self.engine.settings.node, self.lease.lease).await?;
         if self.lease.is_alone && self.lease.adopts_calls {
@@ -89,7 +92,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Says that this node lives, and sees to the calls of those that do not, until `stop` fires.
+    /// Records heartbeats and adopts the calls of lost nodes, until `stop` fires.
     pub async fn run_heartbeat(&self, stop: CancellationToken) {
         let (mut doubt, mut is_unsure) = (Doubt::default(), false);
         let mut forgotten = Instant::now();
@@ -104,16 +107,16 @@ impl Recovery<'_> {
                 _ = look.tick() => self.engine.inbox.process_inbox().await,
             };
             if let Err(error) = done {
-                // While this node was cut off, others may have been so, too.
+                // Other nodes may have been cut off, too.
                 doubt.arises(self.lease.lease);
                 beat.reset_after(self.lease.heartbeat.min(BEAT_AGAIN));
-                // What was adopted without an answer is this node's, and nobody goes on with it.
+                // The failed step may have adopted calls that this node does not know of.
                 is_unsure = true;
                 tracing::debug!(%error, "the heartbeat failed");
             }
             if forgotten.elapsed() > FORGET_KEYS {
                 forgotten = Instant::now();
-                // What could not be forgotten now is forgotten later.
+                // A failed deletion is repeated after the next interval.
                 let _ = self.engine.stores.forget_keys(self.engine.clock.now()).await;
                 let _ = self.engine.stores.delete_ended_tickets(self.engine.clock.now()).await;
             }
@@ -121,17 +124,17 @@ impl Recovery<'_> {
     }
 
     async fn beat_and_adopt(&self, doubt: &mut Doubt, is_unsure: &mut bool) -> Result<(), StoreError> {
-        // Before its own next heartbeat: this node's row says whether its lease has lasted.
+        // Read before the own heartbeat, because this node's row shows whether its lease has lasted.
         let nodes = self.engine.stores.nodes(self.lease.lease).await;
         self.engine.stores.beat(&self.engine.settings.node, self.lease.lease).await?;
         let nodes = nodes?;
-        // Without its row it was struck off, and others may have taken its calls over.
+        // Without its row, this node was declared lost, and other nodes may have adopted its calls.
         *is_unsure |= !nodes.iter().any(|node| *node.node == *self.engine.settings.node);
         if !self.lease.adopts_calls || self.engine.shutdown.drain.is_cancelled() {
             return Ok(());
         }
         for Beaten { node, beat, .. } in doubt.lost(nodes, &self.engine.settings.node, self.lease.lease) {
-            tracing::warn!(node, "a node is lost; its calls are seen to");
+            tracing::warn!(node, "node lost; adopting its calls");
             self.engine.stores.expire_node(&node, beat).await?;
         }
         if *is_unsure {
@@ -142,23 +145,23 @@ impl Recovery<'_> {
         }
         let mut left = Vec::new();
         loop {
-            // What there is no place for now waits on disk for the next heartbeat.
+            // Calls beyond the free permits stay orphaned until a later heartbeat.
             let places = self.engine.queue.available_permits().saturating_sub(left.len());
             let calls = match places {
                 0 => Ok(Vec::new()),
                 places => self.engine.stores.adopt(&self.engine.settings.node, places).await,
             };
-            // Those that came before a failure are seen to all the same.
+            // Calls adopted before a failure are resumed anyway.
             let is_last = calls.as_ref().map_or(true, Vec::is_empty);
             let done = calls.map(|calls| left.extend(calls));
             if is_last {
                 if !left.is_empty() {
-                    tracing::info!(calls = left.len(), "calls that were left behind are seen to");
+                    tracing::info!(calls = left.len(), "adopting orphaned calls");
                 }
                 let resumed = self.resume(left).await;
                 return done.and(resumed);
             }
-            // A long recovery is no silence.
+            // A long recovery must not cost this node its lease.
             self.engine
                 .stores
                 .beat(&self.engine.settings.node, self.lease.lease)
@@ -167,8 +170,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Leaves the runs of calls that other nodes have taken over: to each of them something is reported, and the fence that
-    /// refuses to record it ends the run.
+    /// Ends the runs of calls that other nodes have adopted: publishes a status of each call, which the fence rejects.
     async fn leave_adopted(&self) -> Result<(), StoreError> {
         for page in self.engine.live.ids().chunks(FORGOTTEN) {
             for id in self.engine.stores.not_of(&self.engine.settings.node, page).await? {
@@ -181,7 +183,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Calls of this node that nothing here goes on with. Each live call can be reached before it is on disk.
+    /// Returns the calls of this node that do not run here. Each running call is reachable before it is committed, so
+    /// it is excluded.
     async fn forgotten(&self) -> Result<Vec<Call>, StoreError> {
         let mut ids = self.engine.stores.under_way(&self.engine.settings.node).await?;
         ids.retain(|id| self.engine.live.get(*id).is_none());
@@ -189,15 +192,15 @@ impl Recovery<'_> {
         for page in ids.chunks(FORGOTTEN) {
             calls.extend(self.engine.stores.calls_of_any_tenant(page).await?);
         }
-        // One that has ended meanwhile needs nobody.
+        // Calls may have ended in the meantime.
         calls.retain(|call| !call.status.is_terminal());
         Ok(calls)
     }
 
-    /// Goes on with calls that were left behind. Those of one batch keep their order.
+    /// Resumes orphaned calls. The calls of a batch keep their order.
     ///
     /// # Errors
-    /// If the tools of a tenant cannot be read: its calls are gone on with later.
+    /// Returns a [`StoreError`] if the tools of a tenant cannot be read. Its calls are resumed later.
     async fn resume(&self, calls: Vec<Call>) -> Result<(), StoreError> {
         if calls.is_empty() {
             return Ok(());
@@ -211,18 +214,18 @@ impl Recovery<'_> {
             }
         }
         jobs.iter_mut().for_each(|job| job.ongoing.register(&self.engine.live));
-        // What was said to them comes before they run; what cannot be heard now is heard later.
+        // Deliver stored messages before the calls run. Failed deliveries are retried later.
         if let Err(error) = self.engine.inbox.process_inbox().await {
-            tracing::debug!(%error, "messages cannot be read");
+            tracing::debug!(%error, "cannot read messages");
         }
         let mut batches: BTreeMap<Uuid, Vec<Planned>> = BTreeMap::new();
         for mut job in jobs {
-            // Calls that run again wait for a place like any other, and hold back new ones meanwhile.
+            // Resumed calls count as detached calls, and so hold back new ones.
             if let Ok(place) = self.engine.queue.clone().try_acquire_owned() {
                 job.ongoing.permits.push(Arc::new(place));
             }
             match job.ongoing.call.batch_id {
-                // Work that is done outside goes on whatever its neighbours do.
+                // External work continues independently of the other calls of the batch.
                 Some(batch)
                     if !matches!(job.ongoing.begin, StartMode::AwaitResult | StartMode::Lost)
                         && !job.is_concurrency_safe() =>
@@ -240,28 +243,28 @@ impl Recovery<'_> {
         }
         for mut jobs in batches.into_values() {
             jobs.sort_by_key(|job| job.ongoing.call.index);
-            // The others have no place before their turn: they would hold back whom they wait for.
+            // Only the first call is queued: a later one would block the calls that it waits for.
             jobs.first_mut().into_iter().for_each(|job| self.take_place(job));
             self.engine.tasks.spawn(schedule::run_all(self.engine.clone(), jobs, Mode::Serial));
         }
         done
     }
 
-    /// For whom a call was asked. What else its caller may do is known no more, and does not matter.
+    /// Opens the tenant of a call. The other permissions of the original caller are unknown and not needed.
     async fn access_of(&self, call: &Call) -> Result<Access, StoreError> {
         let caller =
             Caller { tenant: call.tenant.clone(), scopes: Scopes::default(), tools: call.allowed.clone(), key: None };
         Access::open(caller, &self.engine.stores, &self.engine.registry).await
     }
 
-    /// They come in the order in which they are to run.
+    /// Enters a call in the queue. Must be called in the order in which the calls run.
     fn take_place(&self, job: &mut Planned) {
         if let Disposition::Run(entry) = &job.next {
             job.place = self.engine.steps().admit.queue(&job.ongoing, entry);
         }
     }
 
-    /// The sessions of these calls. One that cannot be read now is as one that was forgotten.
+    /// Reads the sessions of calls. A session that cannot be read is treated like a deleted one.
     async fn sessions_of(&self, calls: &[Call]) -> HashMap<SessionKey, Arc<Session>> {
         let mut sessions = HashMap::new();
         for place in calls.iter().filter_map(place_of) {
@@ -294,7 +297,7 @@ impl Recovery<'_> {
                 (Disposition::Run(entry.clone()), StartMode::AwaitResult)
             }
             (_, Some(entry)) if call.phase == Phase::Retrying => (Disposition::Run(entry.clone()), StartMode::Rerun),
-            // It may have been handed out before its phase was on disk. Nothing of it is done here.
+            // The call may have been handed out before its phase was committed. No work of it runs here.
             (_, Some(entry)) if entry.definition.is_external() => {
                 (Disposition::Run(entry.clone()), StartMode::AwaitResult)
             }
@@ -316,14 +319,14 @@ impl Recovery<'_> {
         });
         (job.ongoing.begin, job.ongoing.is_queued, job.ongoing.is_accepted_first) = (begin, true, true);
         if begin != StartMode::Start && job.ongoing.handle.may_be_outside {
-            // It was handed out in an earlier life: its result may come before it has its turn in this one.
+            // The call was handed out before the restart, so its result may arrive before its turn.
             job.ongoing.handle.outside.open();
         }
         job
     }
 }
 
-/// The session of a call, if it is in one.
+/// Returns the session of a call, if it has one.
 fn place_of(call: &Call) -> Option<SessionKey> {
     Some((call.tenant.clone(), call.session.clone()?))
 }
@@ -334,7 +337,7 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(12);
 
-    /// This node, `own`, and another one: whether their leases are over.
+    /// Returns this node and another one; the arguments say whether their leases have expired.
     fn nodes(own: bool, other: bool) -> Vec<Beaten> {
         let node = |(name, is_over): (&str, bool)| Beaten { node: name.to_owned(), beat: 1, is_over };
         [("own", own), ("other", other)].map(node).to_vec()
@@ -345,20 +348,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_look_finds_a_node_whose_lease_is_over() {
+    async fn first_check_finds_an_expired_node() {
         assert_eq!(lost(&mut Doubt::default(), nodes(false, true)), ["other"]);
         assert!(lost(&mut Doubt::default(), nodes(false, false)).is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_its_own_silence_a_node_gives_others_the_time_of_a_lease() {
+    async fn after_its_own_silence_a_node_waits_one_lease() {
         let mut doubt = Doubt::default();
         assert!(lost(&mut doubt, nodes(true, true)).is_empty(), "it was frozen");
         tokio::time::advance(Duration::from_secs(11)).await;
         assert!(lost(&mut doubt, nodes(false, true)).is_empty());
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(lost(&mut doubt, nodes(false, true)), ["other"]);
-        assert!(lost(&mut doubt, nodes(false, true)[1..].to_vec()).is_empty(), "it was struck off itself");
+        assert!(lost(&mut doubt, nodes(false, true)[1..].to_vec()).is_empty(), "it was declared lost");
         tokio::time::advance(LEASE).await;
         doubt.arises(LEASE);
         assert!(lost(&mut doubt, nodes(false, true)).is_empty(), "it was cut off");

@@ -1,4 +1,4 @@
-//! Several calls of one request: which run together, and which wait for their turn.
+//! The schedule of a batch: which calls run together, and which wait for their turn.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use super::call::state::{Disposition, Planned};
 use super::submission::Mode;
 use crate::domain::Failure;
 
-/// Opens when a call's turn has come; says whether the batch was given up by then.
+/// Starts the turn of a call. The value is `true` if an earlier call of the batch could not be recorded in time.
 type Gate = oneshot::Sender<bool>;
 
 /// Runs the calls of a batch in their turns.
 pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Planned>, mode: Mode) {
     let mut turns = turns(jobs, mode).into_iter();
     let Some(first) = turns.next() else { return };
-    // Calls that have to wait can be seen and cancelled while they do.
+    // Waiting calls are published, so that they can be observed and cancelled.
     let mut later = Vec::new();
     for turn in turns {
         let mut gates = Vec::new();
@@ -37,14 +37,14 @@ pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Planned>, mode: Mode)
     for gates in later {
         let (gates, ends): (Vec<Gate>, Vec<JoinHandle<Recorded>>) = gates.into_iter().unzip();
         for gate in gates {
-            // One that was cancelled meanwhile has gone.
+            // A call that was cancelled in the meantime has dropped its receiver.
             let _ = gate.send(is_given_up);
         }
         is_given_up |= join_all(ends).await.into_iter().flatten().any(|end| end == Recorded::Late);
     }
 }
 
-/// Runs calls at once. Returns whether one could not be recorded in time.
+/// Runs calls concurrently. Returns `true` if a call could not be recorded in time.
 async fn run_together(engine: &Arc<Engine>, mut jobs: Vec<Planned>) -> bool {
     match jobs.pop() {
         Some(alone) if jobs.is_empty() && !alone.is_asynchronous() => engine.steps().run(alone).await == Recorded::Late,
@@ -71,7 +71,7 @@ async fn run_in_turn(engine: Arc<Engine>, mut job: Planned, opened: oneshot::Rec
                 job.give_up();
             }
         }
-        // It is on disk, and its caller has gone: the next start continues it.
+        // The call is committed, and its caller does not wait: the next start continues it.
         Err(Interrupt::Drained) => {
             job.ongoing.recorder.leave();
             return Recorded::InTime;
@@ -82,7 +82,7 @@ async fn run_in_turn(engine: Arc<Engine>, mut job: Planned, opened: oneshot::Rec
         }
     }
     if job.is_asynchronous() {
-        // Its neighbours do not wait for it.
+        // Other calls of the batch do not wait for an asynchronous call.
         let runner = engine.clone();
         engine.tasks.spawn(async move { runner.steps().run(job).await });
         return Recorded::InTime;
@@ -90,7 +90,7 @@ async fn run_in_turn(engine: Arc<Engine>, mut job: Planned, opened: oneshot::Rec
     engine.steps().run(job).await
 }
 
-/// The calls that run together, in the order of their turns.
+/// Groups calls into turns, in order. The calls of a turn run together.
 fn turns(jobs: Vec<Planned>, mode: Mode) -> Vec<Vec<Planned>> {
     if jobs.len() == 1 {
         return vec![jobs];

@@ -1,4 +1,4 @@
-//! A session as a whole: its calls of this node, whatever they are doing, and its end.
+//! The end of a session and of all its calls, and the deletion of idle sessions.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,25 +14,25 @@ use crate::domain::{Clock, Completion, Session, SessionState, Tenant, Time, Tool
 use crate::registry::Registry;
 use crate::store::{Store, StoreError, Stores};
 
-/// Calls that are looked up at a time.
+/// Number of calls read at a time.
 const PAGE: u32 = 256;
-/// Idle sessions that are looked at in one step.
+/// Number of idle sessions read at a time.
 const STEP: u32 = 64;
-/// Longest time between two looks for idle sessions, and the shortest.
+/// Maximum and minimum interval between two checks for idle sessions.
 const LOOKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
 
-/// The calls of sessions on this node, from their acceptance to their end, also those that nobody can see yet. Cheap to
+/// The calls of sessions on this node, from planning to their end, including calls that are not published yet. Cheap to
 /// clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SessionCalls(Arc<Mutex<Present>>);
 
-/// The tool of each call, and what fires the call's end, by session.
+/// The tool and the cancellation token of each call, by session.
 type Present = HashMap<SessionKey, HashMap<Uuid, (Arc<str>, CancellationToken)>>;
 
-/// A session: whose it is, and its id.
+/// A session: its tenant and its id.
 pub(super) type SessionKey = (Tenant, Arc<str>);
 
-/// A call of a session. Dropped, it is none any more.
+/// The entry of a call in its session, removed when dropped.
 #[derive(Debug)]
 pub(super) struct SessionGuard {
     all: SessionCalls,
@@ -74,7 +74,7 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Ends sessions with their calls.
+/// Ends sessions and their calls.
 #[derive(Debug)]
 pub(super) struct Sessions<'a> {
     pub calls: &'a SessionCalls,
@@ -103,7 +103,7 @@ impl Sessions<'_> {
         Ok(tools)
     }
 
-    /// Returns the name of the tool whose call waits for the end of a session, if one does.
+    /// Returns the name of the tool whose call waits for a session to end, if such a call exists.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -113,11 +113,11 @@ impl Sessions<'_> {
         Ok(call.map(|call| call.name.to_string()))
     }
 
-    /// Ends a session and those of its tasks, and cancels whatever of theirs waits or runs, on every node. One that is
-    /// completed stays so.
+    /// Ends a session and the sessions of its tasks, and cancels their calls on every node. A completed session stays
+    /// completed.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn abort(&self, store: &Store, session: &Session) -> Result<(), StoreError> {
         let mut seen = HashSet::from([session.id.to_string()]);
         let mut left: Vec<String> = seen.iter().cloned().collect();
@@ -132,10 +132,10 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    /// The same, and the session is forgotten.
+    /// Aborts and deletes a session. Returns `false` if the session no longer existed.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn delete(&self, store: &Store, session: &Session) -> Result<bool, StoreError> {
         self.abort(store, session).await?;
         let is_deleted = store.delete_session(&session.id, None).await?;
@@ -154,13 +154,13 @@ impl Sessions<'_> {
         }
     }
 
-    /// Completes a session, and tells the call of its parent that waits for it. Returns whether this was heard: of two
-    /// completions the first one counts.
+    /// Completes a session, and passes the completion to the call of its parent that waits for it. Returns `false` if
+    /// the session was already completed.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn complete(&self, store: &Store, session: &Session, completion: Completion) -> Result<bool, StoreError> {
-        // The call first: if the rest is not done, whoever comes again does it.
+        // Post the result first: if a later write fails, a repeated completion finishes it.
         let reached = match session.parent_call {
             Some(call) => Some(self.reach.post_result(call, result_of(&session.id, &completion)).await?),
             None => None,
@@ -170,8 +170,7 @@ impl Sessions<'_> {
         Ok(reached.map_or(has_ended, |reached| reached == ControlOutcome::Delivered))
     }
 
-    /// Forgets sessions that nobody has used for `idle`, until `stop` fires. Each step is a small one, and every node makes
-    /// its own.
+    /// Deletes sessions that have been idle for `idle`, until `stop` fires. Every node does so, in small steps.
     pub async fn keep(&self, idle: Duration, stop: CancellationToken) {
         if idle.is_zero() {
             return;
@@ -184,7 +183,7 @@ impl Sessions<'_> {
                 _ = look.tick() => {}
             }
             if let Err(error) = self.forget_idle(idle).await {
-                tracing::debug!(%error, "idle sessions cannot be looked for");
+                tracing::debug!(%error, "cannot look up idle sessions");
             }
         }
     }
@@ -221,7 +220,7 @@ impl Sessions<'_> {
             } else if let Some(used) = newest.filter(|used| *used > cutoff) {
                 store.touch_session(&id, used).await?;
             } else if let Some(session) = store.session(&id).await?
-                // Whoever uses it at this moment has touched it.
+                // A concurrent use of the session has updated its time, which makes this delete fail.
                 && store.delete_session(&id, Some(cutoff)).await?
             {
                 self.registry.instances().release_session(store.tenant(), &id);
@@ -234,7 +233,7 @@ impl Sessions<'_> {
     }
 }
 
-/// How the end of a task is told to the call that has asked for it.
+/// Converts the completion of a task to the output of the call that started it.
 fn result_of(session: &str, completion: &Completion) -> ToolOutput {
     let Completion { success, summary, error } = completion;
     let text = match (success, error.as_deref().filter(|error| !error.trim().is_empty())) {

@@ -1,4 +1,4 @@
-//! The settings of an engine, and how busy it is.
+//! The settings and the load of an engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,62 +14,62 @@ use crate::executor::{Secrets, Vault};
 use crate::hooks::Hooks;
 use crate::telemetry::{Metrics, Tracer};
 
-/// What the engine is told at its start.
+/// The settings of an engine.
 #[derive(Debug)]
 pub struct Settings {
-    /// This node's name, in every call's record.
+    /// The name of this node, which the record of each call contains.
     pub node: Arc<str>,
-    /// Bounds where nobody says otherwise.
+    /// Server-wide defaults and maximums for the limits of calls.
     pub limits: ServerLimits,
-    /// How long a caller waits for the database before it is told that it is away.
+    /// Maximum time that a caller waits for the database.
     pub store_patience: Duration,
-    /// Memory that requests in flight may hold, in KiB; more are refused.
+    /// Maximum memory of requests in flight, in KiB. Further requests are rejected.
     pub room_kib: usize,
-    /// How many are taken while others wait to be recorded.
+    /// Admission control for new calls.
     pub rush: AdmissionControl,
-    /// How often tools may be called.
+    /// Rate limits of tools.
     pub rates: Rates,
-    /// Most calls that nobody waits for, running and waiting; more are refused.
+    /// Maximum number of detached calls, running or waiting. Further calls are rejected.
     pub max_queued: usize,
-    /// How many of them run at once.
+    /// Maximum number of detached calls that run at once.
     pub max_running: usize,
-    /// How long arguments that come piece by piece may be silent.
+    /// Maximum time without a new chunk of streamed arguments.
     pub silence: Duration,
-    /// Time after which a session that is not used is deleted, in milliseconds; 0 means never.
+    /// Time after which an idle session is deleted, in milliseconds; 0 means never.
     pub session_idle_ms: u64,
-    /// When a tool that times out again and again rests.
+    /// The rule that pauses tools after repeated timeouts.
     pub pause: PauseRule,
-    /// Memory that kept results may take, in bytes.
+    /// Maximum memory of cached results, in bytes.
     pub results_bytes: u64,
-    /// Wakes the sender of callbacks, once the end of a call that has one is on disk.
+    /// Wakes the sender of callbacks after the end of a call with a callback is committed.
     pub callbacks_kick: Arc<Notify>,
-    /// Who is asked around calls.
+    /// The hooks around calls.
     pub hooks: Arc<Hooks>,
-    /// Where the secrets of presets come from.
+    /// The configured secrets to which presets and executors refer.
     pub secrets: Secrets,
-    /// Opens the stored values of presets.
+    /// Decrypts stored preset values.
     pub vault: Vault,
-    /// Objects for tools that name them; a session's and a call's own come first.
+    /// Context objects of the server. Those of a session or a request take precedence.
     pub context: ContextObjects,
-    /// What is counted.
+    /// The metrics of the service.
     pub metrics: Metrics,
-    /// What is traced.
+    /// The tracer of the service.
     pub tracer: Tracer,
 }
 
-/// How busy an engine is at one moment.
+/// The load of an engine at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Memory that requests in flight are counted with, in KiB.
+    /// Memory of requests in flight, in KiB.
     pub room_kib: usize,
-    /// Most of it.
+    /// Maximum memory of requests in flight, in KiB.
     pub most_room_kib: usize,
-    /// Calls that wait to be recorded.
+    /// Number of calls that wait to be recorded.
     pub backlog: usize,
-    /// Accepted calls that nobody waits for.
+    /// Number of detached calls, running or waiting.
     pub queued: usize,
-    /// Most of them.
+    /// Maximum number of detached calls.
     pub most_queued: usize,
-    /// Calls that wait for their place.
+    /// Number of calls that wait for a slot.
     pub waiting: usize,
 }

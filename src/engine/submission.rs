@@ -1,4 +1,4 @@
-//! A submission: the calls of one request, as its caller hands them in.
+//! A submission: the calls of one request, as the caller passes them to the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,78 +12,78 @@ use crate::domain::tool::RetryOverride;
 use crate::domain::{Agent, CallRequest, IdempotencyKey, LimitsSpec, Session};
 use crate::store::StoreError;
 
-/// How the calls of a batch run.
+/// The order in which the calls of a batch run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Neighbouring calls to concurrency-safe tools together, any other alone and in its turn.
+    /// Adjacent calls of concurrency-safe tools run together; any other call runs alone in its turn.
     #[default]
     Auto,
-    /// All at once.
+    /// All calls run at once.
     Parallel,
-    /// One after another.
+    /// The calls run one after another.
     Serial,
 }
 
-/// How long the caller of a request waits (docs/reference/contract.md, section 3).
+/// The time for which the caller of a request waits (docs/reference/contract.md, section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wait {
-    /// As the tools have it: to the end, except for `async` ones.
+    /// Until the calls have ended, except calls of `async` tools.
     #[default]
     AsDeclared,
-    /// To the end.
+    /// Until the calls have ended.
     Result,
-    /// Until the calls are on disk.
+    /// Until the calls are committed.
     Accepted,
-    /// So long at most.
+    /// Until the calls have ended, but at most for this duration.
     For(Duration),
 }
 
-/// Calls that are asked for together.
+/// The calls of one request.
 #[derive(Debug, Default)]
 pub struct Submission {
     /// The calls, in request order.
     pub calls: Vec<CallRequest>,
-    /// Calls of the request that are there already, with their places in it, in request order: its key stands for these
-    /// too.
+    /// Calls of the request that exist already, each with its index, in request order. The key of the request covers
+    /// them, too.
     pub known: Vec<(usize, Uuid)>,
-    /// Whether they came as a batch, however many.
+    /// `true` if the request is a batch, even of one call.
     pub is_batch: bool,
-    /// The batch that they belong to, where it has begun before.
+    /// The batch of the calls, if it exists already.
     pub batch_id: Option<Uuid>,
-    /// How a batch runs.
+    /// The order in which the batch runs.
     pub mode: Mode,
-    /// The conversation that they belong to.
+    /// The id of the session.
     pub session: Option<Arc<str>>,
-    /// The same as it is stored, where it was read.
+    /// The stored session, once it has been read.
     pub conversation: Option<Arc<Session>>,
-    /// Objects for tools that name them; they come before the session's and the server's.
+    /// Context objects. They take precedence over those of the session and the server.
     pub context: Map<String, Value>,
-    /// On whose behalf they are made.
+    /// The agent that makes the calls.
     pub agent: Option<Arc<Agent>>,
-    /// Bounds for all of them; a call's own come first.
+    /// Limits for all calls. The limits of a call take precedence.
     pub limits: LimitsSpec,
-    /// Retries for all of them; a call's own come first.
+    /// Retries for all calls. The retries of a call take precedence.
     pub retry: RetryOverride,
-    /// Higher ones leave the queue first; a call's own comes first.
+    /// The priority of all calls; higher values leave the queue first. The priority of a call takes precedence.
     pub priority: i32,
-    /// Where their ends are told to.
+    /// The URL to which the ends of the calls are delivered.
     pub callback_url: Option<Arc<str>>,
     /// How long the caller waits.
     pub wait: Wait,
-    /// What makes it the same as another request.
+    /// The idempotency key of the request.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// Whether the calls end when the caller goes away.
+    /// `true` if the calls are cancelled when the caller disconnects.
     pub cancel_on_disconnect: bool,
-    /// The model's output was cut off: none of them runs.
+    /// `true` if the model's output was truncated. No call runs then.
     pub truncated: bool,
-    /// What the caller says of kept results.
+    /// The use of cached results.
     pub cache_control: CacheControl,
-    /// W3C Trace Context of the request.
+    /// The W3C trace context of the request.
     pub traceparent: Option<Arc<str>>,
 }
 
-/// An error returned for a submission of which no call was accepted.
+/// An error returned when no call of a submission was accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
     /// Too many calls are in flight.
@@ -95,16 +95,16 @@ pub enum SubmitError {
     /// The database fails.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A bug ended the check of the arguments.
+    /// The check of the arguments panicked.
     #[error("the arguments could not be checked")]
     Failed,
 }
 
-/// An error returned for a submission with idempotency keys of which no call was accepted.
+/// An error returned for a submission with idempotency keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyedError {
-    /// An idempotency key was used for another request: that of the call with this index, or that of the whole request.
-    #[error("the idempotency key was used for another request")]
+    /// An idempotency key belongs to a different request.
+    #[error("the idempotency key was already used for a different request")]
     Reused {
         /// The index of the call; `None` for the key of the request.
         call: Option<usize>,
@@ -112,14 +112,14 @@ pub enum KeyedError {
     /// The calls could not be recorded in time.
     #[error("the calls could not be recorded in time")]
     NotRecorded {
-        /// Whether they may have been accepted all the same.
+        /// `true` if the calls may have been accepted anyway.
         accepted: bool,
-        /// Their batch, if they are one.
+        /// The batch of the calls, if they are one.
         batch_id: Option<Uuid>,
-        /// The first of them.
+        /// The first call.
         call: Option<Uuid>,
     },
-    /// The submission is refused, whatever its keys are.
+    /// The submission is rejected for a reason other than its keys.
     #[error(transparent)]
     Refused(#[from] SubmitError),
 }
@@ -137,12 +137,12 @@ impl Submission {
         self.idempotency_key.is_some() || self.calls.iter().any(|call| call.idempotency_key.is_some())
     }
 
-    /// Returns a copy of the call with this index, which it keeps.
+    /// Returns a copy of the call at `index`. The copy keeps this index.
     pub(super) fn call_at(&self, index: usize) -> CallRequest {
         CallRequest { index: u32::try_from(index).ok(), ..self.calls[index].clone() }
     }
 
-    /// The same with other calls: those of it that are new, beside those that are there already.
+    /// Returns a copy of the submission with its new calls `calls`; the calls `known` exist already.
     #[must_use]
     pub fn with_calls(&self, calls: Vec<CallRequest>, known: Vec<(usize, Uuid)>) -> Self {
         Self {

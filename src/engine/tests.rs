@@ -1,4 +1,4 @@
-//! What calls are prepared to, told apart by whose model asked and what it called.
+//! Tests of planning, by the vendor of the model and the tool that it called.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn output(call: &Call) -> &str {
 }
 
 #[tokio::test]
-async fn a_call_under_an_alias_is_one_of_the_tool() {
+async fn alias_resolves_to_the_tool() {
     let app = service(json!([echo("9.lives", json!({"a": {"type": "integer"}}), &["a"])])).await;
     let snapshot = app.engine.registry().default_shelf().snapshot().clone();
     for vendor in VENDORS {
@@ -60,7 +60,7 @@ async fn a_call_under_an_alias_is_one_of_the_tool() {
 }
 
 #[tokio::test]
-async fn an_unknown_tool_is_answered_in_the_names_of_the_vendor() {
+async fn unknown_tool_is_reported_in_the_names_of_the_vendor() {
     let app = service(json!([echo("9.lives", json!({}), &[])])).await;
     for vendor in VENDORS {
         let call = ended(&app, asked("nobody", json!({}), Some(vendor))).await;
@@ -70,7 +70,7 @@ async fn an_unknown_tool_is_answered_in_the_names_of_the_vendor() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_valid_as_they_are_stay_as_they_are() {
+async fn valid_arguments_stay_unchanged() {
     let app = service(json!([echo("t", json!({"a": {"type": ["integer", "null"]}}), &[])])).await;
     for vendor in VENDORS {
         let call = ended(&app, asked("t", json!({"a": null}), Some(vendor))).await;
@@ -79,7 +79,7 @@ async fn arguments_that_are_valid_as_they_are_stay_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_called_through_another_takes_the_call_as_its_own() {
+async fn forwarded_call_becomes_a_call_of_its_target() {
     let app = service(json!([echo("t.x", json!({"a": {"type": "integer"}}), &["a"])])).await;
     for arguments in [json!({"a": 1}), json!(r#"{"a":1}"#)] {
         let call = ended(&app, asked("call_tool", json!({"name": "t.x", "arguments": arguments}), None)).await;
@@ -103,7 +103,7 @@ async fn a_tool_that_is_called_through_another_takes_the_call_as_its_own() {
 }
 
 #[tokio::test]
-async fn a_call_through_another_that_names_no_tool_is_not_found() {
+async fn forwarded_call_of_an_unknown_tool_is_not_found() {
     let app = service(json!([])).await;
     for name in ["call_tool", "find_tools", "nobody"] {
         let call = ended(&app, asked("call_tool", json!({"name": name, "arguments": {}}), None)).await;
@@ -112,7 +112,7 @@ async fn a_call_through_another_that_names_no_tool_is_not_found() {
 }
 
 #[tokio::test]
-async fn what_does_not_say_which_tool_is_told_how_to() {
+async fn forwarded_call_without_a_target_is_explained() {
     let app = service(json!([echo("t", json!({}), &[])])).await;
     for arguments in [json!({}), json!({"name": 5}), json!({"name": "t", "a": 1}), json!({"name": "t", "arguments": 1})]
     {
@@ -124,7 +124,7 @@ async fn what_does_not_say_which_tool_is_told_how_to() {
 }
 
 #[tokio::test]
-async fn a_call_through_another_that_was_cut_off_does_not_run() {
+async fn truncated_forwarded_call_does_not_run() {
     let app = service(json!([echo("t", json!({}), &[])])).await;
     let request = CallRequest { truncated: true, ..asked("call_tool", json!({"name": "t"}), None) };
     let call = ended(&app, request).await;

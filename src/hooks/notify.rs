@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_fit_is_dropped_and_counted_and_a_stop_ends_the_rest() {
+    async fn overflow_is_dropped_and_counted() {
         let hooks = Arc::new(super::super::tests::hooks_of(vec![RustHook::after(Hangs)], &[]));
         let call = Call::accepted(uuid::Uuid::nil(), "t".into(), None, Arc::default(), Time(0), "n".into());
         let (call, tasks, stop) = (Arc::new(call), TaskTracker::new(), CancellationToken::new());

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_before_hook_says_nothing_or_arguments_or_a_block() {
+    fn before_hook_returns_nothing_arguments_or_a_block() {
         let read = |text: &str| BeforeDecision::read(text.as_bytes());
         for nothing in ["", " \n", "{}", "{\"block\":false}", "{\"arguments\":{}}", "{\"arguments\":null}"] {
             assert_eq!(read(nothing), Ok(BeforeDecision::Continue), "{nothing}");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_answer_is_unreadable_and_not_repeated() {
+    fn any_other_response_is_invalid_and_not_retried() {
         for bad in ["secret", "[]", "\"secret\"", "{\"arguement\":{}}", "{\"arguments\":[]}", "{\"block\":\"secret\"}"]
         {
             assert!(!BeforeDecision::read(bad.as_bytes()).unwrap_err().contains("secret"), "{bad}");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rewrite_names_only_what_it_changes() {
+    fn rewrite_contains_only_changed_members() {
         assert!(Rewrite::read(b"{}").unwrap().is_empty());
         let rewrite = Rewrite::read(br#"{"content":[{"type":"text","text":"x"}],"metadata":{"tag":1}}"#).unwrap();
         assert_eq!(rewrite.content, Some(vec![ContentBlock::Text("x".into())]));

@@ -27,7 +27,7 @@ fn refused(value: serde_json::Value) -> String {
 }
 
 #[tokio::test]
-async fn higher_priorities_come_first_and_equal_ones_in_the_order_of_their_registration() {
+async fn hooks_are_ordered_by_priority_and_registration() {
     let of = |priority: i32| definition(json!({"event": "before_tool_call", "url": "http://h/", "priority": priority}));
     let hooks = hooks(&[of(0), of(5), of(0), of(-1), of(5)]);
     let asked = hooks.matching(HookEvent::BeforeToolCall, &Tenant::default(), "t", &[]);
@@ -37,7 +37,7 @@ async fn higher_priorities_come_first_and_equal_ones_in_the_order_of_their_regis
 }
 
 #[tokio::test]
-async fn a_hook_is_asked_about_the_tools_and_groups_that_it_names() {
+async fn hook_matches_its_tools_and_groups() {
     let of = |matches: serde_json::Value| {
         let hook = definition(json!({"event": "after_tool_call", "url": "http://h/", "match": matches}));
         move |tool: &str, groups: &[&str]| {
@@ -55,7 +55,7 @@ async fn a_hook_is_asked_about_the_tools_and_groups_that_it_names() {
 }
 
 #[test]
-fn what_cannot_be_a_hook_is_refused_by_its_place() {
+fn invalid_hook_is_rejected_with_its_location() {
     let url = "http://h/";
     for (value, pointer) in [
         (json!({"event": "before_tool_call"}), "/url"),
@@ -78,7 +78,7 @@ fn what_cannot_be_a_hook_is_refused_by_its_place() {
 }
 
 #[test]
-fn a_secret_is_neither_shown_nor_stored_with_its_definition() {
+fn secret_is_neither_shown_nor_stored() {
     let secret = SigningKey::text_of(&[7; 32]);
     let definition = definition(json!({"event": "after_tool_call", "url": "http://h/", "secret": secret}));
     assert!(!format!("{definition:?}").contains(&secret));

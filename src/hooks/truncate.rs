@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_at_characters_and_at_lines() {
+    fn text_is_cut_at_characters_and_lines() {
         assert_eq!(kept(serde_json::json!({"max_bytes": 3}), "aéé"), "aé");
         assert_eq!(kept(serde_json::json!({"max_bytes": 3}), "ab"), "ab");
         assert_eq!(kept(serde_json::json!({"max_lines": 2}), "a\nb\nc"), "a\nb");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_cut_nothing_are_refused() {
+    fn options_without_effect_are_rejected() {
         for bad in [serde_json::json!({}), serde_json::json!({"max_bites": 1}), serde_json::json!({"max_bytes": -1})] {
             Truncate::read(&bad).unwrap_err();
         }

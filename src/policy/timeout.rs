@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_ends_at_its_timeout_and_the_tool_is_told() {
+    async fn attempt_ends_at_its_timeout_and_is_cancelled() {
         let (failure, after, is_told) = run(invocation(30_000, None, 0), 1000, 100).await;
         assert_eq!((failure.code, after, is_told), (Code::ToolTimeout, 30_000, true));
         assert_eq!(failure.text, "Error: Tool execution timeout after 30000ms (timeout_ms)");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_ends_a_run_and_every_report_begins_it_anew() {
+    async fn silence_ends_an_attempt_and_reports_extend_it() {
         let (failure, after, is_told) = run(invocation(60_000, Some(5000), 0), 4000, 3).await;
         assert_eq!((after, is_told), (3 * 4000 + 5000, true));
         assert_eq!(failure.text, "Error: Tool execution timeout after 5000ms (idle_timeout_ms)");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_over_before_a_restart_is_over() {
+    async fn timeout_that_passed_before_a_restart_applies() {
         let (failure, after, _) = run(invocation(10_000, None, 9_000), 1, 0).await;
         assert_eq!((failure.text.contains("after 10000ms"), after), (true, 1000));
         assert_eq!(run(invocation(10_000, None, 99_000), 1, 0).await.1, 0);

@@ -58,7 +58,7 @@ impl Acceptor<'_> {
             Ok(written) => (written, false, Some(sender)),
             Err(_) => {
                 drop(awaiting);
-                // The caller may have disconnected, so a closed channel is no error.
+                // The caller may have disconnected, which closes the channel.
                 let _ = sender.send(Err(AcceptError::NotRecorded(RecordError { accepted: false })));
                 (writing.await, true, None)
             }

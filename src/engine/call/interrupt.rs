@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn work_that_is_done_ends_the_race() {
+    async fn completed_work_ends_the_race() {
         let (cancel, shutdown) = (CancellationToken::new(), Shutdown::default());
         assert_eq!(Race::new(&cancel, &shutdown).run(ready(5)).await, Ok(5));
     }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cancel_wins_unless_the_work_comes_first() {
+    async fn cancellation_wins_unless_work_has_precedence() {
         let (cancel, shutdown) = (CancellationToken::new(), Shutdown::default());
         cancel.cancel();
         let race = Race::new(&cancel, &shutdown);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_earlier_deadline_interrupts_and_names_its_limit() {
+    async fn earlier_deadline_interrupts_with_its_limit() {
         let (cancel, shutdown) = (CancellationToken::new(), Shutdown::default());
         let long = Deadline::of(1_000, 0, "timeout_ms").unwrap();
         let short = Deadline::of(2_000, 1_500, "queue_timeout_ms");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_step_that_lasts_is_announced_once() {
+    async fn long_step_is_announced_once() {
         let (cancel, shutdown) = (CancellationToken::new(), Shutdown::default());
         let (mut announced, at) = (0, Instant::now() + ANNOUNCE_AFTER);
         let race = Race::new(&cancel, &shutdown);

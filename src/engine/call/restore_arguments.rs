@@ -21,7 +21,7 @@ fn targets(vendor: Vendor) -> &'static [Target] {
 /// Returns the possible meanings of the arguments, the most likely first. Empty if no lowering changes the schema.
 ///
 /// A restored form is tried before the arguments themselves, even if those are valid: an open object accepts almost any
-/// property, including one that has a different name in a vendor's schema.
+/// property, including a property that has a different name in a vendor's schema.
 pub(super) fn meant(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Vec<Arc<Value>> {
     let Some(vendor) = vendor else { return Vec::new() };
     let is_valid = entry.input.is_valid(arguments);

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failures_that_may_pass_of_tools_that_may_repeat_are_tried_again() {
+    fn only_retryable_failures_of_repeatable_tools_are_retried() {
         let passing = Failure::execution("t", "503").retryable(None);
         let own = Failure::execution("t", "no such city");
         for (read_only, idempotent) in [(true, false), (false, true)] {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_up_to_the_longest_and_a_server_may_ask_for_more() {
+    fn backoff_grows_to_its_maximum_and_respects_retry_after() {
         let seconds = |attempts, failure: &Failure| {
             wait(&tool(true, true), &RetrySpec { max_attempts: 9, ..three() }, attempts, failure, 0.0)
                 .map(|wait| wait.as_millis())

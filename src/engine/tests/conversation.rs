@@ -1,4 +1,4 @@
-//! Calls in a session, which has its own view of the tools.
+//! Tests of calls in a session, which has its own view of the tools.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn code(call: &Call) -> Option<Code> {
 }
 
 #[tokio::test]
-async fn a_tool_is_unavailable_in_the_session_that_has_switched_it_off_and_nowhere_else() {
+async fn deactivated_group_is_unavailable_in_its_session_only() {
     let app = grouped().await;
     let (off, other) = (session(&[("a", false)], None), session(&[], None));
     let call = ended_in(&app, Some(&off), asked("in.a", json!({}), None)).await;
@@ -52,7 +52,7 @@ async fn a_tool_is_unavailable_in_the_session_that_has_switched_it_off_and_nowhe
 }
 
 #[tokio::test]
-async fn a_session_with_tools_of_its_own_can_call_no_others_and_is_told_of_no_others() {
+async fn session_with_an_allow_list_sees_only_its_tools() {
     let app = grouped().await;
     let own = session(&[], Some(&["in_b", "echo"]));
     assert_eq!(code(&*ended_in(&app, Some(&own), asked("in_b", json!({}), None)).await), None);
@@ -64,7 +64,7 @@ async fn a_session_with_tools_of_its_own_can_call_no_others_and_is_told_of_no_ot
 }
 
 #[tokio::test]
-async fn find_tools_and_call_tool_see_what_the_session_sees() {
+async fn find_tools_and_call_tool_use_the_view_of_the_session() {
     let app = grouped().await;
     let off = session(&[("a", false)], None);
     for (session, expected) in [(Some(&off), vec!["in_b", "in_none"]), (None, vec!["in.a", "in_b", "in_none"])] {
@@ -81,7 +81,7 @@ async fn find_tools_and_call_tool_see_what_the_session_sees() {
 }
 
 #[tokio::test]
-async fn a_tool_named_in_arguments_that_come_piece_by_piece_is_seen_as_the_session_sees_it() {
+async fn target_in_streamed_arguments_is_resolved_in_the_session() {
     let app = grouped().await;
     let off = session(&[("a", false)], None);
     for (name, expected) in

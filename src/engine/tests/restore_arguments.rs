@@ -1,4 +1,4 @@
-//! Arguments for the schema that a vendor was shown come back as the tool's own.
+//! Tests of the restoration of arguments from a vendor's lowered schema.
 
 use serde_json::{Value, json};
 
@@ -9,21 +9,21 @@ use crate::schema::lower::Target;
 
 const OPENAI: [Vendor; 2] = [Vendor::OpenAi, Vendor::OpenAiResponses];
 
-/// The properties that a vendor is shown.
+/// Returns the properties of a tool's lowered schema.
 fn shown(app: &App, tool: &str, target: Target) -> Value {
     let snapshot = app.engine.registry().default_shelf().snapshot();
     snapshot.get(tool).unwrap().lowered(target).unwrap().schema["properties"].clone()
 }
 
 #[tokio::test]
-async fn null_for_an_optional_is_its_absence_where_strict_asks_for_it() {
+async fn null_of_an_optional_property_is_removed_in_strict_mode() {
     let properties = json!({"a": {"type": "integer"}, "n": {"type": "integer"}});
     let app = service(json!([echo("t", properties, &["a"])])).await;
     for vendor in OPENAI {
         let call = ended(&app, asked("t", json!({"a": 1, "n": null}), Some(vendor))).await;
         assert_eq!((output(&call), &call.coerced), (r#"{"a":1}"#, &Vec::new()));
         assert_eq!(*call.arguments, json!({"a": 1, "n": null}));
-        // The same model may have been shown the other schema.
+        // The same model may have seen the other lowering.
         let call = ended(&app, asked("t", json!({"a": 1, "n": 2}), Some(vendor))).await;
         assert_eq!(output(&call), r#"{"a":1,"n":2}"#);
     }
@@ -34,7 +34,7 @@ async fn null_for_an_optional_is_its_absence_where_strict_asks_for_it() {
 }
 
 #[tokio::test]
-async fn only_what_is_really_wrong_is_told() {
+async fn only_real_violations_are_reported() {
     let properties = json!({"a": {"type": "integer"}, "n": {"type": "integer"}});
     let app = service(json!([echo("t", properties, &["a"])])).await;
     let call = ended(&app, asked("t", json!({"a": {}, "n": null}), Some(Vendor::OpenAi))).await;
@@ -42,7 +42,7 @@ async fn only_what_is_really_wrong_is_told() {
 }
 
 #[tokio::test]
-async fn numbers_of_a_list_come_back_from_gemini() {
+async fn numbers_of_a_list_are_restored_from_gemini() {
     let app = service(json!([echo("t", json!({"level": {"type": "integer", "enum": [1, 2, 3]}}), &["level"])])).await;
     assert_eq!(shown(&app, "t", Target::Gemini)["level"]["type"], "string");
     let call = ended(&app, asked("t", json!({"level": "2"}), Some(Vendor::Gemini))).await;
@@ -50,7 +50,7 @@ async fn numbers_of_a_list_come_back_from_gemini() {
 }
 
 #[tokio::test]
-async fn a_name_that_anthropic_refuses_comes_back() {
+async fn name_that_anthropic_rejects_is_restored() {
     let app = service(json!([echo("t", json!({"the city": {"type": "string"}}), &["the city"])])).await;
     let properties = shown(&app, "t", Target::Anthropic);
     let name = properties.as_object().unwrap().keys().next().unwrap();
@@ -60,7 +60,7 @@ async fn a_name_that_anthropic_refuses_comes_back() {
 }
 
 #[tokio::test]
-async fn a_call_through_another_comes_back_too() {
+async fn forwarded_call_is_restored() {
     let app = service(json!([echo("t", json!({"a": {"type": "string"}}), &["a"])])).await;
     let pairs = json!([{"key": "a", "value": "x"}]);
     assert_ne!(shown(&app, "call_tool", Target::OpenAiStrict)["arguments"]["type"], "object");

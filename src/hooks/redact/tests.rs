@@ -25,7 +25,7 @@ fn image(call: &Call) -> String {
 }
 
 #[test]
-fn pointers_take_members_out_of_arguments_and_data_and_their_text() {
+fn pointers_redact_members_of_arguments_data_and_text() {
     let hook = redact(json!({"pointers": ["/arguments/pin", "/structured/a/0/b~1c", "/details/who", "/structured/x"]}));
     let data = json!({"a": [{"b/c": "SECRET"}], "pin": 1});
     let mut call = ended(json!({"pin": "SECRET", "to": "me"}), Outcome::data(Arc::new(data)));
@@ -41,7 +41,7 @@ fn pointers_take_members_out_of_arguments_and_data_and_their_text() {
 }
 
 #[test]
-fn arguments_that_came_as_a_text_stay_one() {
+fn textual_arguments_stay_text() {
     let hook = redact(json!({"pointers": ["/arguments/pin"], "replacement": "$0"}));
     let mut call = ended(json!("{\"pin\": \"SECRET\"}"), Outcome::text("ok"));
     assert!(call.rewrite(|record| hook.apply(record)));
@@ -52,7 +52,7 @@ fn arguments_that_came_as_a_text_stay_one() {
 }
 
 #[test]
-fn patterns_take_texts_and_numbers_out_of_everything() {
+fn patterns_redact_text_and_numbers_everywhere() {
     let hook = redact(json!({"patterns": ["4[0-9]{3}"]}));
     let data = json!({"card": 4111, "text": "4222 and", "deep": [{"x": "a4333"}]});
     let mut call = ended(json!({"card": "4444"}), Outcome::data(Arc::new(data)));
@@ -68,7 +68,7 @@ fn patterns_take_texts_and_numbers_out_of_everything() {
 }
 
 #[test]
-fn a_pattern_that_fits_nothing_or_everything_does_not_make_a_call_larger_and_larger() {
+fn empty_match_does_not_grow_a_call() {
     let empty = redact(json!({"patterns": ["x*"]}));
     let mut call = ended(json!({}), Outcome::text("axb"));
     assert!(call.rewrite(|record| empty.apply(record)));
@@ -87,7 +87,7 @@ fn a_pattern_that_fits_nothing_or_everything_does_not_make_a_call_larger_and_lar
 }
 
 #[test]
-fn what_fits_only_in_the_text_takes_the_data_with_it() {
+fn match_across_the_text_redacts_the_data() {
     let hook = redact(json!({"patterns": ["\"pin\":\"[a-z]+\""]}));
     let mut call = ended(json!({}), Outcome::data(Arc::new(json!({"pin": "secret"}))));
     assert!(call.rewrite(|record| hook.apply(record)));
@@ -95,7 +95,7 @@ fn what_fits_only_in_the_text_takes_the_data_with_it() {
 }
 
 #[test]
-fn a_failure_is_redacted_in_all_its_forms() {
+fn failure_is_redacted_in_all_its_forms() {
     let hook = redact(json!({"patterns": ["SECRET"]}));
     let failure = Failure::execution("t", "SECRET is wrong").with_details(json!({"was": ["SECRET"]}));
     let mut call = ended(json!({}), failure.into());
@@ -104,7 +104,7 @@ fn a_failure_is_redacted_in_all_its_forms() {
 }
 
 #[test]
-fn what_has_nothing_in_it_is_left_alone_and_bad_options_are_refused_by_their_place() {
+fn calls_without_matches_stay_unchanged_and_bad_options_are_rejected() {
     let hook = redact(json!({"patterns": ["x"], "pointers": ["/arguments/y"]}));
     assert!(!ended(json!({"a": 1}), Outcome::text("b")).rewrite(|record| hook.apply(record)));
     for (options, pointer) in [
@@ -120,7 +120,7 @@ fn what_has_nothing_in_it_is_left_alone_and_bad_options_are_refused_by_their_pla
 }
 
 #[test]
-fn patterns_that_know_all_letters_may_repeat_and_too_large_ones_say_what_to_do() {
+fn unicode_patterns_may_repeat_and_large_ones_are_explained() {
     let read = |patterns: &[&str]| Redact::read(&json!({ "patterns": patterns }));
     assert!(read(&[r"\w{16}"; FEW]).is_ok());
     let many = [r"\w{16}"; FEW + 1];

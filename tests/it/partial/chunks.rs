@@ -58,7 +58,7 @@ async fn a_repeated_piece_is_ignored_and_a_gap_is_refused() {
     piece(&app, &id, json!({"delta": "\"a\":", "seq": 1})).await;
     let gap = patch(&app, &id, &json!({"delta": "}", "seq": 3})).await;
     assert_eq!((gap.status, &gap.json["code"]), (409, &json!("SEQUENCE_GAP")));
-    assert!(gap.json["detail"].as_str().unwrap().contains("2 is the next"), "{}", gap.json);
+    assert!(gap.json["detail"].as_str().unwrap().contains("the next chunk is 2"), "{}", gap.json);
     piece(&app, &id, json!({"delta": "1}", "seq": 2, "final": true})).await;
     assert_eq!(ended(&app, &id).await["structured"], json!({"a": 1}));
 }

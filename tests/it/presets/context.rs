@@ -56,7 +56,7 @@ async fn a_missing_object_ends_the_call_before_the_run_and_is_named() {
     tool(&app, &server, "t", json!(["user", "shop"])).await;
     let call = app.call("t", json!({})).await;
     assert_eq!(call["error"]["code"], "TOOL_EXECUTION_ERROR");
-    assert!(call["output"].as_str().unwrap().contains("the context \"shop\" is missing"), "{call}");
+    assert!(call["output"].as_str().unwrap().contains("the context object \"shop\""), "{call}");
     assert_eq!((server.requests().len(), call["attempts"].clone()), (0, json!(0)));
 }
 

@@ -86,6 +86,6 @@ async fn a_rust_tool_takes_a_preset_as_its_argument_and_tells_nothing_of_one_tha
     let odd = json!({"name": "odd", "input_schema": schema, "presets": {"n": {"value": 77777}}, "executor": executor});
     app.register(odd).await;
     let call = app.call("odd", json!({})).await;
-    assert_eq!(call["output"], "Error executing tool \"odd\": preset \"n\": its value is not what the tool takes");
+    assert_eq!(call["output"], "Error executing tool \"odd\": preset \"n\": its value is invalid for the tool");
     assert!(!call.to_string().contains("77777"), "{call}");
 }

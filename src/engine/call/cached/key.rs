@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_equal_if_all_that_their_result_depends_on_is() {
+    fn key_depends_on_everything_that_determines_the_result() {
         let (arguments, same, others) = (json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}), json!({"a": 1, "b": "2"}));
         let user = |name: &str| Map::from_iter([("user".to_owned(), json!({"name": name}))]);
         let (nobody, ada, bob) = (Map::new(), user("ada"), user("bob"));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_result_serves_until_its_time_is_over() {
+    async fn result_is_reused_until_it_expires() {
         let (results, clock) = results(1 << 20);
         results.alone(KEY).insert(outcome("a"), HOUR).await;
         clock.advance_ms(3_599_999);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_result_of_a_newer_run_is_not_replaced_by_that_of_an_older_one() {
+    async fn older_run_does_not_replace_a_newer_result() {
         let (results, _) = results(1 << 20);
         let (older, newer) = (results.alone(KEY), results.alone(KEY));
         newer.insert(outcome("new"), HOUR).await;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_runs_and_the_others_get_its_result_or_hear_that_there_is_none() {
+    async fn followers_get_the_result_of_the_leader_or_its_failure() {
         let (results, _) = results(1 << 20);
         let CacheLookup::Leader(flight) = results.lookup(KEY).await else { panic!("expected a leader") };
         let CacheLookup::Follower(mut beside) = results.lookup(KEY).await else { panic!("one runs") };

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_and_data_count_by_their_size() {
+    fn images_and_data_are_counted_by_size() {
         let image = ContentBlock::Image { data: "A".repeat(1_000_000), mime_type: "image/png".into() };
         assert!(of(&Outcome::blocks(vec![image])) > 1_000_000);
         let rows: Vec<_> = (0..1000).map(|n| json!({"name": "x".repeat(100), "n": n})).collect();
