@@ -1,4 +1,4 @@
-//! A caller with all that there is for them: the store of their tenant, and its tools. Whoever has none has nothing to read.
+//! A caller together with the store and the tools of its tenant.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::domain::{AllowList, Call, Caller, Session, Tenant};
 use crate::registry::{Catalog, Registry, Snapshot, View};
 use crate::store::{Store, StoreError, Stores};
 
-/// What a request, or a call that goes on, may see. Cheap to clone. As long as it is held, its tenant's tools stay at hand.
+/// The data that a request or a running call may use. Cheap to clone. Keeps the catalog of its tenant loaded.
 #[derive(Debug, Clone)]
 pub struct Access(Arc<Inner>);
 
@@ -20,54 +20,54 @@ struct Inner {
 }
 
 impl Access {
-    /// Opens what there is for a caller.
+    /// Opens the store and the catalog of a caller's tenant.
     ///
     /// # Errors
-    /// If the database fails.
+    /// Returns a [`StoreError`] if the database fails.
     pub async fn open(caller: Caller, stores: &Stores, registry: &Registry) -> Result<Self, StoreError> {
         let store = stores.of(&caller.tenant);
         let shelf = registry.open(&store).await?;
         Ok(Self(Arc::new(Inner { caller, store, shelf })))
     }
 
-    /// The operator's own: the default tenant's, and everything is allowed.
+    /// Returns the access of the operator: all tools of the default tenant.
     #[must_use]
     pub fn operator(stores: &Stores, registry: &Registry) -> Self {
         let store = stores.of(&Tenant::default());
         Self(Arc::new(Inner { caller: Caller::operator(), store, shelf: registry.default_shelf().clone() }))
     }
 
-    /// Who asks.
+    /// Returns the caller.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.0.caller
     }
 
-    /// Whose everything is that they see.
+    /// Returns the tenant of the caller.
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.0.caller.tenant
     }
 
-    /// What their tenant has.
+    /// Returns the store of the tenant.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.0.store
     }
 
-    /// The tools of their tenant as they are now. Which of them there are for the caller a [`View`] says.
+    /// Returns the current tools of the tenant. A [`View`] selects the tools that the caller may use.
     #[must_use]
     pub fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
         self.0.shelf.snapshot()
     }
 
-    /// The tools that there are for them; `None`: all of their tenant.
+    /// Returns the allow-list of the caller; `None` allows all tools of the tenant.
     #[must_use]
     pub fn allowed(&self) -> Option<&AllowList> {
         self.0.caller.tools.as_deref()
     }
 
-    /// Returns a call of theirs; `None` where no call of one of their tools has this id.
+    /// Returns a call; `None` if it does not exist or the caller may not reach it.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -75,15 +75,15 @@ impl Access {
         Ok(self.0.store.call(id).await?.filter(|call| self.may_reach(call)))
     }
 
-    /// Returns `true` if they may read a call and act on it. A call that was made with the same allow-list is theirs, too, if
-    /// its tool is none of theirs: then it is unknown, and the answer says so.
+    /// Returns `true` if the caller may read the call and act on it: its tool is allowed, or it was made with the same
+    /// allow-list. The latter covers calls of unknown tools, whose outcome the caller may see.
     #[must_use]
     pub fn may_reach(&self, call: &Call) -> bool {
         self.0.caller.may_have(&call.name) || call.allowed == self.0.caller.tools
     }
 
-    /// Returns `false` if an id stands for a call that they may not reach, or for none. Costs nothing where they have all
-    /// tools: whether there is such a call is then found out by whatever is done with it.
+    /// Returns `false` if the call does not exist or the caller may not reach it. A caller without an allow-list always
+    /// gets `true` without a query: the operation that follows finds out whether the call exists.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
@@ -91,7 +91,7 @@ impl Access {
         Ok(self.allowed().is_none() || self.call(id).await?.is_some())
     }
 
-    /// The tools as they see them in a session, or outside of any.
+    /// Returns the tools that the caller sees, in a session or without one.
     #[must_use]
     pub fn view<'a>(&'a self, snapshot: &'a Snapshot, session: Option<&'a Session>) -> View<'a> {
         View::new(snapshot, session, self.allowed())

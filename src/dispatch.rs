@@ -1,4 +1,4 @@
-//! Who runs when: slots for calls, handed out in the order of their priority, and within it in the order in which they were accepted.
+//! Slots for calls, assigned by priority and, within a priority, in the order of acceptance.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-/// What a call needs before it may run.
+/// The request of a call for a slot.
 #[derive(Debug, Clone)]
 pub struct SlotRequest {
-    /// Its tool.
+    /// The name under which slots of the tool are counted.
     pub tool: Arc<str>,
-    /// Most runs of the tool at once; none is no bound.
+    /// Maximum number of concurrent runs of the tool; `None` means no limit.
     pub max_concurrency: Option<u32>,
-    /// Whether it counts among the calls of this node that nobody waits for.
+    /// `true` if the call counts towards the limit of detached calls of this node.
     pub counts: bool,
-    /// Higher ones go first.
+    /// Higher values are served first.
     pub priority: i32,
-    /// The call: ids grow with time, so the one that was accepted first goes first, whichever comes here first.
+    /// The id of the call. Ids grow with time, so they order calls by acceptance.
     pub call: Uuid,
 }
 
@@ -26,7 +26,7 @@ pub struct SlotRequest {
 #[derive(Debug, Clone)]
 pub struct Slots(Arc<Mutex<State>>);
 
-/// Leave to run. Dropped, it is handed on.
+/// The permit to run, released when dropped.
 #[derive(Debug)]
 pub struct Slot {
     slots: Slots,
@@ -34,7 +34,7 @@ pub struct Slot {
     counts: bool,
 }
 
-/// A place in the queue. Dropped, it is given up.
+/// A place in the queue, given up when dropped.
 #[derive(Debug)]
 pub struct QueuedSlot {
     slots: Slots,
@@ -44,13 +44,13 @@ pub struct QueuedSlot {
     ready: oneshot::Receiver<Slot>,
 }
 
-/// Higher priority first, then who was accepted first.
+/// Sorts by descending priority, then by acceptance.
 type Key = (Reverse<i32>, Uuid);
 
 #[derive(Debug)]
 struct State {
     max_running: usize,
-    /// Of those that count.
+    /// The number of running calls that count towards the node's limit.
     running: usize,
     tools: HashMap<Arc<str>, Tool>,
 }
@@ -58,7 +58,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Tool {
     running: u32,
-    /// Those that do not count for the node, and those that do: the node's bound holds back only these.
+    /// Waiting calls that do not count towards the node's limit, and waiting calls that do. A full node blocks only the latter.
     waiting: [BTreeMap<Key, Waiter>; 2],
 }
 
@@ -69,7 +69,7 @@ struct Waiter {
 }
 
 impl Slots {
-    /// Slots for so many counting calls at once.
+    /// Creates slots for at most `most` counting calls at once.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Mutex::new(State { max_running: most, running: 0, tools: HashMap::new() })))
@@ -79,7 +79,7 @@ impl Slots {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place in the queue; it may be served at once.
+    /// Enters the queue. The slot may be assigned immediately.
     #[must_use]
     pub fn queue(&self, wanted: SlotRequest) -> QueuedSlot {
         let (sender, ready) = oneshot::channel();
@@ -91,17 +91,17 @@ impl Slots {
         QueuedSlot { slots: self.clone(), tool, counts, key, ready }
     }
 
-    /// How many wait for a slot.
+    /// Returns the number of calls that wait for a slot.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.state().tools.values().flat_map(|tool| &tool.waiting).map(BTreeMap::len).sum()
     }
 
-    /// Gives slots to whoever may run now.
+    /// Assigns slots to all calls that can run now.
     fn hand_out(&self) {
         loop {
             let Some((tool, counts, waiter)) = self.state().take_next() else { return };
-            // Sent outside of the lock: a place that was just given up hands its slot on when it is dropped.
+            // Sent without the lock: if the place was just dropped, dropping the slot acquires the lock again.
             let slot = Slot { slots: self.clone(), tool, counts };
             drop(waiter.ready.send(slot));
         }
@@ -138,11 +138,11 @@ impl State {
 }
 
 impl QueuedSlot {
-    /// The slot, when its turn has come.
+    /// Waits for the slot.
     pub async fn slot(&mut self) -> Slot {
         match (&mut self.ready).await {
             Ok(slot) => slot,
-            // Its waiter is dropped with its place only.
+            // The sender is dropped only together with this place.
             Err(_) => std::future::pending().await,
         }
     }
@@ -157,7 +157,7 @@ impl Drop for QueuedSlot {
             }
             state.forget_if_idle(&self.tool);
         }
-        // Whoever stood behind it may want less.
+        // A call behind this one may have a higher concurrency limit, and can run now.
         self.slots.hand_out();
     }
 }
@@ -248,7 +248,7 @@ mod tests {
         let slots = Slots::new(10);
         let mut first = slots.queue(wanted("a", None, 0));
         let _running = is_served(&mut first).unwrap();
-        // A call may be content with less than its tool allows, and then waits longer.
+        // A call may set a lower limit than its tool, and then waits longer.
         let picky = slots.queue(wanted("a", Some(1), 9));
         let mut other = slots.queue(wanted("a", None, 0));
         assert!(is_served(&mut other).is_none());
@@ -263,7 +263,7 @@ mod tests {
         let slot = is_served(&mut one).unwrap();
         drop(slots.queue(wanted("b", None, 9)));
         let mut last = slots.queue(wanted("c", None, 0));
-        // Served, and given up before it was looked at.
+        // The slot is assigned, and dropped before it is received.
         drop(slots.queue(wanted("d", None, 10)));
         drop(slot);
         drop(is_served(&mut last).unwrap());

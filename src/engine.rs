@@ -77,8 +77,8 @@ use sessions::{SessionCalls, Sessions};
 
 /// Memory reserved for each call in addition to its request, in KiB.
 const KIB_PER_CALL: usize = 16;
-/// Memory for the bodies of requests without calls, such as results and definitions, in KiB. It is a separate budget
-/// because calls can wait for such a request.
+/// Memory for the bodies of requests without calls, such as results and definitions, in KiB. It is a separate budget, so
+/// that calls cannot exhaust the memory that is needed to post their results.
 const OTHERS_KIB: usize = 32 * 1024;
 
 /// The engine of one node, which runs its calls.

@@ -1,20 +1,20 @@
-//! Points at which a test build can be made to die, as a power cut would: `TOOLPOST_FAULT=NAME:N` ends the process at the
-//! N-th pass of the point NAME. In any other build they are nothing.
+//! Points at which a test build can abort, to simulate a power failure: `TOOLPOST_FAULT=NAME:N` aborts the process at
+//! the N-th pass of the point NAME. Other builds ignore them.
 
-/// A place on the path of a call.
+/// A point on the path of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    /// An acceptance, or the start of an attempt, is about to be committed.
+    /// Before an acceptance or the start of an attempt is committed.
     BeforeAccept,
-    /// It was committed, and nobody was told.
+    /// After that commit, before the caller is notified.
     AfterAccept,
-    /// The tool is about to run.
+    /// Before the tool runs.
     BeforeRun,
-    /// It has run, and nothing of that is written.
+    /// After the tool has run, before its result is written.
     AfterRun,
-    /// An end is about to be committed.
+    /// Before the end of a call is committed.
     BeforeSettle,
-    /// It was committed, and nobody was told.
+    /// After that commit, before the caller is notified.
     AfterSettle,
 }
 
@@ -25,7 +25,7 @@ mod armed {
 
     use super::Point;
 
-    /// The point that kills, and how many passes are left.
+    /// The point that aborts, and the number of passes left.
     static PLAN: OnceLock<Option<(String, AtomicI64)>> = OnceLock::new();
 
     pub fn pass(point: Point) {
@@ -43,7 +43,7 @@ mod armed {
     }
 }
 
-/// Passes a point.
+/// Passes a point, and aborts if it is the planned pass.
 #[inline]
 pub fn pass(point: Point) {
     #[cfg(feature = "fault-points")]

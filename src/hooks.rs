@@ -1,8 +1,8 @@
-//! Hooks around calls: who is asked before a run, after it, and before its end is stored.
+//! Hooks around calls: before a tool runs, before its outcome is stored, and after the call has ended.
 //!
-//! A hook is a webhook, a type of the library's user ([`RustHook`]), or one that the service brings along. Those of the
-//! database are the same on all nodes; those of the settings and of the program come before them in the order of
-//! registration. While there is none, a call pays for one look at a number.
+//! A hook is a webhook, a Rust type of the library's user ([`RustHook`]), or a built-in hook. Hooks stored in the
+//! database are the same on all nodes; at equal priority, hooks of the program and of the settings run before them.
+//! While no hooks exist, a call pays only for one atomic load.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -38,15 +38,15 @@ pub use rust::{AfterToolCall, BeforeToolCall, RustHook, ToolResultPersist};
 pub use target::HookError;
 pub(crate) use truncate::Truncate as TruncateOptions;
 
-/// Hooks in the order in which they are asked.
+/// Hooks in the order in which they run.
 type Ordered = Arc<Vec<Arc<Hook>>>;
 
-/// Who is asked about whose calls.
+/// The hooks of all tenants.
 #[derive(Debug, Default)]
 struct HookTable {
-    /// Those of the program and of the settings: about everybody's.
+    /// Hooks of the program and of the settings, which apply to all tenants.
     fixed: Ordered,
-    /// These and a tenant's own, for each that has any.
+    /// The fixed hooks and the tenant's own, for each tenant that has any.
     of: HashMap<Tenant, Ordered>,
 }
 
@@ -56,30 +56,30 @@ impl HookTable {
     }
 }
 
-/// All hooks of a node, and the way to ask them.
+/// All hooks of a node.
 #[derive(Debug)]
 pub struct Hooks {
     client: HttpClient,
     key: SigningKey,
     clock: Clock,
     ids: IdGenerator,
-    /// Of the program and of the settings.
+    /// Hooks of the program and of the settings.
     fixed: Vec<Arc<Hook>>,
-    /// All of them.
+    /// The current table, swapped atomically.
     shown: ArcSwap<HookTable>,
-    /// A bit for each event that somebody wants to be asked at.
+    /// A bit for each event that has a hook.
     wanted: AtomicU8,
-    /// The stored hooks' version that is shown.
+    /// The version of the stored hooks in the current table.
     version: Mutex<i64>,
     counts: Counts,
     desk: notify::Notifier,
 }
 
 impl Hooks {
-    /// Hooks of the program and of the settings; the stored ones come with [`Hooks::reload`].
+    /// Creates the hooks of the program and of the settings. [`Hooks::reload`] adds the stored ones.
     ///
     /// # Errors
-    /// The place of a declared hook that is refused, and why.
+    /// Returns the index of an invalid hook, with JSON pointers and reasons.
     pub fn new(
         client: HttpClient,
         key: SigningKey,
@@ -115,21 +115,21 @@ impl Hooks {
         Ok(hooks)
     }
 
-    /// Whether anybody wants to be asked at this event, about whatever call.
+    /// Returns `true` if any hook of any tenant is registered for the event.
     #[must_use]
     pub fn has(&self, event: HookEvent) -> bool {
         self.wanted.load(Ordering::Relaxed) & bit(event) != 0
     }
 
-    /// The hooks that are asked at this event about a tenant's call of this tool, in their order.
+    /// Returns the hooks to run at an event of a tenant's call, in order.
     #[must_use]
     pub fn matching(&self, event: HookEvent, tenant: &Tenant, tool: &str, groups: &[String]) -> Vec<Arc<Hook>> {
         let shown = self.shown.load();
         shown.asked(tenant).iter().filter(|hook| hook.event() == event && hook.matches(tool, groups)).cloned().collect()
     }
 
-    /// The hooks that there are for a tenant, in the order in which they are asked. Those of the program and of the settings
-    /// are the operator's: others are asked about, and not told of them.
+    /// Returns the hooks that a tenant can see, in order. Hooks of the program and of the settings apply to all
+    /// tenants, but only the operator can see them.
     #[must_use]
     pub fn all(&self, tenant: &Tenant) -> Vec<Arc<Hook>> {
         let shown = self.shown.load();
@@ -137,43 +137,43 @@ impl Hooks {
         shown.asked(tenant).iter().filter(is_theirs).cloned().collect()
     }
 
-    /// The hook of this id, if there is one for this tenant.
+    /// Returns the hook with this id, if the tenant can see it.
     #[must_use]
     pub fn get(&self, tenant: &Tenant, id: &str) -> Option<Arc<Hook>> {
         self.all(tenant).into_iter().find(|hook| hook.id() == id)
     }
 
-    /// How often hooks were asked, and what became of it.
+    /// Returns the counters of all hooks.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The version of the stored hooks that is shown.
+    /// Returns the version of the stored hooks in use.
     #[must_use]
     pub fn version(&self) -> i64 {
         *self.version.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the stored hooks and shows them. One that cannot be used any more is left out and told in the log.
+    /// Reads the stored hooks and replaces the current ones. A hook that is no longer valid is skipped and logged.
     ///
     /// # Errors
-    /// If the database fails; then nothing changes.
+    /// Returns a [`StoreError`] if the database fails. Nothing changes then.
     pub async fn reload(&self, stores: &Stores) -> Result<(), StoreError> {
         let (stored, version) = stores.hooks().await?;
         let before = self.shown.load_full();
         let mut compiled: HashMap<Tenant, Vec<Arc<Hook>>> = HashMap::new();
         for (tenant, stored) in stored {
             let id = stored.id.to_string();
-            // A hook never changes; it keeps its counts.
+            // Hooks are immutable, so a known one is reused and keeps its counters.
             let known = before.of.get(&tenant).and_then(|own| own.iter().find(|hook| hook.id() == id).cloned());
             match known.map_or_else(|| compile(stored).map(Arc::new), Ok) {
                 Ok(hook) => compiled.entry(tenant).or_default().push(hook),
-                Err(reason) => tracing::error!(id, reason, "a registered hook is left out"),
+                Err(reason) => tracing::error!(id, reason, "invalid registered hook; it is skipped"),
             }
         }
         let mut shown = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        // An older version than the one shown changes nothing.
+        // A concurrent reload may have installed a newer version.
         if version >= *shown {
             *shown = version;
             self.show(compiled);
@@ -184,7 +184,7 @@ impl Hooks {
     fn show(&self, stored: HashMap<Tenant, Vec<Arc<Hook>>>) {
         let in_order = |own: Vec<Arc<Hook>>| {
             let mut all: Vec<Arc<Hook>> = self.fixed.iter().cloned().chain(own).collect();
-            // Stable: those of one priority stay in the order of their registration.
+            // A stable sort keeps the order of registration within a priority.
             all.sort_by_key(|hook| std::cmp::Reverse(hook.definition().priority));
             Arc::new(all)
         };

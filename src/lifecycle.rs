@@ -1,13 +1,13 @@
-//! What the process asks of the system: descriptors at the start; signals at the end, of which the first drains and the
-//! second stops at once.
+//! Process limits and signals: raises the limit of file descriptors at the start, drains at the first signal and exits
+//! at the second.
 
 use tokio_util::sync::CancellationToken;
 
-/// The signal of a file that would grow past the limit of its process.
+/// The signal sent when a file would exceed the size limit of the process.
 const SIGXFSZ: i32 = 25;
 
-/// Lets the process have so many file descriptors, if it may: each connection is one. Returns how many it has; `None` is
-/// any number.
+/// Raises the limit of file descriptors to `wanted`, as far as the hard limit allows. Returns the resulting limit;
+/// `None` means unlimited.
 #[must_use]
 pub fn raise_descriptors(wanted: u64) -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,10 +21,11 @@ pub fn raise_descriptors(wanted: u64) -> Option<u64> {
 /// Fires `drain` at the first SIGTERM or SIGINT, and ends the process at the second.
 ///
 /// # Errors
-/// If signals cannot be heard.
+/// Returns an I/O error if a signal handler cannot be installed.
 pub fn on_signals(drain: CancellationToken) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    // Once it is heard, a file that may not grow any more fails its write, as on a full disk, and ends nothing.
+    // With a handler, a write beyond the file size limit fails like a write to a full disk, and does not kill the
+    // process.
     drop(signal(SignalKind::from_raw(SIGXFSZ))?);
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::spawn(async move {
@@ -35,10 +36,10 @@ pub fn on_signals(drain: CancellationToken) -> std::io::Result<()> {
             }
         };
         let name = next().await;
-        tracing::info!("{name}: no new calls are taken; running ones may end");
+        tracing::info!("{name}: draining; no new calls are accepted");
         drain.cancel();
         let name = next().await;
-        tracing::warn!("{name} again: stopped at once");
+        tracing::warn!("{name} again: exiting immediately");
         std::process::exit(1);
     });
     Ok(())

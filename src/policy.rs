@@ -1,6 +1,6 @@
-//! What stands between a call and its executor: the tower stack of one tool, built once when it is registered.
+//! The tower stack of one tool: the layers between a call and its executor, built once when the tool is registered.
 //!
-//! Read from the top: a call passes `timeout → executor`. Layers of the library's users stand outermost.
+//! A call passes `timeout → executor`. Layers of the library's users are outermost.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,10 +13,10 @@ use crate::executor::{BoxFuture, Executor, ExternalExecutor, Invocation};
 
 pub mod timeout;
 
-/// One tool, ready to be called.
+/// The stack of one tool.
 pub type Stack = BoxCloneSyncService<Invocation, ToolOutput, Failure>;
 
-/// Wraps every tool's stack in a layer of one's own.
+/// A function that wraps the stack of every tool in a custom layer.
 pub type StackLayer = Arc<dyn Fn(&ToolDefinition, Stack) -> Stack + Send + Sync>;
 
 /// Builds the stack of one tool.

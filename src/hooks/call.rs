@@ -1,4 +1,4 @@
-//! What a hook is told of a call: never presets, never context.
+//! The view of a call that a hook receives. It never contains presets or context.
 
 use std::sync::Arc;
 
@@ -13,28 +13,28 @@ use crate::domain::{Agent, Call, ContentBlock, Failure, HookEvent, Outcome};
 /// A call as a hook sees it.
 #[derive(Debug, Clone)]
 pub struct HookCall {
-    /// What the hook is asked at.
+    /// The event of the hook.
     pub event: HookEvent,
     /// The service's id of the call.
     pub id: Uuid,
     /// The caller's id of the call.
     pub call_id: Arc<str>,
-    /// The tool.
+    /// The name of the tool.
     pub name: Arc<str>,
-    /// Valid arguments, as earlier hooks have left them.
+    /// The valid arguments, as earlier hooks have left them.
     pub arguments: Arc<Value>,
-    /// The conversation that it belongs to.
+    /// The id of the session.
     pub session: Option<Arc<str>>,
-    /// On whose behalf it is made.
+    /// The agent that makes the call.
     pub agent: Option<Arc<Agent>>,
-    /// How it ended; `None` before its run.
+    /// The outcome; `None` before the tool runs.
     pub result: Option<Arc<Outcome>>,
-    /// How long the tool ran.
+    /// The duration of the run, in milliseconds.
     pub duration_ms: Option<u64>,
 }
 
 impl HookCall {
-    /// What a hook is told of this call.
+    /// Creates the view of a call.
     #[must_use]
     pub fn of(event: HookEvent, call: &Call) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl HookCall {
         }
     }
 
-    /// The body of a webhook.
+    /// Returns the body of a webhook request.
     #[must_use]
     pub fn body(&self) -> Bytes {
         let body = Body {
@@ -61,7 +61,7 @@ impl HookCall {
             result: self.result.as_deref().map(OutcomePayload::of),
             duration_ms: self.duration_ms,
         };
-        // Maps with string keys and numbers that came from JSON cannot fail to serialise.
+        // Serialization cannot fail: all keys are strings, and all numbers were parsed from JSON.
         serde_json::to_vec(&body).unwrap_or_default().into()
     }
 }
@@ -110,7 +110,7 @@ impl<'a> OutcomePayload<'a> {
     }
 }
 
-/// Content blocks whose images are only mentioned.
+/// Content blocks with the data of images left out.
 struct WithoutImages<'a>(&'a [ContentBlock]);
 
 impl Serialize for WithoutImages<'_> {

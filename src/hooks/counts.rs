@@ -1,31 +1,31 @@
-//! How often hooks were asked, and what became of it: since the start of this node.
+//! Counters of hook runs since the start of this node.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::HookEvent;
 
-/// What became of asking a hook.
+/// The outcome of running a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookOutcome {
-    /// It had its say.
+    /// The hook succeeded and did not block.
     Ok,
-    /// It blocked the call.
+    /// The hook blocked the call.
     Blocked,
-    /// It failed.
+    /// The hook failed.
     Failed,
-    /// It was too slow.
+    /// The hook timed out.
     Timeout,
-    /// What it said is nothing.
+    /// The response of the hook was invalid.
     Unreadable,
-    /// It was not asked, because too many waited.
+    /// The hook was not run, because too many notifications waited.
     Dropped,
 }
 
 impl HookOutcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 6] = [Self::Ok, Self::Blocked, Self::Failed, Self::Timeout, Self::Unreadable, Self::Dropped];
 
-    /// As metrics name it.
+    /// Returns the label value used in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -39,43 +39,43 @@ impl HookOutcome {
     }
 }
 
-/// Counts of one node. They only grow.
+/// Counters of one node. They never decrease.
 #[derive(Debug, Default)]
 pub struct Counts {
     asked: AtomicU64,
     failed: AtomicU64,
     blocked: AtomicU64,
     dropped: AtomicU64,
-    /// By event and outcome.
+    /// Runs by event and outcome.
     ended: [[AtomicU64; HookOutcome::ALL.len()]; HookEvent::ALL.len()],
 }
 
 impl Counts {
-    /// Hooks that were asked.
+    /// Returns the number of hook runs.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Of these, those that failed or were too slow.
+    /// Returns the number of runs that failed or timed out.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Calls that a hook blocked.
+    /// Returns the number of calls blocked by a hook.
     #[must_use]
     pub fn blocked(&self) -> u64 {
         self.blocked.load(Ordering::Relaxed)
     }
 
-    /// After hooks that were not asked, because too many waited.
+    /// Returns the number of after-hooks that were not run, because too many notifications waited.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// How often asking at this event came to this.
+    /// Returns the number of runs with this event and outcome.
     #[must_use]
     pub fn ended(&self, event: HookEvent, outcome: HookOutcome) -> u64 {
         self.ended[event as usize][outcome as usize].load(Ordering::Relaxed)
@@ -97,7 +97,7 @@ impl Counts {
         self.blocked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how many there are by now.
+    /// Counts a dropped notification, and returns the new total.
     pub(super) fn note_dropped(&self) -> u64 {
         self.dropped.fetch_add(1, Ordering::Relaxed) + 1
     }

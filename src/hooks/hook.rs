@@ -1,4 +1,4 @@
-//! One hook, ready to be asked, and whom it is about.
+//! One compiled hook, and the calls that it matches.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use super::target::{Target, target};
 use crate::domain::hook::LONGEST_TIMEOUT_MS;
 use crate::domain::{HookDefinition, HookEvent, Time, glob};
 
-/// Most globs, and most groups, of one hook.
+/// Maximum number of globs, and of groups, of one hook.
 const MOST_MATCHES: usize = 256;
 
-/// Where a hook was registered.
+/// The source of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HookSource {
-    /// Over HTTP.
+    /// Registered over the HTTP API.
     Api,
-    /// In the settings.
+    /// Declared in the settings.
     Config,
-    /// In the program.
+    /// Registered by the program that embeds Toolpost.
     Rust,
 }
 
@@ -31,11 +31,11 @@ pub struct Hook {
     id: Arc<str>,
     definition: HookDefinition,
     pub(super) target: Target,
-    /// Nothing: any tool.
+    /// `None` matches every tool.
     globs: Option<GlobSet>,
     source: HookSource,
     created_at: Time,
-    /// How often it was asked, by this node.
+    /// The counters of this hook on this node.
     pub(super) counts: Counts,
 }
 
@@ -45,27 +45,27 @@ impl fmt::Debug for Hook {
     }
 }
 
-/// A hook as it is shown. Its secret never is.
+/// A hook without its secret.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Hook)]
 pub struct HookView<'a> {
-    /// Its id.
+    /// The id of the hook.
     id: &'a str,
     #[serde(flatten)]
     definition: &'a HookDefinition,
-    /// Whether it has a signing secret of its own.
+    /// Whether the hook has its own signing secret.
     has_secret: bool,
-    /// Where it was registered.
+    /// The source of the hook.
     source: HookSource,
-    /// When it was registered; of one in the settings or the program, when the service started.
+    /// The time of registration. For hooks of the settings or the program, the start of the service.
     created_at: Time,
 }
 
 impl Hook {
-    /// A webhook or a built-in hook.
+    /// Creates a webhook or a built-in hook from its definition.
     ///
     /// # Errors
-    /// Everything that is wrong with it: JSON pointers and sentences.
+    /// Returns JSON pointers and reasons if the definition is invalid.
     pub(crate) fn declared(
         id: Arc<str>,
         definition: HookDefinition,
@@ -89,7 +89,10 @@ impl Hook {
         }
         let matches = &definition.matches;
         if matches.tools.len() > MOST_MATCHES || matches.groups.len() > MOST_MATCHES {
-            faults.push(("/match".to_owned(), format!("has at most {MOST_MATCHES} globs and {MOST_MATCHES} groups")));
+            faults.push((
+                "/match".to_owned(),
+                format!("must have at most {MOST_MATCHES} globs and {MOST_MATCHES} groups"),
+            ));
         }
         let globs = globs(&matches.tools).map_err(|mut more| faults.append(&mut more)).unwrap_or_default();
         if !faults.is_empty() {
@@ -98,43 +101,43 @@ impl Hook {
         Ok(Self { id, definition, target, globs, source, created_at, counts: Counts::default() })
     }
 
-    /// Its id.
+    /// Returns the id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// How often this node has asked it since it knows of it, and what became of that.
+    /// Returns the counters of this hook on this node.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// When it is asked.
+    /// Returns the event at which the hook runs.
     #[must_use]
     pub fn event(&self) -> HookEvent {
         self.definition.event
     }
 
-    /// As it was declared.
+    /// Returns the definition.
     #[must_use]
     pub fn definition(&self) -> &HookDefinition {
         &self.definition
     }
 
-    /// Whether it is one that the service brings along: it never fails, and takes no time.
+    /// Returns `true` for a built-in hook, which never fails and does no I/O.
     #[must_use]
     pub fn is_builtin(&self) -> bool {
         self.definition.builtin.is_some()
     }
 
-    /// Where it was registered.
+    /// Returns the source.
     #[must_use]
     pub fn source(&self) -> HookSource {
         self.source
     }
 
-    /// Whether it is asked about calls of this tool.
+    /// Returns `true` if the hook matches calls of this tool.
     #[must_use]
     pub fn matches(&self, tool: &str, groups: &[String]) -> bool {
         let wanted = &self.definition.matches.groups;
@@ -142,7 +145,7 @@ impl Hook {
             && (wanted.is_empty() || wanted.iter().any(|group| groups.contains(group)))
     }
 
-    /// As it is shown.
+    /// Returns the hook without its secret.
     #[must_use]
     pub fn view(&self) -> HookView<'_> {
         HookView {

@@ -1,4 +1,4 @@
-//! Asking one hook, within its time.
+//! Invocation of one hook, within its timeout.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::domain::{Call, HookEvent, HookFault, HookFaultKind, json};
 use crate::executor::http::{WebhookAnswer, webhook_headers};
 use crate::executor::signing_key::SigningKey;
 
-/// Longest reason of a failure that is told, in characters.
+/// Maximum length of a recorded failure reason, in characters.
 const LONGEST_REASON: usize = 500;
 
-/// What a hook failed at.
+/// The kind and the reason of a hook failure.
 type Failed = (HookFaultKind, String);
 
 impl Hooks {
-    /// Asks a hook before a run.
+    /// Runs a before-hook.
     ///
     /// # Errors
-    /// If it fails or is too slow.
+    /// Returns a [`HookFault`] if the hook fails or times out.
     pub async fn before(&self, hook: &Hook, call: HookCall) -> Result<BeforeDecision, HookFault> {
         let said = self.within(hook, async {
             match &hook.target {
@@ -47,10 +47,10 @@ impl Hooks {
         Ok(said)
     }
 
-    /// Asks a hook what is to be stored of an ended call, and changes `image` so. Returns whether anything changed.
+    /// Runs a persist hook of an ended call, and applies its rewrite to `image`. Returns `true` if anything changed.
     ///
     /// # Errors
-    /// If it fails or is too slow; then nothing has changed.
+    /// Returns a [`HookFault`] if the hook fails or times out. Nothing changes then.
     pub async fn persist(&self, hook: &Hook, image: &mut Call) -> Result<bool, HookFault> {
         match &hook.target {
             Target::Redact(redact) => {
@@ -84,7 +84,7 @@ impl Hooks {
         Ok(changes)
     }
 
-    /// Tells a hook of an end. `body` is made once for all of them.
+    /// Runs an after-hook. `body` is rendered once for all hooks of a call.
     pub(super) async fn after(&self, hook: &Hook, call: HookCall, body: Bytes) -> Result<(), HookFault> {
         self.within(hook, async {
             match &hook.target {
@@ -137,7 +137,7 @@ fn read<T>(answer: WebhookAnswer, read: fn(&[u8]) -> Result<T, String>) -> Resul
     read.map_err(|reason| (HookFaultKind::Unreadable, reason))
 }
 
-/// A panic is the hook's failure, not the call's.
+/// Invokes a function. A panic is a failure of the hook, not of the call.
 async fn ask<T>(asked: &HookFn<T>, call: HookCall) -> Result<T, Failed> {
     let answered = AssertUnwindSafe(async { asked(call).await }).catch_unwind().await;
     let panicked = |_| Err("it panicked".into());

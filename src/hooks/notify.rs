@@ -1,4 +1,5 @@
-//! Telling hooks of ends: in parallel, never awaited, and bounded. What does not fit is dropped and counted.
+//! Notification of after-hooks: concurrent, detached from the call, and bounded. Notifications beyond the bound are
+//! dropped and counted.
 
 use std::sync::Arc;
 
@@ -12,14 +13,14 @@ use super::counts::HookOutcome;
 use super::hook::Hook;
 use crate::domain::{Call, HookEvent, Outcome, json};
 
-/// Hooks that are told at once.
+/// Maximum number of after-hooks that run at once.
 const AT_ONCE: usize = 64;
-/// Memory that ends may hold which wait to be told, in KiB; one that is larger takes it all.
+/// Maximum memory of waiting notifications, in KiB. A larger call acquires all of it.
 const ROOM_KIB: u32 = 32 * 1024;
-/// The least that one is counted with: no more than 4096 wait.
+/// Minimum memory counted for a notification, in KiB, so that at most 4096 wait.
 const LEAST_KIB: u32 = 8;
 
-/// The bounds of telling.
+/// The bounds of notifications.
 #[derive(Debug)]
 pub(super) struct Notifier {
     room: Arc<Semaphore>,
@@ -33,7 +34,7 @@ impl Default for Notifier {
 }
 
 impl Hooks {
-    /// Has these hooks told of an ended call, in tasks of `tasks`, until `stop` fires. Never waits.
+    /// Runs after-hooks of an ended call in tasks of `tasks`, until `stop` fires. Never waits.
     pub fn tell(
         self: &Arc<Self>,
         hooks: Vec<Arc<Hook>>,
@@ -47,9 +48,9 @@ impl Hooks {
                 let dropped = self.counts.note_dropped();
                 hook.counts.note_dropped();
                 self.counts.note_ended(hook.event(), HookOutcome::Dropped);
-                // Told at every doubling: whoever is flooded is not flooded by the log too.
+                // Logged at each power of two, so that an overload does not flood the log.
                 if dropped.is_power_of_two() {
-                    tracing::warn!(hook = hook.id(), dropped, "hooks are too slow: ends of calls are not told to them");
+                    tracing::warn!(hook = hook.id(), dropped, "after-hooks are too slow; notifications are dropped");
                 }
             }
             return;
@@ -65,9 +66,10 @@ impl Hooks {
                         biased;
                         () = stop.cancelled() => {}
                         () = async {
-                            // Never closed.
+                            // The semaphore is never closed.
                             let _slot = all.desk.slots.acquire().await;
-                            // What it failed with is logged and counted; its call has ended and tells nothing more.
+                            // A failure is logged and counted inside; the call has ended, so its events cannot report
+                            // it.
                             let _ = all.after(&hook, told, body).await;
                         } => {}
                     }
@@ -79,7 +81,7 @@ impl Hooks {
     }
 }
 
-/// About how many bytes an ended call holds.
+/// Returns the approximate memory of an ended call, in bytes.
 fn size_of(call: &Call) -> usize {
     let of_outcome = |outcome: &Outcome| outcome.output.len() * 2 + json::size_of(&outcome.details);
     call.arguments_text.get().len() + call.outcome.as_deref().map_or(0, of_outcome)
@@ -120,7 +122,7 @@ mod tests {
         stop.cancel();
         tasks.close();
         tasks.wait().await;
-        assert_eq!(hooks.counts().asked(), AT_ONCE as u64, "no more were ever told at once");
+        assert_eq!(hooks.counts().asked(), AT_ONCE as u64, "no further hook was run");
         assert_eq!(hooks.desk.room.available_permits(), ROOM_KIB as usize);
     }
 }

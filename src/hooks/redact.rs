@@ -1,5 +1,5 @@
-//! The built-in hook `redact`: members by JSON pointer, and whatever fits a pattern, in all that is stored of a call. Regular
-//! expressions run in linear time.
+//! The built-in hook `redact`: removes members by JSON pointer and text by pattern from everything stored of a call.
+//! Regular expressions run in linear time.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -13,19 +13,21 @@ use crate::domain::call::CallRecord;
 use crate::domain::limits::Bounds;
 use crate::domain::{ContentBlock, JsonText, Outcome, decode, json, outcome};
 
-/// Most pointers, and most patterns, of one hook.
+/// Maximum number of pointers, and of patterns, of one hook.
 const MOST: usize = 64;
-/// Largest compiled pattern, in bytes; and that of the few that may be larger, as `\w{16}` is, which knows all letters.
+/// Maximum size of a compiled pattern, in bytes. A few patterns may be larger: Unicode classes such as `\w{16}` need
+/// this.
 const LARGEST_PATTERN: usize = 256 * 1024;
 const LARGEST_OF_FEW: usize = 2 * 1024 * 1024;
 const FEW: usize = 8;
-/// What takes the place of what is taken out.
+/// The default replacement.
 const REPLACEMENT: &str = "[redacted]";
-/// Longest replacement, in characters.
+/// Maximum length of a replacement, in characters.
 const LONGEST_REPLACEMENT: usize = 1000;
-/// Bytes by which a call may grow in one hook: a pattern may fit every character, and hooks follow one another.
+/// Maximum growth of a call by one hook, in bytes. A pattern can match every character, and several hooks can run in
+/// sequence.
 const MOST_GROWTH: usize = 1024 * 1024;
-/// Where pointers may begin.
+/// The first tokens that a pointer can have.
 const PARTS: [&str; 3] = ["arguments", "structured", "details"];
 
 /// What `redact` takes out of all that is stored.
@@ -48,17 +50,17 @@ pub struct Options {
     replacement: Option<String>,
 }
 
-/// What is taken out.
+/// The compiled options of the hook.
 #[derive(Debug, Clone)]
 pub(super) struct Redact {
-    /// The part of the call, and the way within it.
+    /// The part of the call, and the path within it.
     pointers: Vec<(String, Vec<String>)>,
     patterns: Vec<Regex>,
     replacement: String,
 }
 
 impl Redact {
-    /// Reads `{pointers:[…], patterns:[…], replacement?}`.
+    /// Parses `{pointers:[…], patterns:[…], replacement?}`.
     pub fn read(options: &Value) -> Result<Self, Vec<(String, String)>> {
         let options: Options = decode::read(options.clone()).map_err(|error| vec![(error.pointer, error.message)])?;
         let (mut pointers, mut patterns, mut faults) = (Vec::new(), Vec::new(), Vec::new());
@@ -79,10 +81,10 @@ impl Redact {
             }
         }
         if pointers.len() > MOST || patterns.len() > MOST {
-            faults.push((String::new(), format!("has at most {MOST} pointers and {MOST} patterns")));
+            faults.push((String::new(), format!("must have at most {MOST} pointers and {MOST} patterns")));
         }
         if options.pointers.is_empty() && options.patterns.is_empty() {
-            faults.push((String::new(), "needs pointers or patterns".to_owned()));
+            faults.push((String::new(), "must have pointers or patterns".to_owned()));
         }
         let replacement = options.replacement.unwrap_or_else(|| REPLACEMENT.to_owned());
         if replacement.chars().count() > LONGEST_REPLACEMENT {
@@ -92,16 +94,16 @@ impl Redact {
         if faults.is_empty() { Ok(Self { pointers, patterns, replacement }) } else { Err(faults) }
     }
 
-    /// Takes it out of what is stored of an ended call. Returns whether there was anything.
+    /// Redacts the stored form of an ended call. Returns `true` if anything changed.
     pub fn apply(&self, call: &mut CallRecord) -> bool {
         Pass { what: self, growth: Cell::new(MOST_GROWTH) }.call(call)
     }
 }
 
-/// One call's way through a hook.
+/// The redaction of one call.
 struct Pass<'a> {
     what: &'a Redact,
-    /// Bytes by which the call may still grow.
+    /// The number of bytes by which the call may still grow.
     growth: Cell<usize>,
 }
 
@@ -120,14 +122,14 @@ impl Pass<'_> {
             changed |= self.texts_of(members);
         }
         if call.streamed {
-            // They came piece by piece and were shown as they came.
+            // The parameters of a streamed call are partial arguments.
             changed |= self.members(&mut call.params, "arguments");
         }
         changed |= call.tip.as_mut().is_some_and(|tip| self.text(tip));
         let message = call.progress.as_mut().and_then(|progress| progress.message.as_mut());
         changed |= message.is_some_and(|message| self.text(message));
         let Some(outcome) = &mut call.outcome else { return changed };
-        // What was cut for the model is looked at as a whole, and cut again.
+        // Redact the full output, and truncate it for the model again.
         let mut other = Outcome::clone(outcome).untruncated();
         if self.outcome(&mut other) {
             let bounds = call.limits.map_or_else(Bounds::default, |limits| limits.output());
@@ -184,13 +186,13 @@ impl Pass<'_> {
             text_changed |= self.text(&mut outcome.output);
         }
         if text_changed && is_data {
-            // What fits only in the text stands in the data too, in some form.
+            // A match in the text only: the data contains the same text in some form.
             (outcome.structured, outcome.structured_text) = (None, None);
         }
         changed | text_changed
     }
 
-    /// The value without what is taken out; `None` if there is nothing of it. A text may be the JSON of the value.
+    /// Returns the redacted value; `None` if nothing changed. A string may contain the JSON of the value.
     fn value_of(&self, value: &Value, part: &str) -> Option<Arc<Value>> {
         let mut other = match value {
             Value::String(text) => json::parse(text.as_bytes()).unwrap_or_else(|_| value.clone()),
@@ -198,7 +200,7 @@ impl Pass<'_> {
         };
         let by_pointer = self.at_pointers(&mut other, part);
         if value.is_string() {
-            // A text stays one, and as it was written where no member of it went.
+            // A string stays a string, and keeps its formatting if no member of it was removed.
             let text = if by_pointer { other.to_string() } else { value.as_str().unwrap_or_default().to_owned() };
             other = Value::String(text);
         }
@@ -234,7 +236,7 @@ impl Pass<'_> {
         members.values_mut().fold(false, |changed, value| changed | self.texts(value))
     }
 
-    /// Every text in the value, and every number as the text that it is.
+    /// Redacts every string in the value, and every number by its text.
     fn texts(&self, value: &mut Value) -> bool {
         match value {
             Value::String(text) => self.text(text),
@@ -263,8 +265,8 @@ impl Pass<'_> {
         changed
     }
 
-    /// The text without what fits a pattern; `None` if nothing does. Where nothing stands there is nothing to take out, and
-    /// once the call has grown too much nothing takes the place of what is taken out.
+    /// Replaces the matches of a pattern; `None` if nothing matches. Empty matches are skipped. Once the call has grown
+    /// too much, matches are removed without a replacement.
     fn without(&self, pattern: &Regex, text: &str) -> Option<String> {
         let (mut replaced, mut rest) = (String::new(), 0);
         for found in pattern.find_iter(text).filter(|found| !found.is_empty()) {
@@ -281,7 +283,7 @@ impl Pass<'_> {
     }
 }
 
-/// The pattern, ready. `larger` counts those that are larger than the rest may be.
+/// Compiles a pattern. `larger` counts the patterns that exceed the normal size.
 fn compiled(text: &str, larger: &mut usize) -> Result<Regex, String> {
     match RegexBuilder::new(text).size_limit(LARGEST_PATTERN).build() {
         Err(regex::Error::CompiledTooBig(_)) if *larger < FEW => {
@@ -293,14 +295,15 @@ fn compiled(text: &str, larger: &mut usize) -> Result<Regex, String> {
     .map_err(|error| match error {
         regex::Error::CompiledTooBig(limit) => {
             format!(
-                "is too large when compiled (over {limit} bytes): repeat less, or keep to ASCII, as `(?-u:\\w)` does"
+                "is too large when compiled (over {limit} bytes): use smaller repetitions, or ASCII classes such as \
+                    `(?-u:\\w)`"
             )
         }
         other => other.to_string(),
     })
 }
 
-/// The part and the way within it.
+/// Splits a pointer into the part of the call and the path within it.
 fn way(pointer: &str) -> Option<(String, Vec<String>)> {
     let mut tokens = pointer.strip_prefix('/')?.split('/').map(|token| token.replace("~1", "/").replace("~0", "~"));
     let part = tokens.next().filter(|part| PARTS.contains(&part.as_str()))?;
@@ -308,7 +311,7 @@ fn way(pointer: &str) -> Option<(String, Vec<String>)> {
     (!way.is_empty()).then_some((part, way))
 }
 
-/// Puts another text in the place of the whole output.
+/// Replaces the output, and the text block that contains it.
 fn replace_text(outcome: &mut Outcome, text: &str) {
     let old = std::mem::replace(&mut outcome.output, text.to_owned());
     for block in &mut outcome.content {

@@ -1,34 +1,34 @@
-//! What hooks answer, and how a webhook's answer is read.
+//! The responses of hooks, and the parsing of webhook responses.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::domain::{ContentBlock, decode, json};
 
-/// Longest reason that is repeated to a model, in characters.
+/// Maximum length of a reason shown to a model, in characters.
 const LONGEST_REASON: usize = 2000;
 
-/// What a hook says before a run.
+/// The response of a before-hook.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BeforeDecision {
-    /// Nothing.
+    /// The call continues unchanged.
     Continue,
-    /// These arguments take the place of those of the same names.
+    /// These arguments replace the call's arguments of the same names.
     Arguments(Map<String, Value>),
-    /// The call is not to run; maybe why. Nobody else is asked.
+    /// The call does not run, for this reason. Later hooks are skipped.
     Block(Option<String>),
 }
 
-/// What a hook makes of a result that is to be stored. What is `None` stays.
+/// The response of a persist hook. Members that are `None` stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rewrite {
-    /// The text; blocks that are no texts stay.
+    /// Replaces the text. Blocks of other types stay.
     pub output: Option<String>,
-    /// The blocks, and with them the text.
+    /// Replaces the content blocks, and with them the text.
     pub content: Option<Vec<ContentBlock>>,
-    /// The details for people.
+    /// Replaces the details.
     pub details: Option<Map<String, Value>>,
-    /// Merged into the call's.
+    /// Merged into the metadata of the call.
     pub metadata: Map<String, Value>,
 }
 
@@ -50,13 +50,13 @@ struct PersistResponse {
 }
 
 impl BeforeDecision {
-    /// Reads a webhook's answer.
+    /// Parses the response of a webhook.
     ///
     /// # Errors
-    /// What it should be. Nothing of it is repeated.
+    /// Returns the expected form. It does not repeat the response, which may contain secrets.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         let answer: BeforeResponse = read(body)
-            .ok_or("its answer is neither empty nor {\"arguments\": {…}} nor {\"block\": true, \"reason\": \"…\"}")?;
+            .ok_or("the response must be empty, {\"arguments\": {…}} or {\"block\": true, \"reason\": \"…\"}")?;
         Ok(match answer {
             BeforeResponse { block: true, reason, .. } => Self::Block(reason).bounded(),
             BeforeResponse { arguments: Some(arguments), .. } if !arguments.is_empty() => Self::Arguments(arguments),
@@ -64,7 +64,7 @@ impl BeforeDecision {
         })
     }
 
-    /// The same with a reason that a model can be shown.
+    /// Shortens the reason to the length that a model can be shown.
     pub(super) fn bounded(self) -> Self {
         let Self::Block(reason) = self else { return self };
         let reason = reason.map(|reason| json::shorten(reason.trim(), LONGEST_REASON));
@@ -73,18 +73,18 @@ impl BeforeDecision {
 }
 
 impl Rewrite {
-    /// Reads a webhook's answer.
+    /// Parses the response of a webhook.
     ///
     /// # Errors
-    /// What it should be. Nothing of it is repeated.
+    /// Returns the expected form. It does not repeat the response, which may contain secrets.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         let answer: PersistResponse =
-            read(body).ok_or("its answer is neither empty nor an object of output, content, details and metadata")?;
+            read(body).ok_or("the response must be empty or an object with output, content, details and metadata")?;
         let PersistResponse { output, content, details, metadata } = answer;
         Ok(Self { output, content, details, metadata: metadata.unwrap_or_default() })
     }
 
-    /// Whether it changes nothing.
+    /// Returns `true` if the rewrite changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { output, content, details, metadata } = self;
@@ -92,13 +92,13 @@ impl Rewrite {
     }
 }
 
-/// An empty answer is one that says nothing.
+/// Parses a response. An empty body is the default response.
 fn read<T: Default + serde::de::DeserializeOwned>(body: &[u8]) -> Option<T> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Some(T::default());
     }
     let value = json::parse(body).ok()?;
-    // A derived shape would take an array for its members in order.
+    // A derived deserializer would accept an array of the members in order.
     if !value.is_object() {
         return None;
     }

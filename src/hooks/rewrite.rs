@@ -1,4 +1,4 @@
-//! Changing the image of an ended call that is stored. What is taken out of the text is kept in no other form.
+//! Changes to the stored form of an ended call. Text removed from the output is not stored in any other form.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use super::response::Rewrite;
 use crate::domain::call::CallRecord;
 use crate::domain::{ContentBlock, Outcome, json, outcome};
 
-/// What is stored instead of a result that a hook should have looked at and could not.
+/// Stored instead of a result whose persist hook failed.
 const WITHHELD: &str = "[The result is not stored: a tool_result_persist hook failed]";
 
 impl Rewrite {
-    /// Changes what is stored of an ended call.
+    /// Applies the rewrite to the stored form of an ended call.
     pub(super) fn apply(self, call: &mut CallRecord) {
         let Self { output, content, details, metadata } = self;
         json::merge_deep(&mut call.metadata, metadata);
         let Some(outcome) = &mut call.outcome else { return };
         let outcome = Arc::make_mut(outcome);
         match (output, content) {
-            // The text is what the blocks say.
+            // The blocks determine the text.
             (_, Some(content)) => set_content(outcome, content),
             (Some(output), None) => set_text(outcome, output),
             (None, None) => {}
@@ -28,7 +28,7 @@ impl Rewrite {
     }
 }
 
-/// Stores nothing of the result.
+/// Removes the result from the stored form of a call.
 pub fn withhold(call: &mut CallRecord) {
     let Some(outcome) = &mut call.outcome else { return };
     let outcome = Arc::make_mut(outcome);
@@ -36,7 +36,7 @@ pub fn withhold(call: &mut CallRecord) {
     set_content(outcome, vec![ContentBlock::Text(WITHHELD.to_owned())]);
 }
 
-/// Puts one text in the place of all texts; other blocks stay.
+/// Replaces all text blocks with one; other blocks stay.
 pub(super) fn set_text(outcome: &mut Outcome, text: String) {
     let others =
         std::mem::take(&mut outcome.content).into_iter().filter(|block| !matches!(block, ContentBlock::Text(_)));

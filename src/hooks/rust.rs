@@ -1,4 +1,4 @@
-//! Hooks written in Rust, by users of the library.
+//! Hooks written in Rust by users of the library.
 
 use std::fmt;
 use std::future::Future;
@@ -10,30 +10,30 @@ use super::response::{BeforeDecision, Rewrite};
 use super::target::{HookError, HookFn, Target};
 use crate::domain::{FailurePolicy, HookDefinition, HookEvent, Time};
 
-/// Is asked before a tool runs.
+/// A hook that runs before a tool.
 pub trait BeforeToolCall: Send + Sync + 'static {
-    /// Lets the call go on, changes its arguments, or blocks it.
+    /// Continues the call, changes its arguments, or blocks it.
     ///
     /// # Errors
-    /// If it cannot say; what follows is a matter of its failure policy.
+    /// Returns a [`HookError`] if the hook cannot decide. Its failure policy determines whether the call runs.
     fn before_tool_call(&self, call: HookCall) -> impl Future<Output = Result<BeforeDecision, HookError>> + Send;
 }
 
-/// Is told of ends. Nobody waits for it.
+/// A hook that runs after a call has ended. It is detached: the call does not wait for it.
 pub trait AfterToolCall: Send + Sync + 'static {
-    /// Sees a call that has ended, well or badly.
+    /// Receives a call that has ended, with a result or a failure.
     ///
     /// # Errors
-    /// If it failed, which is counted and logged.
+    /// Returns a [`HookError`] if the hook failed. The failure is counted and logged.
     fn after_tool_call(&self, call: HookCall) -> impl Future<Output = Result<(), HookError>> + Send;
 }
 
-/// Is asked before an end is stored.
+/// A hook that runs before the outcome of a call is stored.
 pub trait ToolResultPersist: Send + Sync + 'static {
-    /// Says what is to be stored instead. The caller's own answer stays as it is.
+    /// Returns the changes to the stored outcome. The response to the caller is not affected.
     ///
     /// # Errors
-    /// If it cannot say; what follows is a matter of its failure policy.
+    /// Returns a [`HookError`] if the hook cannot decide. Its failure policy determines whether the result is stored.
     fn tool_result_persist(&self, call: HookCall) -> impl Future<Output = Result<Rewrite, HookError>> + Send;
 }
 
@@ -51,7 +51,7 @@ impl fmt::Debug for RustHook {
 }
 
 impl RustHook {
-    /// One that is asked before tools run.
+    /// Creates a hook that runs before tools.
     pub fn before(hook: impl BeforeToolCall) -> Self {
         let hook = Arc::new(hook);
         let asked: HookFn<BeforeDecision> = Arc::new(move |call| {
@@ -61,7 +61,7 @@ impl RustHook {
         Self { definition: HookDefinition::of(HookEvent::BeforeToolCall), target: Target::Before(asked) }
     }
 
-    /// One that is told of ends.
+    /// Creates a hook that runs after calls have ended.
     pub fn after(hook: impl AfterToolCall) -> Self {
         let hook = Arc::new(hook);
         let asked: HookFn<()> = Arc::new(move |call| {
@@ -71,7 +71,7 @@ impl RustHook {
         Self { definition: HookDefinition::of(HookEvent::AfterToolCall), target: Target::After(asked) }
     }
 
-    /// One that is asked before ends are stored.
+    /// Creates a hook that runs before outcomes are stored.
     pub fn persist(hook: impl ToolResultPersist) -> Self {
         let hook = Arc::new(hook);
         let asked: HookFn<Rewrite> = Arc::new(move |call| {
@@ -81,35 +81,35 @@ impl RustHook {
         Self { definition: HookDefinition::of(HookEvent::ToolResultPersist), target: Target::Persist(asked) }
     }
 
-    /// Only about tools whose names fit one of these globs.
+    /// Restricts the hook to tools whose names match one of these globs.
     #[must_use]
     pub fn tools<T: Into<String>>(mut self, globs: impl IntoIterator<Item = T>) -> Self {
         self.definition.matches.tools = globs.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Only about tools of one of these groups.
+    /// Restricts the hook to tools of one of these groups.
     #[must_use]
     pub fn groups<T: Into<String>>(mut self, groups: impl IntoIterator<Item = T>) -> Self {
         self.definition.matches.groups = groups.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Higher ones are asked first.
+    /// Sets the priority. Hooks with higher values run first.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.definition.priority = priority;
         self
     }
 
-    /// How long it may take.
+    /// Sets the timeout, in milliseconds.
     #[must_use]
     pub fn timeout_ms(mut self, timeout_ms: u64) -> Self {
         self.definition.timeout_ms = timeout_ms;
         self
     }
 
-    /// What its failure means for the call.
+    /// Sets the effect of a failure of the hook on the call.
     #[must_use]
     pub fn failure_policy(mut self, policy: FailurePolicy) -> Self {
         self.definition.failure_policy = policy;

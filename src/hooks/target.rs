@@ -1,4 +1,4 @@
-//! What is behind a hook: a webhook, a function of the program, or what the service brings along.
+//! The target of a hook: a webhook, a Rust function or a built-in hook.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::executor::BoxFuture;
 use crate::executor::http::check_url;
 use crate::executor::signing_key::SigningKey;
 
-/// What is behind a hook.
+/// The code that a hook runs.
 #[derive(Clone)]
 pub(super) enum Target {
     Webhook { url: String, key: Option<SigningKey> },
@@ -25,7 +25,7 @@ pub(super) enum Target {
     Persist(HookFn<Rewrite>),
 }
 
-/// Why a hook failed.
+/// An error returned by a hook: the reason of its failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct HookError(pub String);
@@ -42,13 +42,13 @@ impl From<String> for HookError {
     }
 }
 
-/// Asks a hook of one kind.
+/// The function of a hook for one event.
 pub(super) type HookFn<T> = Arc<dyn Fn(HookCall) -> BoxFuture<Result<T, HookError>> + Send + Sync>;
 
-/// Reads what is behind a declared hook.
+/// Compiles the target of a declared hook.
 ///
 /// # Errors
-/// Everything that is wrong with it: JSON pointers and sentences.
+/// Returns JSON pointers and reasons if the definition is invalid.
 pub(super) fn target(definition: &HookDefinition) -> Result<Target, Vec<(String, String)>> {
     let fault = |pointer: &str, text: &str| Err(vec![(pointer.to_owned(), text.to_owned())]);
     let key = match definition.secret.as_ref().map(|secret| SigningKey::parse(&secret.0)).transpose() {
@@ -56,21 +56,21 @@ pub(super) fn target(definition: &HookDefinition) -> Result<Target, Vec<(String,
         Err(error) => return fault("/secret", &error.to_string()),
     };
     match (&definition.url, definition.builtin) {
-        (Some(_), Some(_)) => fault("/builtin", "a hook has an url or is a builtin, not both"),
-        (None, None) => fault("/url", "a hook needs an url, or a builtin"),
+        (Some(_), Some(_)) => fault("/builtin", "a hook must have either url or builtin, not both"),
+        (None, None) => fault("/url", "a hook must have url or builtin"),
         (Some(url), None) => {
             if definition.options.is_some() {
-                return fault("/options", "only a builtin has options");
+                return fault("/options", "options are valid only for a builtin");
             }
             check_url(url).map_err(|reason| vec![("/url".to_owned(), reason)])?;
             Ok(Target::Webhook { url: url.clone(), key })
         }
         (None, Some(builtin)) => {
             if definition.event != HookEvent::ToolResultPersist {
-                return fault("/event", "a builtin is asked at tool_result_persist");
+                return fault("/event", "a builtin requires the event tool_result_persist");
             }
             if key.is_some() {
-                return fault("/secret", "a builtin signs nothing");
+                return fault("/secret", "a builtin does not use a secret");
             }
             let options = definition.options.clone().unwrap_or_else(|| Value::Object(Map::new()));
             if !options.is_object() {

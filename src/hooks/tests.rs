@@ -1,4 +1,4 @@
-//! Which hooks are asked, and in which order.
+//! Tests of the selection and the order of hooks.
 
 use serde_json::json;
 

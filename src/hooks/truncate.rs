@@ -1,4 +1,4 @@
-//! The built-in hook `truncate`: less of a long output is stored.
+//! The built-in hook `truncate`: limits the stored length of outputs.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::domain::call::CallRecord;
 use crate::domain::decode;
 use crate::domain::limits::Bounds;
 
-/// What `truncate` keeps.
+/// The options of the hook.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = TruncateOptions)]
@@ -24,7 +24,7 @@ pub struct Truncate {
 }
 
 impl Truncate {
-    /// Reads `{max_bytes?, max_lines?}`.
+    /// Parses `{max_bytes?, max_lines?}`.
     pub fn read(options: &Value) -> Result<Self, Vec<(String, String)>> {
         let truncate: Self = decode::read(options.clone()).map_err(|error| vec![(error.pointer, error.message)])?;
         if truncate == Self::default() {
@@ -32,12 +32,13 @@ impl Truncate {
         }
         let largest = truncate.max_bytes.max(truncate.max_lines).unwrap_or_default();
         if i64::try_from(largest).is_err() {
-            return Err(vec![(String::new(), format!("max_bytes and max_lines are at most {}", i64::MAX))]);
+            return Err(vec![(String::new(), format!("max_bytes and max_lines must be at most {}", i64::MAX))]);
         }
         Ok(truncate)
     }
 
-    /// Cuts what is stored of an ended call; says so in its metadata. Returns whether it was too long.
+    /// Truncates the stored output of an ended call, and records this in the metadata. Returns `true` if anything
+    /// changed.
     pub fn apply(&self, call: &mut CallRecord) -> bool {
         let Some(outcome) = &mut call.outcome else { return false };
         let whole = outcome.whole_output();
@@ -49,7 +50,7 @@ impl Truncate {
         let kept = kept.to_owned();
         let outcome = Arc::make_mut(outcome);
         set_text(outcome, kept);
-        // What is left may still be more than a model is shown.
+        // The rest may still exceed the limit for models.
         let bounds = call.limits.map_or_else(Bounds::default, |limits| limits.output());
         *outcome = std::mem::take(outcome).truncated(&bounds, call.id);
         call.metadata.insert("stored_truncated".to_owned(), note);

@@ -1,4 +1,4 @@
-//! Stops a run when one of its clocks fires: the future is dropped, and with it the connection or whatever it holds.
+//! Timeouts of attempts. When one expires, the future of the attempt is dropped, which closes its connection.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tower::{Layer, Service};
 use crate::domain::{Failure, ToolOutput};
 use crate::executor::{BoxFuture, Emitter, Invocation};
 
-/// Bounds each attempt by its invocation's `timeout_ms`, and its silence by `idle_timeout_ms`.
+/// Limits each attempt to its `timeout_ms`, and the time between two of its reports to `idle_timeout_ms`.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeoutLayer;
 
@@ -21,7 +21,7 @@ impl<S> Layer<S> for TimeoutLayer {
     }
 }
 
-/// Returns once nothing has been reported for so long.
+/// Waits until the tool has reported nothing for `idle_ms`.
 async fn silence(emitter: &Emitter, idle_ms: Option<u64>) {
     let idle = Duration::from_millis(idle_ms.unwrap_or(u64::MAX));
     let begun = Instant::now();
@@ -34,7 +34,7 @@ async fn silence(emitter: &Emitter, idle_ms: Option<u64>) {
     }
 }
 
-/// What [`TimeoutLayer`] makes.
+/// The service of [`TimeoutLayer`].
 #[derive(Debug, Clone)]
 pub struct TimeoutService<S> {
     inner: S,
@@ -62,7 +62,7 @@ where
             tokio::select! {
                 biased;
                 ended = run => ended,
-                // The clock is made only for a run that does not end at once.
+                // The timer is created only if the attempt does not end immediately.
                 () = async { tokio::time::sleep(left).await } => {
                     cancel.cancel();
                     Err(Failure::timeout(after_ms, "timeout_ms"))
@@ -92,7 +92,7 @@ mod tests {
 
     fn invocation(timeout_ms: u64, idle_timeout_ms: Option<u64>, elapsed_ms: u64) -> Invocation {
         let (emitter, reports) = emitter::channel();
-        // Kept open for the test's whole life: nobody looks at what is reported.
+        // Keeps the channel open for the whole test; no test reads the reports.
         std::mem::forget(reports);
         Invocation {
             id: Uuid::nil(),
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// A tool that reports every so many milliseconds, so many times, and then never answers.
+    /// Runs a tool that reports `times` times, every `every_ms` milliseconds, and then never returns.
     async fn run(invocation: Invocation, every_ms: u64, times: u64) -> (Failure, u128, bool) {
         let (begun, cancel) = (Instant::now(), invocation.cancel.clone());
         let tool = tower::service_fn(move |invocation: Invocation| {

@@ -28,9 +28,9 @@ use crate::telemetry::{Metrics, Tracer};
 /// The end of an attempt.
 #[derive(Debug)]
 pub(super) enum AttemptEnd {
-    /// The tool returned an output, possibly an error.
+    /// The tool returned an output, which may report an error. It is not retried.
     Answered(Box<Outcome>),
-    /// The tool could not be run, timed out or panicked.
+    /// The attempt failed, and may be retried.
     Failed(Box<Failure>),
     /// The call was cancelled.
     Cancelled,

@@ -1,4 +1,4 @@
-//! What is taken out, and what is left.
+//! Tests of what is removed, and what stays.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn ended(arguments: Value, outcome: Outcome) -> Call {
     call
 }
 
-/// All that is stored of a call.
+/// Returns everything stored of a call, as text.
 fn image(call: &Call) -> String {
     let view = serde_json::to_string(&crate::formats::native::ToolCall::from(call)).unwrap();
     format!("{view} {:?}", call)
