@@ -68,7 +68,7 @@ pub use submit::Keyed;
 use call::Steps;
 use call::cached::Results;
 use call::interrupt::Shutdown;
-use control::Reach;
+use control::ControlPlane;
 use inbox::Inbox;
 use live::LiveCalls;
 use pauses::Pauses;
@@ -275,14 +275,14 @@ impl Engine {
         }
     }
 
-    fn reach(&self) -> Reach<'_> {
+    fn control(&self) -> ControlPlane<'_> {
         let Self { registry, stores, ids, live, inbox, settings, .. } = self;
-        Reach { registry, stores, ids, node: &settings.node, live, inbox }
+        ControlPlane { registry, stores, ids, node: &settings.node, live, inbox }
     }
 
     fn sessions(&self) -> Sessions<'_> {
         let Self { sessions: calls, registry, stores, clock, .. } = self;
-        Sessions { calls, reach: self.reach(), registry, stores, clock }
+        Sessions { calls, control: self.control(), registry, stores, clock }
     }
 
     /// Returns the tenant of a call; `None` if the call does not exist.
@@ -290,7 +290,7 @@ impl Engine {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn owner_of(&self, id: Uuid) -> Result<Option<Tenant>, StoreError> {
-        self.reach().owner_of(id).await
+        self.control().owner_of(id).await
     }
 
     /// Cancels a tenant's call. Does nothing if the call has ended.
@@ -298,7 +298,7 @@ impl Engine {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn cancel(&self, tenant: &Tenant, id: Uuid) -> Result<ControlOutcome, StoreError> {
-        self.reach().cancel(tenant, id).await
+        self.control().cancel(tenant, id).await
     }
 
     /// Delivers a report of a tool about its call. The caller has checked that the sender may report. `value` is the
@@ -307,7 +307,7 @@ impl Engine {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn report(&self, id: Uuid, report: Report, value: Value) -> Result<ControlOutcome, StoreError> {
-        self.reach().report(id, report, value).await
+        self.control().report(id, report, value).await
     }
 
     /// Delivers the posted result of a call whose work is done outside this process. The caller has checked that the
@@ -316,7 +316,7 @@ impl Engine {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<ControlOutcome, StoreError> {
-        self.reach().post_result(id, answer).await
+        self.control().post_result(id, answer).await
     }
 
     /// Returns `true` if reports on the call require its token.
@@ -324,7 +324,7 @@ impl Engine {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn has_token(&self, id: Uuid) -> Result<bool, StoreError> {
-        self.reach().has_token(id).await
+        self.control().has_token(id).await
     }
 
     /// Returns the names of the tools whose calls end with a session: its own, those of its tasks, and the call of its parent
@@ -377,7 +377,7 @@ impl Engine {
 
     /// Deletes sessions that have been idle for `idle`, until `stop` fires.
     pub async fn keep_sessions(self: Arc<Self>, idle: Duration, stop: CancellationToken) {
-        self.sessions().keep(idle, stop).await;
+        self.sessions().run_cleanup(idle, stop).await;
     }
 
     /// Records the first heartbeat of this node, before it accepts any call.

@@ -51,7 +51,7 @@ struct HookTable {
 }
 
 impl HookTable {
-    fn asked(&self, tenant: &Tenant) -> &Ordered {
+    fn hooks_of(&self, tenant: &Tenant) -> &Ordered {
         self.of.get(tenant).unwrap_or(&self.fixed)
     }
 }
@@ -66,13 +66,13 @@ pub struct Hooks {
     /// Hooks of the program and of the settings.
     fixed: Vec<Arc<Hook>>,
     /// The current table, swapped atomically.
-    shown: ArcSwap<HookTable>,
+    table: ArcSwap<HookTable>,
     /// A bit for each event that has a hook.
-    wanted: AtomicU8,
+    events: AtomicU8,
     /// The version of the stored hooks in the current table.
     version: Mutex<i64>,
     counts: Counts,
-    desk: notify::Notifier,
+    notifier: notify::Notifier,
 }
 
 impl Hooks {
@@ -105,36 +105,41 @@ impl Hooks {
             clock,
             ids,
             fixed,
-            shown: ArcSwap::default(),
-            wanted: AtomicU8::new(0),
+            table: ArcSwap::default(),
+            events: AtomicU8::new(0),
             version: Mutex::new(-1),
             counts: Counts::default(),
-            desk: notify::Notifier::default(),
+            notifier: notify::Notifier::default(),
         };
-        hooks.show(HashMap::new());
+        hooks.publish(HashMap::new());
         Ok(hooks)
     }
 
     /// Returns `true` if any hook of any tenant is registered for the event.
     #[must_use]
     pub fn has(&self, event: HookEvent) -> bool {
-        self.wanted.load(Ordering::Relaxed) & bit(event) != 0
+        self.events.load(Ordering::Relaxed) & bit(event) != 0
     }
 
     /// Returns the hooks to run at an event of a tenant's call, in order.
     #[must_use]
     pub fn matching(&self, event: HookEvent, tenant: &Tenant, tool: &str, groups: &[String]) -> Vec<Arc<Hook>> {
-        let shown = self.shown.load();
-        shown.asked(tenant).iter().filter(|hook| hook.event() == event && hook.matches(tool, groups)).cloned().collect()
+        let table = self.table.load();
+        table
+            .hooks_of(tenant)
+            .iter()
+            .filter(|hook| hook.event() == event && hook.matches(tool, groups))
+            .cloned()
+            .collect()
     }
 
     /// Returns the hooks that a tenant can see, in order. Hooks of the program and of the settings apply to all
     /// tenants, but only the operator can see them.
     #[must_use]
     pub fn all(&self, tenant: &Tenant) -> Vec<Arc<Hook>> {
-        let shown = self.shown.load();
+        let table = self.table.load();
         let is_theirs = |hook: &&Arc<Hook>| tenant.is_default() || hook.source() == HookSource::Api;
-        shown.asked(tenant).iter().filter(is_theirs).cloned().collect()
+        table.hooks_of(tenant).iter().filter(is_theirs).cloned().collect()
     }
 
     /// Returns the hook with this id, if the tenant can see it.
@@ -161,7 +166,7 @@ impl Hooks {
     /// Returns a [`StoreError`] if the database fails. Nothing changes then.
     pub async fn reload(&self, stores: &Stores) -> Result<(), StoreError> {
         let (stored, version) = stores.hooks().await?;
-        let before = self.shown.load_full();
+        let before = self.table.load_full();
         let mut compiled: HashMap<Tenant, Vec<Arc<Hook>>> = HashMap::new();
         for (tenant, stored) in stored {
             let id = stored.id.to_string();
@@ -172,16 +177,16 @@ impl Hooks {
                 Err(reason) => tracing::error!(id, reason, "invalid registered hook; it is skipped"),
             }
         }
-        let mut shown = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         // A concurrent reload may have installed a newer version.
-        if version >= *shown {
-            *shown = version;
-            self.show(compiled);
+        if version >= *current {
+            *current = version;
+            self.publish(compiled);
         }
         Ok(())
     }
 
-    fn show(&self, stored: HashMap<Tenant, Vec<Arc<Hook>>>) {
+    fn publish(&self, stored: HashMap<Tenant, Vec<Arc<Hook>>>) {
         let in_order = |own: Vec<Arc<Hook>>| {
             let mut all: Vec<Arc<Hook>> = self.fixed.iter().cloned().chain(own).collect();
             // A stable sort keeps the order of registration within a priority.
@@ -189,11 +194,11 @@ impl Hooks {
             Arc::new(all)
         };
         let of: HashMap<Tenant, Ordered> = stored.into_iter().map(|(tenant, own)| (tenant, in_order(own))).collect();
-        let shown = HookTable { fixed: in_order(Vec::new()), of };
-        let all = shown.of.values().chain([&shown.fixed]).flat_map(|all| all.iter());
-        let wanted = all.fold(0, |wanted, hook| wanted | bit(hook.event()));
-        self.shown.store(Arc::new(shown));
-        self.wanted.store(wanted, Ordering::Relaxed);
+        let table = HookTable { fixed: in_order(Vec::new()), of };
+        let all = table.of.values().chain([&table.fixed]).flat_map(|all| all.iter());
+        let events = all.fold(0, |events, hook| events | bit(hook.event()));
+        self.table.store(Arc::new(table));
+        self.events.store(events, Ordering::Relaxed);
     }
 
     fn now(&self) -> Time {

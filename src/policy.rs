@@ -40,6 +40,7 @@ impl Service<Invocation> for ExecutorService {
     }
 
     fn call(&mut self, invocation: Invocation) -> Self::Future {
+        // A resumed call with external work only awaits its result.
         if invocation.awaits_external {
             return ExternalExecutor.execute(invocation);
         }

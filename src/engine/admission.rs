@@ -18,31 +18,31 @@ pub struct AdmissionControl {
     max_backlog: usize,
     burst: usize,
     /// The maximum duration of a burst, in microseconds.
-    lasts: u64,
+    max_burst_duration: u64,
     /// The start of the microsecond clock below.
-    made_at: Instant,
+    epoch: Instant,
     /// `true` if the backlog was below the limit at the last check.
     is_below: AtomicBool,
     /// The time at which the backlog reached the limit, in microseconds.
-    begun_at: AtomicU64,
+    burst_since: AtomicU64,
     /// The time of the last rejection, in microseconds; 0 means never.
-    refused_at: AtomicU64,
+    rejected_at: AtomicU64,
 }
 
 impl AdmissionControl {
     /// Creates admission control. At most `most` calls may wait to be recorded, or up to `burst` calls for the duration
-    /// `lasts`. A `most` of 0 disables the limit.
+    /// `max_burst_duration`. A `most` of 0 disables the limit.
     #[must_use]
-    pub fn new(most: usize, burst: usize, lasts: Duration) -> Self {
+    pub fn new(most: usize, burst: usize, max_burst_duration: Duration) -> Self {
         let most = if most == 0 { usize::MAX } else { most };
         Self {
             max_backlog: most,
             burst: burst.max(most),
-            lasts: u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX),
-            made_at: Instant::now(),
+            max_burst_duration: u64::try_from(max_burst_duration.as_micros()).unwrap_or(u64::MAX),
+            epoch: Instant::now(),
             is_below: AtomicBool::new(true),
-            begun_at: AtomicU64::new(0),
-            refused_at: AtomicU64::new(0),
+            burst_since: AtomicU64::new(0),
+            rejected_at: AtomicU64::new(0),
         }
     }
 
@@ -56,18 +56,18 @@ impl AdmissionControl {
             return true;
         }
         // At least 1, because 0 means never.
-        let now = u64::try_from(self.made_at.elapsed().as_micros()).unwrap_or(u64::MAX).saturating_add(1);
+        let now = u64::try_from(self.epoch.elapsed().as_micros()).unwrap_or(u64::MAX).saturating_add(1);
         if self.is_below.swap(false, Ordering::Relaxed) {
-            self.begun_at.store(now, Ordering::Relaxed);
+            self.burst_since.store(now, Ordering::Relaxed);
         }
-        let refused_at = self.refused_at.load(Ordering::Relaxed);
-        let is_over = now.saturating_sub(self.begun_at.load(Ordering::Relaxed)) >= self.lasts;
-        let was_refused = refused_at > 0 && now.saturating_sub(refused_at) < self.lasts;
-        let is_taken = waiting < self.burst && !is_over && !was_refused;
-        if !is_taken {
-            self.refused_at.store(now, Ordering::Relaxed);
+        let rejected_at = self.rejected_at.load(Ordering::Relaxed);
+        let is_over = now.saturating_sub(self.burst_since.load(Ordering::Relaxed)) >= self.max_burst_duration;
+        let was_rejected = rejected_at > 0 && now.saturating_sub(rejected_at) < self.max_burst_duration;
+        let is_admitted = waiting < self.burst && !is_over && !was_rejected;
+        if !is_admitted {
+            self.rejected_at.store(now, Ordering::Relaxed);
         }
-        is_taken
+        is_admitted
     }
 }
 

@@ -34,7 +34,7 @@ struct State {
     value: Option<Value>,
     /// The number of the last chunk.
     seq: u64,
-    heard: Instant,
+    last_activity: Instant,
     is_new: bool,
     end: Option<ArgumentsEnd>,
     is_over: bool,
@@ -90,7 +90,7 @@ impl ArgumentStream {
             text: Partial::default(),
             value: None,
             seq: 0,
-            heard: Instant::now(),
+            last_activity: Instant::now(),
             is_new: !beginning.is_empty(),
             end: None,
             is_over: false,
@@ -149,16 +149,16 @@ impl ArgumentStream {
     ///
     /// # Errors
     /// Returns an [`ArgumentStreamError`] if a chunk is missing, or this one cannot be stored.
-    pub fn push(&self, seq: Option<u64>, piece: &str) -> Result<u64, ArgumentStreamError> {
+    pub fn push(&self, seq: Option<u64>, chunk: &str) -> Result<u64, ArgumentStreamError> {
         let mut state = self.open()?;
-        state.heard = Instant::now();
+        state.last_activity = Instant::now();
         let expected = state.seq + 1;
         match seq {
             Some(seq) if seq < expected => return Ok(state.seq),
             Some(seq) if seq > expected => return Err(ArgumentStreamError::Gap { expected }),
             _ => {}
         }
-        let length = state.text.text().len() + piece.len();
+        let length = state.text.text().len() + chunk.len();
         if length > state.covered && length <= LIMIT {
             // Four times the text: the text, its value, and the published parameters.
             let more = (length - state.covered).div_ceil(STEP);
@@ -167,7 +167,7 @@ impl ArgumentStream {
             state.held.push(held);
             state.covered += more * STEP;
         }
-        state.text.push(piece).map_err(|_| ArgumentStreamError::TooLong)?;
+        state.text.push(chunk).map_err(|_| ArgumentStreamError::TooLong)?;
         (state.seq, state.is_new) = (expected, true);
         drop(state);
         self.0.changed.notify_one();
@@ -178,14 +178,14 @@ impl ArgumentStream {
     pub fn replace(&self, value: Value) {
         // The sender does not need to know that the stream is closed.
         let Ok(mut state) = self.open() else { return };
-        (state.value, state.heard, state.is_new) = (Some(value), Instant::now(), true);
+        (state.value, state.last_activity, state.is_new) = (Some(value), Instant::now(), true);
         drop(state);
         self.0.changed.notify_one();
     }
 
     /// Records that the sender is still active.
     pub fn keep_alive(&self) {
-        self.state().heard = Instant::now();
+        self.state().last_activity = Instant::now();
     }
 
     /// Completes the arguments.
@@ -230,7 +230,7 @@ impl ArgumentStream {
     /// Returns whether unread data exists, and the time of the last activity of the sender.
     pub(super) fn poll_changes(&self) -> (bool, Instant) {
         let state = self.state();
-        (state.is_new, state.heard)
+        (state.is_new, state.last_activity)
     }
 
     /// Returns the parameters that can be parsed so far.
@@ -278,9 +278,9 @@ mod tests {
     async fn long_arguments_acquire_memory_and_release_it() {
         let room = Arc::new(Semaphore::new(256));
         let draft = ArgumentStream::new(true, false, "", room.clone());
-        let piece = "x".repeat(STEP);
-        assert_eq!(draft.push(None, &piece), Ok(1), "covered by the memory of the request that opened the stream");
-        assert_eq!(draft.push(None, &piece), Ok(2));
+        let chunk = "x".repeat(STEP);
+        assert_eq!(draft.push(None, &chunk), Ok(1), "covered by the memory of the request that opened the stream");
+        assert_eq!(draft.push(None, &chunk), Ok(2));
         assert_eq!(room.available_permits(), 0);
         assert_eq!(draft.push(None, "x"), Err(ArgumentStreamError::NoRoom));
         drop(draft);

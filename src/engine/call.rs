@@ -45,11 +45,11 @@ use super::{Engine, Settings};
 use admit::Admitter;
 use attempt::Attempts;
 use backoff::Backoff;
-use cached::{Looked, Lookup};
-use collect_arguments::Gatherer;
+use cached::{CacheResult, Lookup};
+use collect_arguments::ArgumentCollector;
 use execute::Execution;
 use hooks::CallHooks;
-use inject::Equipper;
+use inject::InputInjector;
 use instrument::call_span;
 use last_result::LastResult;
 use prepare::{Prepared, Preparer};
@@ -92,20 +92,21 @@ impl Steps<'_> {
     async fn run_or_reuse(&self, mut prepared: Prepared) -> Executed {
         let Some(cache) = prepared.entry.definition.cache else { return self.admit_and_execute(prepared).await };
         // Boxed because few calls have a cache.
-        let flight = match Box::pin(self.lookup.find(&mut prepared, cache)).await {
-            Ok(Looked::Run(flight)) => flight,
-            Ok(Looked::Kept(outcome)) => return prepared.ended(RunExit::Done(outcome)),
+        let run = match Box::pin(self.lookup.find(&mut prepared, cache)).await {
+            Ok(CacheResult::Run(run)) => run,
+            Ok(CacheResult::Kept(outcome)) => return prepared.ended(RunExit::Done(outcome)),
             Err(end) => return prepared.ended(end),
         };
         let executed = Box::pin(self.admit_and_execute(prepared)).await;
-        if let (Some(flight), RunExit::Done(outcome)) = (flight, &executed.end)
+        if let (Some(run), RunExit::Done(outcome)) = (run, &executed.end)
             && !outcome.is_error()
         {
-            flight.insert(Arc::new((**outcome).clone()), Duration::from_millis(cache.ttl_ms)).await;
+            run.insert(Arc::new((**outcome).clone()), Duration::from_millis(cache.ttl_ms)).await;
         }
         executed
     }
 
+    /// Runs a call that has no cached result.
     async fn admit_and_execute(&self, prepared: Prepared) -> Executed {
         match self.admit.admit(prepared).await {
             Ok(admitted) => self.execute.execute(admitted).await,
@@ -120,9 +121,9 @@ impl<'a> From<&'a Engine> for Steps<'a> {
         let Settings { node, limits, store_patience, rates, silence, callbacks_kick, .. } = settings;
         let Settings { hooks, secrets, vault, metrics, tracer, .. } = settings;
         let call_hooks = CallHooks { hooks, clock, live, shutdown, tasks };
-        let gatherer = Gatherer { room, limits, silence: *silence, shutdown };
+        let collector = ArgumentCollector { room, limits, silence: *silence, shutdown };
         Self {
-            prepare: Preparer { gatherer, hooks: call_hooks, equipper: Equipper { secrets, vault } },
+            prepare: Preparer { collector, hooks: call_hooks, injector: InputInjector { secrets, vault } },
             lookup: Lookup { results, clock, live, shutdown },
             admit: Admitter { rates, slots, pauses, clock, metrics, live, shutdown },
             execute: Execution {

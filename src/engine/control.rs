@@ -18,20 +18,20 @@ use crate::registry::{Entry, Registry};
 use crate::store::{StoreError, Stores};
 
 /// Maximum time for a call to record a report.
-const LISTENING: Duration = Duration::from_secs(2);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum time that a posted result waits for its call to start. A call that is still queued then does not accept it.
-const HANDING_OUT: Duration = Duration::from_secs(1);
+const START_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum time until a reachable call is committed.
-const WRITTEN: Duration = Duration::from_secs(2);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum time until it is known whether a posted result ended a call on another node. Longer than the lease of a lost
 /// node.
-const DECIDING: Duration = Duration::from_secs(30);
+const DECISION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval between two checks of a call.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The result of sending a message to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +49,11 @@ pub enum ControlOutcome {
 }
 
 /// The location of a call, according to the database.
-enum Standing {
+enum CallLocation {
     /// The call does not exist.
-    Nowhere,
+    Missing,
     /// The call is on this node and is not committed yet.
-    Unwritten,
+    Uncommitted,
     /// The call has ended.
     Ended,
     /// This node owns the call.
@@ -64,7 +64,7 @@ enum Standing {
 
 /// Sends messages to calls on any node.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reach<'a> {
+pub(super) struct ControlPlane<'a> {
     pub registry: &'a Registry,
     pub stores: &'a Stores,
     pub ids: &'a IdGenerator,
@@ -73,7 +73,7 @@ pub(super) struct Reach<'a> {
     pub inbox: &'a Inbox,
 }
 
-impl Reach<'_> {
+impl ControlPlane<'_> {
     /// Returns the tenant of a call; `None` if the call does not exist.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Reach<'_> {
             return Ok(ControlOutcome::NoSuchCall);
         }
         self.cancel_here(id);
-        self.written(id).await?;
+        self.wait_committed(id).await?;
         self.cancel_each(&[id]).await?;
         Ok(ControlOutcome::Delivered)
     }
@@ -136,25 +136,25 @@ impl Reach<'_> {
             && handle.emitter.is_recorded()
             && !report.is_empty()
         {
-            let told = async { report.tell(&handle.emitter).await.await };
-            match tokio::time::timeout(LISTENING, told).await {
+            let recording = async { report.tell(&handle.emitter).await.await };
+            match tokio::time::timeout(REPORT_TIMEOUT, recording).await {
                 Ok(Ok(())) => return Ok(ControlOutcome::Delivered),
                 // The call has ended here, or another node has adopted it.
                 Ok(Err(_)) => {}
                 Err(_) => return Ok(ControlOutcome::Busy),
             }
         }
-        self.written(id).await?;
-        let said = ControlMessage::Progress { report: value }.message(id)?;
-        let is_taken = self.stores.leave_message(self.ids.next(), &said).await?;
+        self.wait_committed(id).await?;
+        let message = ControlMessage::Progress { report: value }.message(id)?;
+        let is_taken = self.stores.leave_message(self.ids.next(), &message).await?;
         if is_taken {
             self.inbox.process_messages_of(id).await;
             return Ok(ControlOutcome::Delivered);
         }
-        Ok(match self.standing(id).await? {
-            Standing::Nowhere => ControlOutcome::NoSuchCall,
-            Standing::Ended => ControlOutcome::TooLate,
-            Standing::Unwritten | Standing::Here(_) | Standing::Elsewhere(_) => ControlOutcome::Busy,
+        Ok(match self.locate(id).await? {
+            CallLocation::Missing => ControlOutcome::NoSuchCall,
+            CallLocation::Ended => ControlOutcome::TooLate,
+            CallLocation::Uncommitted | CallLocation::Here(_) | CallLocation::Elsewhere(_) => ControlOutcome::Busy,
         })
     }
 
@@ -164,19 +164,19 @@ impl Reach<'_> {
     /// # Errors
     /// Returns a [`StoreError`] if the database fails.
     pub async fn post_result(&self, id: Uuid, answer: ToolOutput) -> Result<ControlOutcome, StoreError> {
-        let said = ControlMessage::Result { answer: answer.into() }.message(id)?;
-        let until = Instant::now() + HANDING_OUT;
+        let message = ControlMessage::Result { answer: answer.into() }.message(id)?;
+        let until = Instant::now() + START_TIMEOUT;
         loop {
-            let is_last_look = Instant::now() >= until;
-            let otherwise = match self.standing(id).await? {
-                Standing::Nowhere => return Ok(ControlOutcome::NoSuchCall),
-                Standing::Ended => return Ok(ControlOutcome::TooLate),
-                Standing::Unwritten => ControlOutcome::Busy,
-                Standing::Here(handle) if !handle.may_be_outside => return Ok(ControlOutcome::NotExternal),
-                Standing::Here(handle) if handle.outside.is_answered() => return Ok(ControlOutcome::TooLate),
-                Standing::Here(handle) => match handle.outside.posting() {
+            let is_last_check = Instant::now() >= until;
+            let otherwise = match self.locate(id).await? {
+                CallLocation::Missing => return Ok(ControlOutcome::NoSuchCall),
+                CallLocation::Ended => return Ok(ControlOutcome::TooLate),
+                CallLocation::Uncommitted => ControlOutcome::Busy,
+                CallLocation::Here(handle) if !handle.may_be_outside => return Ok(ControlOutcome::NotExternal),
+                CallLocation::Here(handle) if handle.outside.is_answered() => return Ok(ControlOutcome::TooLate),
+                CallLocation::Here(handle) => match handle.outside.posting() {
                     Some(_posting) => {
-                        if !self.stores.leave_message(self.ids.next(), &said).await? {
+                        if !self.stores.leave_message(self.ids.next(), &message).await? {
                             return Ok(ControlOutcome::TooLate);
                         }
                         self.inbox.process_messages_of(id).await;
@@ -187,32 +187,32 @@ impl Reach<'_> {
                     None if handle.outside.is_shut() => ControlOutcome::NotExternal,
                     None => ControlOutcome::Busy,
                 },
-                Standing::Elsewhere(call) if !self.is_for_outside(&call).await? => {
+                CallLocation::Elsewhere(call) if !self.is_for_outside(&call).await? => {
                     return Ok(ControlOutcome::NotExternal);
                 }
-                Standing::Elsewhere(call) if call.status == Status::Doing => {
-                    let is_first = self.stores.leave_message(self.ids.next(), &said).await?;
-                    if !is_first && self.stores.posted_result(id).await?.as_ref() != Some(&said.body) {
+                CallLocation::Elsewhere(call) if call.status == Status::Doing => {
+                    let is_first = self.stores.leave_message(self.ids.next(), &message).await?;
+                    if !is_first && self.stores.posted_result(id).await?.as_ref() != Some(&message.body) {
                         return Ok(ControlOutcome::TooLate);
                     }
                     return match self.can_only_be_posted(&call).await? {
                         true => Ok(if is_first { ControlOutcome::Delivered } else { ControlOutcome::TooLate }),
-                        false => self.counts_elsewhere(id).await,
+                        false => self.wait_decided(id).await,
                     };
                 }
-                Standing::Elsewhere(_) => ControlOutcome::NotExternal,
+                CallLocation::Elsewhere(_) => ControlOutcome::NotExternal,
             };
-            if is_last_look {
+            if is_last_check {
                 return Ok(otherwise);
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Waits until it is known whether a stored result ends a call on another node. The tool may also answer the
     /// request that runs it, and the first of the two counts.
-    async fn counts_elsewhere(&self, id: Uuid) -> Result<ControlOutcome, StoreError> {
-        let until = Instant::now() + DECIDING;
+    async fn wait_decided(&self, id: Uuid) -> Result<ControlOutcome, StoreError> {
+        let until = Instant::now() + DECISION_TIMEOUT;
         loop {
             match self.stores.calls_of_any_tenant(&[id]).await?.pop() {
                 None => return Ok(ControlOutcome::NoSuchCall),
@@ -220,7 +220,7 @@ impl Reach<'_> {
                 Some(call) if call.status.is_terminal() => return Ok(ControlOutcome::TooLate),
                 Some(call) if call.phase == Phase::External => return Ok(ControlOutcome::Delivered),
                 Some(_) if Instant::now() >= until => return Ok(ControlOutcome::Busy),
-                Some(_) => tokio::time::sleep(LOOK_AGAIN).await,
+                Some(_) => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     }
@@ -239,37 +239,37 @@ impl Reach<'_> {
     /// Returns `true` if the tool of the call is known and matches the predicate.
     async fn has_tool(&self, call: &Call, is_so: impl Fn(&Entry) -> bool) -> Result<bool, StoreError> {
         let store = self.stores.of(&call.tenant);
-        let shelf = self.registry.open(&store).await?;
-        let look = || {
-            let snapshot = shelf.snapshot();
+        let catalog = self.registry.open(&store).await?;
+        let matches = || {
+            let snapshot = catalog.snapshot();
             let entry = snapshot.get(&call.name).or_else(|| snapshot.system(&call.name));
             entry.map(|entry| is_so(entry))
         };
-        if let Some(known) = look() {
+        if let Some(known) = matches() {
             return Ok(known);
         }
         // Another node may have just registered the tool.
         self.registry.reload(&store).await?;
-        Ok(look().unwrap_or(false))
+        Ok(matches().unwrap_or(false))
     }
 
-    async fn standing(&self, id: Uuid) -> Result<Standing, StoreError> {
+    async fn locate(&self, id: Uuid) -> Result<CallLocation, StoreError> {
         let handle = self.live.get(id);
         let call = self.stores.calls_of_any_tenant(&[id]).await?.pop();
         Ok(match (call, handle) {
-            (None, None) => Standing::Nowhere,
-            (None, Some(_)) => Standing::Unwritten,
-            (Some(call), _) if call.status.is_terminal() => Standing::Ended,
-            (Some(call), Some(handle)) if call.node == *self.node => Standing::Here(Box::new(handle)),
-            (Some(call), _) => Standing::Elsewhere(Box::new(call)),
+            (None, None) => CallLocation::Missing,
+            (None, Some(_)) => CallLocation::Uncommitted,
+            (Some(call), _) if call.status.is_terminal() => CallLocation::Ended,
+            (Some(call), Some(handle)) if call.node == *self.node => CallLocation::Here(Box::new(handle)),
+            (Some(call), _) => CallLocation::Elsewhere(Box::new(call)),
         })
     }
 
     /// Waits until a call on this node is committed, which is about to happen.
-    async fn written(&self, id: Uuid) -> Result<(), StoreError> {
-        let until = Instant::now() + WRITTEN;
+    async fn wait_committed(&self, id: Uuid) -> Result<(), StoreError> {
+        let until = Instant::now() + COMMIT_TIMEOUT;
         while self.live.get(id).is_some() && Instant::now() < until && self.stores.owner_of(id).await?.is_none() {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }

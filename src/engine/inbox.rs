@@ -19,35 +19,35 @@ use crate::store::{StoreError, Stores};
 
 /// Reports that were delivered to their calls and are still stored, so that none is delivered twice.
 #[derive(Debug, Default)]
-struct InHand(Mutex<HashMap<Uuid, State>>);
+struct DeliveredReports(Mutex<HashMap<Uuid, ReportState>>);
 
 #[derive(Debug)]
-enum State {
+enum ReportState {
     /// The report is being delivered.
-    Taken,
+    Delivering,
     /// The call has received the report and will signal its commit.
-    HandedOver(Recorded),
+    Delivered(Recorded),
     /// The call has recorded the report.
     Recorded,
 }
 
-impl InHand {
-    fn reports(&self) -> MutexGuard<'_, HashMap<Uuid, State>> {
+impl DeliveredReports {
+    fn reports(&self) -> MutexGuard<'_, HashMap<Uuid, ReportState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reserves a report for delivery. Returns `false` if it was reserved before.
-    fn take(&self, id: Uuid) -> bool {
+    fn reserve(&self, id: Uuid) -> bool {
         let mut reports = self.reports();
         let is_new = !reports.contains_key(&id);
         if is_new {
-            reports.insert(id, State::Taken);
+            reports.insert(id, ReportState::Delivering);
         }
         is_new
     }
 
-    fn handed_over(&self, id: Uuid, recorded: Recorded) {
-        self.reports().insert(id, State::HandedOver(recorded));
+    fn set_delivered(&self, id: Uuid, recorded: Recorded) {
+        self.reports().insert(id, ReportState::Delivered(recorded));
     }
 
     fn forget(&self, id: Uuid) {
@@ -58,14 +58,14 @@ impl InHand {
     fn recorded(&self) -> Vec<Uuid> {
         let mut recorded = Vec::new();
         self.reports().retain(|id, state| {
-            if let State::HandedOver(recording) = state {
+            if let ReportState::Delivered(recording) = state {
                 match recording.try_recv() {
-                    Ok(()) => *state = State::Recorded,
+                    Ok(()) => *state = ReportState::Recorded,
                     Err(TryRecvError::Empty) => {}
                     Err(TryRecvError::Closed) => return false,
                 }
             }
-            if matches!(state, State::Recorded) {
+            if matches!(state, ReportState::Recorded) {
                 recorded.push(*id);
             }
             true
@@ -91,21 +91,21 @@ pub(super) struct Inbox {
     stores: Stores,
     node: Arc<str>,
     live: LiveCalls,
-    in_hand: InHand,
+    delivered: DeliveredReports,
 }
 
 impl Inbox {
     /// Creates the inbox of a node.
     pub fn new(stores: Stores, node: Arc<str>, live: LiveCalls) -> Self {
-        Self { stores, node, live, in_hand: InHand::default() }
+        Self { stores, node, live, delivered: DeliveredReports::default() }
     }
 
     /// Delivers the messages to all calls of this node. Never waits for a call, because heartbeats are sent by the same
     /// loop.
     pub async fn process_inbox(&self) -> Result<(), StoreError> {
-        for id in self.in_hand.recorded() {
+        for id in self.delivered.recorded() {
             self.stores.forget_message(id).await?;
-            self.in_hand.forget(id);
+            self.delivered.forget(id);
         }
         if !self.stores.has_messages().await? {
             return Ok(());
@@ -123,7 +123,7 @@ impl Inbox {
     /// Delivers the messages to one call, if it is on this node. Failed deliveries are retried by
     /// [`Inbox::process_inbox`].
     pub async fn process_messages_of(&self, call: Uuid) {
-        let heard = async {
+        let outcome = async {
             let (mut after, mut full) = (Uuid::nil(), HashSet::new());
             loop {
                 let page = self.stores.messages_of(&self.node, call, after).await?;
@@ -132,7 +132,7 @@ impl Inbox {
                 self.process_page(page, &mut full).await?;
             }
         };
-        if let Err(error) = heard.await {
+        if let Err(error) = outcome.await {
             tracing::debug!(%call, %error, "cannot read the messages of a call");
         }
     }
@@ -143,15 +143,15 @@ impl Inbox {
         for (id, Message { call, body, .. }) in page {
             // The messages of a call that is no longer here are left to the node that adopts it.
             let Some(handle) = self.live.get(call) else { continue };
-            let heard = match serde_json::from_str(&body) {
+            let outcome = match serde_json::from_str(&body) {
                 Ok(ControlMessage::Progress { .. }) if full.contains(&call) => DeliveryOutcome::Later,
-                Ok(said) => self.deliver(&handle, id, said),
+                Ok(message) => self.deliver(&handle, id, message),
                 Err(error) => {
                     tracing::error!(%call, %error, "a message about a call cannot be read");
                     DeliveryOutcome::Unreadable
                 }
             };
-            match heard {
+            match outcome {
                 DeliveryOutcome::Kept => {}
                 DeliveryOutcome::Unreadable => self.stores.forget_message(id).await?,
                 DeliveryOutcome::Later => {
@@ -162,22 +162,22 @@ impl Inbox {
         Ok(())
     }
 
-    fn deliver(&self, handle: &CallHandle, id: Uuid, said: ControlMessage) -> DeliveryOutcome {
-        match said {
+    fn deliver(&self, handle: &CallHandle, id: Uuid, message: ControlMessage) -> DeliveryOutcome {
+        match message {
             ControlMessage::Cancel => handle.cancel.cancel(),
             // Only the first result is stored, so a rejected post is a repetition, or the call has ended.
             ControlMessage::Result { answer } => drop(handle.outside.post(answer.into())),
             ControlMessage::Progress { report } => {
                 // The report was validated when it was received.
                 let Ok(report) = Report::read(report) else { return DeliveryOutcome::Unreadable };
-                if !self.in_hand.take(id) {
+                if !self.delivered.reserve(id) {
                     return DeliveryOutcome::Kept;
                 }
                 let Some(recorded) = tokio::task::unconstrained(report.tell(&handle.emitter)).now_or_never() else {
-                    self.in_hand.forget(id);
+                    self.delivered.forget(id);
                     return DeliveryOutcome::Later;
                 };
-                self.in_hand.handed_over(id, recorded);
+                self.delivered.set_delivered(id, recorded);
             }
         }
         DeliveryOutcome::Kept

@@ -11,7 +11,7 @@ use crate::domain::{Call, Failure, Tenant};
 use crate::registry::Entry;
 
 /// Number of tenants above which unused counters are removed.
-const FEW: usize = 1_000;
+const MAX_UNUSED: usize = 1_000;
 
 /// The counters of one tool name: one for the server's tool, and one for each tenant that registered a tool of this
 /// name.
@@ -36,7 +36,7 @@ impl Rates {
     /// Returns the limit per minute and the time until the next call is allowed, if the limit is reached.
     fn count(&self, tool: &str, owner: Option<&Tenant>) -> Result<(), (u32, Duration)> {
         let Some((rate, limiter)) = self.0.get(tool) else { return Ok(()) };
-        if limiter.len() > FEW {
+        if limiter.len() > MAX_UNUSED {
             limiter.retain_recent();
         }
         let counted = limiter.check_key(&owner.cloned());

@@ -23,12 +23,12 @@ use crate::store::StoreError;
 use crate::store::nodes::Beaten;
 
 /// Interval between two checks for messages of other nodes.
-const LOOK_FOR_MESSAGES: Duration = Duration::from_millis(500);
+const INBOX_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between two deletions of expired idempotency keys and tickets.
-const FORGET_KEYS: Duration = Duration::from_secs(600);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Number of calls read at a time.
-const FORGOTTEN: usize = 256;
+const PAGE: usize = 256;
 
 /// The rules by which a node owns its calls.
 #[derive(Debug, Clone, Copy)]
@@ -44,17 +44,17 @@ pub struct Lease {
 }
 
 /// Maximum wait after a failed heartbeat: other nodes depend on it.
-const BEAT_AGAIN: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The time during which this node must not declare other nodes lost.
 ///
 /// Leases are judged only by the clock of the database. If this node was frozen or the database was unavailable, the
 /// other nodes may have been cut off, too. They then have one lease to return.
 #[derive(Debug, Default)]
-struct Doubt(Option<Instant>);
+struct GracePeriod(Option<Instant>);
 
-impl Doubt {
-    fn arises(&mut self, lease: Duration) {
+impl GracePeriod {
+    fn restart(&mut self, lease: Duration) {
         self.0 = Instant::now().checked_add(lease);
     }
 
@@ -62,7 +62,7 @@ impl Doubt {
     fn lost(&mut self, nodes: Vec<Beaten>, own: &str, lease: Duration) -> Vec<Beaten> {
         let has_lasted = nodes.iter().any(|node| node.node == own && !node.is_over);
         if !has_lasted {
-            self.arises(lease);
+            self.restart(lease);
         }
         if self.0.is_some_and(|until| Instant::now() < until) {
             return Vec::new();
@@ -94,27 +94,27 @@ impl Recovery<'_> {
 
     /// Records heartbeats and adopts the calls of lost nodes, until `stop` fires.
     pub async fn run_heartbeat(&self, stop: CancellationToken) {
-        let (mut doubt, mut is_unsure) = (Doubt::default(), false);
+        let (mut grace, mut has_unknown_calls) = (GracePeriod::default(), false);
         let mut forgotten = Instant::now();
         let mut beat = tokio::time::interval(self.lease.heartbeat);
-        let mut look = tokio::time::interval(LOOK_FOR_MESSAGES);
+        let mut inbox = tokio::time::interval(INBOX_INTERVAL);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        inbox.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => return,
-                _ = beat.tick() => self.beat_and_adopt(&mut doubt, &mut is_unsure).await,
-                _ = look.tick() => self.engine.inbox.process_inbox().await,
+                _ = beat.tick() => self.beat_and_adopt(&mut grace, &mut has_unknown_calls).await,
+                _ = inbox.tick() => self.engine.inbox.process_inbox().await,
             };
             if let Err(error) = done {
                 // Other nodes may have been cut off, too.
-                doubt.arises(self.lease.lease);
-                beat.reset_after(self.lease.heartbeat.min(BEAT_AGAIN));
+                grace.restart(self.lease.lease);
+                beat.reset_after(self.lease.heartbeat.min(RETRY_INTERVAL));
                 // The failed step may have adopted calls that this node does not know of.
-                is_unsure = true;
+                has_unknown_calls = true;
                 tracing::debug!(%error, "the heartbeat failed");
             }
-            if forgotten.elapsed() > FORGET_KEYS {
+            if forgotten.elapsed() > CLEANUP_INTERVAL {
                 forgotten = Instant::now();
                 // A failed deletion is repeated after the next interval.
                 let _ = self.engine.stores.forget_keys(self.engine.clock.now()).await;
@@ -123,23 +123,23 @@ impl Recovery<'_> {
         }
     }
 
-    async fn beat_and_adopt(&self, doubt: &mut Doubt, is_unsure: &mut bool) -> Result<(), StoreError> {
+    async fn beat_and_adopt(&self, grace: &mut GracePeriod, has_unknown_calls: &mut bool) -> Result<(), StoreError> {
         // Read before the own heartbeat, because this node's row shows whether its lease has lasted.
         let nodes = self.engine.stores.nodes(self.lease.lease).await;
         self.engine.stores.beat(&self.engine.settings.node, self.lease.lease).await?;
         let nodes = nodes?;
         // Without its row, this node was declared lost, and other nodes may have adopted its calls.
-        *is_unsure |= !nodes.iter().any(|node| *node.node == *self.engine.settings.node);
+        *has_unknown_calls |= !nodes.iter().any(|node| *node.node == *self.engine.settings.node);
         if !self.lease.adopts_calls || self.engine.shutdown.drain.is_cancelled() {
             return Ok(());
         }
-        for Beaten { node, beat, .. } in doubt.lost(nodes, &self.engine.settings.node, self.lease.lease) {
+        for Beaten { node, beat, .. } in grace.lost(nodes, &self.engine.settings.node, self.lease.lease) {
             tracing::warn!(node, "node lost; adopting its calls");
             self.engine.stores.expire_node(&node, beat).await?;
         }
-        if *is_unsure {
-            *is_unsure = false;
-            self.leave_adopted().await?;
+        if *has_unknown_calls {
+            *has_unknown_calls = false;
+            self.stop_adopted().await?;
             let resumed = self.resume(self.forgotten().await?).await;
             resumed?;
         }
@@ -171,8 +171,8 @@ impl Recovery<'_> {
     }
 
     /// Ends the runs of calls that other nodes have adopted: publishes a status of each call, which the fence rejects.
-    async fn leave_adopted(&self) -> Result<(), StoreError> {
-        for page in self.engine.live.ids().chunks(FORGOTTEN) {
+    async fn stop_adopted(&self) -> Result<(), StoreError> {
+        for page in self.engine.live.ids().chunks(PAGE) {
             for id in self.engine.stores.not_of(&self.engine.settings.node, page).await? {
                 if let Some(handle) = self.engine.live.get(id) {
                     let phase = Some(Phase::Running);
@@ -189,7 +189,7 @@ impl Recovery<'_> {
         let mut ids = self.engine.stores.under_way(&self.engine.settings.node).await?;
         ids.retain(|id| self.engine.live.get(*id).is_none());
         let mut calls = Vec::with_capacity(ids.len());
-        for page in ids.chunks(FORGOTTEN) {
+        for page in ids.chunks(PAGE) {
             calls.extend(self.engine.stores.calls_of_any_tenant(page).await?);
         }
         // Calls may have ended in the meantime.
@@ -234,7 +234,7 @@ impl Recovery<'_> {
                 }
                 _ => {
                     if job.ongoing.begin != StartMode::Lost {
-                        self.take_place(&mut job);
+                        self.enqueue(&mut job);
                     }
                     let engine = self.engine.clone();
                     self.engine.tasks.spawn(async move { engine.steps().run(job).await });
@@ -244,7 +244,7 @@ impl Recovery<'_> {
         for mut jobs in batches.into_values() {
             jobs.sort_by_key(|job| job.ongoing.call.index);
             // Only the first call is queued: a later one would block the calls that it waits for.
-            jobs.first_mut().into_iter().for_each(|job| self.take_place(job));
+            jobs.first_mut().into_iter().for_each(|job| self.enqueue(job));
             self.engine.tasks.spawn(schedule::run_all(self.engine.clone(), jobs, Mode::Serial));
         }
         done
@@ -258,7 +258,7 @@ impl Recovery<'_> {
     }
 
     /// Enters a call in the queue. Must be called in the order in which the calls run.
-    fn take_place(&self, job: &mut Planned) {
+    fn enqueue(&self, job: &mut Planned) {
         if let Disposition::Run(entry) = &job.next {
             job.place = self.engine.steps().admit.queue(&job.ongoing, entry);
         }
@@ -343,27 +343,27 @@ mod tests {
         [("own", own), ("other", other)].map(node).to_vec()
     }
 
-    fn lost(doubt: &mut Doubt, nodes: Vec<Beaten>) -> Vec<String> {
-        doubt.lost(nodes, "own", LEASE).into_iter().map(|node| node.node).collect()
+    fn lost(grace: &mut GracePeriod, nodes: Vec<Beaten>) -> Vec<String> {
+        grace.lost(nodes, "own", LEASE).into_iter().map(|node| node.node).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn first_check_finds_an_expired_node() {
-        assert_eq!(lost(&mut Doubt::default(), nodes(false, true)), ["other"]);
-        assert!(lost(&mut Doubt::default(), nodes(false, false)).is_empty());
+        assert_eq!(lost(&mut GracePeriod::default(), nodes(false, true)), ["other"]);
+        assert!(lost(&mut GracePeriod::default(), nodes(false, false)).is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn after_its_own_silence_a_node_waits_one_lease() {
-        let mut doubt = Doubt::default();
-        assert!(lost(&mut doubt, nodes(true, true)).is_empty(), "it was frozen");
+        let mut grace = GracePeriod::default();
+        assert!(lost(&mut grace, nodes(true, true)).is_empty(), "it was frozen");
         tokio::time::advance(Duration::from_secs(11)).await;
-        assert!(lost(&mut doubt, nodes(false, true)).is_empty());
+        assert!(lost(&mut grace, nodes(false, true)).is_empty());
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(lost(&mut doubt, nodes(false, true)), ["other"]);
-        assert!(lost(&mut doubt, nodes(false, true)[1..].to_vec()).is_empty(), "it was declared lost");
+        assert_eq!(lost(&mut grace, nodes(false, true)), ["other"]);
+        assert!(lost(&mut grace, nodes(false, true)[1..].to_vec()).is_empty(), "it was declared lost");
         tokio::time::advance(LEASE).await;
-        doubt.arises(LEASE);
-        assert!(lost(&mut doubt, nodes(false, true)).is_empty(), "it was cut off");
+        grace.restart(LEASE);
+        assert!(lost(&mut grace, nodes(false, true)).is_empty(), "it was cut off");
     }
 }

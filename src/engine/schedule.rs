@@ -33,14 +33,14 @@ pub(super) async fn run_all(engine: Arc<Engine>, jobs: Vec<Planned>, mode: Mode)
         }
         later.push(gates);
     }
-    let mut is_given_up = run_together(&engine, first).await;
+    let mut is_late = run_together(&engine, first).await;
     for gates in later {
         let (gates, ends): (Vec<Gate>, Vec<JoinHandle<Recorded>>) = gates.into_iter().unzip();
         for gate in gates {
             // A call that was cancelled in the meantime has dropped its receiver.
-            let _ = gate.send(is_given_up);
+            let _ = gate.send(is_late);
         }
-        is_given_up |= join_all(ends).await.into_iter().flatten().any(|end| end == Recorded::Late);
+        is_late |= join_all(ends).await.into_iter().flatten().any(|end| end == Recorded::Late);
     }
 }
 
@@ -62,13 +62,14 @@ async fn run_together(engine: &Arc<Engine>, mut jobs: Vec<Planned>) -> bool {
     }
 }
 
+/// Waits for the turn of a call, and runs it. An interrupted call is settled, or left to the next start.
 async fn run_in_turn(engine: Arc<Engine>, mut job: Planned, opened: oneshot::Receiver<bool>) -> Recorded {
     let cancel = job.ongoing.handle.cancel.clone();
     let race = Race::new(&cancel, &engine.shutdown).left_on_drain(job.ongoing.is_queued, &engine.shutdown).work_first();
     match race.run(opened).await {
         Ok(opened) => {
             if opened.unwrap_or(false) {
-                job.give_up();
+                job.reject_late();
             }
         }
         // The call is committed, and its caller does not wait: the next start continues it.

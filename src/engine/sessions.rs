@@ -9,7 +9,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::control::{ControlOutcome, Reach};
+use super::control::{ControlOutcome, ControlPlane};
 use crate::domain::{Clock, Completion, Session, SessionState, Tenant, Time, ToolOutput};
 use crate::registry::Registry;
 use crate::store::{Store, StoreError, Stores};
@@ -19,7 +19,7 @@ const PAGE: u32 = 256;
 /// Number of idle sessions read at a time.
 const STEP: u32 = 64;
 /// Maximum and minimum interval between two checks for idle sessions.
-const LOOKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
+const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_secs(60), Duration::from_millis(100));
 
 /// The calls of sessions on this node, from planning to their end, including calls that are not published yet. Cheap to
 /// clone.
@@ -78,7 +78,7 @@ impl Drop for SessionGuard {
 #[derive(Debug)]
 pub(super) struct Sessions<'a> {
     pub calls: &'a SessionCalls,
-    pub reach: Reach<'a>,
+    pub control: ControlPlane<'a>,
     pub registry: &'a Registry,
     pub stores: &'a Stores,
     pub clock: &'a Clock,
@@ -127,7 +127,7 @@ impl Sessions<'_> {
             left.extend(store.session_tasks(&id).await?.into_iter().filter(|task| seen.insert(task.clone())));
         }
         if let Some(call) = session.parent_call {
-            self.reach.cancel(store.tenant(), call).await?;
+            self.control.cancel(store.tenant(), call).await?;
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Sessions<'_> {
             let page = store.session_pending(session, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = *last;
-            self.reach.cancel_each(&page).await?;
+            self.control.cancel_each(&page).await?;
         }
     }
 
@@ -161,34 +161,34 @@ impl Sessions<'_> {
     /// Returns a [`StoreError`] if the database fails.
     pub async fn complete(&self, store: &Store, session: &Session, completion: Completion) -> Result<bool, StoreError> {
         // Post the result first: if a later write fails, a repeated completion finishes it.
-        let reached = match session.parent_call {
-            Some(call) => Some(self.reach.post_result(call, result_of(&session.id, &completion)).await?),
+        let delivered = match session.parent_call {
+            Some(call) => Some(self.control.post_result(call, result_of(&session.id, &completion)).await?),
             None => None,
         };
         let ended = store.end_session(&session.id, SessionState::Completed, Some(&completion), self.clock.now());
         let has_ended = ended.await?;
-        Ok(reached.map_or(has_ended, |reached| reached == ControlOutcome::Delivered))
+        Ok(delivered.map_or(has_ended, |delivered| delivered == ControlOutcome::Delivered))
     }
 
     /// Deletes sessions that have been idle for `idle`, until `stop` fires. Every node does so, in small steps.
-    pub async fn keep(&self, idle: Duration, stop: CancellationToken) {
+    pub async fn run_cleanup(&self, idle: Duration, stop: CancellationToken) {
         if idle.is_zero() {
             return;
         }
-        let mut look = tokio::time::interval((idle / 4).clamp(LOOKS.1, LOOKS.0));
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut check = tokio::time::interval((idle / 4).clamp(CHECK_INTERVAL.1, CHECK_INTERVAL.0));
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = look.tick() => {}
+                _ = check.tick() => {}
             }
-            if let Err(error) = self.forget_idle(idle).await {
+            if let Err(error) = self.delete_idle(idle).await {
                 tracing::debug!(%error, "cannot look up idle sessions");
             }
         }
     }
 
-    async fn forget_idle(&self, idle: Duration) -> Result<(), StoreError> {
+    async fn delete_idle(&self, idle: Duration) -> Result<(), StoreError> {
         let micros = i64::try_from(idle.as_micros()).unwrap_or(i64::MAX);
         let now = self.clock.now();
         let cutoff = Time(now.0.saturating_sub(micros));
@@ -197,7 +197,7 @@ impl Sessions<'_> {
             loop {
                 let idle = store.idle_sessions(cutoff, STEP).await?;
                 let is_last = idle.len() < STEP as usize;
-                self.forget_each(&store, idle.into_iter().map(|(id, _)| id), cutoff, now).await?;
+                self.delete_unused(&store, idle.into_iter().map(|(id, _)| id), cutoff, now).await?;
                 if is_last {
                     break;
                 }
@@ -206,7 +206,7 @@ impl Sessions<'_> {
         Ok(())
     }
 
-    async fn forget_each(
+    async fn delete_unused(
         &self,
         store: &Store,
         idle: impl IntoIterator<Item = String>,
@@ -225,7 +225,7 @@ impl Sessions<'_> {
             {
                 self.registry.instances().release_session(store.tenant(), &id);
                 if let Some(call) = session.parent_call {
-                    self.reach.cancel(store.tenant(), call).await?;
+                    self.control.cancel(store.tenant(), call).await?;
                 }
             }
         }

@@ -24,11 +24,11 @@ use crate::domain::{Session, SessionState};
 use crate::telemetry::Context;
 
 /// Maximum size of a request whose arguments are checked on the caller's thread, in bytes.
-const QUICKLY_CHECKED: usize = 64 * 1024;
+const MAX_INLINE_CHECK: usize = 64 * 1024;
 /// Maximum number of lookups of a key or session that concurrent requests create or delete.
-const TRIES: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 /// A session is recorded as used after this fraction of its idle time, so that not every call writes.
-const IDLE_PARTS: u64 = 4;
+const IDLE_FRACTION: u64 = 4;
 
 /// The result of a submission with idempotency keys.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub enum Keyed {
 
 /// Returns `true` if a submission can be planned without I/O and without a separate thread.
 pub(super) fn is_immediate(submission: &Submission, request: &Footprint) -> bool {
-    submission.session.is_none() && request.bytes <= QUICKLY_CHECKED
+    submission.session.is_none() && request.bytes <= MAX_INLINE_CHECK
 }
 
 /// Joins the session of a submission and plans its calls. Large arguments are checked on a separate thread, because the
@@ -68,7 +68,7 @@ pub(super) async fn submit(
     if submission.conversation.is_none() {
         join_session(engine, access, &mut submission).await?;
     }
-    if request.bytes <= QUICKLY_CHECKED {
+    if request.bytes <= MAX_INLINE_CHECK {
         return plan(engine, access, submission, &ids, request);
     }
     let (engine, access) = (engine.clone(), access.clone());
@@ -87,7 +87,7 @@ pub(super) async fn submit_keyed(
     mut footprint: Footprint,
 ) -> Result<Keyed, KeyedError> {
     let keys = KeyLookup { access, clock: &engine.clock };
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let known = match keys.find(submission).await? {
             KnownCalls::All { batch_id, calls } => return Ok(Keyed::Known { batch_id, calls }),
             KnownCalls::Some(known) => known,
@@ -150,10 +150,10 @@ pub(super) fn plan(
             job.ongoing.permits.push(Arc::new(place));
         }
     }
-    let (word, accepted) = oneshot::channel();
+    let (sender, accepted) = oneshot::channel();
     let (engine, tasks) = (engine.clone(), engine.tasks.clone());
     let work = async move {
-        let jobs = acceptor(&engine).accept(jobs, word).await;
+        let jobs = acceptor(&engine).accept(jobs, sender).await;
         schedule::run_all(engine, jobs, mode).await;
         drop(room);
     };
@@ -200,8 +200,9 @@ pub(super) async fn join_session(
     Ok(())
 }
 
+/// Finds or creates a session. Resumes an ended one, and records that it is in use.
 async fn find_session(engine: &Engine, access: &Access, id: &Arc<str>) -> Result<Session, SubmitError> {
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let now = engine.clock.now();
         let Some(mut session) = access.store().session(id).await? else {
             // A concurrent request can only create the same session.
@@ -213,7 +214,7 @@ async fn find_session(engine: &Engine, access: &Access, id: &Arc<str>) -> Result
             let is_resumed = access.store().resume_session(id, now).await?;
             (session.state, session.completion) = (SessionState::Active, None);
             is_resumed
-        } else if idle_ms > 0 && now.millis_since(session.updated_at) >= idle_ms / IDLE_PARTS {
+        } else if idle_ms > 0 && now.millis_since(session.updated_at) >= idle_ms / IDLE_FRACTION {
             // Keeps the session from being deleted as idle while the call runs.
             access.store().touch_session(id, now).await?
         } else {

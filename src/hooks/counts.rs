@@ -81,24 +81,24 @@ impl Counts {
         self.ended[event as usize][outcome as usize].load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_ended(&self, event: HookEvent, outcome: HookOutcome) {
+    pub(super) fn count_ended(&self, event: HookEvent, outcome: HookOutcome) {
         self.ended[event as usize][outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn note_asked(&self) {
+    pub(super) fn count_asked(&self) {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn note_failed(&self) {
+    pub(super) fn count_failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn note_blocked(&self) {
+    pub(super) fn count_blocked(&self) {
         self.blocked.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a dropped notification, and returns the new total.
-    pub(super) fn note_dropped(&self) -> u64 {
+    pub(super) fn count_dropped(&self) -> u64 {
         self.dropped.fetch_add(1, Ordering::Relaxed) + 1
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::hook::LONGEST_TIMEOUT_MS;
 use crate::domain::{HookDefinition, HookEvent, Time, glob};
 
 /// Maximum number of globs, and of groups, of one hook.
-const MOST_MATCHES: usize = 256;
+const MAX_MATCHES: usize = 256;
 
 /// The source of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -88,11 +88,9 @@ impl Hook {
             faults.push(("/timeout_ms".to_owned(), format!("must be 1 to {LONGEST_TIMEOUT_MS}")));
         }
         let matches = &definition.matches;
-        if matches.tools.len() > MOST_MATCHES || matches.groups.len() > MOST_MATCHES {
-            faults.push((
-                "/match".to_owned(),
-                format!("must have at most {MOST_MATCHES} globs and {MOST_MATCHES} groups"),
-            ));
+        if matches.tools.len() > MAX_MATCHES || matches.groups.len() > MAX_MATCHES {
+            faults
+                .push(("/match".to_owned(), format!("must have at most {MAX_MATCHES} globs and {MAX_MATCHES} groups")));
         }
         let globs = globs(&matches.tools).map_err(|mut more| faults.append(&mut more)).unwrap_or_default();
         if !faults.is_empty() {

@@ -17,7 +17,7 @@ use crate::executor::http::{WebhookAnswer, webhook_headers};
 use crate::executor::signing_key::SigningKey;
 
 /// Maximum length of a recorded failure reason, in characters.
-const LONGEST_REASON: usize = 500;
+const MAX_REASON: usize = 500;
 
 /// The kind and the reason of a hook failure.
 type Failed = (HookFaultKind, String);
@@ -28,7 +28,7 @@ impl Hooks {
     /// # Errors
     /// Returns a [`HookFault`] if the hook fails or times out.
     pub async fn before(&self, hook: &Hook, call: HookCall) -> Result<BeforeDecision, HookFault> {
-        let said = self.within(hook, async {
+        let decision = self.within(hook, async {
             match &hook.target {
                 Target::Webhook { url, key } => {
                     read(self.post(url, key.as_ref(), call.body()).await?, BeforeDecision::read)
@@ -37,14 +37,14 @@ impl Hooks {
                 _ => Ok(BeforeDecision::Continue),
             }
         });
-        let said = said.await?;
-        let is_blocked = matches!(said, BeforeDecision::Block(_));
+        let decision = decision.await?;
+        let is_blocked = matches!(decision, BeforeDecision::Block(_));
         if is_blocked {
-            self.counts.note_blocked();
-            hook.counts.note_blocked();
+            self.counts.count_blocked();
+            hook.counts.count_blocked();
         }
-        self.counts.note_ended(hook.event(), if is_blocked { HookOutcome::Blocked } else { HookOutcome::Ok });
-        Ok(said)
+        self.counts.count_ended(hook.event(), if is_blocked { HookOutcome::Blocked } else { HookOutcome::Ok });
+        Ok(decision)
     }
 
     /// Runs a persist hook of an ended call, and applies its rewrite to `image`. Returns `true` if anything changed.
@@ -54,15 +54,15 @@ impl Hooks {
     pub async fn persist(&self, hook: &Hook, image: &mut Call) -> Result<bool, HookFault> {
         match &hook.target {
             Target::Redact(redact) => {
-                self.counts.note_asked();
-                hook.counts.note_asked();
-                self.counts.note_ended(hook.event(), HookOutcome::Ok);
+                self.counts.count_asked();
+                hook.counts.count_asked();
+                self.counts.count_ended(hook.event(), HookOutcome::Ok);
                 return Ok(image.rewrite(|record| redact.apply(record)));
             }
             Target::Truncate(truncate) => {
-                self.counts.note_asked();
-                hook.counts.note_asked();
-                self.counts.note_ended(hook.event(), HookOutcome::Ok);
+                self.counts.count_asked();
+                hook.counts.count_asked();
+                self.counts.count_ended(hook.event(), HookOutcome::Ok);
                 return Ok(image.rewrite(|record| truncate.apply(record)));
             }
             _ => {}
@@ -76,7 +76,7 @@ impl Hooks {
             }
         });
         let rewrite = rewrite.await?;
-        self.counts.note_ended(hook.event(), HookOutcome::Ok);
+        self.counts.count_ended(hook.event(), HookOutcome::Ok);
         let changes = !rewrite.is_empty();
         if changes {
             image.rewrite(|record| rewrite.apply(record));
@@ -94,21 +94,21 @@ impl Hooks {
             }
         })
         .await?;
-        self.counts.note_ended(hook.event(), HookOutcome::Ok);
+        self.counts.count_ended(hook.event(), HookOutcome::Ok);
         Ok(())
     }
 
     async fn within<T>(&self, hook: &Hook, asking: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
-        self.counts.note_asked();
-        hook.counts.note_asked();
+        self.counts.count_asked();
+        hook.counts.count_asked();
         let longest = hook.definition().timeout_ms;
         let answered = tokio::time::timeout(Duration::from_millis(longest), asking).await;
         let late = |_| Err((HookFaultKind::Timeout, format!("no answer within {longest} ms")));
         answered.unwrap_or_else(late).map_err(|(kind, reason)| {
-            self.counts.note_failed();
-            hook.counts.note_failed();
-            self.counts.note_ended(hook.event(), outcome_of(kind));
-            let reason = json::shorten(&reason, LONGEST_REASON);
+            self.counts.count_failed();
+            hook.counts.count_failed();
+            self.counts.count_ended(hook.event(), outcome_of(kind));
+            let reason = json::shorten(&reason, MAX_REASON);
             tracing::warn!(hook = hook.id(), event = hook.event().as_str(), ?kind, reason, "a hook failed");
             HookFault { hook: hook.id().to_owned(), event: hook.event(), kind, reason }
         })

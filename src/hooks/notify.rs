@@ -14,40 +14,43 @@ use super::hook::Hook;
 use crate::domain::{Call, HookEvent, Outcome, json};
 
 /// Maximum number of after-hooks that run at once.
-const AT_ONCE: usize = 64;
+const MAX_RUNNING: usize = 64;
 /// Maximum memory of waiting notifications, in KiB. A larger call acquires all of it.
-const ROOM_KIB: u32 = 32 * 1024;
+const MAX_WAITING_KIB: u32 = 32 * 1024;
 /// Minimum memory counted for a notification, in KiB, so that at most 4096 wait.
-const LEAST_KIB: u32 = 8;
+const MIN_KIB: u32 = 8;
 
 /// The bounds of notifications.
 #[derive(Debug)]
 pub(super) struct Notifier {
-    room: Arc<Semaphore>,
+    memory: Arc<Semaphore>,
     slots: Arc<Semaphore>,
 }
 
 impl Default for Notifier {
     fn default() -> Self {
-        Self { room: Arc::new(Semaphore::new(ROOM_KIB as usize)), slots: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self {
+            memory: Arc::new(Semaphore::new(MAX_WAITING_KIB as usize)),
+            slots: Arc::new(Semaphore::new(MAX_RUNNING)),
+        }
     }
 }
 
 impl Hooks {
     /// Runs after-hooks of an ended call in tasks of `tasks`, until `stop` fires. Never waits.
-    pub fn tell(
+    pub fn notify(
         self: &Arc<Self>,
         hooks: Vec<Arc<Hook>>,
         call: &Arc<Call>,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) {
-        let kib = u32::try_from(size_of(call) / 1024).unwrap_or(u32::MAX).clamp(LEAST_KIB, ROOM_KIB);
-        let Ok(room) = self.desk.room.clone().try_acquire_many_owned(kib) else {
+        let kib = u32::try_from(size_of(call) / 1024).unwrap_or(u32::MAX).clamp(MIN_KIB, MAX_WAITING_KIB);
+        let Ok(memory) = self.notifier.memory.clone().try_acquire_many_owned(kib) else {
             for hook in hooks {
-                let dropped = self.counts.note_dropped();
-                hook.counts.note_dropped();
-                self.counts.note_ended(hook.event(), HookOutcome::Dropped);
+                let dropped = self.counts.count_dropped();
+                hook.counts.count_dropped();
+                self.counts.count_ended(hook.event(), HookOutcome::Dropped);
                 // Logged at each power of two, so that an overload does not flood the log.
                 if dropped.is_power_of_two() {
                     tracing::warn!(hook = hook.id(), dropped, "after-hooks are too slow; notifications are dropped");
@@ -57,26 +60,26 @@ impl Hooks {
         };
         let (all, call, stop, tracker) = (self.clone(), call.clone(), stop.clone(), tasks.clone());
         tasks.spawn(async move {
-            let told = HookCall::of(HookEvent::AfterToolCall, &call);
-            let body = told.body();
+            let view = HookCall::of(HookEvent::AfterToolCall, &call);
+            let body = view.body();
             let each = hooks.into_iter().map(|hook| {
-                let (all, told, body, stop) = (all.clone(), told.clone(), body.clone(), stop.clone());
+                let (all, view, body, stop) = (all.clone(), view.clone(), body.clone(), stop.clone());
                 tracker.spawn(async move {
                     tokio::select! {
                         biased;
                         () = stop.cancelled() => {}
                         () = async {
                             // The semaphore is never closed.
-                            let _slot = all.desk.slots.acquire().await;
+                            let _slot = all.notifier.slots.acquire().await;
                             // A failure is logged and counted inside; the call has ended, so its events cannot report
                             // it.
-                            let _ = all.after(&hook, told, body).await;
+                            let _ = all.after(&hook, view, body).await;
                         } => {}
                     }
                 })
             });
             futures_util::future::join_all(each.collect::<Vec<_>>()).await;
-            drop(room);
+            drop(memory);
         });
     }
 }
@@ -106,9 +109,9 @@ mod tests {
         let hooks = Arc::new(super::super::tests::hooks_of(vec![RustHook::after(Hangs)], &[]));
         let call = Call::accepted(uuid::Uuid::nil(), "t".into(), None, Arc::default(), Time(0), "n".into());
         let (call, tasks, stop) = (Arc::new(call), TaskTracker::new(), CancellationToken::new());
-        let most = ROOM_KIB / LEAST_KIB;
+        let most = MAX_WAITING_KIB / MIN_KIB;
         for _ in 0..most + 3 {
-            hooks.tell(
+            hooks.notify(
                 hooks.matching(HookEvent::AfterToolCall, &crate::domain::Tenant::default(), "t", &[]),
                 &call,
                 &tasks,
@@ -116,13 +119,13 @@ mod tests {
             );
         }
         assert_eq!(hooks.counts().dropped(), 3);
-        while hooks.counts().asked() < AT_ONCE as u64 {
+        while hooks.counts().asked() < MAX_RUNNING as u64 {
             tokio::task::yield_now().await;
         }
         stop.cancel();
         tasks.close();
         tasks.wait().await;
-        assert_eq!(hooks.counts().asked(), AT_ONCE as u64, "no further hook was run");
-        assert_eq!(hooks.desk.room.available_permits(), ROOM_KIB as usize);
+        assert_eq!(hooks.counts().asked(), MAX_RUNNING as u64, "no further hook was run");
+        assert_eq!(hooks.notifier.memory.available_permits(), MAX_WAITING_KIB as usize);
     }
 }

@@ -14,19 +14,19 @@ use crate::domain::limits::Bounds;
 use crate::domain::{ContentBlock, JsonText, Outcome, decode, json, outcome};
 
 /// Maximum number of pointers, and of patterns, of one hook.
-const MOST: usize = 64;
+const MAX_ENTRIES: usize = 64;
 /// Maximum size of a compiled pattern, in bytes. A few patterns may be larger: Unicode classes such as `\w{16}` need
 /// this.
-const LARGEST_PATTERN: usize = 256 * 1024;
-const LARGEST_OF_FEW: usize = 2 * 1024 * 1024;
-const FEW: usize = 8;
+const MAX_PATTERN: usize = 256 * 1024;
+const MAX_LARGE_PATTERN: usize = 2 * 1024 * 1024;
+const MAX_LARGE_PATTERNS: usize = 8;
 /// The default replacement.
 const REPLACEMENT: &str = "[redacted]";
 /// Maximum length of a replacement, in characters.
-const LONGEST_REPLACEMENT: usize = 1000;
+const MAX_REPLACEMENT: usize = 1000;
 /// Maximum growth of a call by one hook, in bytes. A pattern can match every character, and several hooks can run in
 /// sequence.
-const MOST_GROWTH: usize = 1024 * 1024;
+const MAX_GROWTH: usize = 1024 * 1024;
 /// The first tokens that a pointer can have.
 const PARTS: [&str; 3] = ["arguments", "structured", "details"];
 
@@ -75,20 +75,21 @@ impl Redact {
         }
         let mut larger = 0;
         for (place, text) in options.patterns.iter().enumerate() {
-            match compiled(text, &mut larger) {
+            match compile(text, &mut larger) {
                 Ok(pattern) => patterns.push(pattern),
                 Err(reason) => faults.push((format!("/patterns/{place}"), reason)),
             }
         }
-        if pointers.len() > MOST || patterns.len() > MOST {
-            faults.push((String::new(), format!("must have at most {MOST} pointers and {MOST} patterns")));
+        if pointers.len() > MAX_ENTRIES || patterns.len() > MAX_ENTRIES {
+            faults
+                .push((String::new(), format!("must have at most {MAX_ENTRIES} pointers and {MAX_ENTRIES} patterns")));
         }
         if options.pointers.is_empty() && options.patterns.is_empty() {
             faults.push((String::new(), "must have pointers or patterns".to_owned()));
         }
         let replacement = options.replacement.unwrap_or_else(|| REPLACEMENT.to_owned());
-        if replacement.chars().count() > LONGEST_REPLACEMENT {
-            let message = format!("must have at most {LONGEST_REPLACEMENT} characters");
+        if replacement.chars().count() > MAX_REPLACEMENT {
+            let message = format!("must have at most {MAX_REPLACEMENT} characters");
             faults.push(("/replacement".to_owned(), message));
         }
         if faults.is_empty() { Ok(Self { pointers, patterns, replacement }) } else { Err(faults) }
@@ -96,7 +97,7 @@ impl Redact {
 
     /// Redacts the stored form of an ended call. Returns `true` if anything changed.
     pub fn apply(&self, call: &mut CallRecord) -> bool {
-        Pass { what: self, growth: Cell::new(MOST_GROWTH) }.call(call)
+        Pass { what: self, growth: Cell::new(MAX_GROWTH) }.call(call)
     }
 }
 
@@ -257,7 +258,7 @@ impl Pass<'_> {
     fn text(&self, text: &mut String) -> bool {
         let mut changed = false;
         for pattern in &self.patterns {
-            if let Some(replaced) = self.without(pattern, text) {
+            if let Some(replaced) = self.replace(pattern, text) {
                 changed |= replaced != *text;
                 *text = replaced;
             }
@@ -267,7 +268,7 @@ impl Pass<'_> {
 
     /// Replaces the matches of a pattern; `None` if nothing matches. Empty matches are skipped. Once the call has grown
     /// too much, matches are removed without a replacement.
-    fn without(&self, pattern: &Regex, text: &str) -> Option<String> {
+    fn replace(&self, pattern: &Regex, text: &str) -> Option<String> {
         let (mut replaced, mut rest) = (String::new(), 0);
         for found in pattern.find_iter(text).filter(|found| !found.is_empty()) {
             replaced.push_str(&text[rest..found.start()]);
@@ -284,11 +285,11 @@ impl Pass<'_> {
 }
 
 /// Compiles a pattern. `larger` counts the patterns that exceed the normal size.
-fn compiled(text: &str, larger: &mut usize) -> Result<Regex, String> {
-    match RegexBuilder::new(text).size_limit(LARGEST_PATTERN).build() {
-        Err(regex::Error::CompiledTooBig(_)) if *larger < FEW => {
+fn compile(text: &str, larger: &mut usize) -> Result<Regex, String> {
+    match RegexBuilder::new(text).size_limit(MAX_PATTERN).build() {
+        Err(regex::Error::CompiledTooBig(_)) if *larger < MAX_LARGE_PATTERNS => {
             *larger += 1;
-            RegexBuilder::new(text).size_limit(LARGEST_OF_FEW).build()
+            RegexBuilder::new(text).size_limit(MAX_LARGE_PATTERN).build()
         }
         other => other,
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::domain::{ContentBlock, decode, json};
 
 /// Maximum length of a reason shown to a model, in characters.
-const LONGEST_REASON: usize = 2000;
+const MAX_REASON: usize = 2000;
 
 /// The response of a before-hook.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,7 +67,7 @@ impl BeforeDecision {
     /// Shortens the reason to the length that a model can be shown.
     pub(super) fn bounded(self) -> Self {
         let Self::Block(reason) = self else { return self };
-        let reason = reason.map(|reason| json::shorten(reason.trim(), LONGEST_REASON));
+        let reason = reason.map(|reason| json::shorten(reason.trim(), MAX_REASON));
         Self::Block(reason.filter(|reason| !reason.is_empty()))
     }
 }

@@ -24,11 +24,11 @@ use crate::telemetry::Metrics;
 pub(super) struct Admitted {
     pub job: Box<Ongoing>,
     pub entry: Arc<Entry>,
-    pub equipment: ExecutorInputs,
+    pub inputs: ExecutorInputs,
     pub turn: Option<OrderGuard>,
     pub slot: Option<Slot>,
     /// Ends the tool's instance of this call when dropped.
-    pub call_end: Option<CallInstanceGuard>,
+    pub instance_guard: Option<CallInstanceGuard>,
 }
 
 /// The fourth step of a call.
@@ -53,18 +53,19 @@ impl Admitter<'_> {
             Ok(slot) => slot,
             Err(end) => return Err(prepared.ended(end)),
         };
-        let Prepared { job, entry, equipment, turn, .. } = prepared;
-        let call_end = entry.instances.as_ref().map(|pool| CallInstanceGuard::of(pool.clone(), job.call.id));
+        let Prepared { job, entry, inputs, turn, .. } = prepared;
+        let instance_guard = entry.instances.as_ref().map(|pool| CallInstanceGuard::of(pool.clone(), job.call.id));
         if job.begin == StartMode::Start
             && let Some(paused) = self.pauses.of(&job.call.tenant, &entry.name)
         {
             let left_ms = self.pauses.left_ms(&paused);
             let end = Failure::paused(&entry.name, paused.timeouts, left_ms).into();
-            return Err(Executed { job, entry: Some(entry), inputs: equipment, turn, instance_guard: call_end, end });
+            return Err(Executed { job, entry: Some(entry), inputs, turn, instance_guard, end });
         }
-        Ok(Admitted { job, entry, equipment, turn, slot, call_end })
+        Ok(Admitted { job, entry, inputs, turn, slot, instance_guard })
     }
 
+    /// Applies the rate limit, and waits for a slot if the call needs one.
     async fn slot_of(&self, prepared: &mut Prepared) -> Result<Option<Slot>, RunExit> {
         let Prepared { job, entry, place, .. } = prepared;
         if job.handle.cancel.is_cancelled() {

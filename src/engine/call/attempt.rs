@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::inject::ExecutorInputs;
-use super::instrument::{attempt_span, note_attempt};
+use super::instrument::{attempt_span, record_attempt};
 use super::interrupt::{ANNOUNCE_AFTER, Race, Shutdown};
 use super::state::{Ongoing, StartMode};
 use crate::domain::call::StatusUpdate;
@@ -66,12 +66,12 @@ pub(super) struct Attempts<'a> {
 
 impl Attempts<'_> {
     /// Runs the tool once. Reports of the tool are merged into the call, recorded and published.
-    pub async fn run(&self, job: &mut Ongoing, entry: &Entry, equipment: &ExecutorInputs) -> AttemptEnd {
+    pub async fn run(&self, job: &mut Ongoing, entry: &Entry, inputs: &ExecutorInputs) -> AttemptEnd {
         // The tool receives one token for every reason to stop.
         let cancel = job.handle.cancel.child_token();
         let _running = self.metrics.running();
         let mut span = attempt_span(self.tracer, job, entry);
-        let mut invocation = self.invocation(job, equipment, cancel.clone());
+        let mut invocation = self.invocation(job, inputs, cancel.clone());
         if let Some(own) = span.traceparent() {
             invocation.traceparent = Some(own);
         }
@@ -97,7 +97,7 @@ impl Attempts<'_> {
                     ended = &mut running => return Some(ended),
                     written = &mut writing, if !idle => {
                         is_taken = written == Err(JournalError::Fenced);
-                        note_unwritten(&job.call, written);
+                        log_unrecorded(&job.call, written);
                     }
                     () = &mut announce, if idle && !announced => {
                         job.register(self.live);
@@ -105,7 +105,7 @@ impl Attempts<'_> {
                     }
                     report = job.reports.next(), if idle && announced => {
                         let waiters = job.reports.waiters();
-                        if let Some(change) = apply(job, equipment, report) {
+                        if let Some(change) = apply(job, inputs, report) {
                             let journal = &journal;
                             let write = async move {
                                 let written = journal.write(change).await;
@@ -129,10 +129,10 @@ impl Attempts<'_> {
         // Drop the work now: the commit of its reports may take longer.
         running.set(Fuse::terminated());
         if !writing.is_terminated() {
-            note_unwritten(&job.call, writing.await);
+            log_unrecorded(&job.call, writing.await);
         }
         if let Some(first) = job.reports.take() {
-            Box::pin(self.write_last_reports(job, equipment, first)).await;
+            Box::pin(self.write_last_reports(job, inputs, first)).await;
         }
         let ended = match ended {
             Ok(Some(Ok(Ok(answer)))) => {
@@ -143,25 +143,25 @@ impl Attempts<'_> {
                     }
                     answer => convert::outcome_of(&job.call.name, answer),
                 };
-                AttemptEnd::Answered(equipment.without_secrets(outcome).into())
+                AttemptEnd::Answered(inputs.without_secrets(outcome).into())
             }
-            Ok(Some(Ok(Err(failure)))) => AttemptEnd::Failed(equipment.failure_of(&job.call, entry, failure).into()),
+            Ok(Some(Ok(Err(failure)))) => AttemptEnd::Failed(inputs.failure_of(&job.call, entry, failure).into()),
             Ok(Some(Err(panic))) => {
                 let message = format!("the tool panicked: {}", panic_message(&*panic));
                 let failure = Failure::execution(&job.call.name, message);
-                AttemptEnd::Failed(equipment.failure_of(&job.call, entry, failure).into())
+                AttemptEnd::Failed(inputs.failure_of(&job.call, entry, failure).into())
             }
             Ok(None) => AttemptEnd::Taken,
             Err(_) if job.handle.cancel.is_cancelled() => AttemptEnd::Cancelled,
             Err(_) => AttemptEnd::ShuttingDown,
         };
-        note_attempt(&mut span, ended.failure());
+        record_attempt(&mut span, ended.failure());
         ended
     }
 
     /// Enqueues the last reports of the tool without waiting. The end of the call follows in the same queue, so its
     /// commit implies theirs.
-    async fn write_last_reports(&self, job: &mut Ongoing, equipment: &ExecutorInputs, first: Report) {
+    async fn write_last_reports(&self, job: &mut Ongoing, inputs: &ExecutorInputs, first: Report) {
         let journal = job.recorder.journal().clone();
         let mut next = Some(first);
         while let Some(report) = next {
@@ -170,7 +170,7 @@ impl Attempts<'_> {
                 let _ = journal.enqueue(job.recorder.change(&job.call)).await;
             }
             let waiters = job.reports.waiters();
-            if let Some(change) = apply(job, equipment, report)
+            if let Some(change) = apply(job, inputs, report)
                 && let Ok(receipt) = journal.enqueue(change).await
                 && !waiters.is_empty()
             {
@@ -184,7 +184,7 @@ impl Attempts<'_> {
         }
     }
 
-    fn invocation(&self, job: &Ongoing, equipment: &ExecutorInputs, cancel: CancellationToken) -> Invocation {
+    fn invocation(&self, job: &Ongoing, inputs: &ExecutorInputs, cancel: CancellationToken) -> Invocation {
         let call = &job.call;
         let limits = call.limits;
         // A call that is awaited again after a restart keeps its original timeout.
@@ -199,7 +199,7 @@ impl Attempts<'_> {
             call_id: call.call_id.clone(),
             name: call.name.clone(),
             naming: job.naming,
-            arguments: equipment.arguments.clone().or(call.effective_arguments.clone()).unwrap_or_default(),
+            arguments: inputs.arguments.clone().or(call.effective_arguments.clone()).unwrap_or_default(),
             context: job.call.context.clone(),
             agent: call.agent.clone(),
             session: call.session.clone(),
@@ -214,14 +214,14 @@ impl Attempts<'_> {
             traceparent: job.traceparent.clone(),
             emitter: job.handle.emitter.clone(),
             cancel,
-            redaction: equipment.redaction.clone(),
+            redaction: inputs.redaction.clone(),
         }
     }
 }
 
 /// Merges a report into the call, and returns the change that records it.
-fn apply(job: &mut Ongoing, equipment: &ExecutorInputs, report: Report) -> Option<Change> {
-    match equipment.report_without_secrets(report) {
+fn apply(job: &mut Ongoing, inputs: &ExecutorInputs, report: Report) -> Option<Change> {
+    match inputs.report_without_secrets(report) {
         Report::Status(update) => {
             job.call.update(update).ok()?;
             Some(job.status_change())
@@ -249,7 +249,7 @@ fn acknowledge(waiters: Waiters, written: &Result<(), JournalError>) {
     }
 }
 
-fn note_unwritten(call: &Call, written: Result<(), JournalError>) {
+fn log_unrecorded(call: &Call, written: Result<(), JournalError>) {
     if let Err(error) = written {
         tracing::warn!(id = %call.id, %error, "a report of a running call was not recorded");
     }

@@ -31,7 +31,7 @@ pub(super) struct Lookup<'a> {
 }
 
 /// The result of a [`Lookup`].
-pub(super) enum Looked<'a> {
+pub(super) enum CacheResult<'a> {
     /// The outcome of an equal call.
     Kept(Box<Outcome>),
     /// No outcome: the call must run. If it succeeds, its outcome is inserted into the given run.
@@ -43,16 +43,16 @@ impl<'a> Lookup<'a> {
     ///
     /// # Errors
     /// Returns the reason why the call ended while it waited.
-    pub async fn find(&self, prepared: &mut Prepared, cache: CacheSpec) -> Result<Looked<'a>, RunExit> {
+    pub async fn find(&self, prepared: &mut Prepared, cache: CacheSpec) -> Result<CacheResult<'a>, RunExit> {
         // A resumed call bypasses the cache: its earlier attempt may have had effects.
-        let Prepared { job, entry, equipment, place, .. } = prepared;
+        let Prepared { job, entry, inputs, place, .. } = prepared;
         let is_bypassed = job.begin != StartMode::Start || job.call.cache_control == CacheControl::NoStore;
-        let key = key::of(job, equipment, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
-        let Some(key) = key else { return Ok(Looked::Run(None)) };
-        let flight = match job.call.cache_control {
+        let key = key::of(job, inputs, entry, cache.scope).filter(|_| !is_bypassed && self.results.is_on());
+        let Some(key) = key else { return Ok(CacheResult::Run(None)) };
+        let run = match job.call.cache_control {
             CacheControl::Any => match self.results.lookup(key).await {
                 CacheLookup::Hit(outcome) => return self.take_over(job, &outcome),
-                CacheLookup::Leader(flight) => flight,
+                CacheLookup::Leader(run) => run,
                 CacheLookup::Follower(leader) => match self.follow(job, place, leader).await? {
                     Some(outcome) => return self.take_over(job, &outcome),
                     None => self.results.alone(key),
@@ -60,14 +60,14 @@ impl<'a> Lookup<'a> {
             },
             _ => self.results.alone(key),
         };
-        Ok(Looked::Run(Some(flight)))
+        Ok(CacheResult::Run(Some(run)))
     }
 
     /// Ends the call with the outcome of an equal call.
-    fn take_over(&self, job: &mut Ongoing, outcome: &Outcome) -> Result<Looked<'a>, RunExit> {
+    fn take_over(&self, job: &mut Ongoing, outcome: &Outcome) -> Result<CacheResult<'a>, RunExit> {
         let name = job.call.name.clone();
         job.call.take_over(self.clock.moment()).map_err(|error| Failure::execution(&name, error.to_string()))?;
-        Ok(Looked::Kept(Box::new(outcome.clone())))
+        Ok(CacheResult::Kept(Box::new(outcome.clone())))
     }
 
     /// Waits for an equal call that runs, within the timeouts of this call. Returns `None` if that call does not
@@ -89,11 +89,11 @@ impl<'a> Lookup<'a> {
         let announce_at = (!job.recorder.has_announced()).then(|| Instant::now() + ANNOUNCE_AFTER);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
         let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(deadline);
-        Ok(race.run_announcing(announce_at, job.publish_status(self.live), landed(leader)).await?)
+        Ok(race.run_announcing(announce_at, job.publish_status(self.live), wait_for_leader(leader)).await?)
     }
 }
 
 /// Waits for the outcome of a run. Returns `None` if the run does not succeed.
-async fn landed(mut leader: watch::Receiver<Option<Arc<Outcome>>>) -> Option<Arc<Outcome>> {
+async fn wait_for_leader(mut leader: watch::Receiver<Option<Arc<Outcome>>>) -> Option<Arc<Outcome>> {
     leader.wait_for(Option::is_some).await.ok()?.clone()
 }

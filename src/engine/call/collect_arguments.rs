@@ -27,13 +27,13 @@ use crate::store::journal::JournalError;
 /// Minimum interval between two reads of partial arguments: 20 events a second.
 const READ_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum size of arguments that are checked on the current thread, in bytes.
-const QUICKLY_CHECKED: usize = 64 * 1024;
+const MAX_INLINE_CHECK: usize = 64 * 1024;
 /// Minimum ratio of the interval between reads to the duration of a read, so that long arguments are read less often.
 const READ_RATIO: u32 = 20;
 
 /// Collects streamed arguments.
 #[derive(Debug)]
-pub(super) struct Gatherer<'a> {
+pub(super) struct ArgumentCollector<'a> {
     pub room: &'a MemoryBudget,
     pub limits: &'a ServerLimits,
     /// Maximum time without a new chunk.
@@ -41,7 +41,7 @@ pub(super) struct Gatherer<'a> {
     pub shutdown: &'a Shutdown,
 }
 
-impl Gatherer<'_> {
+impl ArgumentCollector<'_> {
     /// Waits until the arguments are complete and it is the call's turn. The returned guard must be held while the call
     /// runs.
     pub async fn collect_arguments(
@@ -111,7 +111,7 @@ impl Gatherer<'_> {
         job.ongoing.call.complete(arguments).map_err(|error| Failure::execution(&name, error.to_string()))?;
         let Disposition::Run(entry) = &job.next else { return Ok(()) };
         let (entry, arguments, vendor) = (entry.clone(), job.ongoing.call.arguments.clone(), asked.vendor);
-        let checked = if job.ongoing.call.arguments_text.get().len() <= QUICKLY_CHECKED {
+        let checked = if job.ongoing.call.arguments_text.get().len() <= MAX_INLINE_CHECK {
             arguments::valid(&entry, &arguments, vendor, |_| true)
         } else {
             // A long check must not block other tasks of this thread.

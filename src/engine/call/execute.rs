@@ -43,13 +43,14 @@ pub(super) struct Execution<'a> {
 impl Execution<'_> {
     /// Runs the tool of a call until it has a result or no attempt is left.
     pub async fn execute(&self, admitted: Admitted) -> Executed {
-        let Admitted { mut job, entry, equipment, turn, slot, call_end } = admitted;
-        let end = self.end_of(&mut job, &entry, &equipment).await.unwrap_or_else(|end| end);
+        let Admitted { mut job, entry, inputs, turn, slot, instance_guard } = admitted;
+        let end = self.end_of(&mut job, &entry, &inputs).await.unwrap_or_else(|end| end);
         drop(slot);
-        Executed { job, entry: Some(entry), inputs: equipment, turn, instance_guard: call_end, end }
+        Executed { job, entry: Some(entry), inputs, turn, instance_guard, end }
     }
 
-    async fn end_of(&self, job: &mut Ongoing, entry: &Entry, equipment: &ExecutorInputs) -> Result<RunExit, RunExit> {
+    /// Runs attempts until the call has a result or ends early. Both variants are ends of the call; `Err` is an early one.
+    async fn end_of(&self, job: &mut Ongoing, entry: &Entry, inputs: &ExecutorInputs) -> Result<RunExit, RunExit> {
         match job.begin {
             StartMode::Start => self.start(job, entry).await?,
             StartMode::Rerun => {
@@ -60,7 +61,7 @@ impl Execution<'_> {
         }
         loop {
             fault::pass(Point::BeforeRun);
-            let ended = self.attempts.run(job, entry, equipment).await;
+            let ended = self.attempts.run(job, entry, inputs).await;
             fault::pass(Point::AfterRun);
             let failure = match ended {
                 AttemptEnd::Answered(outcome) => {

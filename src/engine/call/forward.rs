@@ -38,14 +38,14 @@ pub(super) fn resolve_tool(view: View<'_>, request: &mut CallRequest, is_unknown
             // Targets always have Toolpost's own names, regardless of the vendor.
             let found = view.find(&name);
             (request.name, request.arguments) = (name, arguments);
-            let sought = match found {
+            let resolved = match found {
                 Lookup::Available(inner) if inner.role.is_none() => {
                     ResolvedTool { entry: Some(inner.clone()), forwarded_from: None, refused: None }
                 }
                 Lookup::Unavailable(inner) if inner.role.is_none() => ResolvedTool::unavailable(found),
                 _ => ResolvedTool::unavailable(Lookup::Missing),
             };
-            ResolvedTool { forwarded_from: Some(entry.name.clone()), ..sought }
+            ResolvedTool { forwarded_from: Some(entry.name.clone()), ..resolved }
         }
         Err(failure) => ResolvedTool { entry: Some(entry), forwarded_from: None, refused: Some(failure) },
     }

@@ -18,7 +18,7 @@ use crate::hooks::{BeforeDecision, Hook, HookCall, Hooks, withhold};
 use crate::registry::{Entry, presets};
 
 /// Maximum size of arguments that are checked on the current thread, in bytes.
-const QUICKLY_CHECKED: usize = 64 * 1024;
+const MAX_INLINE_CHECK: usize = 64 * 1024;
 
 /// The times at which a call that waits for its hooks is announced and abandoned.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +53,7 @@ impl CallHooks<'_> {
         Box::pin(self.run_each(job, entry, place)).await
     }
 
+    /// Runs the matching before-hooks in order. Each hook sees the arguments that the previous one has left.
     async fn run_each(
         &self,
         job: &mut Ongoing,
@@ -75,7 +76,7 @@ impl CallHooks<'_> {
                 Ok(BeforeDecision::Arguments(arguments)) => self.rewrite(job, entry, &hook, arguments).await?,
                 Ok(BeforeDecision::Block(reason)) => return Err(Failure::blocked(reason.as_deref(), hook.id()).into()),
                 Err(fault) => {
-                    self.note_hook_error(job, &fault).await;
+                    self.publish_hook_error(job, &fault).await;
                     if hook.definition().failure_policy == FailurePolicy::Closed {
                         return Err(Failure::hook_failed(&fault).into());
                     }
@@ -97,12 +98,12 @@ impl CallHooks<'_> {
         &self,
         job: &mut Ongoing,
         patience: HookDeadlines,
-        asking: impl Future<Output = T>,
+        run: impl Future<Output = T>,
     ) -> Result<T, RunExit> {
         let announce_at = (!job.recorder.has_announced()).then_some(patience.announce_at);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
         let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(patience.deadline);
-        Ok(race.run_announcing(announce_at, job.publish_status(self.live), asking).await?)
+        Ok(race.run_announcing(announce_at, job.publish_status(self.live), run).await?)
     }
 
     /// Merges the arguments of a hook into those of the call. The result must be valid.
@@ -117,9 +118,10 @@ impl CallHooks<'_> {
             job.call.effective_arguments.as_deref().and_then(Value::as_object).cloned().unwrap_or_default();
         members.extend(arguments);
         let merged = Value::Object(members);
-        inject::note_dropped(&mut job.call, presets::named_in(&entry.definition.presets, &merged));
+        inject::list_ignored(&mut job.call, presets::named_in(&entry.definition.presets, &merged));
         let (merged, entry) = (Arc::new(merged), entry.clone());
-        let is_long = merged.as_object().is_some_and(|members| crate::domain::json::size_of(members) > QUICKLY_CHECKED);
+        let is_long =
+            merged.as_object().is_some_and(|members| crate::domain::json::size_of(members) > MAX_INLINE_CHECK);
         let checked = if is_long {
             // A long check must not block other tasks of this thread.
             let checking = tokio::task::spawn_blocking(move || arguments::checked(&entry, &merged, None)).await;
@@ -141,6 +143,7 @@ impl CallHooks<'_> {
         Box::pin(self.image(job, outcome, now)).await
     }
 
+    /// Runs the matching persist hooks on a copy of the settled call. Returns the copy if a hook has changed it.
     async fn image(&self, job: &mut Ongoing, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
         let asked = self.matching_hooks(HookEvent::ToolResultPersist, &job.access, &job.call);
         if asked.is_empty() {
@@ -158,13 +161,13 @@ impl CallHooks<'_> {
             let cancel = job.handle.cancel.clone();
             // Cancellation and shutdown do not wait for a hook, because the result already exists.
             let race = Race::new(&cancel, self.shutdown).work_first();
-            let asking = self.hooks.persist(&hook, &mut image);
-            let result = race.run_announcing(announce_at, job.publish_status(self.live), asking).await;
+            let run = self.hooks.persist(&hook, &mut image);
+            let result = race.run_announcing(announce_at, job.publish_status(self.live), run).await;
             let result = result.unwrap_or_else(|_| Err(HookFault::given_up(hook.id(), hook.event())));
             match result {
                 Ok(changed) => differs |= changed,
                 Err(fault) => {
-                    self.note_hook_error(job, &fault).await;
+                    self.publish_hook_error(job, &fault).await;
                     if hook.definition().failure_policy == FailurePolicy::Closed {
                         image.rewrite(withhold);
                         differs = true;
@@ -183,7 +186,7 @@ impl CallHooks<'_> {
         if hooks.has(HookEvent::AfterToolCall) {
             let asked = self.matching_hooks(HookEvent::AfterToolCall, access, call);
             if !asked.is_empty() {
-                hooks.tell(asked, call, self.tasks, &self.shutdown.stop);
+                hooks.notify(asked, call, self.tasks, &self.shutdown.stop);
             }
         }
     }
@@ -202,7 +205,7 @@ impl CallHooks<'_> {
     }
 
     /// Publishes a hook failure to the subscribers.
-    async fn note_hook_error(&self, job: &mut Ongoing, fault: &HookFault) {
+    async fn publish_hook_error(&self, job: &mut Ongoing, fault: &HookFault) {
         job.register(self.live);
         if !is_announced(job) {
             let change = job.recorder.change(&job.call);

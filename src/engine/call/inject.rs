@@ -33,15 +33,15 @@ impl std::fmt::Debug for ExecutorInputs {
 
 /// Resolves the inputs of executors.
 #[derive(Debug)]
-pub(in crate::engine) struct Equipper<'a> {
+pub(in crate::engine) struct InputInjector<'a> {
     /// The configured secrets to which presets and executors refer.
     pub secrets: &'a Secrets,
     /// Decrypts stored preset values.
     pub vault: &'a Vault,
 }
 
-impl Equipper<'_> {
-    /// Adds presets and secrets to `equipment`, whose values are never recorded or shown. `is_first` means that the
+impl InputInjector<'_> {
+    /// Adds presets and secrets to `inputs`, whose values are never recorded or shown. `is_first` means that the
     /// tool has not run for this call, and `is_handed_out` that only its result is awaited.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Equipper<'_> {
     pub fn inject_inputs(
         &self,
         call: &mut Call,
-        equipment: &mut ExecutorInputs,
+        inputs: &mut ExecutorInputs,
         entry: &Entry,
         is_first: bool,
         is_handed_out: bool,
@@ -71,12 +71,12 @@ impl Equipper<'_> {
                 let arguments = call.effective_arguments.as_deref();
                 return Err(redact_violations(definition.presets.keys(), arguments, schema, failure, &call.name).into());
             }
-            equipment.arguments = Some(Arc::new(given));
+            inputs.arguments = Some(Arc::new(given));
         }
         if !secrets.is_empty() {
             let redaction = Redaction::of(&secrets)
                 .map_err(|_| Failure::execution(&call.name, "its secret values are too long to be redacted"))?;
-            equipment.redaction = redaction.map(Arc::new);
+            inputs.redaction = redaction.map(Arc::new);
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Equipper<'_> {
         if !dropped.is_empty() {
             // A hook has set these arguments. They are ignored and not shown.
             call.set_effective_arguments(shown);
-            note_dropped(call, dropped);
+            list_ignored(call, dropped);
         }
         for (name, preset) in presets {
             if preset.overridable && given.contains_key(name) {
@@ -218,7 +218,7 @@ fn redact_violations<'a>(
 }
 
 /// Lists ignored arguments of a model or a hook in the metadata of the call.
-pub(in crate::engine) fn note_dropped(call: &mut Call, names: Vec<String>) {
+pub(in crate::engine) fn list_ignored(call: &mut Call, names: Vec<String>) {
     if names.is_empty() {
         return;
     }

@@ -44,14 +44,14 @@ pub(super) fn attempt_span(tracer: &Tracer, job: &Ongoing, entry: &Entry) -> Spa
 }
 
 /// Records the end of an attempt, and its failure if it failed.
-pub(super) fn note_attempt(span: &mut Span, failure: Option<Code>) {
+pub(super) fn record_attempt(span: &mut Span, failure: Option<Code>) {
     if let Some(code) = failure.filter(|_| span.is_on()) {
         span.fail(code.as_str());
     }
 }
 
 /// Records the end of a call after its commit.
-pub(super) fn note_end(span: &mut Span, call: &Arc<Call>) {
+pub(super) fn record_end(span: &mut Span, call: &Arc<Call>) {
     let failure = call.outcome.as_ref().and_then(|outcome| outcome.error.as_ref());
     let code = failure.map_or("", |failure| failure.code.as_str());
     tracing::debug!(

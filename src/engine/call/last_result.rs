@@ -35,7 +35,7 @@ impl LastResult<'_> {
         &self,
         job: &mut Ongoing,
         entry: &Entry,
-        equipment: &ExecutorInputs,
+        inputs: &ExecutorInputs,
         outcome: Box<Outcome>,
     ) -> RunExit {
         let posted = match job.handle.outside.close_after_posters().await {
@@ -60,7 +60,7 @@ impl LastResult<'_> {
         };
         let Some(posted) = posted else { return RunExit::Settle(outcome) };
         job.call.set_posted_result();
-        let outcome = equipment.without_secrets(convert::outcome_of(&entry.name, posted));
+        let outcome = inputs.without_secrets(convert::outcome_of(&entry.name, posted));
         RunExit::Settle(images::fitted(check_output(entry, Box::new(outcome))).boxed().await)
     }
 

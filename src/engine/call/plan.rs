@@ -48,7 +48,7 @@ impl Planner<'_> {
         ids: &[Uuid],
         batch_id: Option<Uuid>,
     ) -> (Vec<Planned>, Vec<PendingCall>, Option<MemoryPermit>) {
-        let mut texts = Texts { room: self.room, held: None, kib: 0 };
+        let mut texts = TextMemory { room: self.room, held: None, kib: 0 };
         let context = self.context.with(&submission);
         let agent = submission.agent.clone();
         let Submission { calls, known, session, limits, retry, priority, callback_url, .. } = *submission;
@@ -60,12 +60,12 @@ impl Planner<'_> {
             let truncated = truncated || request.truncated;
             // The tool that `call_tool` names is in its arguments, which may be incomplete.
             let is_unknown = truncated || request.streamed;
-            let sought = forward::resolve_tool(view, &mut request, is_unknown);
+            let resolved = forward::resolve_tool(view, &mut request, is_unknown);
             let naming = request.naming();
-            let called_as = forward::called_as(sought.entry.as_deref(), &request.name);
+            let called_as = forward::called_as(resolved.entry.as_deref(), &request.name);
             let CallRequest { name, call_id, arguments, limits: own_limits, retry: own_retry, .. } = request;
             let vendor = request.vendor;
-            let entry = sought.entry.as_ref();
+            let entry = resolved.entry.as_ref();
             let shown = entry.map_or_else(|| Arc::from(name), |entry| entry.name.clone());
             let arguments = Arc::new(arguments.unwrap_or_else(|| Value::Object(Map::new())));
             let node = self.node.clone();
@@ -93,7 +93,7 @@ impl Planner<'_> {
                     if !entry.definition.context.is_empty() {
                         call.set_context(context.of(&entry.definition));
                     }
-                    match sought.refused {
+                    match resolved.refused {
                         Some(failure) => Disposition::Reject(failure),
                         None if !is_alone && entry.role == Some(COMPLETION) => {
                             Disposition::Reject(must_run_alone(&entry.name).into())
@@ -105,7 +105,7 @@ impl Planner<'_> {
                 None => {
                     // The model knows the target of `call_tool` from `find_tools`, which shows MCP names only to MCP
                     // clients.
-                    let is_own = sought.forwarded_from.is_some() && naming != Naming::Mcp;
+                    let is_own = resolved.forwarded_from.is_some() && naming != Naming::Mcp;
                     let naming = if is_own { Naming::Own } else { naming };
                     Disposition::Reject(view.not_found(&call.name, naming).into())
                 }
@@ -115,7 +115,7 @@ impl Planner<'_> {
                 call.await_arguments();
             }
             call.extend_metadata(called_as);
-            call.extend_metadata(sought.forwarded_from.map(|name| ("called_through".to_owned(), (*name).into())));
+            call.extend_metadata(resolved.forwarded_from.map(|name| ("called_through".to_owned(), (*name).into())));
             let (recorder, end) = recorder::channel(self.journal.clone(), self.stores.clone(), self.patience);
             let mut job = Planned::new(access.clone(), call, next, recorder);
             job.ongoing.naming = naming;
@@ -161,12 +161,13 @@ pub(in crate::engine) fn must_run_alone(name: &str) -> Failure {
     )
 }
 
+/// Validates the arguments of a call, and decides whether it runs.
 fn resolve(
     call: &mut Call,
     entry: &Arc<Entry>,
     truncated: bool,
     vendor: Option<Vendor>,
-    texts: &mut Texts<'_>,
+    texts: &mut TextMemory<'_>,
 ) -> Disposition {
     if truncated {
         return Disposition::Reject(Failure::truncated(&entry.name).into());
@@ -174,24 +175,24 @@ fn resolve(
     let mut weight = 0;
     let checked = valid(entry, &call.arguments, vendor, |more| {
         weight = more;
-        texts.has_room_for(more)
+        texts.reserve(more)
     });
     texts.kib += weight / 1024;
     next(call, entry, checked)
 }
 
 /// The memory of arguments that were sent as JSON text and are parsed while planning.
-struct Texts<'a> {
+struct TextMemory<'a> {
     room: &'a MemoryBudget,
     held: Option<MemoryPermit>,
     /// The memory of the calls that are planned already, in KiB.
     kib: usize,
 }
 
-impl Texts<'_> {
+impl TextMemory<'_> {
     /// Acquires memory for the parsed arguments of another call, twice: coercion and error messages can copy them.
     /// Returns `false` if the budget is exhausted.
-    fn has_room_for(&mut self, weight: usize) -> bool {
+    fn reserve(&mut self, weight: usize) -> bool {
         let kib = self.kib + weight / 1024;
         self.room.cover(&mut self.held, kib * 2).is_ok()
     }
@@ -206,7 +207,7 @@ pub(in crate::engine) fn next(
     if !entry.definition.presets.is_empty()
         && let Ok(given) = parse(&call.arguments, |_| true)
     {
-        inject::note_dropped(call, presets::named_in(&entry.definition.presets, &given));
+        inject::list_ignored(call, presets::named_in(&entry.definition.presets, &given));
     }
     match checked {
         Ok(checked) => {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::collect_arguments::Gatherer;
+use super::collect_arguments::ArgumentCollector;
 use super::hooks::CallHooks;
-use super::inject::{Equipper, ExecutorInputs};
+use super::inject::{ExecutorInputs, InputInjector};
 use super::state::{Disposition, Executed, Ongoing, Planned, RunExit, StartMode};
 use crate::dispatch::QueuedSlot;
 use crate::domain::Failure;
@@ -17,7 +17,7 @@ pub(super) struct Prepared {
     pub job: Box<Ongoing>,
     pub entry: Arc<Entry>,
     /// The inputs that only the executor receives.
-    pub equipment: ExecutorInputs,
+    pub inputs: ExecutorInputs,
     /// The place in the queue, if one was acquired in advance.
     pub place: Option<QueuedSlot>,
     /// The guard of the call's turn among the calls of one stream.
@@ -27,17 +27,17 @@ pub(super) struct Prepared {
 impl Prepared {
     /// Ends the call before it is admitted.
     pub fn ended(self, end: RunExit) -> Executed {
-        let Self { job, entry, equipment, turn, .. } = self;
-        Executed { job, entry: Some(entry), inputs: equipment, turn, instance_guard: None, end }
+        let Self { job, entry, inputs, turn, .. } = self;
+        Executed { job, entry: Some(entry), inputs, turn, instance_guard: None, end }
     }
 }
 
 /// The third step of a call.
 #[derive(Debug)]
 pub(super) struct Preparer<'a> {
-    pub gatherer: Gatherer<'a>,
+    pub collector: ArgumentCollector<'a>,
     pub hooks: CallHooks<'a>,
-    pub equipper: Equipper<'a>,
+    pub injector: InputInjector<'a>,
 }
 
 impl Preparer<'_> {
@@ -49,7 +49,7 @@ impl Preparer<'_> {
         let mut turn = None;
         if let Some(draft) = planned.ongoing.handle.draft.clone() {
             // Boxed because few calls have streamed arguments.
-            match Box::pin(self.gatherer.collect_arguments(&mut planned, &draft)).await {
+            match Box::pin(self.collector.collect_arguments(&mut planned, &draft)).await {
                 Ok(permit) => turn = permit,
                 Err(end) => return Err(planned.ended(end)),
             }
@@ -62,23 +62,24 @@ impl Preparer<'_> {
             }
         };
         let Planned { ongoing: job, place, .. } = planned;
-        let mut prepared = Prepared { job, entry, equipment: ExecutorInputs::default(), place, turn };
+        let mut prepared = Prepared { job, entry, inputs: ExecutorInputs::default(), place, turn };
         match self.complete(&mut prepared).await {
             Ok(()) => Ok(prepared),
             Err(end) => Err(prepared.ended(end)),
         }
     }
 
+    /// Runs the before-hooks, and then injects the inputs of the executor.
     async fn complete(&self, prepared: &mut Prepared) -> Result<(), RunExit> {
-        let Prepared { job, entry, equipment, place, .. } = prepared;
+        let Prepared { job, entry, inputs, place, .. } = prepared;
         self.hooks.before(job, entry, place).await?;
         let Ongoing { call, begin, .. } = &mut **job;
         let is_handed_out = matches!(begin, StartMode::AwaitResult | StartMode::Lost);
-        let equipped = self.equipper.inject_inputs(call, equipment, entry, *begin == StartMode::Start, is_handed_out);
+        let injected = self.injector.inject_inputs(call, inputs, entry, *begin == StartMode::Start, is_handed_out);
         if job.begin == StartMode::Lost {
             return Err(Failure::outcome_unknown(&entry.name).into());
         }
-        equipped.map_err(|failure| *failure)?;
+        injected.map_err(|failure| *failure)?;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::hooks::CallHooks;
-use super::instrument::note_end;
+use super::instrument::record_end;
 use super::last_result::LastResult;
 use super::recorder::Recorded;
 use super::state::{Executed, Ongoing, RunExit};
@@ -25,11 +25,11 @@ pub(super) struct Settler<'a> {
 impl Settler<'_> {
     /// Settles a call. Returns whether the caller still waited for it.
     pub async fn settle(&self, executed: Executed, span: &mut Span) -> Recorded {
-        let Executed { mut job, entry, inputs: equipment, turn, instance_guard: call_end, end } = executed;
+        let Executed { mut job, entry, inputs, turn, instance_guard, end } = executed;
         let end = match (end, entry) {
             // Boxed because few calls can have a posted result.
             (RunExit::Settle(outcome), Some(entry)) if job.may_have_result() => {
-                Box::pin(self.last_result.find(&mut job, &entry, &equipment, outcome)).await
+                Box::pin(self.last_result.find(&mut job, &entry, &inputs, outcome)).await
             }
             (end, _) => end,
         };
@@ -52,7 +52,7 @@ impl Settler<'_> {
             RunExit::LeaveQueued | RunExit::TakenOver => None,
         };
         // The resources of the call are released after its end is committed.
-        let Ongoing { mut call, mut recorder, registration, permits: holds, .. } = *job;
+        let Ongoing { mut call, mut recorder, registration, permits, .. } = *job;
         match end {
             RunExit::Done(outcome) | RunExit::Settle(outcome) => match call.settle(*outcome, now) {
                 Ok(()) => {
@@ -62,7 +62,7 @@ impl Settler<'_> {
                         self.callbacks_kick.notify_one();
                     }
                     if let Some(settled) = settled {
-                        note_end(span, &settled);
+                        record_end(span, &settled);
                         self.hooks.after(&job.access, &settled);
                     }
                 }
@@ -71,7 +71,7 @@ impl Settler<'_> {
             RunExit::LeaveQueued => recorder.leave(),
             RunExit::TakenOver => Box::pin(recorder.reply_with_stored(&call)).await,
         }
-        drop((registration, holds, turn, call_end));
+        drop((registration, permits, turn, instance_guard));
         recorder.end()
     }
 }

@@ -181,7 +181,7 @@ impl Planned {
 
     /// Rejects a call that was not accepted, after an earlier call of its batch could not be recorded: the caller has
     /// received a failure and may repeat the batch.
-    pub fn give_up(&mut self) {
+    pub fn reject_late(&mut self) {
         if self.is_to_run() && !self.ongoing.is_accepted_first {
             let failure = Failure::overloaded(
                 "An earlier call of the batch could not be recorded in time; this call was not run",

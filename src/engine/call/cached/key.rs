@@ -28,14 +28,14 @@ struct Parts<'a> {
 }
 
 /// Returns the key of a call, or `None` if results are cached by session and the call has no session.
-pub fn of(job: &Ongoing, equipment: &ExecutorInputs, entry: &Entry, scope: CacheScope) -> Option<Key> {
+pub fn of(job: &Ongoing, inputs: &ExecutorInputs, entry: &Entry, scope: CacheScope) -> Option<Key> {
     let call = &job.call;
     let session = match (scope, &call.session) {
         (CacheScope::Global, _) => None,
         (CacheScope::Session, Some(session)) => Some((&**session, job.session_since())),
         (CacheScope::Session, None) => return None,
     };
-    let arguments = equipment.arguments.as_ref().or(call.effective_arguments.as_ref())?;
+    let arguments = inputs.arguments.as_ref().or(call.effective_arguments.as_ref())?;
     Some(
         Parts {
             tenant: call.tenant.as_str(),

@@ -19,7 +19,7 @@ use crate::domain::{Clock, Outcome, Time};
 pub struct Results {
     /// `None` if caching is disabled.
     kept: Option<Cache<Key, CachedResult>>,
-    flights: Mutex<HashMap<Key, watch::Receiver<Option<Arc<Outcome>>>>>,
+    runs: Mutex<HashMap<Key, watch::Receiver<Option<Arc<Outcome>>>>>,
     /// The number of runs so far: the result of an older run never replaces a newer one.
     begun: AtomicU64,
     clock: Clock,
@@ -64,7 +64,7 @@ impl Results {
                 .expire_after(OwnTtl)
                 .build()
         });
-        Self { kept, flights: Mutex::default(), begun: AtomicU64::new(0), clock }
+        Self { kept, runs: Mutex::default(), begun: AtomicU64::new(0), clock }
     }
 
     /// Returns `true` if caching is enabled.
@@ -77,22 +77,22 @@ impl Results {
         if let Some(outcome) = self.get(&key).await {
             return CacheLookup::Hit(outcome);
         }
-        let flight = {
-            let mut flights = self.flights();
-            if let Some(leader) = flights.get(&key) {
+        let run = {
+            let mut runs = self.runs();
+            if let Some(leader) = runs.get(&key) {
                 return CacheLookup::Follower(leader.clone());
             }
             let (followers, leader) = watch::channel(None);
-            flights.insert(key, leader);
+            runs.insert(key, leader);
             InFlightRun { followers: Some(followers), ..self.alone(key) }
         };
         // The previous leader may have inserted its outcome in the meantime.
         match self.get(&key).await {
             Some(outcome) => {
-                flight.notify_followers(&outcome);
+                run.notify_followers(&outcome);
                 CacheLookup::Hit(outcome)
             }
-            None => CacheLookup::Leader(flight),
+            None => CacheLookup::Leader(run),
         }
     }
 
@@ -106,8 +106,8 @@ impl Results {
         (self.clock.now() < kept.expires_at).then_some(kept.outcome)
     }
 
-    fn flights(&self) -> MutexGuard<'_, HashMap<Key, watch::Receiver<Option<Arc<Outcome>>>>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    fn runs(&self) -> MutexGuard<'_, HashMap<Key, watch::Receiver<Option<Arc<Outcome>>>>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -137,7 +137,7 @@ impl InFlightRun<'_> {
 impl Drop for InFlightRun<'_> {
     fn drop(&mut self) {
         if self.followers.is_some() {
-            self.results.flights().remove(&self.key);
+            self.results.runs().remove(&self.key);
         }
     }
 }
@@ -197,19 +197,19 @@ mod tests {
     #[tokio::test]
     async fn followers_get_the_result_of_the_leader_or_its_failure() {
         let (results, _) = results(1 << 20);
-        let CacheLookup::Leader(flight) = results.lookup(KEY).await else { panic!("expected a leader") };
+        let CacheLookup::Leader(run) = results.lookup(KEY).await else { panic!("expected a leader") };
         let CacheLookup::Follower(mut beside) = results.lookup(KEY).await else { panic!("one runs") };
-        flight.insert(outcome("a"), HOUR).await;
+        run.insert(outcome("a"), HOUR).await;
         assert_eq!(beside.wait_for(Option::is_some).await.unwrap().as_ref().unwrap().output, "a");
         assert!(matches!(results.lookup(KEY).await, CacheLookup::Hit(_)));
 
         let other = [2; 32];
-        let CacheLookup::Leader(flight) = results.lookup(other).await else { panic!("expected a leader") };
+        let CacheLookup::Leader(run) = results.lookup(other).await else { panic!("expected a leader") };
         let CacheLookup::Follower(mut beside) = results.lookup(other).await else { panic!("one runs") };
-        drop(flight);
+        drop(run);
         assert!(beside.wait_for(Option::is_some).await.is_err());
         assert!(matches!(results.lookup(other).await, CacheLookup::Leader(_)));
-        assert!(results.flights().is_empty());
+        assert!(results.runs().is_empty());
     }
 
     #[tokio::test]
