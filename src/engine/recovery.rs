@@ -95,7 +95,7 @@ impl Recovery<'_> {
     /// Records heartbeats and adopts the calls of lost nodes, until `stop` fires.
     pub async fn run_heartbeat(&self, stop: CancellationToken) {
         let (mut grace, mut has_unknown_calls) = (GracePeriod::default(), false);
-        let mut forgotten = Instant::now();
+        let mut last_cleanup = Instant::now();
         let mut beat = tokio::time::interval(self.lease.heartbeat);
         let mut inbox = tokio::time::interval(INBOX_INTERVAL);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -114,8 +114,8 @@ impl Recovery<'_> {
                 has_unknown_calls = true;
                 tracing::debug!(%error, "the heartbeat failed");
             }
-            if forgotten.elapsed() > CLEANUP_INTERVAL {
-                forgotten = Instant::now();
+            if last_cleanup.elapsed() > CLEANUP_INTERVAL {
+                last_cleanup = Instant::now();
                 // A failed deletion is repeated after the next interval.
                 let _ = self.engine.stores.forget_keys(self.engine.clock.now()).await;
                 let _ = self.engine.stores.delete_ended_tickets(self.engine.clock.now()).await;
@@ -140,7 +140,7 @@ impl Recovery<'_> {
         if *has_unknown_calls {
             *has_unknown_calls = false;
             self.stop_adopted().await?;
-            let resumed = self.resume(self.forgotten().await?).await;
+            let resumed = self.resume(self.orphaned().await?).await;
             resumed?;
         }
         let mut left = Vec::new();
@@ -185,7 +185,7 @@ impl Recovery<'_> {
 
     /// Returns the calls of this node that do not run here. Each running call is reachable before it is committed, so
     /// it is excluded.
-    async fn forgotten(&self) -> Result<Vec<Call>, StoreError> {
+    async fn orphaned(&self) -> Result<Vec<Call>, StoreError> {
         let mut ids = self.engine.stores.under_way(&self.engine.settings.node).await?;
         ids.retain(|id| self.engine.live.get(*id).is_none());
         let mut calls = Vec::with_capacity(ids.len());
@@ -267,7 +267,7 @@ impl Recovery<'_> {
     /// Reads the sessions of calls. A session that cannot be read is treated like a deleted one.
     async fn sessions_of(&self, calls: &[Call]) -> HashMap<SessionKey, Arc<Session>> {
         let mut sessions = HashMap::new();
-        for place in calls.iter().filter_map(place_of) {
+        for place in calls.iter().filter_map(session_key) {
             if !sessions.contains_key(&place)
                 && let Ok(Some(session)) = self.engine.stores.of(&place.0).session(&place.1).await
             {
@@ -312,8 +312,8 @@ impl Recovery<'_> {
             &call,
         );
         let mut job = Planned::new(access.clone(), call, next, recorder);
-        job.ongoing.conversation = place_of(&job.ongoing.call).and_then(|place| sessions.get(&place)).cloned();
-        job.ongoing.session_guard = place_of(&job.ongoing.call).filter(|_| job.is_to_run()).map(|session| {
+        job.ongoing.conversation = session_key(&job.ongoing.call).and_then(|place| sessions.get(&place)).cloned();
+        job.ongoing.session_guard = session_key(&job.ongoing.call).filter(|_| job.is_runnable()).map(|session| {
             let (tool, cancel) = (job.ongoing.call.name.clone(), job.ongoing.handle.cancel.clone());
             self.engine.sessions.enter(session, job.ongoing.call.id, tool, cancel)
         });
@@ -327,7 +327,7 @@ impl Recovery<'_> {
 }
 
 /// Returns the session of a call, if it has one.
-fn place_of(call: &Call) -> Option<SessionKey> {
+fn session_key(call: &Call) -> Option<SessionKey> {
     Some((call.tenant.clone(), call.session.clone()?))
 }
 

@@ -142,7 +142,7 @@ pub(super) fn plan(
     }
     let room = room.map(Holding::shared);
     let handles = jobs.iter().map(|job| job.ongoing.handle.cancel.clone()).collect::<Vec<_>>();
-    for job in jobs.iter_mut().filter(|job| job.is_to_run()) {
+    for job in jobs.iter_mut().filter(|job| job.is_runnable()) {
         job.ongoing.permits.extend(room.clone());
         if is_detached || wait == Wait::AsDeclared && job.is_asynchronous() {
             job.ongoing.is_queued = true;

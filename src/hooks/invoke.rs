@@ -33,7 +33,7 @@ impl Hooks {
                 Target::Webhook { url, key } => {
                     read(self.post(url, key.as_ref(), call.body()).await?, BeforeDecision::read)
                 }
-                Target::Before(asked) => ask(asked, call).await.map(BeforeDecision::bounded),
+                Target::Before(function) => invoke(function, call).await.map(BeforeDecision::bounded),
                 _ => Ok(BeforeDecision::Continue),
             }
         });
@@ -71,7 +71,7 @@ impl Hooks {
         let rewrite = self.within(hook, async {
             match &hook.target {
                 Target::Webhook { url, key } => read(self.post(url, key.as_ref(), call.body()).await?, Rewrite::read),
-                Target::Persist(asked) => ask(asked, call).await,
+                Target::Persist(function) => invoke(function, call).await,
                 _ => Ok(Rewrite::default()),
             }
         });
@@ -89,7 +89,7 @@ impl Hooks {
         self.within(hook, async {
             match &hook.target {
                 Target::Webhook { url, key } => self.post(url, key.as_ref(), body).await.map(drop),
-                Target::After(asked) => ask(asked, call).await,
+                Target::After(function) => invoke(function, call).await,
                 _ => Ok(()),
             }
         })
@@ -98,13 +98,13 @@ impl Hooks {
         Ok(())
     }
 
-    async fn within<T>(&self, hook: &Hook, asking: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
+    async fn within<T>(&self, hook: &Hook, run: impl Future<Output = Result<T, Failed>>) -> Result<T, HookFault> {
         self.counts.count_asked();
         hook.counts.count_asked();
-        let longest = hook.definition().timeout_ms;
-        let answered = tokio::time::timeout(Duration::from_millis(longest), asking).await;
-        let late = |_| Err((HookFaultKind::Timeout, format!("no answer within {longest} ms")));
-        answered.unwrap_or_else(late).map_err(|(kind, reason)| {
+        let timeout_ms = hook.definition().timeout_ms;
+        let result = tokio::time::timeout(Duration::from_millis(timeout_ms), run).await;
+        let late = |_| Err((HookFaultKind::Timeout, format!("no answer within {timeout_ms} ms")));
+        result.unwrap_or_else(late).map_err(|(kind, reason)| {
             self.counts.count_failed();
             hook.counts.count_failed();
             self.counts.count_ended(hook.event(), outcome_of(kind));
@@ -138,8 +138,8 @@ fn read<T>(answer: WebhookAnswer, read: fn(&[u8]) -> Result<T, String>) -> Resul
 }
 
 /// Invokes a function. A panic is a failure of the hook, not of the call.
-async fn ask<T>(asked: &HookFn<T>, call: HookCall) -> Result<T, Failed> {
-    let answered = AssertUnwindSafe(async { asked(call).await }).catch_unwind().await;
+async fn invoke<T>(function: &HookFn<T>, call: HookCall) -> Result<T, Failed> {
+    let result = AssertUnwindSafe(async { function(call).await }).catch_unwind().await;
     let panicked = |_| Err("it panicked".into());
-    answered.unwrap_or_else(panicked).map_err(|super::HookError(reason)| (HookFaultKind::Failed, reason))
+    result.unwrap_or_else(panicked).map_err(|super::HookError(reason)| (HookFaultKind::Failed, reason))
 }

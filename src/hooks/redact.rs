@@ -65,8 +65,8 @@ impl Redact {
         let options: Options = decode::read(options.clone()).map_err(|error| vec![(error.pointer, error.message)])?;
         let (mut pointers, mut patterns, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for (place, text) in options.pointers.iter().enumerate() {
-            match way(text) {
-                Some(way) => pointers.push(way),
+            match parse_pointer(text) {
+                Some(path) => pointers.push(path),
                 None => faults.push((
                     format!("/pointers/{place}"),
                     "must be a JSON pointer that begins with /arguments/, /structured/ or /details/".to_owned(),
@@ -219,8 +219,8 @@ impl Pass<'_> {
 
     fn at_pointers(&self, value: &mut Value, part: &str) -> bool {
         let mut changed = false;
-        for (_, way) in self.pointers.iter().filter(|(of, _)| of == part) {
-            let found = way.iter().try_fold(&mut *value, |value, token| match value {
+        for (_, path) in self.pointers.iter().filter(|(of, _)| of == part) {
+            let found = path.iter().try_fold(&mut *value, |value, token| match value {
                 Value::Object(members) => members.get_mut(token),
                 Value::Array(items) => token.parse::<usize>().ok().and_then(|place| items.get_mut(place)),
                 _ => None,
@@ -305,11 +305,11 @@ fn compile(text: &str, larger: &mut usize) -> Result<Regex, String> {
 }
 
 /// Splits a pointer into the part of the call and the path within it.
-fn way(pointer: &str) -> Option<(String, Vec<String>)> {
+fn parse_pointer(pointer: &str) -> Option<(String, Vec<String>)> {
     let mut tokens = pointer.strip_prefix('/')?.split('/').map(|token| token.replace("~1", "/").replace("~0", "~"));
     let part = tokens.next().filter(|part| PARTS.contains(&part.as_str()))?;
-    let way: Vec<String> = tokens.collect();
-    (!way.is_empty()).then_some((part, way))
+    let path: Vec<String> = tokens.collect();
+    (!path.is_empty()).then_some((part, path))
 }
 
 /// Replaces the output, and the text block that contains it.

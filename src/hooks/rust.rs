@@ -54,31 +54,31 @@ impl RustHook {
     /// Creates a hook that runs before tools.
     pub fn before(hook: impl BeforeToolCall) -> Self {
         let hook = Arc::new(hook);
-        let asked: HookFn<BeforeDecision> = Arc::new(move |call| {
+        let function: HookFn<BeforeDecision> = Arc::new(move |call| {
             let hook = hook.clone();
             Box::pin(async move { hook.before_tool_call(call).await })
         });
-        Self { definition: HookDefinition::of(HookEvent::BeforeToolCall), target: Target::Before(asked) }
+        Self { definition: HookDefinition::of(HookEvent::BeforeToolCall), target: Target::Before(function) }
     }
 
     /// Creates a hook that runs after calls have ended.
     pub fn after(hook: impl AfterToolCall) -> Self {
         let hook = Arc::new(hook);
-        let asked: HookFn<()> = Arc::new(move |call| {
+        let function: HookFn<()> = Arc::new(move |call| {
             let hook = hook.clone();
             Box::pin(async move { hook.after_tool_call(call).await })
         });
-        Self { definition: HookDefinition::of(HookEvent::AfterToolCall), target: Target::After(asked) }
+        Self { definition: HookDefinition::of(HookEvent::AfterToolCall), target: Target::After(function) }
     }
 
     /// Creates a hook that runs before outcomes are stored.
     pub fn persist(hook: impl ToolResultPersist) -> Self {
         let hook = Arc::new(hook);
-        let asked: HookFn<Rewrite> = Arc::new(move |call| {
+        let function: HookFn<Rewrite> = Arc::new(move |call| {
             let hook = hook.clone();
             Box::pin(async move { hook.tool_result_persist(call).await })
         });
-        Self { definition: HookDefinition::of(HookEvent::ToolResultPersist), target: Target::Persist(asked) }
+        Self { definition: HookDefinition::of(HookEvent::ToolResultPersist), target: Target::Persist(function) }
     }
 
     /// Restricts the hook to tools whose names match one of these globs.

@@ -56,8 +56,8 @@ pub(in crate::engine) fn checked(
     let mut first = None;
     // Presets are hidden from the model, so a guessed value is ignored and not an error.
     let arguments = &presets::without(&entry.definition.presets, arguments);
-    let meant = restore_arguments::meant(entry, arguments, vendor);
-    for arguments in meant.iter().chain([arguments]) {
+    let candidates = restore_arguments::candidates(entry, arguments, vendor);
+    for arguments in candidates.iter().chain([arguments]) {
         match check(entry, arguments) {
             Ok(checked) => return Ok(checked),
             // The first attempt is the closest to the tool's schema, so its violations are the most useful for the
@@ -65,7 +65,7 @@ pub(in crate::engine) fn checked(
             Err(violations) => drop(first.get_or_insert(violations)),
         }
     }
-    Err(refused(entry, arguments, &first.unwrap_or_default()).into())
+    Err(validation_failure(entry, arguments, &first.unwrap_or_default()).into())
 }
 
 /// Returns the arguments that a call with the given ones would run with.
@@ -129,7 +129,7 @@ fn check(entry: &Entry, arguments: &Arc<Value>) -> Result<Checked, Vec<Violation
     Ok(checked)
 }
 
-fn refused(entry: &Entry, arguments: &Value, violations: &[Violation]) -> Failure {
+fn validation_failure(entry: &Entry, arguments: &Value, violations: &[Violation]) -> Failure {
     let lines = violations.iter().map(|violation| (violation.pointer.as_str(), violation.message.as_str()));
     let details = serde_json::json!({
         "validation_errors": violations,

@@ -138,7 +138,7 @@ impl ArgumentCollector<'_> {
     }
 
     async fn turn(&self, job: &Planned, turn: Option<OrderTicket>) -> Result<Option<OrderGuard>, RunExit> {
-        let Some(turn) = turn.filter(|_| job.is_to_run()) else { return Ok(None) };
+        let Some(turn) = turn.filter(|_| job.is_runnable()) else { return Ok(None) };
         let race = Race::new(&job.ongoing.handle.cancel, self.shutdown).work_first();
         Ok(Some(race.run(turn.acquire()).await?))
     }

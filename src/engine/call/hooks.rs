@@ -61,16 +61,17 @@ impl CallHooks<'_> {
         place: &mut Option<QueuedSlot>,
     ) -> Result<(), RunExit> {
         let hooks = self.hooks;
-        let asked = hooks.matching(HookEvent::BeforeToolCall, &job.call.tenant, &entry.name, &entry.definition.groups);
-        if asked.is_empty() {
+        let matching =
+            hooks.matching(HookEvent::BeforeToolCall, &job.call.tenant, &entry.name, &entry.definition.groups);
+        if matching.is_empty() {
             return Ok(());
         }
         // A slot must not be occupied while a hook hangs. The call gets the same place in the queue again by its id.
         drop(place.take());
-        let patience = self.patience(job);
-        for hook in asked {
+        let deadlines = self.deadlines(job);
+        for hook in matching {
             let call = HookCall::of(HookEvent::BeforeToolCall, &job.call);
-            let result = self.with_deadlines(job, patience, hooks.before(&hook, call)).await?;
+            let result = self.with_deadlines(job, deadlines, hooks.before(&hook, call)).await?;
             match result {
                 Ok(BeforeDecision::Continue) => {}
                 Ok(BeforeDecision::Arguments(arguments)) => self.rewrite(job, entry, &hook, arguments).await?,
@@ -86,7 +87,7 @@ impl CallHooks<'_> {
         Ok(())
     }
 
-    fn patience(&self, job: &Ongoing) -> HookDeadlines {
+    fn deadlines(&self, job: &Ongoing) -> HookDeadlines {
         let waited_ms = job.call.waited_ms(self.clock.moment());
         let limit = job.call.limits.and_then(|limits| limits.queue_timeout_ms);
         let deadline = limit.and_then(|limit_ms| Deadline::of(limit_ms, waited_ms, "queue_timeout_ms"));
@@ -97,12 +98,12 @@ impl CallHooks<'_> {
     async fn with_deadlines<T>(
         &self,
         job: &mut Ongoing,
-        patience: HookDeadlines,
+        deadlines: HookDeadlines,
         run: impl Future<Output = T>,
     ) -> Result<T, RunExit> {
-        let announce_at = (!job.recorder.has_announced()).then_some(patience.announce_at);
+        let announce_at = (!job.recorder.has_announced()).then_some(deadlines.announce_at);
         let (cancel, is_left) = (job.handle.cancel.clone(), job.is_queued);
-        let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(patience.deadline);
+        let race = Race::new(&cancel, self.shutdown).left_on_drain(is_left, self.shutdown).until(deadlines.deadline);
         Ok(race.run_announcing(announce_at, job.publish_status(self.live), run).await?)
     }
 
@@ -145,8 +146,8 @@ impl CallHooks<'_> {
 
     /// Runs the matching persist hooks on a copy of the settled call. Returns the copy if a hook has changed it.
     async fn image(&self, job: &mut Ongoing, outcome: &Outcome, now: Moment) -> Option<Box<Call>> {
-        let asked = self.matching_hooks(HookEvent::ToolResultPersist, &job.access, &job.call);
-        if asked.is_empty() {
+        let matching = self.matching_hooks(HookEvent::ToolResultPersist, &job.access, &job.call);
+        if matching.is_empty() {
             return None;
         }
         let mut image = Box::new(job.call.clone());
@@ -156,7 +157,7 @@ impl CallHooks<'_> {
         // A cancelled call ends immediately; its outcome contains no output of a tool.
         let failure = outcome.error.as_ref().map(|failure| failure.code);
         let is_cut_short = matches!(failure, Some(Code::Cancelled | Code::ShuttingDown));
-        for hook in asked.into_iter().filter(|hook| hook.is_builtin() || !is_cut_short) {
+        for hook in matching.into_iter().filter(|hook| hook.is_builtin() || !is_cut_short) {
             let announce_at = (!is_announced(job)).then_some(announce);
             let cancel = job.handle.cancel.clone();
             // Cancellation and shutdown do not wait for a hook, because the result already exists.
@@ -184,9 +185,9 @@ impl CallHooks<'_> {
     pub fn after(&self, access: &Access, call: &Arc<Call>) {
         let hooks = self.hooks;
         if hooks.has(HookEvent::AfterToolCall) {
-            let asked = self.matching_hooks(HookEvent::AfterToolCall, access, call);
-            if !asked.is_empty() {
-                hooks.notify(asked, call, self.tasks, &self.shutdown.stop);
+            let matching = self.matching_hooks(HookEvent::AfterToolCall, access, call);
+            if !matching.is_empty() {
+                hooks.notify(matching, call, self.tasks, &self.shutdown.stop);
             }
         }
     }
@@ -196,12 +197,12 @@ impl CallHooks<'_> {
     fn matching_hooks(&self, event: HookEvent, access: &Access, call: &Call) -> Vec<Arc<Hook>> {
         let snapshot = access.snapshot();
         let groups = snapshot.get(&call.name).map_or(&[][..], |entry| &entry.definition.groups);
-        let mut asked = self.hooks.matching(event, &call.tenant, &call.name, groups);
+        let mut matching = self.hooks.matching(event, &call.tenant, &call.name, groups);
         if call.effective_arguments.is_none() {
             // Built-in hooks do not call out; they keep secret or oversized data out of the store.
-            asked.retain(|hook| event == HookEvent::ToolResultPersist && hook.is_builtin());
+            matching.retain(|hook| event == HookEvent::ToolResultPersist && hook.is_builtin());
         }
-        asked
+        matching
     }
 
     /// Publishes a hook failure to the subscribers.

@@ -119,8 +119,8 @@ impl<'a> Race<'a> {
     ) -> Result<T, Interrupt> {
         let Self { deadline, is_work_first, .. } = self;
         let (mut work, mut interrupted) = (pin!(work), pin!(self.interrupted()));
-        let mut expired = pin!(reached(deadline.map(|deadline| deadline.at)));
-        let mut due = pin!(reached(announce_at));
+        let mut expired = pin!(sleep_until(deadline.map(|deadline| deadline.at)));
+        let mut due = pin!(sleep_until(announce_at));
         let mut announce = pin!(announce);
         let mut is_announced = announce_at.is_none();
         loop {
@@ -169,7 +169,7 @@ async fn fired(signal: Option<&CancellationToken>) {
     }
 }
 
-async fn reached(moment: Option<Instant>) {
+async fn sleep_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => pending().await,

@@ -132,7 +132,7 @@ impl Planner<'_> {
                 let (limits, context) = (own_limits.or(&limits), context.clone());
                 job.deferred = Some(Box::new(DeferredRequest { vendor, limits, context }));
             }
-            job.ongoing.session_guard = session.clone().filter(|_| job.is_to_run()).map(|session| {
+            job.ongoing.session_guard = session.clone().filter(|_| job.is_runnable()).map(|session| {
                 let (tool, cancel) = (job.ongoing.call.name.clone(), job.ongoing.handle.cancel.clone());
                 self.sessions.enter((access.tenant().clone(), session), *id, tool, cancel)
             });

@@ -22,20 +22,20 @@ fn targets(vendor: Vendor) -> &'static [Target] {
 ///
 /// A restored form is tried before the arguments themselves, even if those are valid: an open object accepts almost any
 /// property, including a property that has a different name in a vendor's schema.
-pub(super) fn meant(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Vec<Arc<Value>> {
+pub(super) fn candidates(entry: &Entry, arguments: &Arc<Value>, vendor: Option<Vendor>) -> Vec<Arc<Value>> {
     let Some(vendor) = vendor else { return Vec::new() };
     let is_valid = entry.input.is_valid(arguments);
     let lowered = targets(vendor).iter().filter_map(|target| Some((*target, entry.lowered(*target).ok()?)));
     let ways = lowered.filter(|(_, lowered)| !lowered.restorer.is_identity());
     let likely = ways.filter(|(target, lowered)| !is_valid || may_have_been_shown(*target, lowered, arguments));
-    let mut meant: Vec<Arc<Value>> =
+    let mut candidates: Vec<Arc<Value>> =
         likely.filter_map(|(_, lowered)| lowered.restorer.apply(arguments)).map(Arc::new).collect();
     if is_valid {
-        meant.retain(|arguments| entry.input.is_valid(arguments));
+        candidates.retain(|arguments| entry.input.is_valid(arguments));
     } else {
-        meant.sort_by_key(|arguments| !entry.input.is_valid(arguments));
+        candidates.sort_by_key(|arguments| !entry.input.is_valid(arguments));
     }
-    meant
+    candidates
 }
 
 /// Returns `true` if the arguments may have been written for this lowering. In strict mode a model writes every

@@ -150,7 +150,7 @@ impl Planned {
     }
 
     /// Returns `true` if the call is not rejected.
-    pub fn is_to_run(&self) -> bool {
+    pub fn is_runnable(&self) -> bool {
         matches!(self.next, Disposition::Run(_))
     }
 
@@ -182,7 +182,7 @@ impl Planned {
     /// Rejects a call that was not accepted, after an earlier call of its batch could not be recorded: the caller has
     /// received a failure and may repeat the batch.
     pub fn reject_late(&mut self) {
-        if self.is_to_run() && !self.ongoing.is_accepted_first {
+        if self.is_runnable() && !self.ongoing.is_accepted_first {
             let failure = Failure::overloaded(
                 "An earlier call of the batch could not be recorded in time; this call was not run",
             );
