@@ -1,5 +1,5 @@
-//! JSON Schema: compiling once, coercing, applying defaults, and explaining what is wrong in words that a model can act
-//! on. Pure functions: nothing is fetched, nothing is read, and no input takes long.
+//! JSON Schema: compiles schemas, coerces arguments, applies defaults, and explains violations so that a model can fix
+//! them. All functions are pure: nothing is fetched or read, and the work for any input is bounded.
 
 use std::sync::Arc;
 
@@ -30,49 +30,49 @@ pub use nearest::{nearest, sort_by_nearness};
 pub(crate) use references::{DOCUMENT_MAPS, localize_document};
 pub use violation::Violation;
 
-/// What a schema is for.
+/// The purpose of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// A tool's arguments: the root must be an object.
     Input,
-    /// A tool's structured result: any root.
+    /// A tool's structured result: the root may be of any type.
     Output,
 }
 
-/// Why a schema is refused, and where in it.
+/// An error in a schema, with its location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {message}")]
 pub struct SchemaError {
-    /// RFC 6901, within the schema.
+    /// The location in the schema, as an RFC 6901 pointer.
     pub pointer: String,
-    /// What is wrong and how to mend it.
+    /// The fault and how to fix it.
     pub message: String,
 }
 
-/// A schema compiled once, at registration.
+/// A schema that was compiled once, at registration.
 #[derive(Debug)]
 pub struct Compiled {
     schema: Arc<Value>,
-    /// The schema with its references by URI written as pointers, if it has any.
+    /// The schema with its references by URI rewritten as pointers; `None` if it has no such references.
     local: Option<Value>,
     validator: Validator,
     graph: Graph,
 }
 
-/// Arguments as a tool may get them.
+/// Valid arguments, ready for the tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
-    /// With what was mended and with defaults; the very `Arc` that was given, if nothing changed.
+    /// The arguments after coercion, with defaults; the same `Arc` as the input if nothing changed.
     pub arguments: Arc<Value>,
-    /// What was mended; applied defaults are not in it.
+    /// The coercions that were made; applied defaults are not listed.
     pub coerced: Vec<Coercion>,
 }
 
 /// Compiles a schema.
 ///
 /// # Errors
-/// A schema that is too large, is invalid, is not about an object though it must be, refers to anything outside itself,
-/// or could take long.
+/// Returns a [`SchemaError`] if the schema is invalid or too large, has the wrong root type for its role, refers to
+/// anything outside itself, or could take too long to evaluate.
 pub fn compile(schema: &Value, role: Role) -> Result<Compiled, SchemaError> {
     bounds::size(schema)?;
     let draft = drafts::of(schema)?;
@@ -86,7 +86,7 @@ pub fn compile(schema: &Value, role: Role) -> Result<Compiled, SchemaError> {
     bounds::expansion(&graph)?;
     let size_limit = patterns.size_limit();
     let validator = match without_identity(document, draft) {
-        // Only the identities tell where these references lead.
+        // The references depend on the dynamic scope, or the drafts are mixed: the validator needs the original.
         _ if local.as_ref().is_some_and(|local| !local.is_exact) => validator(draft, size_limit, schema)?,
         Some(anonymous) => validator(draft, size_limit, &anonymous)?,
         None => validator(draft, size_limit, document)?,
@@ -101,10 +101,13 @@ fn check_root(schema: &Value) -> Result<(), SchemaError> {
     let message = match only.or(declared) {
         Some(Value::String(name)) if name == "object" => return Ok(()),
         Some(other) => {
-            format!("the root must be of type \"object\", got {}: arguments are named", display::value(other))
+            format!(
+                "the root must have \"type\":\"object\", got {}: arguments are passed by name",
+                display::value(other)
+            )
         }
         None if schema.get("$ref").is_some() => {
-            "the root must say \"type\":\"object\" itself: write the definition that \"$ref\" names at the root"
+            "the root itself must have \"type\":\"object\": move the definition that \"$ref\" names to the root"
                 .to_owned()
         }
         None => "the root must be an object schema: add \"type\":\"object\"".to_owned(),
@@ -112,7 +115,8 @@ fn check_root(schema: &Value) -> Result<(), SchemaError> {
     Err(SchemaError { pointer: if declared.is_some() { "/type".to_owned() } else { String::new() }, message })
 }
 
-/// The schema without the URI of its root: all references are local, so it means nothing, and need not be a good one.
+/// Returns the schema without the URI of its root, or `None` if it has none. All references are local, so the URI has
+/// no effect and may be invalid.
 fn without_identity(schema: &Value, draft: Draft) -> Option<Value> {
     let keyword = if draft == Draft::Draft4 { "id" } else { "$id" };
     let id = schema.get(keyword)?.as_str()?;
@@ -123,7 +127,7 @@ fn without_identity(schema: &Value, draft: Draft) -> Option<Value> {
     Some(anonymous)
 }
 
-/// The one way in which validators are made: offline, formats asserted, patterns in linear time.
+/// Builds a validator. Every validator is offline, asserts formats and matches patterns in linear time.
 fn validator(draft: Draft, pattern_size: usize, schema: &Value) -> Result<Validator, SchemaError> {
     let options = jsonschema::options()
         .with_draft(draft)
@@ -131,27 +135,27 @@ fn validator(draft: Draft, pattern_size: usize, schema: &Value) -> Result<Valida
         .should_validate_formats(true)
         .should_ignore_unknown_formats(true)
         .with_pattern_options(PatternOptions::regex().size_limit(pattern_size).dfa_size_limit(pattern_size));
-    // A backstop: strange identifiers have made the library panic, and a registration must not take the service down.
+    // A backstop: unusual identifiers have made the library panic, and a registration must not take the service down.
     let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| options.build(schema)));
     match built {
         Ok(built) => built.map_err(|error| explain::schema_error(&error)),
-        Err(_) => Err(SchemaError { pointer: String::new(), message: "the schema does not compile".to_owned() }),
+        Err(_) => Err(SchemaError { pointer: String::new(), message: "the schema cannot be compiled".to_owned() }),
     }
 }
 
 impl Compiled {
-    /// As it was registered.
+    /// Returns the schema as it was registered.
     #[must_use]
     pub fn schema(&self) -> &Arc<Value> {
         &self.schema
     }
 
-    /// Validates arguments, after mending their types if `coerce` says so, and applies the defaults.
+    /// Validates arguments, coerces their types first if `coerce` is `true`, and applies the defaults.
     ///
-    /// Valid arguments without absent defaults come back as the same `Arc`, with nothing allocated.
+    /// Returns the same `Arc`, without allocating, if the arguments are valid and no defaults are missing.
     ///
     /// # Errors
-    /// The first 20 violations that are left after mending.
+    /// Returns the first 20 violations that remain after coercion.
     pub fn check(&self, arguments: &Arc<Value>, coerce: bool) -> Result<Checked, Vec<Violation>> {
         let mended = if self.validator.is_valid(arguments) {
             return Ok(Checked { arguments: self.completed(arguments), coerced: Vec::new() });
@@ -164,17 +168,17 @@ impl Compiled {
         if !coerced.is_empty() && self.validator.is_valid(&candidate) {
             return Ok(Checked { arguments: self.completed(&candidate), coerced });
         }
-        // Defaults come after validation: what a schema requires must be said, even if it also has a default.
+        // Defaults are applied after validation: a required property must be given even if it has a default.
         Err(self.violations(&candidate))
     }
 
-    /// Whether a value is valid as it is.
+    /// Returns `true` if a value is valid without coercion.
     #[must_use]
     pub fn is_valid(&self, value: &Value) -> bool {
         self.validator.is_valid(value)
     }
 
-    /// What is wrong with a value: the first 20 violations, none if it is valid.
+    /// Returns the first 20 violations of a value; empty if the value is valid.
     #[must_use]
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         if self.validator.is_valid(value) {
@@ -183,7 +187,7 @@ impl Compiled {
         explain::violations(self.local.as_ref().unwrap_or(&self.schema), &self.validator, &self.graph, value)
     }
 
-    /// Valid arguments with defaults, unless those would make them invalid.
+    /// Returns valid arguments with defaults, or unchanged if the defaults would make them invalid.
     fn completed(&self, arguments: &Arc<Value>) -> Arc<Value> {
         if !self.graph.nodes[ROOT].fills {
             return arguments.clone();

@@ -1,20 +1,20 @@
-//! Whether one subschema takes a value: what coercion and defaults ask while they try things out. The validator of the
-//! whole schema has the last word, so keywords that are rare below the root may be left to it.
+//! Bounded checks of a value against one subschema, for coercion and defaults. The result is provisional: rare keywords
+//! are checked only by the validator of the whole schema.
 
 use serde_json::Value;
 
 use super::graph::{Graph, NodeId};
 
-/// Work that may still be done; a hostile schema and value could ask for any amount.
+/// The remaining work of one check. Without it, a hostile schema and value could cause any amount of work.
 pub(super) struct Budget {
     steps: u32,
     depth: u32,
 }
 
-/// Schemas that may be entered within one another: a stack of two megabytes holds twice as many.
+/// Maximum depth of nested schemas; a stack of 2 MB has room for twice as many.
 const MAX_DEPTH: u32 = 1_500;
 
-/// Schemas that usually apply to one value, and then some.
+/// Steps for each value: more than the number of schemas that usually apply to one value.
 const STEPS_PER_VALUE: u32 = 20;
 
 impl Budget {
@@ -22,7 +22,7 @@ impl Budget {
         Self { steps, depth: 0 }
     }
 
-    /// For one value: so many steps, and more for a value that is large itself.
+    /// Creates a budget of `steps`, plus steps in proportion to the size of the value.
     pub(super) fn for_value(steps: u32, value: &Value) -> Self {
         fn count(value: &Value) -> u32 {
             match value {
@@ -34,13 +34,14 @@ impl Budget {
         Self::new(count(value).saturating_mul(STEPS_PER_VALUE).saturating_add(steps))
     }
 
-    /// Takes one step, if there is one left.
+    /// Consumes one step. Returns `false` if the budget is spent.
     pub(super) fn step(&mut self) -> bool {
         self.steps = self.steps.saturating_sub(1);
         self.steps > 0
     }
 
-    /// Takes one step, and goes one schema deeper, if both are within the budget.
+    /// Consumes one step and enters a nested schema. Returns `false` if the budget is spent or the depth limit is
+    /// reached.
     pub(super) fn enter(&mut self) -> bool {
         if self.depth >= MAX_DEPTH {
             self.steps = 0;
@@ -49,7 +50,7 @@ impl Budget {
         self.step()
     }
 
-    /// Comes back from an [`enter`](Self::enter), whatever it answered.
+    /// Leaves a nested schema; follows each [`enter`](Self::enter), whether it returned `true` or `false`.
     pub(super) fn leave(&mut self) {
         self.depth -= 1;
     }
@@ -60,14 +61,14 @@ impl Budget {
 }
 
 impl Graph {
-    /// Whether the subschema takes the value; `false` when the budget is spent.
+    /// Returns `true` if the subschema accepts the value; `false` if the budget is spent.
     pub(super) fn accepts(&self, id: NodeId, value: &Value, budget: &mut Budget) -> bool {
         let accepted = budget.enter() && self.asserts(id, value) && self.applies(id, value, budget);
         budget.leave();
         accepted && !budget.is_spent()
     }
 
-    /// Whether the subschemas that the node applies take the value.
+    /// Returns `true` if the subschemas that the node applies accept the value.
     fn applies(&self, id: NodeId, value: &Value, budget: &mut Budget) -> bool {
         let node = &self.nodes[id];
         node.all.iter().all(|all| self.accepts(*all, value, budget))
@@ -88,7 +89,7 @@ impl Graph {
         one.is_empty() || one.iter().filter(|branch| self.accepts(**branch, value, budget)).take(2).count() == 1
     }
 
-    /// `then` or `else`, as `if` decides.
+    /// Returns `then` or `else`, depending on `if`.
     pub(super) fn conditional(&self, id: NodeId, value: &Value, budget: &mut Budget) -> Option<NodeId> {
         let (when, then, other) = self.nodes[id].condition?;
         if self.accepts(when, value, budget) { then } else { other }
@@ -114,8 +115,8 @@ impl Graph {
         }
     }
 
-    /// Whether the validator can look at every subschema that may concern the value: within the budget, and no more
-    /// than `room` schemas deep.
+    /// Returns `true` if validating the value visits a bounded number of subschemas: within the budget, and at most
+    /// `room` schemas deep.
     pub(super) fn affordable(&self, id: NodeId, value: &Value, budget: &mut Budget, room: usize) -> bool {
         let (true, Some(room)) = (budget.step(), room.checked_sub(1)) else { return false };
         let node = &self.nodes[id];

@@ -1,4 +1,4 @@
-//! What a schema may cost: size, nesting, nodes, and how often its references multiply.
+//! Bounds on the cost of a schema: size, nesting, nodes, and the expansion of its references.
 
 use serde_json::Value;
 
@@ -8,21 +8,21 @@ use super::graph::{Graph, NodeId, ROOT};
 const MAX_BYTES: usize = 256 * 1024;
 const MAX_LEVELS: usize = 64;
 const MAX_NODES: usize = 10_000;
-/// Subschemas to evaluate once every reference is written out, at one value and over the whole schema.
+/// Maximum number of subschemas reachable from one subschema when every reference is expanded.
 const MAX_EXPANSION: u64 = 10_000;
-/// Schemas that apply to one value through one another; each costs stack, at every level of the arguments.
+/// Maximum length of a chain of schemas that apply to one value; each costs stack, at every level of the arguments.
 const MAX_CHAIN: u64 = 32;
 
 /// Checks the size of the document.
 ///
 /// # Errors
-/// More bytes, levels or nodes than are taken.
+/// Returns a [`SchemaError`] if the document has too many bytes, levels or nodes.
 pub(super) fn size(schema: &Value) -> Result<(), SchemaError> {
     let too_much = |what: String| {
         let message = format!("the schema {what}: make it smaller, for example by sharing definitions under \"$defs\"");
         Err(SchemaError { pointer: String::new(), message })
     };
-    // By hand rather than by recursion: the depth is not known yet.
+    // Iterative, because the depth is not bounded yet.
     let (mut nodes, mut waiting) = (0, vec![(schema, 1)]);
     while let Some((value, level)) = waiting.pop() {
         nodes += 1;
@@ -40,24 +40,24 @@ pub(super) fn size(schema: &Value) -> Result<(), SchemaError> {
     }
     let bytes = schema.to_string().len();
     if bytes > MAX_BYTES {
-        return too_much(format!("is {bytes} bytes long, {} KiB are allowed", MAX_BYTES / 1024));
+        return too_much(format!("is {bytes} bytes long, the maximum is {} KiB", MAX_BYTES / 1024));
     }
     Ok(())
 }
 
-/// Bounds the work that the schema can ask for.
+/// Bounds the work that the schema can cause.
 ///
 /// # Errors
-/// A schema that applies itself to the same value without end, chains that are too long, and references that multiply
-/// beyond the bound. A schema that refers to itself below (a tree) is fine.
+/// Returns a [`SchemaError`] if the schema applies itself to the same value, has a chain that is too long, or has
+/// references that multiply beyond the bound. A recursive schema of nested values, such as a tree, is allowed.
 pub(super) fn expansion(graph: &Graph) -> Result<(), SchemaError> {
     let refuse = |id: NodeId, message: String| Err(SchemaError { pointer: graph.nodes[id].pointer.clone(), message });
     let in_place: Vec<Vec<NodeId>> = graph.nodes.iter().map(|node| node.in_place().collect()).collect();
     let order = match post_order(&in_place) {
         Ok(order) => order,
         Err(id) => {
-            let message = "applies itself to the same value without end: refer to it from \"properties\" or \"items\", \
-                           or take the reference out";
+            let message = "applies itself to the same value endlessly: refer to it from \"properties\" or \"items\", \
+                           or remove the reference";
             return refuse(id, message.to_owned());
         }
     };
@@ -67,11 +67,11 @@ pub(super) fn expansion(graph: &Graph) -> Result<(), SchemaError> {
         if chain[id] > MAX_CHAIN {
             return refuse(
                 id,
-                format!("more than {MAX_CHAIN} schemas apply to one value through one another: shorten the chain"),
+                format!("more than {MAX_CHAIN} schemas apply to one value in a chain: shorten the chain"),
             );
         }
     }
-    // References back into a circle below count once; all others count as often as they are written out.
+    // References back into a cycle count once; all others count as often as they are expanded.
     let all: Vec<Vec<NodeId>> = graph
         .nodes
         .iter()
@@ -89,7 +89,7 @@ pub(super) fn expansion(graph: &Graph) -> Result<(), SchemaError> {
         })
         .collect();
     let Ok(order) = post_order(&unfolding) else {
-        return refuse(ROOT, "applies itself to the same value without end".to_owned());
+        return refuse(ROOT, "applies itself to the same value endlessly".to_owned());
     };
     let mut total = vec![0_u64; graph.nodes.len()];
     for id in order {
@@ -97,7 +97,7 @@ pub(super) fn expansion(graph: &Graph) -> Result<(), SchemaError> {
         total[id] = unfolding[id].iter().fold(1 + back as u64, |sum, next| sum.saturating_add(total[*next]));
         if total[id] > MAX_EXPANSION {
             let message = format!(
-                "grows beyond {MAX_EXPANSION} subschemas once its references are written out: refer to shared \
+                "has more than {MAX_EXPANSION} subschemas when its references are expanded: refer to shared \
                  definitions less often"
             );
             return refuse(id, message);
@@ -106,14 +106,14 @@ pub(super) fn expansion(graph: &Graph) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// The nodes, each after all that it leads to; or one that leads to itself.
+/// Returns the nodes in post-order (each after its successors), or a node on a cycle as the error.
 fn post_order(edges: &[Vec<NodeId>]) -> Result<Vec<NodeId>, NodeId> {
     let mut order = Vec::with_capacity(edges.len());
     walk(edges, |_, finished| order.push(finished)).map(|()| order)
 }
 
-/// Depth first over the whole graph, without recursion; reports each node when it is left, with the start of its tree.
-/// Goes on after a circle, and then answers with a node on one.
+/// Walks the whole graph depth-first, without recursion, and calls `leave` for each node with the root of its tree.
+/// Continues after a cycle, and then returns a node on a cycle as the error.
 fn walk(edges: &[Vec<NodeId>], mut leave: impl FnMut(NodeId, NodeId)) -> Result<(), NodeId> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
@@ -150,10 +150,10 @@ fn walk(edges: &[Vec<NodeId>], mut leave: impl FnMut(NodeId, NodeId)) -> Result<
     circular
 }
 
-/// For each node the name of the circle (strongly connected component) that it is on; Kosaraju's algorithm.
+/// Returns for each node the id of its strongly connected component (Kosaraju's algorithm).
 fn circles(edges: &[Vec<NodeId>]) -> Vec<NodeId> {
     let mut order = Vec::with_capacity(edges.len());
-    // Circles are what is looked for here, not a failure.
+    // Cycles are expected here.
     let _ = walk(edges, |_, node| order.push(node));
     let mut reversed = vec![Vec::new(); edges.len()];
     for (from, targets) in edges.iter().enumerate() {

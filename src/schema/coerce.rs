@@ -1,4 +1,4 @@
-//! Coercion: mends what a model got wrong in the type of an argument, where the schema says what was meant.
+//! Coercion: converts arguments of the wrong type where the schema shows the intended type.
 
 use std::collections::HashSet;
 
@@ -10,12 +10,12 @@ use super::types::Types;
 use crate::domain::call::Coercion;
 use crate::domain::json;
 
-/// Most zeros behind the other digits of an integer: one of 64 bits has 20 digits.
+/// Maximum number of zeros after the significant digits of an integer; a 64-bit integer has at most 20 digits.
 const MOST_ZEROS: usize = 20;
-/// Subschemas looked at while mending one small instance.
+/// Maximum number of subschemas visited while coercing one small instance.
 const STEPS: u32 = 300_000;
 
-/// Mends what can be mended. The answer may still be invalid; `None` if there was nothing to mend.
+/// Coerces all values that can be coerced; `None` if nothing changes. The result may still be invalid.
 pub(super) fn coerce(graph: &Graph, instance: &Value) -> Option<(Value, Vec<Coercion>)> {
     let mut mender =
         Coercer { graph, budget: Budget::for_value(STEPS, instance), coerced: Vec::new(), path: Vec::new() };
@@ -27,12 +27,12 @@ struct Coercer<'a> {
     graph: &'a Graph,
     budget: Budget,
     coerced: Vec<Coercion>,
-    /// Escaped tokens of the pointer to the value in hand.
+    /// Escaped tokens of the pointer to the current value.
     path: Vec<String>,
 }
 
 impl Coercer<'_> {
-    /// A better value for the subschema, or `None` if it takes this one or there is none.
+    /// Returns a coerced value, or `None` if the subschema accepts the value or coercion fails.
     fn value(&mut self, id: NodeId, value: &Value) -> Option<Value> {
         if self.graph.accepts(id, value, &mut self.budget) || self.budget.is_spent() {
             return None;
@@ -42,11 +42,11 @@ impl Coercer<'_> {
         mended
     }
 
-    /// A better value than one that the subschema does not take.
+    /// Coerces a value that the subschema rejects.
     fn invalid(&mut self, id: NodeId, value: &Value) -> Option<Value> {
         let parts = self.parts(id, value);
         let mended = match value {
-            // The arguments as a whole were parsed before; a root that is no object is an error.
+            // A string at the root is not coerced: the arguments have been parsed before.
             Value::String(text) if !self.path.is_empty() => self.string(id, text, &parts),
             Value::Object(object) => self.object(object, &parts).map(Value::Object),
             Value::Array(items) => self.array(items, &parts),
@@ -55,7 +55,8 @@ impl Coercer<'_> {
         self.branches(&parts, mended.as_ref().unwrap_or(value)).or(mended)
     }
 
-    /// The subschema with all that apply to the same value whatever it is: references, `allOf`, `then` or `else`.
+    /// Returns the subschema and all subschemas that apply to the same value in any case: references, `allOf`, and
+    /// `then` or `else`.
     fn parts(&mut self, id: NodeId, value: &Value) -> Vec<NodeId> {
         let (mut parts, mut seen, mut waiting) = (Vec::new(), HashSet::new(), vec![id]);
         while let Some(part) = waiting.pop() {
@@ -68,7 +69,7 @@ impl Coercer<'_> {
         parts
     }
 
-    /// What a string may have been meant to be.
+    /// Converts a string to the type that the schema requires.
     fn string(&mut self, id: NodeId, text: &str, parts: &[NodeId]) -> Option<Value> {
         let nodes = parts.iter().map(|part| &self.graph.nodes[*part]);
         let wanted = nodes.filter_map(|node| node.types.or(node.listed_types)).reduce(Types::intersect)?;
@@ -79,7 +80,8 @@ impl Coercer<'_> {
         let listed = self.coerced.len();
         self.note(json::type_name(&Value::String(String::new())), json::type_name(&meant));
         let meant = self.value(id, &meant).unwrap_or(meant);
-        // What is inside an object or array may be mended no further and still tell the model more than its text does.
+        // A parsed object or array is kept even if it is invalid: its violations help the model more than those of its
+        // text.
         if meant.is_object() || meant.is_array() || self.graph.accepts(id, &meant, &mut self.budget) {
             return Some(meant);
         }
@@ -106,7 +108,7 @@ impl Coercer<'_> {
         mended
     }
 
-    /// Whether a `null` stands for a declared optional property that was left out.
+    /// Returns `true` if a `null` stands for a declared optional property that was omitted.
     fn is_absent(&mut self, name: &str, parts: &[NodeId], below: &[NodeId]) -> bool {
         let mut nodes = parts.iter().map(|part| &self.graph.nodes[*part]);
         let required = nodes.clone().any(|node| node.required.iter().any(|required| required == name));
@@ -130,7 +132,7 @@ impl Coercer<'_> {
         mended.map(Value::Array)
     }
 
-    /// Mends a value for several subschemas, one after another.
+    /// Coerces a value for several subschemas in sequence.
     fn through(&mut self, ids: &[NodeId], given: &Value) -> Option<Value> {
         let mut better: Option<Value> = None;
         for id in ids {
@@ -139,7 +141,7 @@ impl Coercer<'_> {
         better
     }
 
-    /// `anyOf` and `oneOf`: the first branch whose mended value is taken counts.
+    /// Coerces a value for `anyOf` and `oneOf`: the first branch that accepts its coerced value is used.
     fn branches(&mut self, parts: &[NodeId], given: &Value) -> Option<Value> {
         let mut better: Option<Value> = None;
         for part in parts {
@@ -180,7 +182,7 @@ impl Coercer<'_> {
     }
 }
 
-/// Reads a string as one of the wanted types.
+/// Parses a string as one of the wanted types.
 fn read(text: &str, wanted: Types) -> Option<Value> {
     let trimmed = text.trim();
     if wanted.contains("boolean") {
@@ -206,8 +208,8 @@ fn read(text: &str, wanted: Types) -> Option<Value> {
     Some(value)
 }
 
-/// The integer that a number of JSON with a point or an exponent is, as `5.0` or `5e0`, to the digit. `None` if it is none of
-/// 64 bits.
+/// Returns the exact integer value of a JSON number with a point or an exponent, such as `5.0` or `5e0`; `None` if it
+/// is not a 64-bit integer.
 fn integer(number: &str) -> Option<Value> {
     let (sign, number) = number.strip_prefix('-').map_or(("", number), |rest| ("-", rest));
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));

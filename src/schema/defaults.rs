@@ -1,16 +1,16 @@
-//! Schema defaults: put where a property is absent, unless they break their own schema.
+//! Schema defaults: inserted where a property is absent, unless they violate their own schema.
 
 use serde_json::{Map, Value};
 
 use super::accept::Budget;
 use super::graph::{Graph, NodeId, ROOT};
 
-/// Bytes that defaults may add to one call's arguments; a default for the items of an array multiplies.
+/// Maximum bytes that defaults may add to one call's arguments; a default in the items of an array is added per item.
 const MAX_ADDED: usize = 1 << 20;
-/// Subschemas looked at while defaults are tried out at registration, and while a small value is filled.
+/// Maximum number of subschemas visited while defaults are checked at registration, and while a small value is filled.
 const STEPS: u32 = 1_000_000;
 
-/// Finds the defaults that are worth applying: those that their own schema takes, and that come to an end.
+/// Collects the defaults to apply: those that their own schema accepts and that do not nest endlessly.
 pub(super) fn prepare(graph: &mut Graph) {
     let mut budget = Budget::new(STEPS);
     for id in 0..graph.nodes.len() {
@@ -29,13 +29,13 @@ pub(super) fn prepare(graph: &mut Graph) {
     mark(graph);
 }
 
-/// The default of a schema or of one that it is made of.
+/// Returns the default of a schema, or else the first default of its `$ref` and `allOf` schemas.
 fn default_of(graph: &Graph, id: NodeId) -> Option<&Value> {
     let node = &graph.nodes[id];
     node.default.as_ref().or_else(|| node.all.iter().find_map(|all| default_of(graph, *all)))
 }
 
-/// Marks the nodes from which a default can be reached on the ways that `fill` takes.
+/// Marks the nodes from which `fill` can reach a default.
 fn mark(graph: &mut Graph) {
     for node in &mut graph.nodes {
         node.fills = !node.defaults.is_empty();
@@ -59,7 +59,7 @@ fn mark(graph: &mut Graph) {
     }
 }
 
-/// A default into which defaults are put that hold itself would grow for ever; such a one is not applied.
+/// Removes defaults that contain themselves through other defaults, because they would grow forever.
 fn drop_endless(graph: &mut Graph) {
     let mut budget = Budget::new(STEPS);
     for id in 0..graph.nodes.len() {
@@ -75,14 +75,14 @@ fn drop_endless(graph: &mut Graph) {
     }
 }
 
-/// The instance with its defaults, or `None` if there are none to add (or more than is sensible).
+/// Returns the instance with its defaults, or `None` if it has none to add, or too many.
 pub(super) fn fill(graph: &Graph, instance: &Value) -> Option<Value> {
     if !graph.nodes[ROOT].fills {
         return None;
     }
     let mut filler = DefaultFiller { graph, room: MAX_ADDED, budget: Budget::for_value(STEPS, instance), inserted: 0 };
     let mut filled: Option<Value> = None;
-    // What one part of an `allOf` adds, another one may fill further.
+    // One part of an `allOf` may fill what another part has added.
     for _ in 0..8 {
         match filler.value(ROOT, filled.as_ref().unwrap_or(instance)) {
             Ok(Some(more)) => filled = Some(more),
@@ -93,7 +93,7 @@ pub(super) fn fill(graph: &Graph, instance: &Value) -> Option<Value> {
     None
 }
 
-/// Defaults beyond all bounds.
+/// The error if the defaults exceed a bound.
 struct BudgetExceeded;
 
 struct DefaultFiller<'a> {
@@ -103,7 +103,7 @@ struct DefaultFiller<'a> {
     inserted: usize,
 }
 
-/// Nesting of defaults within defaults, beyond which they are taken to be endless.
+/// Maximum nesting of defaults within defaults; deeper ones are considered endless.
 const MAX_INSERTED: usize = 32;
 
 impl DefaultFiller<'_> {
@@ -172,7 +172,7 @@ impl DefaultFiller<'_> {
     }
 }
 
-/// Roughly the bytes of a value as JSON.
+/// Estimates the length of a value as JSON, in bytes.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 8,

@@ -1,18 +1,18 @@
-//! Values as they are shown in messages: short, whatever their size.
+//! Values formatted for messages, always short.
 
 use serde_json::Value;
 
 use crate::domain::json;
 
-/// Characters of a string that are shown.
+/// Maximum number of characters shown of a string.
 const MAX_CHARS: usize = 60;
 
-/// A string in quotes, shortened.
+/// Formats a string in quotes, shortened.
 pub(super) fn text(text: &str) -> String {
     Value::String(json::shorten(text, MAX_CHARS)).to_string()
 }
 
-/// A scalar as JSON, shortened; of objects and arrays only what they are.
+/// Formats a scalar as JSON, shortened; names only the type of an object or array.
 pub(super) fn value(value: &Value) -> String {
     match value {
         Value::String(string) => text(string),
@@ -23,7 +23,7 @@ pub(super) fn value(value: &Value) -> String {
     }
 }
 
-/// The type of a value and, for scalars, the value: `string "x"`.
+/// Formats the type of a value and, for scalars, the value: `string "x"`.
 pub(super) fn typed(value: &Value) -> String {
     match value {
         Value::Null | Value::Array(_) | Value::Object(_) => json::type_name(value).to_owned(),
@@ -31,7 +31,7 @@ pub(super) fn typed(value: &Value) -> String {
     }
 }
 
-/// A few of many: joined by commas, and how many there are when some were left out.
+/// Formats the first of several values, joined by commas, with the total if some are omitted.
 pub(super) fn listed<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> String {
     let (total, mut text, mut shown) = (values.len(), String::new(), 0);
     for value in values {

@@ -1,22 +1,22 @@
-//! The drafts of JSON Schema that are understood.
+//! The supported drafts of JSON Schema.
 
 use jsonschema::Draft;
 use serde_json::{Map, Value};
 
 use super::{SchemaError, display};
 
-/// The draft that a schema declares; 2020-12 where it declares none.
+/// Returns the draft that a schema declares; 2020-12 if it declares none.
 ///
 /// # Errors
-/// A `$schema` that is none of the known ones.
+/// Returns a [`SchemaError`] if `$schema` is unknown.
 pub(super) fn of(schema: &Value) -> Result<Draft, SchemaError> {
     declared("", schema.as_object()).map(|draft| draft.unwrap_or(Draft::Draft202012))
 }
 
-/// Refuses an unknown `$schema` in a subschema.
+/// Checks the `$schema` of a subschema.
 ///
 /// # Errors
-/// As [`of`].
+/// Returns a [`SchemaError`] if `$schema` is unknown.
 pub(super) fn check(pointer: &str, keywords: &Map<String, Value>) -> Result<(), SchemaError> {
     declared(pointer, Some(keywords)).map(|_| ())
 }
@@ -34,8 +34,8 @@ fn declared(pointer: &str, keywords: Option<&Map<String, Value>>) -> Result<Opti
         _ => Err(SchemaError {
             pointer: format!("{pointer}/$schema"),
             message: format!(
-                "{} is not a known draft: leave \"$schema\" out (2020-12), or use \
-                 \"https://json-schema.org/draft/2020-12/schema\" or another official draft from 4 on",
+                "{} is not a known draft: omit \"$schema\" (2020-12), or use \
+                 \"https://json-schema.org/draft/2020-12/schema\" or another official draft since draft 4",
                 display::value(value)
             ),
         }),

@@ -1,4 +1,4 @@
-//! What is wrong, in words that a model can act on.
+//! Violations explained so that a model can fix them.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -16,18 +16,21 @@ mod branches;
 mod required;
 mod wording;
 
-/// Violations that are reported at once.
+/// Maximum number of reported violations.
 const MAX_VIOLATIONS: usize = 20;
-/// Subschemas that are looked at to find them in a small value.
+/// Maximum number of subschemas visited to find violations in a small value.
 const STEPS: u32 = 300_000;
-/// Schemas through which one of them may be reached; collecting errors takes about a kilobyte of stack for each.
+/// Maximum depth of schemas above a violation; collecting errors takes about 1 KB of stack for each.
 const MAX_DEPTH: usize = 600;
 
-/// The first violations of a value that is known to be invalid; at least one.
+/// Returns the first violations of an invalid value; at least one.
 pub(super) fn violations(schema: &Value, validator: &Validator, graph: &Graph, instance: &Value) -> Vec<Violation> {
-    // Recursion through several branches doubles with every level of the value when errors are collected.
+    // Collecting the errors of a schema that recurses through several branches doubles the work with each level of the
+    // value.
     if !graph.affordable(ROOT, instance, &mut Budget::for_value(STEPS, instance), MAX_DEPTH) {
-        return vec![somewhere("does not match the schema; it is too large or too deeply nested to say where")];
+        return vec![somewhere(
+            "does not match the schema; the value is too large or too deeply nested to locate the error",
+        )];
     }
     let explainer = Explainer { schema, graph: Some(graph), instance };
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
@@ -57,7 +60,7 @@ fn somewhere(message: &str) -> Violation {
     }
 }
 
-/// What is wrong with a schema, which is itself the value that its draft's meta-schema is about.
+/// Explains an error in a schema, which is validated as a value against the meta-schema of its draft.
 pub(super) fn schema_error(error: &ValidationError<'_>) -> SchemaError {
     let empty = Value::Null;
     let explainer = Explainer { schema: &empty, graph: None, instance: &empty };
@@ -72,17 +75,17 @@ pub(super) fn schema_error(error: &ValidationError<'_>) -> SchemaError {
     SchemaError { pointer: error.instance_path().as_str().to_owned(), message }
 }
 
-/// Turns the validator's errors into violations.
+/// Converts the validator's errors to violations.
 #[derive(Clone, Copy)]
 struct Explainer<'a> {
     schema: &'a Value,
-    /// Absent where the value is itself a schema: the graph of the meta-schema is unknown.
+    /// `None` if the value is itself a schema: the meta-schema has no graph.
     graph: Option<&'a Graph>,
     instance: &'a Value,
 }
 
 impl Explainer<'_> {
-    /// One error as one violation, or as several where it names several properties.
+    /// Explains one error, as several violations if it concerns several properties.
     fn explain(&self, error: &ValidationError<'_>) -> Vec<Violation> {
         let at = error.instance_path().as_str();
         match error.kind() {
@@ -138,12 +141,12 @@ impl Explainer<'_> {
         }
     }
 
-    /// What the schema has at the keyword that is not met.
+    /// Returns the value of the violated keyword in the schema.
     fn keyword_value(&self, error: &ValidationError<'_>) -> Option<&Value> {
         self.schema.pointer(error.schema_path().as_str())
     }
 
-    /// The types that are allowed, in the schema's own order.
+    /// Returns the allowed types, in the schema's own order.
     fn type_names(&self, error: &ValidationError<'_>, kind: &TypeKind) -> Vec<String> {
         match self.keyword_value(error).and_then(Value::as_array) {
             Some(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -151,29 +154,31 @@ impl Explainer<'_> {
         }
     }
 
-    /// The properties that the subschema at a pointer requires, also by reference and in its `allOf`.
+    /// Returns the properties that the subschema at a pointer requires, including those of references and of its
+    /// `allOf`.
     fn required(&self, pointer: &str) -> Option<BTreeSet<&str>> {
         self.graph?.required(pointer)
     }
 
-    /// The schema that has the keyword.
+    /// Returns the schema that contains the violated keyword.
     fn around(&self, error: &ValidationError<'_>) -> Option<&Value> {
         let path = error.schema_path().as_str();
         match error.kind() {
-            // `additionalProperties: false` without any `properties` is told of as if the schema itself were `false`.
+            // The validator reports `additionalProperties: false` without `properties` as if the schema itself were
+            // `false`.
             Kind::FalseSchema => self.schema.pointer(path.strip_suffix("/additionalProperties").unwrap_or(path)),
             _ => self.schema.pointer(path.rsplit_once('/')?.0),
         }
     }
 
-    /// The properties that the schema around the keyword declares.
+    /// Returns the properties that are declared next to the violated keyword.
     fn known_properties(&self, error: &ValidationError<'_>) -> Vec<&str> {
         let properties = self.around(error).and_then(|schema| schema.get("properties")).and_then(Value::as_object);
         properties.map_or_else(Vec::new, |properties| properties.keys().map(String::as_str).collect())
     }
 
-    /// All properties that are not declared, where `additionalProperties` goes by names only: without any
-    /// `properties` the validator names but the first.
+    /// Returns all undeclared properties, if `additionalProperties: false` forbids them by name: without any
+    /// `properties`, the validator reports only the first one.
     fn undeclared(&self, error: &ValidationError<'_>, known: &[&str]) -> Option<Vec<&str>> {
         if matches!(error.kind(), Kind::UnevaluatedProperties { .. }) {
             return None;
@@ -197,7 +202,7 @@ impl Explainer<'_> {
             None if known.is_empty() || known.len() > 12 => String::new(),
             None => {
                 let known: Vec<Value> = known.iter().map(|name| Value::String((*name).to_owned())).collect();
-                format!("; known are {}", display::listed(known.iter()))
+                format!("; known properties: {}", display::listed(known.iter()))
             }
         };
         let message = format!("unexpected property {}{hint}", display::text(name));
@@ -209,12 +214,12 @@ impl Explainer<'_> {
         Violation { property: Some(name.to_owned()), keyword, expected, ..self.violation(error, message) }
     }
 
-    /// A value where the schema says `false`.
+    /// Explains a value where the schema is `false`.
     fn forbidden(&self, error: &ValidationError<'_>, at: &str) -> Violation {
         let around =
             at.rsplit_once('/').filter(|(around, _)| self.instance.pointer(around).is_some_and(Value::is_object));
         let Some((around, token)) = around else {
-            return self.violation(error, "must not be there at all".to_owned());
+            return self.violation(error, "must not be present".to_owned());
         };
         let name = token.replace("~1", "/").replace("~0", "~");
         Violation {
@@ -225,7 +230,7 @@ impl Explainer<'_> {
     }
 }
 
-/// The names of the types that a `type` keyword allows.
+/// Returns the names of the types that a `type` keyword allows.
 fn type_names(kind: &TypeKind) -> Vec<String> {
     match kind {
         TypeKind::Single(one) => vec![one.to_string()],
@@ -233,7 +238,7 @@ fn type_names(kind: &TypeKind) -> Vec<String> {
     }
 }
 
-/// Returns the fault of a branch that does not allow the type of the value at `at`.
+/// Returns the error of a branch that does not allow the type of the value at `at`.
 fn wrong_type<'a, 'b>(at: &str, branch: &'a [ValidationError<'b>]) -> Option<&'a ValidationError<'b>> {
     branch.iter().find(|error| error.instance_path().as_str() == at && matches!(error.kind(), Kind::Type { .. }))
 }

@@ -1,4 +1,4 @@
-//! The schema as a graph of subschemas with its local references resolved: what coercion, defaults and the bounds walk.
+//! The schema as a graph of subschemas with resolved local references, for coercion, defaults and bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -15,28 +15,28 @@ pub(in crate::schema) use build::build;
 /// The index of a node in its graph.
 pub(super) type NodeId = usize;
 
-/// All subschemas that evaluation can reach, and those that are only defined.
+/// All subschemas of a document, including those that are only defined.
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
     pub(super) draft: Draft,
 }
 
-/// The subschema at the root of the document is always the first node.
+/// The subschema at the root of the document, which is always the first node.
 pub(super) const ROOT: NodeId = 0;
 
-/// One subschema: what it asserts itself, and which other subschemas it applies where.
+/// One subschema: its own assertions, and the subschemas that it applies to its value or to parts of it.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// RFC 6901, within the document.
+    /// The location in the document, as an RFC 6901 pointer.
     pub(super) pointer: String,
-    /// `true` and `false` as schemas.
+    /// The value of a boolean schema.
     pub(super) constant: Option<bool>,
     /// The value of `type`.
     pub(super) types: Option<Types>,
     /// The types of the values that `enum` and `const` allow.
     pub(super) listed_types: Option<Types>,
-    /// Applied to the same value, all of them: `$ref`, `allOf`.
+    /// Subschemas that all apply to the same value: `$ref`, `allOf`.
     pub(super) all: Vec<NodeId>,
     pub(super) any: Vec<NodeId>,
     pub(super) one: Vec<NodeId>,
@@ -53,22 +53,22 @@ pub(super) struct Node {
     pub(super) required: Vec<String>,
     /// The schema's own `default`.
     pub(super) default: Option<Value>,
-    /// What absent properties get, by name; filled by `defaults`.
+    /// The defaults of absent properties, by name; set by `defaults`.
     pub(super) defaults: Vec<(String, Value)>,
     /// Whether this node or one below it has defaults to apply.
     pub(super) fills: bool,
-    /// Further subschemas that are evaluated on the same value, in ways that only the validator knows.
+    /// Further subschemas that apply to the same value; only the validator knows when.
     pub(super) same_value: Vec<NodeId>,
-    /// Further subschemas that are evaluated on a part of the value, in ways that only the validator knows.
+    /// Further subschemas that apply to a part of the value; only the validator knows when.
     pub(super) part_of_value: Vec<NodeId>,
-    /// The assertions of this one schema, without `type`, `required` and whatever applies other schemas.
+    /// The assertions of this schema, without `type`, `required` and keywords that apply other schemas.
     assertions: Map<String, Value>,
-    /// Those as a validator; made when first needed, as valid calls never need it.
+    /// The validator of `assertions`; built on first use, because valid calls never need it.
     asserting: OnceLock<Option<Validator>>,
 }
 
 impl Graph {
-    /// Whether the node's own assertions hold, leaving aside every other node.
+    /// Returns `true` if the node's own assertions hold, regardless of other nodes.
     pub(super) fn asserts(&self, id: NodeId, value: &Value) -> bool {
         let node = &self.nodes[id];
         if let Some(constant) = node.constant {
@@ -91,11 +91,12 @@ impl Graph {
         validator.as_ref().is_none_or(|validator| validator.is_valid(value))
     }
 
-    /// Returns the properties that the subschema at a pointer requires, also by reference and in its `allOf`.
+    /// Returns the properties that the subschema at a pointer requires, including those of references and of its
+    /// `allOf`.
     pub(super) fn required(&self, pointer: &str) -> Option<BTreeSet<&str>> {
         let mut waiting = vec![self.nodes.iter().position(|node| node.pointer == pointer)?];
         let mut required = BTreeSet::new();
-        // `bounds::expansion` has refused circles through `all`.
+        // `bounds::expansion` has rejected cycles through `all`.
         while let Some(id) = waiting.pop() {
             required.extend(self.nodes[id].required.iter().map(String::as_str));
             waiting.extend(&self.nodes[id].all);
@@ -103,7 +104,7 @@ impl Graph {
         Some(required)
     }
 
-    /// The subschemas that the node applies to the property `name`.
+    /// Returns the subschemas that the node applies to the property `name`.
     pub(super) fn of_property(&self, id: NodeId, name: &str) -> Vec<NodeId> {
         let node = &self.nodes[id];
         let mut found: Vec<NodeId> = node.properties.get(name).copied().into_iter().collect();
@@ -117,7 +118,7 @@ impl Graph {
         found
     }
 
-    /// The subschema that the node applies to the array's element at `index`.
+    /// Returns the subschema that the node applies to the array element at `index`.
     pub(super) fn of_element(&self, id: NodeId, index: usize) -> Option<NodeId> {
         let node = &self.nodes[id];
         node.prefix.get(index).copied().or(node.items)
@@ -125,7 +126,7 @@ impl Graph {
 }
 
 impl Node {
-    /// The subschemas evaluated on the very value that this one is evaluated on.
+    /// Returns the subschemas that apply to the same value as this one.
     pub(super) fn in_place(&self) -> impl Iterator<Item = NodeId> + '_ {
         let condition = self.condition.iter().flat_map(|(when, then, other)| [Some(*when), *then, *other]);
         [&self.all, &self.any, &self.one, &self.same_value]
@@ -137,7 +138,7 @@ impl Node {
             .chain(self.dependent.iter().map(|(_, id)| *id))
     }
 
-    /// The subschemas evaluated on properties, elements or names of the value.
+    /// Returns the subschemas that apply to properties, elements or names of the value.
     pub(super) fn below(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.properties
             .values()

@@ -1,24 +1,25 @@
-//! "Did you mean …?"
+//! Suggestions for misspelled names ("did you mean …?").
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-/// Longest name that is worth comparing, in bytes.
+/// Maximum length of a compared name, in bytes.
 const MAX_BYTES: usize = 128;
 
-/// The name that was most likely meant, if any is close enough: equal but for case and separators, or few edits away
-/// for its length. Cheap for thousands of names; of equally near ones the first is taken.
+/// Returns the name that was most likely meant, if one is close enough: equal except for case and separators, or few
+/// edits away for its length. Among equally close names, the first one is returned. Cheap for thousands of names.
 pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if wanted.is_empty() || wanted.len() > MAX_BYTES {
         return None;
     }
     let wanted_folded = folded(wanted);
     let length = wanted_folded.chars().count();
-    // One edit in three characters: "citty" is "city", but "map" is not "cat".
+    // At most one edit in three characters: "citty" is "city", but "map" is not "cat".
     let mut best: Option<(usize, &str)> = None;
     for name in names {
         let limit = best.map_or(length / 3, |(distance, _)| distance.saturating_sub(1));
-        // Edits only ever add up from the difference in length; the bytes rule out most names without folding them.
+        // A difference in length is a lower bound of the distance; comparing bytes skips most names without folding
+        // them.
         if name == wanted || name.len() > MAX_BYTES || name.len() > 4 * (length + limit) + 8 {
             continue;
         }
@@ -35,13 +36,13 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Op
     best.map(|(_, name)| name)
 }
 
-/// Sorts names by how many pairs of adjacent characters they share with the wanted one, in relation to their lengths; equally
-/// near names keep their order. Takes one pass over each name, so that it stays cheap for thousands of names.
+/// Sorts names by similarity to the wanted name: the proportion of pairs of adjacent characters that they share. The
+/// sort is stable. Each name is read once, so this is cheap for thousands of names.
 pub fn sort_by_nearness(wanted: &str, names: &mut [&str]) {
     let mut pairs = Vec::new();
     collect_pairs(wanted, &mut pairs);
     let wanted: HashSet<(char, char)> = pairs.iter().copied().collect();
-    // In thousandths (Dice's coefficient): integers have a total order.
+    // Dice's coefficient in thousandths: integers have a total order.
     names.sort_by_cached_key(|name| {
         collect_pairs(name, &mut pairs);
         let shared = pairs.iter().filter(|pair| wanted.contains(pair)).count();
@@ -61,12 +62,12 @@ fn collect_pairs(name: &str, pairs: &mut Vec<(char, char)>) {
     pairs.dedup();
 }
 
-/// Returns the start of a name that is longer than is worth comparing.
+/// Truncates a name to the length that is compared.
 fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(MAX_BYTES)]
 }
 
-/// Without case and separators; a name of separators only stays as it is.
+/// Removes case and separators; a name that consists only of separators is returned unchanged.
 fn folded(name: &str) -> String {
     let letters: String =
         name.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' ')).flat_map(char::to_lowercase).collect();

@@ -1,4 +1,4 @@
-//! Regular expressions in schemas: linear time and bounded memory, or refused.
+//! Regular expressions in schemas: rejected unless they match in linear time and bounded memory.
 
 use std::collections::HashSet;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::{SchemaError, display};
 
-/// Compiled size of one pattern in bytes: room for a hundred letters of any script.
+/// Maximum compiled size of one pattern in bytes: enough for about a hundred letters of any script.
 pub(super) const MAX_SIZE: usize = 10 << 20;
-/// Compiled size of all patterns of a schema, roughly.
+/// Approximate maximum compiled size of all patterns of a schema, in bytes.
 const MAX_TOTAL: usize = 64 << 20;
-/// Distinct patterns in a schema.
+/// Maximum number of distinct patterns in a schema.
 const MAX_PATTERNS: usize = 500;
 
-/// The patterns met so far in one schema.
+/// The patterns found so far in one schema.
 pub(super) struct Patterns {
     draft: Draft,
     seen: HashSet<String>,
@@ -25,20 +25,20 @@ impl Patterns {
         Self { draft, seen: HashSet::new() }
     }
 
-    /// The size that each pattern may have, as there are so many.
+    /// Returns the maximum size of each pattern, which falls with the number of patterns.
     pub(super) fn size_limit(&self) -> usize {
         (MAX_TOTAL / self.seen.len().max(1)).min(MAX_SIZE)
     }
 
-    /// A validator of strings for the pattern.
+    /// Returns a validator that matches strings against the pattern.
     ///
     /// # Errors
-    /// What is no regular expression, needs backtracking, or grows too large.
+    /// Returns a [`SchemaError`] if the pattern is not a regular expression, needs backtracking, or is too large.
     pub(super) fn check(&mut self, pointer: &str, pattern: &str) -> Result<Validator, SchemaError> {
         let refuse = |message: String| Err(SchemaError { pointer: pointer.to_owned(), message });
         self.seen.insert(pattern.to_owned());
         if self.seen.len() > MAX_PATTERNS {
-            return refuse(format!("a schema may have {MAX_PATTERNS} different patterns at most"));
+            return refuse(format!("a schema may have at most {MAX_PATTERNS} different patterns"));
         }
         let schema = json!({ "pattern": pattern });
         if let Ok(validator) = super::validator(self.draft, self.size_limit(), &schema) {
@@ -47,22 +47,20 @@ impl Patterns {
         let shown = display::text(pattern);
         let look_around = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| pattern.contains(group));
         refuse(if look_around {
-            format!("{shown} uses look-around, which cannot be matched in linear time: rewrite it without, or drop it")
+            format!("{shown} uses look-around, which cannot be matched in linear time: rewrite or remove it")
         } else if has_backreference(pattern) {
-            format!(
-                "{shown} uses a back-reference, which cannot be matched in linear time: rewrite it without, or drop it"
-            )
+            format!("{shown} uses a back-reference, which cannot be matched in linear time: rewrite or remove it")
         } else if super::validator(Draft::Draft202012, 64, &json!({"format": "regex"}))
             .is_ok_and(|format| format.is_valid(&Value::String(pattern.to_owned())))
         {
-            format!("{shown} is too large once compiled, or unsupported: use fewer or smaller repetitions")
+            format!("{shown} is unsupported or too large when compiled: use fewer or smaller repetitions")
         } else {
             format!("{shown} is not a regular expression")
         })
     }
 }
 
-/// `\1` to `\9` and `\k<name>`, outside an escaped backslash.
+/// Returns `true` if a pattern contains `\1` to `\9` or `\k<name>` outside an escaped backslash.
 fn has_backreference(pattern: &str) -> bool {
     let mut characters = pattern.chars();
     while let Some(character) = characters.next() {

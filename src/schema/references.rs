@@ -1,7 +1,6 @@
-//! References by URI: those that lead to a place inside the document become plain JSON pointers. Nothing is ever
-//! fetched.
+//! References by URI: those that point into the document are rewritten as plain JSON pointers. Nothing is ever fetched.
 //!
-//! A schema whose references are all fragments (`#…`) is left as it is.
+//! A schema whose references are all fragments (`#…`) is left unchanged.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,17 +13,17 @@ use url::Url;
 use super::{SchemaError, display, drafts};
 use crate::domain::json::{self, SCHEMA_MAPS};
 
-/// The identity of a document that has none of its own; relative identities and references count from there.
+/// The base URI of a document without an identity; relative identities and references are resolved against it.
 const UNNAMED: &str = "json-schema:///";
 
-/// What stands in a fragment as it is, in a JSON pointer.
+/// The characters that are percent-encoded when a JSON pointer is written as a fragment.
 const POINTER: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'~').remove(b'-').remove(b'_').remove(b'.').remove(b'$');
 
-/// Maximum bytes of all pointers to references and names of a document.
+/// Maximum total length of all pointers to references and names of a document, in bytes.
 const MAX_POINTERS: usize = 16 << 20;
 
-/// Members of an OpenAPI document whose members have names of their own.
+/// Members of an OpenAPI document that map free names to values.
 pub(crate) const DOCUMENT_MAPS: [&str; 12] = [
     "schemas",
     "responses",
@@ -39,7 +38,7 @@ pub(crate) const DOCUMENT_MAPS: [&str; 12] = [
     "links",
     "variables",
 ];
-/// Keywords that hold data, whatever it looks like.
+/// Keywords that hold data, never schemas.
 const DATA: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 /// Keywords that hold a schema or a list of schemas, next to [`SCHEMA_MAPS`].
 const SCHEMAS: [&str; 16] = [
@@ -65,16 +64,17 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// A document whose references are plain pointers from its root.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// The document.
+    /// The rewritten document.
     pub(super) schema: Value,
-    /// Whether it validates the same values as the original; else a reference depends on the way taken to it.
+    /// Whether it validates the same values as the original; `false` if a reference depends on the dynamic scope or
+    /// the drafts are mixed.
     pub(super) is_exact: bool,
 }
 
-/// Resolves the references of a document by the `$id`s in it; `None` if none of them is by URI.
+/// Resolves the references by URI of a document; `None` if it has none.
 ///
 /// # Errors
-/// A reference to something outside the document, or to nothing in it.
+/// Returns a [`SchemaError`] if a reference points outside the document or its target does not exist.
 pub(super) fn localize(document: &Value, draft: Draft) -> Result<Option<Local>, SchemaError> {
     let Ok(unnamed) = Url::parse(UNNAMED).map(Rc::new) else { return Ok(None) };
     if !any_reference(document, &|keyword, to| is_foreign(keyword, to, draft)) {
@@ -83,7 +83,7 @@ pub(super) fn localize(document: &Value, draft: Draft) -> Result<Option<Local>, 
     let mut names = Names::of(draft);
     names.read(document, &unnamed);
     if names.left == 0 {
-        let message = "has too many references by URI at places with long names: refer to \"#/$defs/NAME\"";
+        let message = "has too many references by URI below long names: use \"#/$defs/NAME\" references";
         return Err(SchemaError { pointer: String::new(), message: message.to_owned() });
     }
     if !names.references.iter().any(|reference| is_foreign(reference.keyword, &reference.to, draft)) {
@@ -93,7 +93,7 @@ pub(super) fn localize(document: &Value, draft: Draft) -> Result<Option<Local>, 
     let mut is_dynamic = false;
     for reference in &names.references {
         match names.resolve(document, reference) {
-            // Perhaps data; if a reference leads to it, that is found to be wrong.
+            // Possibly data; if another reference leads here, the graph rejects it.
             Err(_) if !reference.is_certain => {}
             Err(error) => return Err(error),
             Ok(Target::Pointer(pointer)) => reference.replace(&mut local.schema, &pointer),
@@ -117,8 +117,8 @@ pub(super) fn localize(document: &Value, draft: Draft) -> Result<Option<Local>, 
     Ok(Some(local))
 }
 
-/// Writes the references of an OpenAPI document by URI or by anchor as pointers, where they lead to a schema in it; `None`
-/// if there are none. All others stay as they are.
+/// Rewrites the references by URI or anchor of an OpenAPI document as pointers, if they lead to a schema in it; `None`
+/// if it has no such references. All other references stay unchanged.
 pub(crate) fn localize_document(document: &Value) -> Option<Value> {
     let by_name = |to: &str| !to.starts_with("#/") && to != "#";
     if !any_reference(document, &|keyword, to| keyword == "$ref" && by_name(to)) {
@@ -139,63 +139,63 @@ pub(crate) fn localize_document(document: &Value) -> Option<Value> {
     Some(local)
 }
 
-/// The message for a reference that leads out of the schema.
+/// Creates the error for a reference that points outside the schema.
 pub(super) fn outside(pointer: &str, keyword: &str, to: &str) -> SchemaError {
     let message = format!(
-        "refers outside the schema ({}), and nothing is ever fetched: copy the definition under \"$defs\" and refer to \
-         it as \"#/$defs/NAME\"",
+        "refers outside the schema ({}), and remote schemas are never fetched: copy the definition to \"$defs\" and \
+         refer to it as \"#/$defs/NAME\"",
         display::text(to)
     );
     SchemaError { pointer: format!("{pointer}/{keyword}"), message }
 }
 
-/// The message for a reference to nothing in the schema.
+/// Creates the error for a reference whose target does not exist in the schema.
 pub(super) fn nowhere(pointer: &str, keyword: &str, to: &str) -> SchemaError {
     let message =
-        format!("{} leads to nothing in this schema: define it, for example under \"$defs\"", display::text(to));
+        format!("{} does not exist in this schema: define it, for example under \"$defs\"", display::text(to));
     SchemaError { pointer: format!("{pointer}/{keyword}"), message }
 }
 
-/// A reference as it is written.
+/// A reference as written in the document.
 struct Reference {
-    /// The pointer of the schema that has it.
+    /// The pointer of the schema that contains it.
     at: String,
     keyword: &'static str,
     to: String,
     base: Rc<Url>,
-    /// Whether it is in a schema for certain, and not below a keyword that is unknown.
+    /// Whether it is certainly in a schema, that is, not below an unknown keyword.
     is_certain: bool,
 }
 
-/// What a reference leads to.
+/// The target of a reference.
 enum Target {
-    /// Always this place.
+    /// A fixed pointer.
     Pointer(String),
-    /// One of several anchors of this name, by the way taken.
+    /// A dynamic anchor of this name; which of several is meant depends on the dynamic scope.
     Dynamic(String),
 }
 
-/// Everything in a document that references can lead to by name.
+/// The named targets and the references of a document.
 struct Names {
     draft: Draft,
-    /// The pointers of the schemas with an identity.
+    /// The pointers of the schemas with an identity, by URI.
     resources: HashMap<String, String>,
-    /// The pointers of anchors, by the identity around them.
+    /// The pointers of anchors, by the identity of their resource and their name.
     anchors: HashMap<(String, String), String>,
-    /// The places of `$dynamicAnchor`s by their names; of `$recursiveAnchor`s under the empty one.
+    /// The identity and pointer of each `$dynamicAnchor`, by name; of each `$recursiveAnchor` under the empty name.
     dynamic: HashMap<String, Vec<(String, String)>>,
     references: Vec<Reference>,
-    /// The pointers of all schemas that have a name of any kind.
+    /// The pointers of all schemas with a name of any kind.
     named: Vec<String>,
-    /// The pointer of the schema that is being read.
+    /// The pointer of the current schema.
     path: String,
-    /// Unknown keywords around it.
+    /// The number of unknown keywords above the current schema.
     unknown: usize,
-    /// Bytes that pointers may still take.
+    /// The bytes that are left for pointers.
     left: usize,
-    /// Whether the document is one of OpenAPI, with schemas in it.
+    /// Whether the document is an OpenAPI document.
     is_openapi: bool,
-    /// Whether a schema inside the document declares another draft than the document.
+    /// Whether a nested schema declares another draft than the document.
     mixes_drafts: bool,
 }
 
@@ -220,10 +220,10 @@ impl Names {
         if self.draft == Draft::Draft4 { "id" } else { "$id" }
     }
 
-    /// Reads one schema and all below it; its nesting is bounded by whatever has read the document.
+    /// Reads one schema and all schemas below it. The parser of the document bounds the nesting.
     fn read(&mut self, schema: &Value, base: &Rc<Url>) {
         let Value::Object(keywords) = schema else { return };
-        // Up to draft 7 whatever stands beside a `$ref` is ignored.
+        // Up to draft 7, keywords next to a `$ref` are ignored.
         let only_reference = self.draft <= Draft::Draft7 && keywords.get("$ref").is_some_and(Value::is_string);
         let base = if only_reference { base.clone() } else { self.name(keywords, base) };
         let draft = self.draft;
@@ -254,7 +254,8 @@ impl Names {
         }
     }
 
-    /// Goes one step down, and back. One path for all, since a name may be long and stand around many others.
+    /// Runs `read` with the path extended by one token. The path is shared, because long names may be above many
+    /// schemas.
     fn below(&mut self, token: &str, read: impl FnOnce(&mut Self)) {
         let above = self.path.len();
         self.path.push('/');
@@ -263,7 +264,7 @@ impl Names {
         self.path.truncate(above);
     }
 
-    /// The pointer of the schema that is being read; nothing, once there are too many.
+    /// Returns the pointer of the current schema; empty once the budget of bytes is spent.
     fn pointer(&mut self) -> String {
         self.left = self.left.saturating_sub(self.path.len());
         if self.left == 0 { String::new() } else { self.path.clone() }
@@ -273,7 +274,7 @@ impl Names {
         SCHEMA_MAPS.contains(&keyword) || self.is_openapi && DOCUMENT_MAPS.contains(&keyword)
     }
 
-    /// Notes the names of one schema; returns the identity that counts inside it.
+    /// Records the names of one schema and returns the base URI for its contents.
     fn name(&mut self, keywords: &Map<String, Value>, base: &Rc<Url>) -> Rc<Url> {
         let mut base = base.clone();
         let is_root = self.path.is_empty();
@@ -336,7 +337,7 @@ impl Names {
         if !candidates.iter().any(|(_, candidate)| *candidate == pointer) {
             return Ok(Target::Pointer(pointer));
         }
-        // The outermost resource on the way has the last word, and the document itself is always on it.
+        // The outermost resource takes precedence, and the document itself is always the outermost.
         let of_root =
             candidates.iter().find(|(resource, _)| self.resources.get(resource).is_some_and(String::is_empty));
         match (of_root, candidates) {
@@ -347,7 +348,7 @@ impl Names {
     }
 }
 
-/// Whether a draft knows a keyword of references. 2020-12 gave `$recursiveRef` another name, and no other meaning.
+/// Returns `true` if a draft knows a reference keyword. `$recursiveRef` still works in 2020-12, which renamed it.
 fn is_known(keyword: &str, draft: Draft) -> bool {
     match keyword {
         "$dynamicRef" => draft >= Draft::Draft202012,
@@ -356,12 +357,13 @@ fn is_known(keyword: &str, draft: Draft) -> bool {
     }
 }
 
-/// Whether a reference has to be written as a pointer to be understood.
+/// Returns `true` if a reference must be rewritten as a pointer.
 fn is_foreign(keyword: &str, to: &str, draft: Draft) -> bool {
     !to.starts_with('#') || keyword == "$recursiveRef" && draft >= Draft::Draft202012
 }
 
-/// Whether anything at all looks like a reference with this property, wherever it is; mostly nothing does.
+/// Returns `true` if any member looks like a reference that satisfies `is_such`. A fast check: most documents have
+/// none.
 fn any_reference(value: &Value, is_such: &impl Fn(&str, &str) -> bool) -> bool {
     match value {
         Value::Object(members) => {
@@ -375,14 +377,14 @@ fn any_reference(value: &Value, is_such: &impl Fn(&str, &str) -> bool) -> bool {
 }
 
 impl Reference {
-    /// Leaves it to the validator, which knows the way; without the identity around it, which is not kept.
+    /// Leaves the reference to the validator, which knows the dynamic scope; only the removed identity is cut off.
     fn keep(&self, document: &mut Value, name: &str) {
         if let Some(keywords) = document.pointer_mut(&self.at).and_then(Value::as_object_mut) {
             keywords.insert(self.keyword.to_owned(), format!("#{name}").into());
         }
     }
 
-    /// Puts the pointer in its place, as a `$ref`.
+    /// Replaces the reference by a `$ref` to the pointer.
     fn replace(&self, document: &mut Value, pointer: &str) {
         let Some(keywords) = document.pointer_mut(&self.at).and_then(Value::as_object_mut) else { return };
         let to = Value::String(format!("#{}", utf8_percent_encode(pointer, POINTER)));

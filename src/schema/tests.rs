@@ -1,4 +1,4 @@
-//! What must hold of the schema module as a whole.
+//! Tests of the schema module.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn input(schema: Value) -> Compiled {
     compile(&schema, Role::Input).unwrap()
 }
 
-/// An input schema with one property `x`.
+/// Compiles an input schema with one property `x`.
 fn of_x(schema: Value) -> Compiled {
     input(json!({"type": "object", "properties": {"x": schema}}))
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{SchemaError, display, nearest};
 
-/// A set of the seven types.
+/// A set of the seven JSON Schema types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Types(u8);
 
@@ -25,18 +25,18 @@ impl Types {
         }))
     }
 
-    /// Whether the type of that name is in the set; an integer is in it with `number` too.
+    /// Returns `true` if the set contains the named type; `number` includes `integer`.
     pub(super) fn contains(self, name: &str) -> bool {
         Self::named(name).is_some_and(|one| self.0 & one.0 != 0) || name == "integer" && self.contains("number")
     }
 
     pub(super) fn intersect(self, other: Self) -> Self {
-        // `number` holds every integer.
+        // `number` includes every integer.
         let widened = |types: Self| if types.contains("number") { types.0 | 4 } else { types.0 };
         Self(widened(self) & widened(other))
     }
 
-    /// Whether a value is of one of the types. A double without a fraction is an integer since draft 6.
+    /// Returns `true` if a value has one of the types. Since draft 6, a double without a fraction is an integer.
     pub(super) fn allow(self, value: &Value, draft: Draft) -> bool {
         self.contains(match value {
             Value::Null => "null",
@@ -53,10 +53,10 @@ impl Types {
     }
 }
 
-/// Reads the value of `type`.
+/// Parses the value of `type`.
 ///
 /// # Errors
-/// A name that is no JSON Schema type, with a hint which one may be meant.
+/// Returns a [`SchemaError`] with a suggestion if a name is not a JSON Schema type.
 pub(super) fn declared(pointer: &str, value: Option<&Value>) -> Result<Option<Types>, SchemaError> {
     let named = |name: &str, place: String| {
         Types::named(name).ok_or_else(|| SchemaError {
@@ -69,7 +69,7 @@ pub(super) fn declared(pointer: &str, value: Option<&Value>) -> Result<Option<Ty
         Some(Value::Array(names)) => {
             let mut set = Types(0);
             for (index, name) in names.iter().enumerate() {
-                // Anything but a string is refused by the meta-schema.
+                // The meta-schema rejects everything else.
                 if let Some(name) = name.as_str() {
                     set.0 |= named(name, format!("{pointer}/type/{index}"))?.0;
                 }
@@ -80,7 +80,7 @@ pub(super) fn declared(pointer: &str, value: Option<&Value>) -> Result<Option<Ty
     }
 }
 
-/// The types of some values.
+/// Returns the types of the given values.
 pub(super) fn of_values(values: &[Value]) -> Types {
     let names = values.iter().map(crate::domain::json::type_name);
     Types(names.filter_map(Types::named).fold(0, |set, one| set | one.0))
@@ -95,7 +95,7 @@ fn hint(name: &str) -> String {
         "str" | "text" | "char" | "date" | "datetime" | "file" | "enum" => Some("string"),
         "bool" => Some("boolean"),
         "none" | "nil" | "undefined" => Some("null"),
-        "any" | "mixed" | "*" => return "leave \"type\" out where any value will do".to_owned(),
+        "any" | "mixed" | "*" => return "omit \"type\" to allow any value".to_owned(),
         other => nearest(other, NAMES),
     };
     match meant {

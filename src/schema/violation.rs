@@ -1,33 +1,34 @@
-//! One thing that is wrong with a value.
+//! One violation of a schema.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::domain::json;
 
-/// One thing that is wrong with a value, small whatever the value is.
+/// One violation of a schema by a value. Its size is bounded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Violation {
-    /// Where (RFC 6901); of a missing or unexpected property: the object that it concerns.
+    /// Location of the value, as an RFC 6901 pointer. For a missing or unexpected property, the location of its object
     pub pointer: String,
-    /// For the model: what is wrong, and often what was meant.
+    /// Message for the model: the fault and, if known, a suggestion
     pub message: String,
-    /// The keyword of the schema that is not met.
+    /// Violated keyword of the schema
     pub keyword: String,
-    /// What the keyword says; shortened where it is long.
+    /// Value of the keyword; shortened if it is long
     pub expected: Value,
-    /// The missing or unexpected property.
+    /// Name of the missing or unexpected property
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub property: Option<String>,
 }
 
-/// Bytes that a violation may take as JSON.
+/// Maximum length of a violation as JSON, in bytes.
 const MAX_BYTES: usize = 499;
-/// Bytes of `expected` that are shown in any case.
+/// Maximum length of `expected`, in bytes.
 const MAX_EXPECTED: usize = 160;
 
 impl Violation {
-    /// The same within the bound: first `expected` gives way, then the message, then the names that the caller made up.
+    /// Shortens a violation to its maximum length: first `expected`, then the message, then the names from the
+    /// arguments.
     pub(super) fn bounded(mut self) -> Self {
         self.expected = summary(self.expected);
         for characters in [200, 120, 60, 30] {
@@ -54,7 +55,7 @@ impl Violation {
     }
 }
 
-/// A value within [`MAX_EXPECTED`]: of a long list its beginning, of everything else that is too long nothing.
+/// Shortens a value to [`MAX_EXPECTED`]: keeps the beginning of a list, and drops any other value that is too long.
 fn summary(value: Value) -> Value {
     match value {
         Value::Array(items) => {
@@ -75,7 +76,7 @@ fn summary(value: Value) -> Value {
     }
 }
 
-/// Whether it is worth writing out to learn how long it is.
+/// Returns `true` if a value is small enough to measure by serializing it.
 fn is_small(value: &Value) -> bool {
     match value {
         Value::String(text) => text.len() <= MAX_EXPECTED,

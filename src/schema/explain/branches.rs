@@ -1,10 +1,10 @@
-//! `anyOf` and `oneOf`: one readable sentence out of what every branch has to complain about.
+//! Violations of `anyOf` and `oneOf`: one readable sentence from the errors of all branches.
 
 use super::{Explainer, Kind, ValidationError, Value, display, required, wording, wrong_type};
 
-const NO_FORM: &str = "matches none of the forms that are allowed here";
+const NO_FORM: &str = "matches none of the allowed forms";
 
-/// What is wrong, and short names for the forms that are allowed.
+/// Returns the message, and short names of the allowed forms.
 pub(super) fn describe(
     explainer: Explainer<'_>,
     error: &ValidationError<'_>,
@@ -35,7 +35,7 @@ pub(super) fn describe(
     (message, forms.into())
 }
 
-/// The union of the types, if nothing but the type is wrong with every branch.
+/// Returns the union of the types, if every branch rejects only the type of the value.
 fn only_types(explainer: Explainer<'_>, at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<Vec<String>> {
     let mut types: Vec<String> = Vec::new();
     for branch in branches {
@@ -50,7 +50,7 @@ fn only_types(explainer: Explainer<'_>, at: &str, branches: &[Vec<ValidationErro
     Some(types)
 }
 
-/// The union of the values, if every branch has a list of values for the one place.
+/// Returns the union of the values, if every branch lists values for the location `at`.
 fn only_values<'b>(at: &str, branches: impl Iterator<Item = &'b Vec<ValidationError<'b>>>) -> Option<Vec<Value>> {
     let mut values = Vec::new();
     for branch in branches {
@@ -68,7 +68,7 @@ fn listed_values(error: &ValidationError<'_>) -> Option<Vec<Value>> {
     }
 }
 
-/// What is wrong with the property that tells the variants of a union apart, if it fits none of them.
+/// Describes the error in the property that discriminates the variants of a union, if no variant matches.
 fn wrong_tag(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<String> {
     let variants = || branches.iter().filter(|branch| wrong_type(at, branch).is_none());
     let mut tags = variants().next()?.iter().filter(|error| listed_values(error).is_some());
@@ -79,8 +79,8 @@ fn wrong_tag(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<String> 
     })
 }
 
-/// The branch that the value comes nearest to, unless two are equally near. A wrong type counts most, then a wrong
-/// constant (which tells the variants of a union apart), then everything else.
+/// Returns the branch that is closest to the value, unless two are equally close. A wrong type rules a branch out. A
+/// wrong constant, which usually discriminates the variants of a union, weighs most.
 fn nearest_branch(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<usize> {
     let weigh = |branch: &Vec<ValidationError<'_>>| {
         if wrong_type(at, branch).is_some() {
@@ -104,11 +104,11 @@ fn nearest_branch(at: &str, branches: &[Vec<ValidationError<'_>>]) -> Option<usi
     }
 }
 
-/// What is wrong within a branch, with its place below the value.
+/// Describes an error within a branch, with its location below the value.
 fn inner(explainer: Explainer<'_>, at: &str, fault: &ValidationError<'_>) -> String {
     let Some(violation) = explainer.explain(fault).into_iter().next() else { return String::new() };
     let below = violation.pointer.strip_prefix(at).unwrap_or_default();
-    // A form within a form: only what is wrong in the innermost one is worth telling.
+    // For nested forms, only the error in the innermost form is useful.
     let nested = violation.message.strip_prefix(NO_FORM).and_then(|rest| rest.split_once(": ")).map(|(_, wrong)| wrong);
     match nested.filter(|wrong| !wrong.contains("; ")).unwrap_or(&violation.message) {
         wrong if wrong.starts_with('/') => format!("{below}{wrong}"),
@@ -117,7 +117,7 @@ fn inner(explainer: Explainer<'_>, at: &str, fault: &ValidationError<'_>) -> Str
     }
 }
 
-/// A short name for a branch: its title, the name of its definition, or its type.
+/// Returns a short name for a branch: its title, the name of its definition, or its type.
 fn form(explainer: Explainer<'_>, error: &ValidationError<'_>, index: usize) -> String {
     let branch = explainer.keyword_value(error).and_then(|branches| branches.get(index));
     let keyword = |name: &str| branch.and_then(|branch| branch.get(name));

@@ -1,4 +1,4 @@
-//! `anyOf`, `oneOf` and `not` that are about which properties are present: the names that are missing, and the names
+//! Violations of `anyOf`, `oneOf` and `not` that concern the presence of properties: missing properties, and properties
 //! that exclude each other.
 
 use std::collections::BTreeSet;
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::{Explainer, Kind, MAX_VIOLATIONS, ValidationError, Value, json, wrong_type};
 
-/// Characters of a name that are shown.
+/// Maximum number of characters shown of a name.
 const MAX_CHARS: usize = 40;
 
-/// What an object lacks for one branch, and what it has too much for it.
+/// The changes that an object needs to match one branch.
 #[derive(Default, PartialEq)]
 struct Demand {
     missing: BTreeSet<String>,
@@ -21,8 +21,8 @@ struct Demand {
 #[derive(Clone, PartialEq)]
 struct Exclusion(Vec<String>);
 
-/// A message for an object that satisfies no branch, and what the branches require; `None` if something else than
-/// the presence of properties is wrong with one of them.
+/// Describes an object that matches no branch, and returns the properties that the branches require. Returns `None` if
+/// a branch fails for any other reason than the presence of properties.
 pub(super) fn unsatisfied(
     explainer: Explainer<'_>,
     error: &ValidationError<'_>,
@@ -45,7 +45,7 @@ pub(super) fn unsatisfied(
     let message = if let Some(own) = own {
         exclusive(&own)
     } else if excluded.is_empty() && demands.iter().all(|(_, demand)| demand.surplus.is_empty()) {
-        // A branch that needs another branch's properties and further ones is no shorter way.
+        // Branches that need more than another branch are not worth suggesting.
         let smaller = |demand: &Demand| {
             demands.iter().any(|(_, other)| other.missing != demand.missing && other.missing.is_subset(&demand.missing))
         };
@@ -57,7 +57,7 @@ pub(super) fn unsatisfied(
     Some((message, required(explainer, error, branches.len())))
 }
 
-/// A message for an object that satisfies several branches of a `oneOf`, if they require different properties.
+/// Describes an object that matches several branches of a `oneOf`, if the branches require different properties.
 pub(super) fn ambiguous(
     explainer: Explainer<'_>,
     error: &ValidationError<'_>,
@@ -68,15 +68,15 @@ pub(super) fn ambiguous(
     if own.iter().all(|names| !names.is_empty()) {
         return Some(exclusive(&own));
     }
-    // One form is part of the others: what they have on top of it is too much.
+    // One form is a subset of the others, so the additional properties of the others are too many.
     let more: Vec<&BTreeSet<String>> = own.iter().filter(|names| !names.is_empty()).collect();
     (more.len() + 1 == own.len()).then(|| {
         let more = alternatives(more.into_iter());
-        format!("matches more than one of the forms that exclude each other: leave out {more}")
+        format!("matches more than one of the mutually exclusive forms: omit {more}")
     })
 }
 
-/// A message for an object that has what `not` forbids.
+/// Describes an object that has properties forbidden by `not`.
 pub(super) fn forbidden(schema: &Value) -> Option<String> {
     let exclusions = exclusions(schema)?;
     let (single, several): (Vec<_>, Vec<_>) = exclusions.into_iter().partition(|Exclusion(names)| names.len() == 1);
@@ -84,11 +84,14 @@ pub(super) fn forbidden(schema: &Value) -> Option<String> {
     if !single.is_empty() {
         texts.push(format!("must not have {}", listed(single.iter().flat_map(|Exclusion(names)| names), "or")));
     }
-    texts.extend(several.iter().map(|Exclusion(names)| format!("{} exclude each other", listed(names.iter(), "and"))));
+    texts.extend(
+        several.iter().map(|Exclusion(names)| format!("{} are mutually exclusive", listed(names.iter(), "and"))),
+    );
     Some(joined(&texts, "and"))
 }
 
-/// Properties that each of the branches requires and not all of them require; `None` for fewer than two branches.
+/// Returns for each branch the properties that it requires, without those that all branches require; `None` for fewer
+/// than two branches.
 fn own_properties(
     explainer: Explainer<'_>,
     error: &ValidationError<'_>,
@@ -106,17 +109,17 @@ fn own_properties(
 
 fn exclusive(own: &[BTreeSet<String>]) -> String {
     let sides: Vec<String> = own.iter().take(MAX_VIOLATIONS).map(|names| listed(names.iter(), "with")).collect();
-    format!("{} exclude each other", joined(&sides, "and"))
+    format!("{} are mutually exclusive", joined(&sides, "and"))
 }
 
-/// What `required` says in each branch, for `expected`.
+/// Returns the `required` properties of each branch, for `expected`.
 fn required(explainer: Explainer<'_>, error: &ValidationError<'_>, branches: usize) -> Value {
     let path = error.schema_path().as_str();
     let required = (0..branches).filter_map(|index| explainer.required(&format!("{path}/{index}")));
     required.map(|names| json!({ "required": names })).collect()
 }
 
-/// What one branch demands, if its faults are only about which properties the object at `at` has.
+/// Returns the demands of one branch, if all its errors concern the presence of properties of the object at `at`.
 fn demand(at: &str, branch: &[ValidationError<'_>]) -> Option<Demand> {
     let mut demand = Demand::default();
     for fault in branch {
@@ -134,7 +137,7 @@ fn demand(at: &str, branch: &[ValidationError<'_>]) -> Option<Demand> {
     (!branch.is_empty()).then_some(demand)
 }
 
-/// What a schema under `not` forbids, if it only says `required`, or `anyOf` such schemas.
+/// Returns the exclusions of a schema under `not`, if it consists of `required`, or of `anyOf` with such schemas.
 fn exclusions(schema: &Value) -> Option<Vec<Exclusion>> {
     let keywords = schema.as_object()?;
     let silent = |keyword: &str| matches!(keyword, "type" | "title" | "description" | "$comment");
@@ -167,7 +170,7 @@ impl Demand {
     }
 }
 
-/// `a` or `b`; `a` and `b`, or `c`.
+/// Joins sets of names, as in "`a` or `b`" and "`a` and `b`, or `c`".
 fn alternatives<'a>(sets: impl Iterator<Item = &'a BTreeSet<String>>) -> String {
     let sets: Vec<&BTreeSet<String>> = sets.take(MAX_VIOLATIONS).collect();
     let texts: Vec<String> = sets.iter().map(|names| listed(names.iter(), "and")).collect();
@@ -180,7 +183,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a String>, word: &str) -> String {
     joined(&names, word)
 }
 
-/// Commas, and the word before the last.
+/// Joins texts with commas, and the last two with the word.
 fn joined(texts: &[String], word: &str) -> String {
     match texts {
         [] => String::new(),

@@ -1,8 +1,8 @@
-//! The sentence for each keyword.
+//! The message for each violated keyword.
 
 use super::{Kind, ValidationError, Value, display, nearest, type_names};
 
-/// What is wrong, as the rest of a sentence whose subject is the value.
+/// Describes an error, as a predicate whose subject is the value.
 pub(super) fn of(error: &ValidationError<'_>) -> String {
     let value = error.instance().as_ref();
     let got = display::value(value);
@@ -31,14 +31,14 @@ pub(super) fn of(error: &ValidationError<'_>) -> String {
         Kind::MaxProperties { limit } => {
             format!("must have at most {} (got {})", properties(*limit), size(value))
         }
-        Kind::UniqueItems => "must not have equal items".to_owned(),
-        Kind::Contains => "has too few or too many items of the form that \"contains\" asks for".to_owned(),
+        Kind::UniqueItems => "must not have duplicate items".to_owned(),
+        Kind::Contains => "has too few or too many items that match \"contains\"".to_owned(),
         Kind::UnevaluatedItems { .. } => "has items that the schema does not allow".to_owned(),
         Kind::Pattern { pattern } => format!("must match the pattern {} (got {got})", display::text(pattern)),
         Kind::Format { format } => format!("must be a valid {format}{} (got {got})", example(format)),
         Kind::Not { .. } => "must not have this form".to_owned(),
         Kind::OneOfMultipleValid { .. } => {
-            "matches more than one of the forms that exclude each other: make it match exactly one".to_owned()
+            "matches more than one of the mutually exclusive forms: make it match exactly one".to_owned()
         }
         Kind::ContentEncoding { content_encoding } => format!("must be encoded as {content_encoding}"),
         Kind::ContentMediaType { content_media_type } => format!("must be text of the type {content_media_type}"),
@@ -46,7 +46,7 @@ pub(super) fn of(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// What the keyword says, where the schema itself cannot be asked.
+/// Returns the value of the keyword from the error, for use if it is not found in the schema.
 pub(super) fn expected(kind: &Kind) -> Value {
     match kind {
         Kind::Type { kind } => type_names(kind).into(),
@@ -64,12 +64,12 @@ pub(super) fn expected(kind: &Kind) -> Value {
     }
 }
 
-/// Not of one of the types that are allowed.
+/// Describes a value whose type is not allowed.
 pub(super) fn of_type(types: &[String], value: &Value) -> String {
     format!("must be {}, got {}", types.join(" or "), display::typed(value))
 }
 
-/// Not one of the values that are allowed.
+/// Describes a value that is not one of the allowed values.
 pub(super) fn one_of(options: &[Value], value: &Value) -> String {
     let meant = value.as_str().and_then(|text| nearest(text, options.iter().filter_map(Value::as_str)));
     let hint = meant.map_or_else(String::new, |meant| format!(", did you mean {}?", display::text(meant)));

@@ -1,4 +1,4 @@
-//! Reads a schema document into a graph: every place where a schema can stand, and every reference to one.
+//! Builds the graph of a schema document: every location of a schema, and every reference.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::schema::patterns::Patterns;
 use crate::schema::types::{declared, of_values};
 use crate::schema::{SchemaError, display, drafts, references};
 
-/// Assertions that need no other schema, as they are handed to a validator of their own.
+/// Assertions that need no other schema; each node has a validator for its own.
 #[rustfmt::skip]
 const ASSERTIONS: [&str; 19] = [
     "enum", "const", "multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength",
@@ -23,8 +23,8 @@ const ASSERTIONS: [&str; 19] = [
 /// Reads the document; the root becomes the first node.
 ///
 /// # Errors
-/// References that leave the document or lead nowhere, unknown types, unknown drafts, patterns that are no linear-time
-/// regular expressions.
+/// Returns a [`SchemaError`] for a reference that leaves the document or has no target, an unknown type or draft, or a
+/// pattern that is not a linear-time regular expression.
 pub(in crate::schema) fn build(document: &Value, draft: Draft, patterns: &mut Patterns) -> Result<Graph, SchemaError> {
     let mut builder = Builder {
         document,
@@ -37,14 +37,14 @@ pub(in crate::schema) fn build(document: &Value, draft: Draft, patterns: &mut Pa
         references: Vec::new(),
     };
     builder.schema(String::new(), document, "")?;
-    // A reference may lead to a place where no schema was looked for, and that one may refer further.
+    // A reference may lead to a location that is not known as a schema, and that schema may contain further references.
     while let Some(reference) = builder.references.pop() {
         builder.resolve(&reference)?;
     }
     Ok(builder.graph)
 }
 
-/// A reference found, to be followed once everything has been read.
+/// A reference to be resolved after the whole document has been read.
 struct Reference {
     from: NodeId,
     keyword: &'static str,
@@ -57,14 +57,14 @@ struct Builder<'a, 'p> {
     patterns: &'p mut Patterns,
     graph: Graph,
     by_pointer: HashMap<String, NodeId>,
-    /// Pointers of the subschemas with an `$id`: `#` counts from there.
+    /// Pointers of the subschemas with an `$id`; `#` refers to the nearest one.
     resources: Vec<String>,
     anchors: HashMap<(String, String), NodeId>,
     dynamic_anchors: HashMap<String, Vec<NodeId>>,
     references: Vec<Reference>,
 }
 
-/// Where a schema stands: its pointer, its keywords, and what `#` means in it.
+/// The location of a schema: its pointer, its keywords, and the base that `#` refers to.
 #[derive(Clone, Copy)]
 struct Place<'a, 'b> {
     pointer: &'b str,
@@ -73,7 +73,7 @@ struct Place<'a, 'b> {
 }
 
 impl<'a> Builder<'a, '_> {
-    /// Reads one schema, once per place.
+    /// Reads one schema, once per location.
     fn schema(&mut self, pointer: String, schema: &'a Value, base: &str) -> Result<NodeId, SchemaError> {
         if let Some(id) = self.by_pointer.get(&pointer) {
             return Ok(*id);
@@ -101,7 +101,7 @@ impl<'a> Builder<'a, '_> {
         base: &str,
     ) -> Result<Node, SchemaError> {
         drafts::check(pointer, keywords)?;
-        // Up to draft 7 whatever stands beside a `$ref` is ignored.
+        // Up to draft 7, keywords next to a `$ref` are ignored.
         let only_reference = self.graph.draft <= Draft::Draft7 && keywords.get("$ref").is_some_and(Value::is_string);
         let base = if only_reference { base.to_owned() } else { self.identify(id, pointer, keywords, base) };
         let at = Place { pointer, keywords, base: &base };
@@ -138,7 +138,7 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
-    /// Notes the names under which a schema can be referred to; the answer is what `#` means inside it.
+    /// Records the names of a schema, and returns the base that `#` refers to inside it.
     fn identify(&mut self, id: NodeId, pointer: &str, keywords: &Map<String, Value>, base: &str) -> String {
         let keyword = if self.graph.draft == Draft::Draft4 { "id" } else { "$id" };
         let name = keywords.get(keyword).and_then(Value::as_str).unwrap_or_default();
@@ -198,7 +198,7 @@ impl<'a> Builder<'a, '_> {
     }
 
     fn single(&mut self, at: Place<'a, '_>, keyword: &str) -> Result<Option<NodeId>, SchemaError> {
-        // What is no schema here is for the draft's meta-schema to refuse.
+        // The meta-schema of the draft rejects everything else.
         match at.keywords.get(keyword) {
             Some(schema @ (Value::Object(_) | Value::Bool(_))) => {
                 self.schema(format!("{}/{keyword}", at.pointer), schema, at.base).map(Some)
@@ -227,7 +227,7 @@ impl<'a> Builder<'a, '_> {
             .collect()
     }
 
-    /// Follows one reference and ties its two ends together.
+    /// Resolves one reference and links its node to the target.
     fn resolve(&mut self, reference: &Reference) -> Result<(), SchemaError> {
         let from = &self.graph.nodes[reference.from].pointer;
         let nowhere = || references::nowhere(from, reference.keyword, &reference.to);
@@ -243,7 +243,7 @@ impl<'a> Builder<'a, '_> {
         };
         self.graph.nodes[reference.from].all.push(target);
         if reference.keyword != "$ref" {
-            // Which one it is depends on the way taken, so every candidate counts.
+            // The target depends on the dynamic scope, so every candidate counts.
             let anchor = if reference.keyword == "$recursiveRef" { "" } else { fragment.as_ref() };
             let candidates = self.dynamic_anchors.get(anchor).cloned().unwrap_or_default();
             self.graph.nodes[reference.from].same_value.extend(candidates.into_iter().filter(|id| *id != target));
@@ -251,7 +251,7 @@ impl<'a> Builder<'a, '_> {
         Ok(())
     }
 
-    /// The nearest schema with an `$id` at or above a place; the document's root if there is none.
+    /// Returns the nearest schema with an `$id` at or above a location, or else the root.
     fn resource_of(&self, pointer: &str) -> String {
         let around = self.resources.iter().filter(|resource| {
             pointer.strip_prefix(resource.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The mended value of `x`, and what was listed as `pointer:from>to`.
+/// Returns the coerced value of `x`, and the coercions as `pointer:from>to`.
 fn mended(schema: Value, x: Value) -> (Value, Vec<String>) {
     let checked = checked(&of_x(schema), json!({"x": x}));
     let listed = checked.coerced.iter().map(|c| format!("{}:{}>{}", c.pointer, c.from, c.to)).collect();

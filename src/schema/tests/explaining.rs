@@ -24,7 +24,7 @@ fn missing_and_unexpected_properties_belong_to_their_object() {
         violations.iter().map(|v| (v.pointer.as_str(), v.property.as_deref(), v.message.as_str())).collect();
     for expected in [
         ("", Some("citty"), "unexpected property \"citty\", did you mean \"city\"?"),
-        ("", Some("zzzz"), "unexpected property \"zzzz\"; known are \"city\", \"at\""),
+        ("", Some("zzzz"), "unexpected property \"zzzz\"; known properties: \"city\", \"at\""),
         ("", Some("city"), "missing required property \"city\""),
         ("/at", Some("lat"), "missing required property \"lat\""),
         ("/at", Some("lon"), "missing required property \"lon\""),
@@ -51,7 +51,7 @@ fn each_keyword_has_its_sentence() {
     assert_says(json!({"exclusiveMaximum": 3}), json!(3), "must be less than 3 (got 3)");
     assert_says(json!({"maxLength": 1}), json!("ab"), "must have at most 1 character (got 2)");
     assert_says(json!({"minItems": 2}), json!([1]), "must have at least 2 items (got 1)");
-    assert_says(json!({"uniqueItems": true}), json!([1, 1]), "must not have equal items");
+    assert_says(json!({"uniqueItems": true}), json!([1, 1]), "must not have duplicate items");
     assert_says(json!({"pattern": "^a"}), json!("b"), "must match the pattern \"^a\" (got \"b\")");
     assert_says(
         json!({"format": "date"}),
@@ -77,13 +77,13 @@ fn branches_are_told_in_one_sentence() {
     assert_says(
         shapes.clone(),
         json!({"kind": "sqare", "a": 1}),
-        "matches none of the forms that are allowed here: \
+        "matches none of the allowed forms: \
          /kind: must be one of \"circle\", \"square\" (got \"sqare\"), did you mean \"square\"?",
     );
     assert_says(
         shapes,
         json!({"kind": "square", "a": "wide"}),
-        "matches none of the forms that are allowed here; nearest is Square: /a: must be number, got string \"wide\"",
+        "matches none of the allowed forms; nearest is Square: /a: must be number, got string \"wide\"",
     );
     let both = json!({"oneOf": [{"type": "integer"}, {"type": "number"}]});
     assert!(messages(&of_x(both), json!({"x": 1}))[0].contains("exactly one"));
@@ -118,26 +118,26 @@ fn properties_that_exclude_each_other_are_named() {
     let needs = |form: &str| json!({"required": form.split(' ').collect::<Vec<_>>()});
     let present = json!({"a": 1, "b": 1, "c": 1});
     let one_of = |forms: Value| json!({"oneOf": forms});
-    assert_says(one_of(json!([needs("a"), needs("b")])), present.clone(), "`a` and `b` exclude each other");
+    assert_says(one_of(json!([needs("a"), needs("b")])), present.clone(), "`a` and `b` are mutually exclusive");
     let three = one_of(json!([needs("a"), needs("b"), needs("c")]));
-    assert_says(three.clone(), present.clone(), "`a`, `b` and `c` exclude each other");
-    assert_says(three, json!({"a": 1, "c": 1}), "`a` and `c` exclude each other");
+    assert_says(three.clone(), present.clone(), "`a`, `b` and `c` are mutually exclusive");
+    assert_says(three, json!({"a": 1, "c": 1}), "`a` and `c` are mutually exclusive");
     let shared = one_of(json!([needs("z a b"), needs("z c")]));
-    assert_says(shared, json!({"a": 1, "b": 1, "c": 1, "z": 1}), "`a` with `b` and `c` exclude each other");
+    assert_says(shared, json!({"a": 1, "b": 1, "c": 1, "z": 1}), "`a` with `b` and `c` are mutually exclusive");
     assert_says(
         one_of(json!([needs("a"), needs("a b")])),
         present.clone(),
-        "matches more than one of the forms that exclude each other: leave out `b`",
+        "matches more than one of the mutually exclusive forms: omit `b`",
     );
     let guarded = |own: &str, other: &str| json!({"required": [own], "not": {"required": [other]}});
     for keyword in ["anyOf", "oneOf"] {
         let forms = json!({keyword: [guarded("a", "b"), guarded("b", "a")]});
-        assert_says(forms.clone(), present.clone(), "`a` and `b` exclude each other");
+        assert_says(forms.clone(), present.clone(), "`a` and `b` are mutually exclusive");
         assert_says(forms, json!({}), "needs `a` or `b`");
     }
     let implied = json!({"anyOf": [{"not": needs("a")}, needs("z")]});
     assert_says(implied, present.clone(), "must not have `a`, or needs `z`");
-    assert_says(json!({"not": needs("a b")}), present.clone(), "`a` and `b` exclude each other");
+    assert_says(json!({"not": needs("a b")}), present.clone(), "`a` and `b` are mutually exclusive");
     assert_says(json!({"not": {"anyOf": [needs("a"), needs("b")]}}), present.clone(), "must not have `a` or `b`");
     assert_says(json!({"not": needs("a")}), present, "must not have `a`");
 }

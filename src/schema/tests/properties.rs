@@ -25,7 +25,7 @@ fn name() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "c", "a/b", "~"]).prop_map(str::to_owned)
 }
 
-/// Schemas as tools have them, and stranger ones.
+/// Generates typical and unusual schemas.
 fn any_schema() -> impl Strategy<Value = Value> {
     let kinds = ["string", "integer", "number", "boolean", "null", "array", "object"];
     let leaf = prop_oneof![
@@ -74,7 +74,7 @@ fn any_arguments() -> impl Strategy<Value = Value> {
     prop::collection::vec((name(), any_json()), 0..4).prop_map(|members| Value::Object(members.into_iter().collect()))
 }
 
-/// Words of JSON Schema in places where they may make no sense.
+/// Generates documents with keywords of JSON Schema in arbitrary places.
 fn any_nonsense() -> impl Strategy<Value = Value> {
     let words = vec![
         "$ref",

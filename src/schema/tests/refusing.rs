@@ -1,6 +1,6 @@
 use super::*;
 
-/// An object schema with something more at its root.
+/// Returns an object schema with additional members at its root.
 fn root(more: Value) -> Value {
     let mut schema = json!({"type": "object"});
     schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -39,7 +39,7 @@ fn an_input_schema_is_about_an_object() {
 fn what_is_no_schema_is_refused_where_it_stands() {
     assert_refused(root(json!({"properties": {"a": {"type": "float"}}})), "/properties/a/type", "\"number\"");
     assert_refused(root(json!({"properties": {"a": {"type": "dict"}}})), "/properties/a/type", "\"object\"");
-    assert_refused(root(json!({"properties": {"a": {"type": "any"}}})), "/properties/a/type", "leave \"type\" out");
+    assert_refused(root(json!({"properties": {"a": {"type": "any"}}})), "/properties/a/type", "omit \"type\"");
     assert_refused(root(json!({"properties": {"a": {"type": ["string", "strnig"]}}})), "/properties/a/type/1", "type");
     assert_refused(root(json!({"properties": {"a~/b": {"minLength": -1}}})), "/properties/a~0~1b/minLength", "0");
     assert_refused(root(json!({"properties": {"a": "string"}})), "/properties/a", "schema");
@@ -79,8 +79,8 @@ fn nothing_outside_the_schema_is_referred_to() {
             assert_eq!(error.pointer, format!("/properties/a/{keyword}"), "{error}");
         }
     }
-    assert_refused(root(json!({"properties": {"a": {"$ref": "#/$defs/b"}}})), "/properties/a/$ref", "nothing");
-    assert_refused(root(json!({"properties": {"a": {"$ref": "#b"}}})), "/properties/a/$ref", "nothing");
+    assert_refused(root(json!({"properties": {"a": {"$ref": "#/$defs/b"}}})), "/properties/a/$ref", "does not exist");
+    assert_refused(root(json!({"properties": {"a": {"$ref": "#b"}}})), "/properties/a/$ref", "does not exist");
 }
 
 #[test]
@@ -116,18 +116,18 @@ fn local_references_of_every_kind_are_followed() {
     }
 }
 
-/// Embedded resources, and `$recursiveRef` in a draft that does not know it.
+/// Covers embedded resources, and `$recursiveRef` in a draft that does not know it.
 #[test]
 fn references_by_identity_are_followed() {
     let list = json!({"$id": "list", "type": "array", "items": {"$dynamicRef": "#item"},
         "$defs": {"item": {"$dynamicAnchor": "item"}}});
     let one = input(root(json!({"properties": {"a": {"$ref": "list"}}, "$defs": {"list": list}})));
     assert!(one.check(&Arc::new(json!({"a": ["x", 1]})), false).is_ok());
-    // The outermost anchor counts, and that of the document is always the outermost.
+    // The outermost anchor counts, and the anchor of the document is always the outermost.
     let outer = json!({"list": list, "own": {"$dynamicAnchor": "item", "type": "integer"}});
     let by_root = input(root(json!({"properties": {"a": {"$ref": "list"}}, "$defs": outer})));
     assert_eq!(wrong(&by_root, json!({"a": [1, "x"]}))[0].pointer, "/a/1");
-    // Which one counts depends on the way: only the validator knows.
+    // The target depends on the dynamic scope, which only the validator knows.
     let texts =
         json!({"$id": "texts", "$ref": "list", "$defs": {"item": {"$dynamicAnchor": "item", "type": "string"}}});
     let by_way = input(root(
@@ -155,9 +155,9 @@ fn references_by_identity_are_bounded_and_lead_somewhere() {
     };
     let of_a = |to: &str| own(json!({"properties": {"a": {"$ref": to}}}));
     assert_refused(of_a("other.json"), "/properties/a/$ref", "outside");
-    assert_refused(of_a("https://example.com/s.json#/$defs/b"), "/properties/a/$ref", "nothing");
-    assert_refused(of_a("s.json#b"), "/properties/a/$ref", "nothing");
-    assert_refused(own(json!({"allOf": [{"$ref": "s.json"}]})), "", "without end");
+    assert_refused(of_a("https://example.com/s.json#/$defs/b"), "/properties/a/$ref", "does not exist");
+    assert_refused(of_a("s.json#b"), "/properties/a/$ref", "does not exist");
+    assert_refused(own(json!({"allOf": [{"$ref": "s.json"}]})), "", "endlessly");
     let definitions = (0..14).map(|step| {
         let next = json!({"$ref": format!("s.json#/$defs/s{}", step + 1)});
         (format!("s{step}"), json!({"allOf": [next, next]}))
@@ -166,7 +166,7 @@ fn references_by_identity_are_bounded_and_lead_somewhere() {
     definitions.insert("s14".to_owned(), json!({"type": "string"}));
     let doubling = own(json!({"properties": {"x": {"$ref": "s.json#/$defs/s0"}}, "$defs": definitions}));
     assert!(refused(doubling).message.contains("10000"));
-    // Data is no schema, also where it looks like an identity.
+    // Data is not a schema, even if it looks like an identity.
     let data = own(json!({"properties": {"a": {"const": {"$id": "b.json"}}, "b": {"$ref": "b.json"}}}));
     assert_refused(data, "/properties/b/$ref", "outside");
 }
@@ -210,7 +210,7 @@ fn trees_are_legal_and_endless_schemas_are_not() {
         json!({"properties": {"a": {"$ref": "#/properties/a"}}}),
         json!({"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"anyOf": [{"$ref": "#/$defs/c"}]}, "c": {"$ref": "#/$defs/b"}}}),
     ] {
-        assert!(refused(root(endless)).message.contains("without end"));
+        assert!(refused(root(endless)).message.contains("endlessly"));
     }
 }
 
